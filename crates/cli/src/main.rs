@@ -1,0 +1,3 @@
+//! The `farwrite` program.
+
+fn main() {}

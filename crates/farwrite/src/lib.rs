@@ -1,0 +1,1 @@
+//! Writes into remote memory over long, fast, lossy links.

@@ -1,0 +1,1 @@
+//! The authenticated, encrypted out-of-band channel of a session.

@@ -1,0 +1,120 @@
+//! The bodies of a control packet, as plain structs.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// One control message. A control packet carries one header and any number of these that fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Sender to receiver: a message is about to come (P4.3).
+    Offer(Offer),
+    /// Receiver to sender: buffers are posted (P4.4).
+    ClearToSend(ClearToSend),
+    /// Receiver to sender: what has arrived (P4.5).
+    Ack(Ack),
+    /// Receiver to sender: what is believed lost (P4.6).
+    Nack(Nack),
+    /// Receiver to sender: the receive is over, and its buffer is out of reach (P4.7).
+    ReceiveComplete {
+        /// Number of the message.
+        message: u64,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// Receiver to sender: how fast arriving bytes are taken in (P4.8).
+    Credit(Credit),
+}
+
+/// Which reliability scheme repairs a message, and its parameters, opaque below the schemes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SchemeTag {
+    /// 0 is no scheme (raw SDR); 1 to 127 are assigned in P5; 128 to 255 are for private use.
+    pub id: u8,
+    /// Meaning given by the scheme.
+    pub params: [u8; 6],
+}
+
+/// Announces a message before its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Number of the message: messages of a queue pair count from 0 in the order of their posting.
+    pub message: u64,
+    /// Bytes of the message; `None` while a streaming send is still open.
+    pub length: Option<u64>,
+    /// Whether the packets carry fragments of a 32-bit user immediate.
+    pub has_immediate: bool,
+    /// The scheme that the receiver shall run.
+    pub scheme: SchemeTag,
+}
+
+/// Says which receives are posted. Cumulative: it repeats what earlier ones said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClearToSend {
+    /// Receives posted so far on this queue pair: messages `0..posted` have, or had, a buffer.
+    pub posted: u64,
+    /// Message that the first entry of `clearances` is for; the others follow in order.
+    pub first: u64,
+    /// Where each message goes.
+    pub clearances: Vec<Clearance>,
+}
+
+/// Where one message may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clearance {
+    /// Generation of the slot, which picks the queue pairs to write through.
+    pub generation: u8,
+    /// Key of the memory.
+    pub rkey: u32,
+    /// Address of the message's first byte under that key.
+    pub base: u64,
+    /// Bytes that the buffer holds.
+    pub length: u64,
+}
+
+/// What has arrived of one message (paper section 4.1.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    /// Number of the message.
+    pub message: u64,
+    /// Chunks `0..cumulative` have all arrived.
+    pub cumulative: u32,
+    /// One past the highest chunk that has arrived.
+    pub seen: u32,
+    /// First chunk that `bits` describes; a multiple of 8.
+    pub window_start: u32,
+    /// One bit a chunk from `window_start` on, least significant first; set: arrived.
+    pub bits: Vec<u8>,
+}
+
+/// Chunks of one message that the receiver believes lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nack {
+    /// Number of the message.
+    pub message: u64,
+    /// Lost chunks, ascending, disjoint, none empty.
+    pub lost: Vec<Range<u32>>,
+}
+
+/// How fast the receiver takes bytes in; lets the sender pace below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Packets taken in since the queue pair was connected.
+    pub received_packets: u64,
+    /// Payload bytes taken in since the queue pair was connected.
+    pub received_bytes: u64,
+    /// Rate at which payload bytes were taken in of late, in bits a second; 0 when idle.
+    pub drain_bps: u64,
+    /// Packets that the receiver's socket or NIC dropped for want of room since it was connected.
+    pub dropped_packets: u64,
+}
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every byte arrived.
+    Whole,
+    /// The receiver closed it with chunks missing.
+    Partial,
+    /// It was given up.
+    Failed,
+}
