@@ -1,4 +1,57 @@
 //! The link model: what a long path does to datagrams, in virtual or real time.
+//!
+//! One [`Link`] is one direction between two nodes. A datagram offered to it waits in the queue of
+//! the bottleneck, is serialised at the link's rate, may be lost, travels for the delay, and may on
+//! its way be duplicated, corrupted or held back. The same model runs in the virtual-time fabric,
+//! in the real-time emulator and in tests.
+//!
+//! It has no clock and no entropy: instants are arguments (`now_ns`, nanoseconds of the caller's
+//! clock, never running backward), and every draw comes from a seed, so that the same
+//! configuration, seed and calls give the same results.
+//!
+//! ```
+//! use core::time::Duration;
+//! use farwrite_link::{Datagram, Link, LinkConfig, Loss};
+//!
+//! let mut link = Link::new(
+//!     LinkConfig {
+//!         delay: Duration::from_millis(25),
+//!         rate_bps: Some(8_000_000_000),
+//!         loss: Loss::Iid { loss_packet: 1e-3 },
+//!         ..LinkConfig::default()
+//!     },
+//!     1,
+//! )?;
+//! let datagram = Datagram {
+//!     src: "10.0.0.1:49152".parse().unwrap(),
+//!     dst: "10.0.0.2:4791".parse().unwrap(),
+//!     tos: 0,
+//!     id: 0,
+//!     payload: vec![0; 972],
+//! };
+//! link.send(0, datagram.clone());
+//! // 1000 bytes at one byte a nanosecond, then the delay.
+//! assert_eq!(link.next_ns(), Some(25_001_000));
+//! assert_eq!(link.poll(25_000_999), None);
+//! assert_eq!(link.poll(25_001_000), Some(datagram));
+//! # Ok::<(), farwrite_link::ConfigError>(())
+//! ```
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod config;
+mod counters;
+mod datagram;
+mod dice;
+mod link;
+mod loss;
+mod serialiser;
+
+pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, Reorder};
+pub use counters::LinkCounters;
+pub use datagram::Datagram;
+pub use link::Link;
+pub use loss::Loss;

@@ -1,0 +1,198 @@
+//! What a link is like.
+
+use core::time::Duration;
+
+use crate::Loss;
+
+/// Longest delay that a link may have: one day.
+pub const MAX_DELAY: Duration = Duration::from_secs(86_400);
+/// Highest rate that a link may have, in bits a second; unlimited beyond.
+pub const MAX_RATE_BPS: u64 = 1_000_000_000_000_000_000;
+
+/// What one direction of a path does. The default is a perfect link: no delay, no limit, no fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkConfig {
+    /// Time from the last bit sent to the last bit received; at most [`MAX_DELAY`].
+    pub delay: Duration,
+    /// Bits of IP datagrams a second, 1 to [`MAX_RATE_BPS`]; `None`: unlimited.
+    pub rate_bps: Option<u64>,
+    /// Bytes of IP datagrams that may wait to be sent, or be under way into the link; one that
+    /// would exceed it is dropped, except that an idle link takes any. `None`: unlimited. Without
+    /// a rate nothing ever waits.
+    pub queue_bytes: Option<u64>,
+    /// Losses behind the queue: what is lost has used its share of the rate.
+    pub loss: Loss,
+    /// Datagrams held back.
+    pub reorder: Reorder,
+    /// Probability that a datagram arrives twice. The copy is made behind the bottleneck, follows
+    /// the original, and meets corruption and reordering by itself.
+    pub duplicate: f64,
+    /// Probability that one bit of a datagram's UDP payload, any with equal chance, is flipped.
+    pub corrupt: f64,
+}
+
+/// Datagrams held back so that later ones overtake them. All others stay in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reorder {
+    /// Probability that a datagram is held back.
+    pub probability: f64,
+    /// For how long; at most [`MAX_DELAY`].
+    pub extra_delay: Duration,
+}
+
+/// What is wrong with a [`LinkConfig`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// A probability outside 0 to 1, or not a number.
+    #[error("link {field} = {value}: a probability lies in 0 to 1")]
+    Probability {
+        /// Which.
+        field: &'static str,
+        /// What came.
+        value: f64,
+    },
+    /// A rate of zero or beyond [`MAX_RATE_BPS`].
+    #[error(
+        "link rate_bps = {value}: a rate lies in 1 to {MAX_RATE_BPS} bit/s; leave it out for an unlimited link"
+    )]
+    Rate {
+        /// What came.
+        value: u64,
+    },
+    /// A delay beyond [`MAX_DELAY`].
+    #[error("link {field} = {value:?}: a delay is at most {MAX_DELAY:?}")]
+    Delay {
+        /// Which.
+        field: &'static str,
+        /// What came.
+        value: Duration,
+    },
+}
+
+impl LinkConfig {
+    /// Whether a link can be like this.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first field that is out of its range, and its value.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        check_delay("delay", self.delay)?;
+        check_delay("reorder.extra_delay", self.reorder.extra_delay)?;
+        if let Some(value) = self.rate_bps
+            && !(1..=MAX_RATE_BPS).contains(&value)
+        {
+            return Err(ConfigError::Rate { value });
+        }
+        match self.loss {
+            Loss::None => {}
+            Loss::Iid { loss_packet } => check_probability("loss.loss_packet", loss_packet)?,
+            Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                loss_good,
+                loss_bad,
+            } => {
+                check_probability("loss.p_good_to_bad", p_good_to_bad)?;
+                check_probability("loss.p_bad_to_good", p_bad_to_good)?;
+                check_probability("loss.loss_good", loss_good)?;
+                check_probability("loss.loss_bad", loss_bad)?;
+            }
+        }
+        check_probability("reorder.probability", self.reorder.probability)?;
+        check_probability("duplicate", self.duplicate)?;
+        check_probability("corrupt", self.corrupt)
+    }
+}
+
+fn check_probability(field: &'static str, value: f64) -> Result<(), ConfigError> {
+    if (0.0..=1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(ConfigError::Probability { field, value })
+    }
+}
+
+fn check_delay(field: &'static str, value: Duration) -> Result<(), ConfigError> {
+    if value <= MAX_DELAY {
+        Ok(())
+    } else {
+        Err(ConfigError::Delay { field, value })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn the_default_and_the_extremes_are_valid() {
+        assert_eq!(LinkConfig::default().validate(), Ok(()));
+        let extreme = LinkConfig {
+            delay: MAX_DELAY,
+            rate_bps: Some(MAX_RATE_BPS),
+            queue_bytes: Some(0),
+            loss: Loss::Iid { loss_packet: 1.0 },
+            reorder: Reorder {
+                probability: 1.0,
+                extra_delay: MAX_DELAY,
+            },
+            duplicate: 1.0,
+            corrupt: 1.0,
+        };
+        assert_eq!(extreme.validate(), Ok(()));
+    }
+
+    #[test]
+    fn errors_name_the_field_and_the_value() {
+        type Spoil = fn(&mut LinkConfig);
+        fn markov(values: [f64; 4]) -> Loss {
+            Loss::Markov {
+                p_good_to_bad: values[0],
+                p_bad_to_good: values[1],
+                loss_good: values[2],
+                loss_bad: values[3],
+            }
+        }
+        let cases: [(Spoil, &str); 12] = [
+            (|c| c.duplicate = -0.1, "duplicate = -0.1"),
+            (|c| c.corrupt = f64::NAN, "corrupt = NaN"),
+            (
+                |c| c.loss = Loss::Iid { loss_packet: 1.5 },
+                "loss.loss_packet = 1.5",
+            ),
+            (
+                |c| c.loss = markov([2.0, 0.0, 0.0, 0.0]),
+                "loss.p_good_to_bad = 2",
+            ),
+            (
+                |c| c.loss = markov([0.0, 2.0, 0.0, 0.0]),
+                "loss.p_bad_to_good = 2",
+            ),
+            (
+                |c| c.loss = markov([0.0, 0.0, 2.0, 0.0]),
+                "loss.loss_good = 2",
+            ),
+            (
+                |c| c.loss = markov([0.0, 0.0, 0.0, 2.0]),
+                "loss.loss_bad = 2",
+            ),
+            (|c| c.reorder.probability = 7.0, "reorder.probability = 7"),
+            (
+                |c| c.reorder.extra_delay = MAX_DELAY * 2,
+                "reorder.extra_delay = 172800s",
+            ),
+            (|c| c.delay = MAX_DELAY * 2, "delay = 172800s"),
+            (|c| c.rate_bps = Some(0), "rate_bps = 0"),
+            (
+                |c| c.rate_bps = Some(u64::MAX),
+                "rate_bps = 18446744073709551615",
+            ),
+        ];
+        for (spoil, want) in cases {
+            let mut config = LinkConfig::default();
+            spoil(&mut config);
+            let text = config.validate().expect_err(want).to_string();
+            assert!(text.contains(want), "{text:?} lacks {want:?}");
+        }
+    }
+}
