@@ -1,6 +1,7 @@
 //! The border between the carriers of packets and everything above them.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Memory that a fabric may read and write while it is registered.
 ///
@@ -229,6 +230,17 @@ pub trait Fabric {
     fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError>;
     /// What was carried and what was dropped, by reason.
     fn counters(&self) -> Counters;
+}
+
+/// A fabric that lives in real time.
+pub trait RealTime: Fabric {
+    /// Nanoseconds since the fabric was made, by a clock that never runs backward.
+    fn now_ns(&self) -> u64;
+    /// Sleeps until something arrives, but at most for `at_most`.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`].
+    fn wait(&mut self, at_most: Duration) -> Result<(), FabricError>;
 }
 
 /// Why a call failed.

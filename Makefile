@@ -1,0 +1,49 @@
+# Farwrite. `make` alone lists the targets; `make demo` and `make test` do all the set-up they need.
+CARGO ?= cargo
+TOOLS := $(CURDIR)/.tools
+DENY := $(TOOLS)/bin/cargo-deny
+DENY_VERSION := 0.20.2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check unit system deny bench fuzz miri install clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
+	$(CARGO) run --release --quiet --package farwrite-cli -- demo --out out
+
+test: check deny unit system ## all tests: format, lints, dependency policy, unit, scenario and system tests
+
+check: ## format and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+unit: ## unit, property, scenario and loopback tests
+	$(CARGO) test --workspace
+
+system: ## tests in network namespaces, with tshark as the judge (root; installs tshark on Debian)
+	tests/system/run
+
+deny: $(DENY) ## licences, sources and the borders between crates
+	$(DENY) --offline --log-level error check bans licenses sources
+
+$(DENY):
+	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+
+bench: ## measure: goodput beside a raw blast, and simulated transfers a second
+	$(CARGO) run --release --quiet --package farwrite-bench
+
+fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
+	fuzz/run
+
+miri: ## the SDR core under Miri (needs a nightly toolchain)
+	$(CARGO) +nightly miri test --package farwrite-sdr
+
+install: ## install the program
+	$(CARGO) install --locked --path crates/cli
+
+clean: ## remove what was built
+	$(CARGO) clean
+	rm -rf out $(TOOLS)
