@@ -1,0 +1,81 @@
+//! Datagrams on their way out and in, one or a batch of equal size at a time.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+/// Most segments of one GSO batch (`UDP_MAX_SEGMENTS` of the oldest kernels that have GSO).
+pub const MAX_SEGMENTS: usize = 64;
+/// Most bytes of one GSO batch: the payload of the largest IPv4 datagram.
+pub const MAX_BATCH_BYTES: usize = 65_507;
+/// What leaves in one piece: one datagram, or several of equal size (the last may be shorter) to
+/// one peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
+    /// Local address to send from; the routing table's choice if none.
+    pub src: Option<IpAddr>,
+    /// The peer.
+    pub dst: SocketAddr,
+    /// UDP payload bytes of each datagram but the last.
+    pub segment_bytes: usize,
+    /// The payloads one after another, gathered.
+    pub parts: &'a [IoSlice<'a>],
+}
+
+impl Outgoing<'_> {
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    /// Number of datagrams.
+    #[must_use]
+    pub fn segments(&self) -> usize {
+        self.bytes().div_ceil(self.segment_bytes.max(1)).max(1)
+    }
+}
+
+/// One datagram that arrived, or several of equal size (the last may be shorter) from one peer,
+/// coalesced by the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// The peer.
+    pub src: SocketAddr,
+    /// Destination address of the datagrams: which of this machine's addresses the peer wrote to.
+    pub dst: SocketAddr,
+    /// UDP payload bytes of each datagram but the last; at least 1.
+    pub segment_bytes: usize,
+    /// The payloads one after another.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Received<'a> {
+    /// The payload of each datagram.
+    pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.bytes.chunks(self.segment_bytes)
+    }
+}
+
+/// Appends the parts of each datagram of `message` to `parts`, and tells `each` where they are.
+pub(super) fn split<'a>(
+    message: &Outgoing<'a>,
+    parts: &mut Vec<IoSlice<'a>>,
+    mut each: impl FnMut(Range<usize>),
+) {
+    let size = message.segment_bytes.max(1);
+    let mut start = parts.len();
+    let mut room = size;
+    for part in message.parts {
+        let mut part: &'a [u8] = part;
+        while !part.is_empty() {
+            if room == 0 {
+                each(start..parts.len());
+                (start, room) = (parts.len(), size);
+            }
+            let (head, tail) = part.split_at(part.len().min(room));
+            parts.push(IoSlice::new(head));
+            room -= head.len();
+            part = tail;
+        }
+    }
+    each(start..parts.len());
+}

@@ -1,0 +1,66 @@
+//! What the routing table says about the way to an address.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use rustix::net::sockopt;
+
+/// Largest IP datagram, in bytes, that the path to `dst` is known to carry: the MTU of the
+/// interface, or less where a router has said so.
+///
+/// # Errors
+/// The operating system's where it has no route to `dst`.
+pub fn path_mtu(dst: SocketAddr) -> io::Result<u32> {
+    let socket = towards(dst)?;
+    let mtu = match canonical(dst) {
+        SocketAddr::V4(_) => sockopt::ip_mtu(&socket)?,
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket)?,
+    };
+    Ok(mtu)
+}
+
+/// The local address that packets to `dst` leave from.
+///
+/// # Errors
+/// The operating system's where it has no route to `dst`.
+pub fn source_for(dst: SocketAddr) -> io::Result<IpAddr> {
+    Ok(towards(dst)?.local_addr()?.ip())
+}
+
+/// A socket connected to `dst`: connecting looks the route up and sends nothing.
+fn towards(dst: SocketAddr) -> io::Result<UdpSocket> {
+    let dst = canonical(dst);
+    let any = match dst {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(dst)?;
+    Ok(socket)
+}
+
+/// `addr` with an IPv4-mapped address turned into IPv4, which is what crosses the network.
+pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),
+        IpAddr::V6(_) => addr,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_a_source_and_an_mtu() {
+        for (dst, src) in [
+            ("127.0.0.1:9", "127.0.0.1"),
+            ("[::1]:9", "::1"),
+            ("[::ffff:127.0.0.1]:9", "127.0.0.1"),
+        ] {
+            let dst = dst.parse().unwrap();
+            assert_eq!(source_for(dst).unwrap().to_string(), src);
+            assert!(path_mtu(dst).unwrap() >= 1280, "{dst}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The system calls that no safe wrapper covers: batched sends and receives with control messages,
+//! and four socket options.
+#![allow(unsafe_code)]
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{mem, ptr};
+
+use super::control::Control;
+use super::name::Name;
+
+/// Most datagrams of one call.
+pub(super) const BATCH: usize = 16;
+
+/// One datagram, or one GSO batch, to send.
+pub(super) struct SendItem<'a> {
+    pub(super) name: Name,
+    pub(super) name_len: u32,
+    pub(super) control: Control,
+    pub(super) parts: &'a [IoSlice<'a>],
+}
+
+/// What came with one received datagram.
+#[derive(Clone, Copy)]
+pub(super) struct RecvItem {
+    pub(super) name: Name,
+    pub(super) control: Control,
+    /// Bytes of the datagram.
+    pub(super) len: usize,
+    /// Whether it, or its control messages, did not fit.
+    pub(super) truncated: bool,
+}
+
+impl RecvItem {
+    pub(super) const EMPTY: Self = Self {
+        name: Name::EMPTY,
+        control: Control::EMPTY,
+        len: 0,
+        truncated: false,
+    };
+}
+
+/// `setsockopt` of an integer.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer is to a live `c_int`, 4 bytes on Linux, which the kernel only reads.
+    let rc =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), 4) };
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Sends the first [`BATCH`] of `items`, without blocking; returns how many left.
+///
+/// # Errors
+/// The kernel's, for the first item; an error of a later one comes back with the next call.
+pub(super) fn send_many(fd: BorrowedFd<'_>, items: &mut [SendItem<'_>]) -> io::Result<usize> {
+    let mut headers = [empty_header(); BATCH];
+    let mut count = 0;
+    for (header, item) in headers.iter_mut().zip(items) {
+        let h = &mut header.msg_hdr;
+        h.msg_name = ptr::from_mut(&mut item.name).cast();
+        h.msg_namelen = item.name_len;
+        // `IoSlice` has the layout of `iovec` (std's guarantee), and a send does not write to it.
+        h.msg_iov = item.parts.as_ptr().cast_mut().cast();
+        h.msg_iovlen = item.parts.len() as _;
+        if item.control.len() > 0 {
+            h.msg_controllen = item.control.len() as _;
+            h.msg_control = item.control.as_mut_ptr().cast();
+        }
+        count += 1;
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the first `count` headers point into `items`, which outlives the call, each with the
+    // length of what it points to; the kernel writes to the headers' `msg_len` only.
+    let rc = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags as _) };
+    usize::try_from(rc).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives up to [`BATCH`] datagrams, without blocking, the i-th into the i-th `stride` bytes of
+/// `slab` and the i-th of `items`; returns how many.
+///
+/// # Errors
+/// The kernel's, `WouldBlock` where nothing waits.
+pub(super) fn recv_many(
+    fd: BorrowedFd<'_>,
+    items: &mut [RecvItem],
+    slab: &mut [u8],
+    stride: usize,
+) -> io::Result<usize> {
+    let mut headers = [empty_header(); BATCH];
+    let mut iovecs = [libc::iovec {
+        iov_base: ptr::null_mut(),
+        iov_len: 0,
+    }; BATCH];
+    let mut count = 0;
+    let places = items.iter_mut().zip(slab.chunks_exact_mut(stride));
+    for ((header, iovec), (item, buffer)) in headers.iter_mut().zip(&mut iovecs).zip(places) {
+        iovec.iov_base = buffer.as_mut_ptr().cast();
+        iovec.iov_len = buffer.len();
+        let h = &mut header.msg_hdr;
+        h.msg_name = ptr::from_mut(&mut item.name).cast();
+        h.msg_namelen = Name::SIZE;
+        h.msg_iov = iovec;
+        h.msg_iovlen = 1;
+        h.msg_control = item.control.as_mut_ptr().cast();
+        h.msg_controllen = Control::SIZE as _;
+        count += 1;
+    }
+    let (flags, wait) = (libc::MSG_DONTWAIT, ptr::null_mut());
+    // SAFETY: the first `count` headers point into `items`, `iovecs` and `slab`, all of which
+    // outlive the call and are borrowed exclusively, each with the length of what it points to.
+    // The null timeout is allowed by recvmmsg(2).
+    let rc = unsafe {
+        libc::recvmmsg(
+            fd.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count,
+            flags as _,
+            wait,
+        )
+    };
+    let got = usize::try_from(rc).map_err(|_| io::Error::last_os_error())?;
+    for (item, header) in items.iter_mut().zip(&headers).take(got) {
+        item.len = header.msg_len as usize;
+        item.control.set_len(header.msg_hdr.msg_controllen as _);
+        let short = libc::MSG_TRUNC | libc::MSG_CTRUNC;
+        item.truncated = header.msg_hdr.msg_flags & short != 0;
+    }
+    Ok(got)
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: `mmsghdr` is integers and raw pointers, for which all zeroes is a valid value.
+    unsafe { mem::zeroed() }
+}
