@@ -45,6 +45,10 @@ pub struct Offer {
     pub has_immediate: bool,
     /// The scheme that the receiver shall run.
     pub scheme: SchemeTag,
+    /// Clearances that the sender holds: those of messages `0..cleared`. Answers [`ClearToSend`].
+    pub cleared: u64,
+    /// Whether the sender has given the message up: nothing more of it comes.
+    pub withdrawn: bool,
 }
 
 /// Says which receives are posted. Cumulative: it repeats what earlier ones said.
@@ -52,6 +56,9 @@ pub struct Offer {
 pub struct ClearToSend {
     /// Receives posted so far on this queue pair: messages `0..posted` have, or had, a buffer.
     pub posted: u64,
+    /// Offers taken in: the lengths of messages `0..offers` are known here, or no longer matter.
+    /// Answers [`Offer`].
+    pub offers: u64,
     /// Message that the first entry of `clearances` is for; the others follow in order.
     pub first: u64,
     /// Where each message goes.
