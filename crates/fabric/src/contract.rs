@@ -123,7 +123,11 @@ pub struct Capabilities {
 /// A UC NIC.
 ///
 /// All calls return at once. Time passes between calls only: a fabric that needs a clock reads it
-/// itself, or is advanced by whoever owns the virtual one.
+/// itself, or is advanced by whoever owns the virtual one. A call that fails has changed nothing.
+///
+/// A packet is applied whole or not at all, and what is not applied is counted under the first
+/// [`DropReason`] that holds, in the order of that enum. There are always at least as many
+/// completions to spare as receives are posted: none is ever lost for want of room.
 pub trait Fabric {
     /// What this fabric can do.
     fn capabilities(&self) -> Capabilities;
@@ -152,22 +156,26 @@ pub trait Fabric {
     /// [`FabricError::UnknownKey`].
     fn memory_mut(&mut self, lkey: Lkey) -> Result<&mut [u8], FabricError>;
 
-    /// Makes `length` bytes of a region, from `offset` on, writable by peers at addresses `0..length`
-    /// of a fresh key.
+    /// Makes `length` bytes of a region, from `offset` on, writable by whoever a queue pair is
+    /// connected to, at addresses `0..length` of a fresh key. Regions may be exposed many times.
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`], [`FabricError::OutOfResources`].
     fn expose(&mut self, lkey: Lkey, offset: u64, length: u64) -> Result<Rkey, FabricError>;
     /// Makes a zero-based root key (paper Fig. 5): `slots` windows of `slot_bytes` each, slot `i` at
-    /// addresses `i * slot_bytes..`, all unbound.
+    /// addresses `i * slot_bytes..`, all unbound. A write has to lie within one slot, whatever is
+    /// behind the next.
     ///
     /// # Errors
-    /// [`FabricError::Unsupported`], [`FabricError::OutOfResources`].
+    /// [`FabricError::Unsupported`], [`FabricError::OutOfResources`], [`FabricError::BadAttribute`]
+    /// for no or too many slots, or slots beyond 64 bits of address.
     fn create_root_key(&mut self, slots: u32, slot_bytes: u64) -> Result<Rkey, FabricError>;
-    /// Puts `length` bytes of a region, from `offset` on, behind a slot.
+    /// Puts `length` bytes of a region, from `offset` on, behind a slot. Addresses of the slot past
+    /// `length` are out of bounds for peers.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`], [`FabricError::InUse`] if bound.
+    /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`] for a slot that is not there, more
+    /// than it holds, or bytes that the region has not, [`FabricError::InUse`] if bound.
     fn bind(
         &mut self,
         root: Rkey,
@@ -176,15 +184,17 @@ pub trait Fabric {
         offset: u64,
         length: u64,
     ) -> Result<(), FabricError>;
-    /// Puts the null key behind a slot; synchronous, like [`Fabric::revoke`].
+    /// Puts the null key behind a slot, if it is not there yet; synchronous, like
+    /// [`Fabric::revoke`].
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`].
     fn unbind(&mut self, root: Rkey, slot: u32) -> Result<(), FabricError>;
-    /// Ends a remote key. After this returns no byte is written through it.
+    /// Ends a remote key, a root key with all its slots. After this returns no byte is written
+    /// through it.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`].
+    /// [`FabricError::UnknownKey`], also for a key revoked before.
     fn revoke(&mut self, rkey: Rkey) -> Result<(), FabricError>;
 
     /// Makes a queue pair; it receives nothing until connected.
@@ -192,10 +202,12 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::BadAttribute`], [`FabricError::OutOfResources`].
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError>;
-    /// Joins a queue pair to its peer. Packets from anyone else are counted and dropped.
+    /// Joins a queue pair to its peer, once. Packets from any other address and port are counted and
+    /// dropped, except that a peer on port 4791 may be an RNIC, and those send from many ports.
     ///
     /// # Errors
-    /// [`FabricError::UnknownQp`], [`FabricError::BadAttribute`] for an address it cannot reach.
+    /// [`FabricError::UnknownQp`], [`FabricError::InUse`] if connected,
+    /// [`FabricError::BadAttribute`] for an address or number it cannot reach.
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError>;
     /// Ends a queue pair. Its completions not yet polled are gone.
     ///
@@ -214,12 +226,15 @@ pub trait Fabric {
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::UnknownKey`],
-    /// [`FabricError::OutOfBounds`]; nothing is posted then.
+    /// [`FabricError::OutOfBounds`] of a region or the MTU, [`FabricError::BadAttribute`] for more
+    /// than [`Capabilities::max_sge`] entries: nothing is posted then. [`FabricError::Io`] when the
+    /// carrier is broken for good.
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError>;
     /// Posts one SEND of at most the MTU; false where the carrier is full for the moment.
     ///
     /// # Errors
-    /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::OutOfBounds`].
+    /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::OutOfBounds`];
+    /// [`FabricError::Io`] when the carrier is broken for good.
     fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError>;
 
     /// Takes in what has arrived, places it, and appends completions to `out`. Takes a bounded
@@ -294,7 +309,7 @@ pub enum FabricError {
     },
 }
 
-/// Why an arriving packet was not applied.
+/// Why an arriving packet was not applied, in the order in which packets are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DropReason {
@@ -302,24 +317,25 @@ pub enum DropReason {
     Malformed,
     /// The ICRC does not match.
     BadIcrc,
-    /// An opcode that this fabric does not serve.
-    UnsupportedOpcode,
-    /// No queue pair has the destination number.
+    /// No queue pair of the port that it came in by has the destination number.
     UnknownQp,
     /// It came from an address that the queue pair is not connected to.
     Stranger,
+    /// An opcode that this fabric does not serve. (A byte that is no opcode at all is found before
+    /// anything else, for the rest cannot be read.)
+    UnsupportedOpcode,
+    /// The payload exceeds the queue pair's MTU.
+    TooLong,
     /// No receive was posted.
     NoReceive,
-    /// The key was never given out.
+    /// The key was never given out, or was revoked too long ago to be remembered.
     UnknownKey,
     /// The key was revoked.
     RevokedKey,
-    /// The bytes would land outside the key's window.
+    /// The bytes would land outside the key's window, or not within one slot.
     OutOfBounds,
     /// The slot has the null key; the write completed, its payload went nowhere.
     NullKey,
-    /// The payload exceeds the queue pair's MTU.
-    TooLong,
 }
 
 impl DropReason {
@@ -327,15 +343,15 @@ impl DropReason {
     pub const ALL: [Self; 11] = [
         Self::Malformed,
         Self::BadIcrc,
-        Self::UnsupportedOpcode,
         Self::UnknownQp,
         Self::Stranger,
+        Self::UnsupportedOpcode,
+        Self::TooLong,
         Self::NoReceive,
         Self::UnknownKey,
         Self::RevokedKey,
         Self::OutOfBounds,
         Self::NullKey,
-        Self::TooLong,
     ];
 }
 

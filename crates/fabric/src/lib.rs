@@ -6,5 +6,4 @@
 //! border; every member keeps it, and one suite of tests runs on all of them.
 
 pub mod contract;
-#[cfg(target_os = "linux")]
-pub mod udp;
+pub mod nic;
