@@ -7,3 +7,6 @@
 
 pub mod contract;
 pub mod nic;
+pub mod sim;
+#[cfg(target_os = "linux")]
+pub mod udp;
