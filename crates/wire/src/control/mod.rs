@@ -1,5 +1,20 @@
 //! Control packets: what two SDR queue pairs tell each other beside the data (P4).
+//!
+//! One packet is a [`Header`] and any number of messages. [`Builder`] makes it, [`open`] checks and
+//! reads it; a [`ReplayWindow`] refuses what was opened before.
 
+mod body;
 mod message;
+mod packet;
+mod replay;
 
+pub use body::{
+    ACK_OVERHEAD_BYTES, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, NACK_OVERHEAD_BYTES,
+    NACK_RANGE_BYTES, ParseError,
+};
 pub use message::{Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag};
+pub use packet::{
+    Builder, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages, OpenError,
+    open,
+};
+pub use replay::ReplayWindow;

@@ -23,7 +23,7 @@ pub const IMMDT_BYTES: usize = 4;
 pub const ICRC_BYTES: usize = 4;
 
 /// Copies one field out. The ranges are constants within the header, `N` bytes long.
-fn field<const N: usize>(header: &[u8], range: Range<usize>) -> [u8; N] {
+pub(crate) fn field<const N: usize>(header: &[u8], range: Range<usize>) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&header[range]);
     bytes

@@ -3,6 +3,9 @@
 
 use std::net::SocketAddr;
 
+use farwrite_wire::control::{
+    Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, Nack, Offer, Outcome, SchemeTag,
+};
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
 
@@ -98,4 +101,107 @@ pub fn datagram(flow: &Flow, ipv4_id: u16, udp_payload: &[u8]) -> Vec<u8> {
     bytes.extend([0x12, 0x34]);
     bytes.extend(udp_payload);
     bytes
+}
+
+/// Any control message that a peer would not refuse.
+pub fn control_messages() -> impl Strategy<Value = Control> {
+    prop_oneof![
+        offers(),
+        clears_to_send(),
+        acks(),
+        nacks(),
+        (any::<u64>(), 0..3_u8).prop_map(|(message, outcome)| Control::ReceiveComplete {
+            message,
+            outcome: match outcome {
+                0 => Outcome::Whole,
+                1 => Outcome::Partial,
+                _ => Outcome::Failed,
+            },
+        }),
+        any::<[u64; 4]>().prop_map(|[packets, bytes, drain_bps, dropped]| {
+            Control::Credit(Credit {
+                received_packets: packets,
+                received_bytes: bytes,
+                drain_bps,
+                dropped_packets: dropped,
+            })
+        }),
+    ]
+}
+
+fn offers() -> impl Strategy<Value = Control> {
+    any::<(u64, Option<u64>, u64, [bool; 2], u8, [u8; 6])>().prop_map(
+        |(message, length, cleared, [has_immediate, withdrawn], id, params)| {
+            Control::Offer(Offer {
+                message,
+                length,
+                has_immediate,
+                scheme: SchemeTag { id, params },
+                cleared,
+                withdrawn,
+            })
+        },
+    )
+}
+
+fn clears_to_send() -> impl Strategy<Value = Control> {
+    let clearance =
+        any::<(u8, u32, u64, u64)>().prop_map(|(generation, rkey, base, length)| Clearance {
+            generation,
+            rkey,
+            base,
+            length,
+        });
+    let clearances = prop::collection::vec(clearance, 0..6);
+    let numbers = (0..=u64::MAX - 12, 0..6_u64, any::<u64>());
+    (numbers, clearances).prop_map(|((first, after, offers), clearances)| {
+        Control::ClearToSend(ClearToSend {
+            posted: first + clearances.len() as u64 + after,
+            offers,
+            first,
+            clearances,
+        })
+    })
+}
+
+fn acks() -> impl Strategy<Value = Control> {
+    let bits = prop::collection::vec(any::<u8>(), 0..64);
+    (
+        any::<u64>(),
+        any::<[u32; 2]>(),
+        0..(u32::MAX / 8) - 64,
+        bits,
+    )
+        .prop_map(|(message, [cumulative, seen], window, bits)| {
+            Control::Ack(Ack {
+                message,
+                cumulative,
+                seen,
+                window_start: window * 8,
+                bits,
+            })
+        })
+}
+
+fn nacks() -> impl Strategy<Value = Control> {
+    let gaps = prop::collection::vec((0..1000_u32, 1..1000_u32), 0..20);
+    (any::<u64>(), gaps).prop_map(|(message, gaps)| {
+        let mut after = 0;
+        let lost = gaps.into_iter().map(|(gap, length)| {
+            let start = after + gap;
+            after = start + length;
+            start..after
+        });
+        Control::Nack(Nack {
+            message,
+            lost: lost.collect(),
+        })
+    })
+}
+
+/// Puts the right tag on a control packet whose bytes were tampered with (P4.2).
+pub fn reseal_control(key: &[u8; 32], packet: &mut [u8]) {
+    packet[HEADER_BYTES - 16..HEADER_BYTES].fill(0);
+    let hash = blake3::keyed_hash(key, packet);
+    packet[HEADER_BYTES - 16..HEADER_BYTES].copy_from_slice(&hash.as_bytes()[..16]);
 }

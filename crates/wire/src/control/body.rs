@@ -1,0 +1,340 @@
+//! The bodies of control messages as bytes (P4.3 to P4.8).
+
+use super::message::{
+    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag,
+};
+use super::packet::MESSAGE_OVERHEAD_BYTES;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+const OFFER: u8 = 1;
+const CLEAR_TO_SEND: u8 = 2;
+const ACK: u8 = 3;
+const NACK: u8 = 4;
+const RECEIVE_COMPLETE: u8 = 5;
+const CREDIT: u8 = 6;
+
+const OFFER_LENGTH_KNOWN: u8 = 1;
+const OFFER_HAS_IMMEDIATE: u8 = 2;
+const OFFER_WITHDRAWN: u8 = 4;
+
+const WHOLE: u8 = 0;
+const PARTIAL: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Bytes that a clear-to-send takes in a packet before its first clearance (P4.4).
+pub const CLEAR_TO_SEND_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 24;
+/// Bytes of one clearance (P4.4).
+pub const CLEARANCE_BYTES: usize = 21;
+/// Bytes that an ACK takes in a packet before its bits (P4.5).
+pub const ACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 20;
+/// Bytes that a NACK takes in a packet before its first range (P4.6).
+pub const NACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 8;
+/// Bytes of one range of a NACK (P4.6).
+pub const NACK_RANGE_BYTES: usize = 8;
+
+/// Why a control message was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The packet ends within a message.
+    #[error("{have_bytes} bytes are left of a control packet, the next message takes {need_bytes}")]
+    Truncated {
+        /// Bytes of the message, or of its header where that is cut.
+        need_bytes: usize,
+        /// Bytes left.
+        have_bytes: usize,
+    },
+    /// The body has a length that no message of its type has.
+    #[error("a control message of type {kind} cannot have {bytes} bytes")]
+    Length {
+        /// The message's type (P4.1).
+        kind: u8,
+        /// Bytes of the body.
+        bytes: usize,
+    },
+    /// A clear-to-send says where messages go whose receives it does not say are posted.
+    #[error("{count} clearances from message {first} on, of {posted} receives posted")]
+    Clearances {
+        /// Message of the first clearance.
+        first: u64,
+        /// Number of clearances.
+        count: usize,
+        /// Receives posted.
+        posted: u64,
+    },
+    /// The window of an ACK does not start at a multiple of 8.
+    #[error("an ACK's window starts at chunk {0}, not at a multiple of 8")]
+    WindowStart(u32),
+    /// The window of an ACK reaches beyond the last chunk number there is.
+    #[error("an ACK's window starts at chunk {start} and has {bytes} bytes")]
+    WindowEnd {
+        /// First chunk.
+        start: u32,
+        /// Bytes of bits.
+        bytes: usize,
+    },
+    /// A range of a NACK is empty or starts before the end of the one before.
+    #[error("a NACK has chunks {start}..{end} after those up to {after}")]
+    Range {
+        /// First chunk.
+        start: u32,
+        /// One past the last.
+        end: u32,
+        /// One past the last chunk of the range before, or 0.
+        after: u32,
+    },
+    /// No outcome has this number.
+    #[error("outcome {0} came, 0 to 2 were wanted")]
+    Outcome(u8),
+}
+
+/// A message's type.
+pub(super) fn kind(control: &Control) -> u8 {
+    match control {
+        Control::Offer(_) => OFFER,
+        Control::ClearToSend(_) => CLEAR_TO_SEND,
+        Control::Ack(_) => ACK,
+        Control::Nack(_) => NACK,
+        Control::ReceiveComplete { .. } => RECEIVE_COMPLETE,
+        Control::Credit(_) => CREDIT,
+    }
+}
+
+/// Appends a message's body.
+pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
+    match control {
+        Control::Offer(offer) => encode_offer(offer, out),
+        Control::ClearToSend(cts) => {
+            for number in [cts.posted, cts.offers, cts.first] {
+                out.extend(number.to_be_bytes());
+            }
+            for clearance in &cts.clearances {
+                out.push(clearance.generation);
+                out.extend(clearance.rkey.to_be_bytes());
+                out.extend(clearance.base.to_be_bytes());
+                out.extend(clearance.length.to_be_bytes());
+            }
+        }
+        Control::Ack(ack) => {
+            out.extend(ack.message.to_be_bytes());
+            for number in [ack.cumulative, ack.seen, ack.window_start] {
+                out.extend(number.to_be_bytes());
+            }
+            out.extend(&ack.bits);
+        }
+        Control::Nack(nack) => {
+            out.extend(nack.message.to_be_bytes());
+            for range in &nack.lost {
+                out.extend(range.start.to_be_bytes());
+                out.extend(range.end.to_be_bytes());
+            }
+        }
+        Control::ReceiveComplete { message, outcome } => {
+            out.extend(message.to_be_bytes());
+            out.push(match outcome {
+                Outcome::Whole => WHOLE,
+                Outcome::Partial => PARTIAL,
+                Outcome::Failed => FAILED,
+            });
+        }
+        Control::Credit(credit) => {
+            out.extend(credit.received_packets.to_be_bytes());
+            out.extend(credit.received_bytes.to_be_bytes());
+            out.extend(credit.drain_bps.to_be_bytes());
+            out.extend(credit.dropped_packets.to_be_bytes());
+        }
+    }
+}
+
+fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
+    let mut flags = 0;
+    if offer.length.is_some() {
+        flags |= OFFER_LENGTH_KNOWN;
+    }
+    if offer.has_immediate {
+        flags |= OFFER_HAS_IMMEDIATE;
+    }
+    if offer.withdrawn {
+        flags |= OFFER_WITHDRAWN;
+    }
+    out.extend(offer.message.to_be_bytes());
+    out.extend(offer.length.unwrap_or(0).to_be_bytes());
+    out.extend(offer.cleared.to_be_bytes());
+    out.push(flags);
+    out.push(offer.scheme.id);
+    out.extend(offer.scheme.params);
+}
+
+/// Reads a body; `None` if the type is unknown.
+pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError>> {
+    let mut reader = Reader(body);
+    let control = match kind {
+        OFFER => reader.offer().map(Control::Offer).map(Ok),
+        CLEAR_TO_SEND => reader.clear_to_send().map(Control::ClearToSend).map(Ok),
+        ACK => reader.ack().map(Control::Ack).map(Ok),
+        NACK => reader.nack().map(Control::Nack).map(Ok),
+        RECEIVE_COMPLETE => reader.receive_complete(),
+        CREDIT => reader.credit().map(Control::Credit).map(Ok),
+        _ => return None,
+    };
+    let bytes = body.len();
+    Some(match control {
+        Some(Ok(control)) if reader.0.is_empty() => check(&control).map(|()| control),
+        Some(Err(error)) if reader.0.is_empty() => Err(error),
+        _ => Err(ParseError::Length { kind, bytes }),
+    })
+}
+
+/// Whether a message's numbers make sense together.
+pub(super) fn check(control: &Control) -> Result<(), ParseError> {
+    match control {
+        Control::ClearToSend(cts) => check_clearances(cts),
+        Control::Ack(ack) => check_window(ack),
+        Control::Nack(nack) => check_ranges(&nack.lost),
+        Control::Offer(_) | Control::ReceiveComplete { .. } | Control::Credit(_) => Ok(()),
+    }
+}
+
+fn check_clearances(cts: &ClearToSend) -> Result<(), ParseError> {
+    let count = cts.clearances.len();
+    let end = u64::try_from(count)
+        .ok()
+        .and_then(|n| cts.first.checked_add(n));
+    if end.is_some_and(|end| end <= cts.posted) {
+        return Ok(());
+    }
+    Err(ParseError::Clearances {
+        first: cts.first,
+        count,
+        posted: cts.posted,
+    })
+}
+
+fn check_window(ack: &Ack) -> Result<(), ParseError> {
+    let start = ack.window_start;
+    if !start.is_multiple_of(8) {
+        return Err(ParseError::WindowStart(start));
+    }
+    let bytes = ack.bits.len();
+    let chunks = u32::try_from(bytes).ok().and_then(|n| n.checked_mul(8));
+    match chunks.and_then(|n| start.checked_add(n)) {
+        Some(_) => Ok(()),
+        None => Err(ParseError::WindowEnd { start, bytes }),
+    }
+}
+
+fn check_ranges(ranges: &[Range<u32>]) -> Result<(), ParseError> {
+    let mut after = 0;
+    for &Range { start, end } in ranges {
+        if start < after || end <= start {
+            return Err(ParseError::Range { start, end, after });
+        }
+        after = end;
+    }
+    Ok(())
+}
+
+/// The unread rest of a body. Each method takes what it reads; `None`: not enough is left.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// Items to the end of the body, each taking bytes: no more of them than bytes came.
+    fn rest<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let mut items = Vec::new();
+        while !self.0.is_empty() {
+            items.push(item(self)?);
+        }
+        Some(items)
+    }
+
+    fn offer(&mut self) -> Option<Offer> {
+        let message = self.u64()?;
+        let length = self.u64()?;
+        let cleared = self.u64()?;
+        let flags = self.u8()?;
+        Some(Offer {
+            message,
+            length: (flags & OFFER_LENGTH_KNOWN != 0).then_some(length),
+            has_immediate: flags & OFFER_HAS_IMMEDIATE != 0,
+            scheme: SchemeTag {
+                id: self.u8()?,
+                params: self.array()?,
+            },
+            cleared,
+            withdrawn: flags & OFFER_WITHDRAWN != 0,
+        })
+    }
+
+    fn clear_to_send(&mut self) -> Option<ClearToSend> {
+        Some(ClearToSend {
+            posted: self.u64()?,
+            offers: self.u64()?,
+            first: self.u64()?,
+            clearances: self.rest(Self::clearance)?,
+        })
+    }
+
+    fn clearance(&mut self) -> Option<Clearance> {
+        Some(Clearance {
+            generation: self.u8()?,
+            rkey: self.u32()?,
+            base: self.u64()?,
+            length: self.u64()?,
+        })
+    }
+
+    fn ack(&mut self) -> Option<Ack> {
+        Some(Ack {
+            message: self.u64()?,
+            cumulative: self.u32()?,
+            seen: self.u32()?,
+            window_start: self.u32()?,
+            bits: core::mem::take(&mut self.0).to_vec(),
+        })
+    }
+
+    fn nack(&mut self) -> Option<Nack> {
+        Some(Nack {
+            message: self.u64()?,
+            lost: self.rest(|reader| Some(reader.u32()?..reader.u32()?))?,
+        })
+    }
+
+    fn receive_complete(&mut self) -> Option<Result<Control, ParseError>> {
+        let message = self.u64()?;
+        let outcome = match self.u8()? {
+            WHOLE => Outcome::Whole,
+            PARTIAL => Outcome::Partial,
+            FAILED => Outcome::Failed,
+            unknown => return Some(Err(ParseError::Outcome(unknown))),
+        };
+        Some(Ok(Control::ReceiveComplete { message, outcome }))
+    }
+
+    fn credit(&mut self) -> Option<Credit> {
+        Some(Credit {
+            received_packets: self.u64()?,
+            received_bytes: self.u64()?,
+            drain_bps: self.u64()?,
+            dropped_packets: self.u64()?,
+        })
+    }
+}
