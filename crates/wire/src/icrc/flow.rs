@@ -1,22 +1,25 @@
 //! The part of the ICRC that the addresses determine.
 
-use core::net::{IpAddr, SocketAddr};
-use core::ops::Range;
+use super::poly::Field;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use crc32fast::Hasher;
 
-/// The link header that InfiniBand has and RoCE has not (IBTA A17.3.4): 8 bytes of ones.
-const LINK_HEADER_BYTES: usize = 8;
-const UDP_BYTES: usize = 8;
-const IPV4_BYTES: usize = 20;
-const IPV6_BYTES: usize = 40;
+/// In place of the link header, which RoCE has not (IBTA A17.3.4). All other bytes of ones stand for
+/// fields that may change on the way.
+const LINK_HEADER: [u8; 8] = [0xFF; 8];
+const UDP_BYTES: u16 = 8;
+const IPV4_BYTES: u16 = 20;
 const UDP_PROTOCOL: u8 = 17;
-/// Don't Fragment set, fragment offset 0.
-const DONT_FRAGMENT: [u8; 2] = [0x40, 0];
 
-const V4_TOTAL_LENGTH: Range<usize> = 10..12;
-const V4_ID: Range<usize> = 12..14;
-const V4_UDP_LENGTH: Range<usize> = 32..34;
-const V6_PAYLOAD_LENGTH: Range<usize> = 12..14;
-const V6_UDP_LENGTH: Range<usize> = 52..54;
+// Before the BTH, three numbers differ from packet to packet. The CRC is linear, so each adds its own
+// part to that of the rest.
+static IPV4_TOTAL_LENGTH: Field = Field::new(16 + 8);
+static IPV4_ID: Field = Field::new(IPV4_AFTER_ID_BYTES);
+static IPV6_PAYLOAD_LENGTH: Field = Field::new(34 + 8);
+static UDP_LENGTH: Field = Field::new(2);
+
+/// Bytes between the IPv4 identification and the BTH.
+pub(super) const IPV4_AFTER_ID_BYTES: usize = 14 + 8;
 
 /// Why two addresses are not the two ends of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,12 +35,12 @@ pub struct MixedFamilies {
 ///
 /// Addresses must be those that the packets have on the wire, no wildcards. An IPv4 address in IPv6
 /// notation (`::ffff:192.0.2.1`) is taken as the IPv4 address that the packet has.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     src: SocketAddr,
     dst: SocketAddr,
-    /// Link, IP and UDP header as the ICRC sees them, lengths and IPv4 identification zero.
-    prefix: [u8; LINK_HEADER_BYTES + IPV6_BYTES + UDP_BYTES],
+    /// CRC of all before the BTH, were lengths and IPv4 identification zero.
+    prefix_crc: u32,
 }
 
 impl Flow {
@@ -48,35 +51,22 @@ impl Flow {
     pub fn new(src: SocketAddr, dst: SocketAddr) -> Result<Self, MixedFamilies> {
         let src = SocketAddr::new(src.ip().to_canonical(), src.port());
         let dst = SocketAddr::new(dst.ip().to_canonical(), dst.port());
-        // Ones are what the ICRC takes for every field that may change on the way (IBTA A17.3.4).
-        let mut prefix = [0xFF; LINK_HEADER_BYTES + IPV6_BYTES + UDP_BYTES];
-        let (_, rest) = prefix.split_at_mut(LINK_HEADER_BYTES);
-        let udp = match (src.ip(), dst.ip()) {
-            (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let (ip, udp) = rest.split_at_mut(IPV4_BYTES);
-                ip[0] = 0x45;
-                ip[2..6].fill(0);
-                ip[6..8].copy_from_slice(&DONT_FRAGMENT);
-                ip[9] = UDP_PROTOCOL;
-                ip[12..16].copy_from_slice(&src.octets());
-                ip[16..20].copy_from_slice(&dst.octets());
-                udp
-            }
-            (IpAddr::V6(src), IpAddr::V6(dst)) => {
-                let (ip, udp) = rest.split_at_mut(IPV6_BYTES);
-                ip[0] = 0x6F;
-                ip[4..6].fill(0);
-                ip[6] = UDP_PROTOCOL;
-                ip[8..24].copy_from_slice(&src.octets());
-                ip[24..40].copy_from_slice(&dst.octets());
-                udp
-            }
+        let mut crc = Hasher::new();
+        crc.update(&LINK_HEADER);
+        match (src.ip(), dst.ip()) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => crc.update(&ipv4_header(src, dst)),
+            (IpAddr::V6(src), IpAddr::V6(dst)) => crc.update(&ipv6_header(src, dst)),
             _ => return Err(MixedFamilies { src, dst }),
-        };
-        udp[0..2].copy_from_slice(&src.port().to_be_bytes());
-        udp[2..4].copy_from_slice(&dst.port().to_be_bytes());
-        udp[4..6].fill(0);
-        Ok(Self { src, dst, prefix })
+        }
+        crc.update(&src.port().to_be_bytes());
+        crc.update(&dst.port().to_be_bytes());
+        crc.update(&[0, 0, 0xFF, 0xFF]);
+        let prefix_crc = crc.finalize();
+        Ok(Self {
+            src,
+            dst,
+            prefix_crc,
+        })
     }
 
     /// Where packets come from.
@@ -96,21 +86,35 @@ impl Flow {
         self.src.is_ipv4()
     }
 
-    /// CRC of everything before the BTH of a packet with `udp_payload_bytes` after its UDP header.
+    /// CRC of all before the BTH of a packet with `udp_payload_bytes` after its UDP header.
     pub(super) fn prefix_crc(&self, ipv4_id: u16, udp_payload_bytes: u16) -> u32 {
-        let mut prefix = self.prefix;
-        let udp_bytes = udp_payload_bytes.saturating_add(8);
-        let used = if self.is_ipv4() {
-            let ip_bytes = udp_bytes.saturating_add(20);
-            prefix[V4_TOTAL_LENGTH].copy_from_slice(&ip_bytes.to_be_bytes());
-            prefix[V4_ID].copy_from_slice(&ipv4_id.to_be_bytes());
-            prefix[V4_UDP_LENGTH].copy_from_slice(&udp_bytes.to_be_bytes());
-            &prefix[..V4_UDP_LENGTH.end + 2]
+        let udp_bytes = udp_payload_bytes.saturating_add(UDP_BYTES);
+        let ip = if self.is_ipv4() {
+            IPV4_TOTAL_LENGTH.of(udp_bytes.saturating_add(IPV4_BYTES)) ^ IPV4_ID.of(ipv4_id)
         } else {
-            prefix[V6_PAYLOAD_LENGTH].copy_from_slice(&udp_bytes.to_be_bytes());
-            prefix[V6_UDP_LENGTH].copy_from_slice(&udp_bytes.to_be_bytes());
-            &prefix[..]
+            IPV6_PAYLOAD_LENGTH.of(udp_bytes)
         };
-        crc32fast::hash(used)
+        self.prefix_crc ^ ip ^ UDP_LENGTH.of(udp_bytes)
     }
+}
+
+/// RFC 791 header with Don't Fragment set; type of service, time to live and checksum are ones.
+fn ipv4_header(src: Ipv4Addr, dst: Ipv4Addr) -> [u8; 20] {
+    let mut header = [0; 20];
+    header[0..2].copy_from_slice(&[0x45, 0xFF]);
+    header[6] = 0x40;
+    header[8..12].copy_from_slice(&[0xFF, UDP_PROTOCOL, 0xFF, 0xFF]);
+    header[12..16].copy_from_slice(&src.octets());
+    header[16..20].copy_from_slice(&dst.octets());
+    header
+}
+
+/// RFC 8200 header; traffic class, flow label and hop limit are ones.
+fn ipv6_header(src: Ipv6Addr, dst: Ipv6Addr) -> [u8; 40] {
+    let mut header = [0; 40];
+    header[0..4].copy_from_slice(&[0x6F, 0xFF, 0xFF, 0xFF]);
+    header[6..8].copy_from_slice(&[UDP_PROTOCOL, 0xFF]);
+    header[8..24].copy_from_slice(&src.octets());
+    header[24..40].copy_from_slice(&dst.octets());
+    header
 }

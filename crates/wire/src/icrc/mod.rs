@@ -5,11 +5,9 @@ mod poly;
 
 pub use flow::{Flow, MixedFamilies};
 
+use self::flow::IPV4_AFTER_ID_BYTES;
 use crate::header::{Bth, CONGESTION, ICRC_BYTES};
 use crc32fast::Hasher;
-
-/// Bytes between the IPv4 identification and the BTH.
-const AFTER_ID_BYTES: usize = 14 + 8;
 
 /// Which IPv4 identifications a packet may have been sealed with.
 ///
@@ -153,14 +151,15 @@ pub fn verify(
 pub fn reseal(old: (&Flow, u16), new: (&Flow, u16), udp_payload_bytes: usize, icrc: u32) -> u32 {
     let udp_payload_bytes = saturate(udp_payload_bytes);
     let prefix_crc = |(flow, id): (&Flow, u16)| flow.prefix_crc(id, udp_payload_bytes);
-    let covered_bytes = udp_payload_bytes.saturating_sub(4);
+    let covered_bytes = udp_payload_bytes.saturating_sub(saturate(ICRC_BYTES));
     icrc ^ poly::shift(prefix_crc(old) ^ prefix_crc(new), covered_bytes)
 }
 
 /// The identification that explains a difference from the ICRC for `expected_id`, if one does.
 fn sealed_with(expected_id: u16, difference: u32, udp_payload_bytes: u16) -> Option<u16> {
-    let id_and_after = saturate(2 + AFTER_ID_BYTES - ICRC_BYTES).saturating_add(udp_payload_bytes);
-    let changed = poly::unshift(difference, id_and_after);
+    // The identification itself, what follows it before the BTH, and what follows that.
+    let bytes_on = saturate(2 + IPV4_AFTER_ID_BYTES - ICRC_BYTES).saturating_add(udp_payload_bytes);
+    let changed = poly::unshift(difference, bytes_on);
     // The register holds the identification's first byte lowest; anything above means that more
     // than the identification differs.
     let changed = u16::try_from(changed).ok()?.swap_bytes();

@@ -54,6 +54,36 @@ const fn geometric(base: u32) -> [u32; 256] {
     series
 }
 
+/// What a 16-bit number at a fixed place adds to the CRC, for each value of each of its two bytes.
+pub(super) struct Field([[u32; 256]; 2]);
+
+impl Field {
+    /// A number sent with its most significant byte first, `bytes_after` bytes before the end.
+    pub(super) const fn new(bytes_after: usize) -> Self {
+        // The register takes a byte in at its low end and multiplies by x^8.
+        let high = Self::byte(bytes_after + 2);
+        let low = Self::byte(bytes_after + 1);
+        Self([high, low])
+    }
+
+    const fn byte(times_x8: usize) -> [u32; 256] {
+        let power = geometric(repeat8(ONE, true))[times_x8];
+        let mut table = [0; 256];
+        let mut value: u32 = 0;
+        while value < 256 {
+            table[value as usize] = multiply(value, power);
+            value += 1;
+        }
+        table
+    }
+
+    /// What the number adds.
+    pub(super) fn of(&self, number: u16) -> u32 {
+        let [high, low] = number.to_be_bytes();
+        self.0[0][usize::from(high)] ^ self.0[1][usize::from(low)]
+    }
+}
+
 const fn multiply(a: u32, mut b: u32) -> u32 {
     let mut product = 0;
     let mut bit = 32;
