@@ -1,0 +1,4 @@
+//! The contract of `farwrite_fabric::contract`, on every fabric that there is.
+
+mod sim;
+mod suite;

@@ -1,0 +1,290 @@
+//! Packets that are not applied, and why.
+
+use std::net::SocketAddr;
+
+use farwrite_fabric::contract::{Completion, DropReason, Fabric, Qpn};
+use farwrite_wire::icrc::{Flow, Icrc};
+use farwrite_wire::opcode;
+use farwrite_wire::request::WriteImm;
+
+use super::{
+    MTU, PATIENCE, Pair, World, arrivals, connect, joined, pattern, post, queue_pair, send, sge,
+    travel, write,
+};
+
+/// A write as the stranger would send it to `to`, with a right ICRC after `change`.
+fn forged(
+    from: SocketAddr,
+    to: SocketAddr,
+    write: WriteImm,
+    change: impl Fn(&mut Vec<u8>),
+) -> Vec<u8> {
+    let mut bytes = write.header().to_vec();
+    bytes.extend(pattern(write.payload_bytes as usize));
+    change(&mut bytes);
+    let flow = Flow::new(from, to).unwrap();
+    let icrc = Icrc::new(&flow, 0, bytes.len() + 4).update(&bytes).finish();
+    bytes.extend(icrc.to_le_bytes());
+    bytes
+}
+
+/// A pair whose `b` has another queue pair, joined to the stranger, with one receive posted; and
+/// what the stranger has to write there for it to be right: 8 bytes.
+fn with_forger<W: World>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
+    let mut pair = Pair::new(world);
+    let rkey = pair.b.expose(pair.target, 0, 4096).unwrap();
+    let qpn = queue_pair(&mut pair.b, 0, MTU);
+    connect(&mut pair.b, qpn, pair.world.stranger(), Qpn(2));
+    pair.b.post_recv(qpn, 1).unwrap();
+    let write = WriteImm {
+        dest_qp: qpn.0,
+        psn: 0,
+        remote_addr: 0,
+        rkey: rkey.0,
+        imm: 5,
+        payload_bytes: 8,
+    };
+    (pair, write)
+}
+
+/// Sends what `change` makes of a right packet, sealed anew.
+fn forge<W: World>(pair: &mut Pair<'_, W>, write: WriteImm, change: impl Fn(&mut Vec<u8>)) {
+    let to = pair.b.local_addr(0);
+    let bytes = forged(pair.world.stranger(), to, write, change);
+    pair.world.forge(to, &bytes);
+}
+
+/// The right packet is taken, so whatever went before used up no receive and was dropped for its
+/// fault alone.
+fn right_one_lands<W: World>(mut pair: Pair<'_, W>, write: WriteImm) {
+    forge(&mut pair, write, |_| {});
+    let landed = Completion::Write {
+        qpn: Qpn(write.dest_qp),
+        imm: 5,
+        bytes: 8,
+    };
+    assert_eq!(pair.arrivals(1), [landed]);
+    assert_eq!(
+        pair.b.memory(pair.target).unwrap()[..9],
+        [1, 2, 3, 4, 5, 6, 7, 8, 0]
+    );
+}
+
+pub(crate) fn no_receive(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
+    let before = pair.before();
+    pair.write(0..4, 0, rkey, 0);
+    pair.write(0..0, 0, rkey, 0);
+    send(&mut pair.a, pair.qa, b"x");
+    pair.all_dropped(&before, DropReason::NoReceive, 3);
+    pair.b.post_recv(pair.qb, 1).unwrap();
+    pair.write(0..4, 0, rkey, 0);
+    pair.arrivals(1);
+}
+
+pub(crate) fn unknown_queue_pair(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
+    pair.b.post_recv(pair.qb, 1).unwrap();
+    let lost = queue_pair(&mut pair.a, 0, MTU);
+    connect(
+        &mut pair.a,
+        lost,
+        pair.b.local_addr(0),
+        Qpn(pair.qb.0 ^ 0x10_0000),
+    );
+    let before = pair.before();
+    let local = [sge(pair.source, 0..4)];
+    post(&mut pair.a, lost, &write(&local, 0, rkey, 0));
+    pair.all_dropped(&before, DropReason::UnknownQp, 1);
+}
+
+pub(crate) fn stranger(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
+    pair.b.post_recv(pair.qb, 1).unwrap();
+    let before = pair.before();
+    // All numbers are right, only the address is not.
+    let write = WriteImm {
+        dest_qp: pair.qb.0,
+        psn: 0,
+        remote_addr: 0,
+        rkey: rkey.0,
+        imm: 0,
+        payload_bytes: 8,
+    };
+    forge(&mut pair, write, |_| {});
+    pair.all_dropped(&before, DropReason::Stranger, 1);
+}
+
+pub(crate) fn other_port(world: &mut impl World) {
+    let (mut a, mut b) = (world.end(2), world.end(2));
+    let (qa, qb) = joined(&mut a, &mut b, 0);
+    b.post_recv(qb, 1).unwrap();
+    // The peer's host, but not the peer's port.
+    let from_elsewhere = queue_pair(&mut a, 1, MTU);
+    connect(&mut a, from_elsewhere, b.local_addr(0), qb);
+    send(&mut a, from_elsewhere, b"x");
+    one_dropped(world, &mut b, DropReason::Stranger);
+    // The queue pair's host, but not its port.
+    let to_elsewhere = queue_pair(&mut a, 0, MTU);
+    connect(&mut a, to_elsewhere, b.local_addr(1), qb);
+    send(&mut a, to_elsewhere, b"x");
+    one_dropped(world, &mut b, DropReason::UnknownQp);
+    send(&mut a, qa, b"x");
+    arrivals(world, &mut b, 1);
+}
+
+fn one_dropped<W: World>(world: &mut W, fabric: &mut W::Fabric, reason: DropReason) {
+    let mut completions = Vec::new();
+    for _ in 0..PATIENCE {
+        if fabric.counters().dropped(reason) == 1 {
+            assert_eq!(completions, []);
+            return;
+        }
+        world.step();
+        fabric.poll(&mut completions).unwrap();
+    }
+    panic!("{:?}", fabric.counters());
+}
+
+pub(crate) fn not_connected(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let alone = queue_pair(&mut pair.b, 0, MTU);
+    pair.b.post_recv(alone, 1).unwrap();
+    let wishful = queue_pair(&mut pair.a, 0, MTU);
+    connect(&mut pair.a, wishful, pair.b.local_addr(0), alone);
+    let before = pair.before();
+    send(&mut pair.a, wishful, b"x");
+    pair.all_dropped(&before, DropReason::Stranger, 1);
+}
+
+pub(crate) fn bad_icrc(world: &mut impl World) {
+    let (mut pair, write) = with_forger(world);
+    let to = pair.b.local_addr(0);
+    let right = forged(pair.world.stranger(), to, write, |_| {});
+    let before = pair.before();
+    // Destination, PSN, address, key, immediate, payload, the ICRC itself.
+    let bits = [
+        5 * 8,
+        11 * 8 + 7,
+        13 * 8,
+        20 * 8 + 3,
+        31 * 8,
+        32 * 8 + 1,
+        40 * 8 + 5,
+        43 * 8,
+    ];
+    for bit in bits {
+        let mut wrong = right.clone();
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        pair.world.forge(to, &wrong);
+    }
+    // Right for another way here.
+    let mut elsewhere = pair.world.stranger();
+    elsewhere.set_port(elsewhere.port() ^ 1);
+    pair.world.forge(to, &forged(elsewhere, to, write, |_| {}));
+    let count = bits.len() as u64 + 1;
+    pair.all_dropped(&before, DropReason::BadIcrc, count);
+    // The congestion bits may change on the way (IBTA 9.2.3).
+    let mut marked = right;
+    marked[4] ^= 0xC0;
+    pair.world.forge(to, &marked);
+    pair.arrivals(1);
+}
+
+pub(crate) fn truncated(world: &mut impl World) {
+    let (mut pair, write) = with_forger(world);
+    let to = pair.b.local_addr(0);
+    let right = forged(pair.world.stranger(), to, write, |_| {});
+    let before = pair.before();
+    for length in 1..12 + 16 + 4 + 4 {
+        pair.world.forge(to, &right[..length]);
+    }
+    pair.all_dropped(&before, DropReason::Malformed, 35);
+    right_one_lands(pair, write);
+}
+
+pub(crate) fn trailing_bytes(world: &mut impl World) {
+    let (mut pair, write) = with_forger(world);
+    let before = pair.before();
+    // Neither a length that is no multiple of 4, nor words that the RETH does not tell of.
+    for extra in [1, 2, 3, 4, 8] {
+        forge(&mut pair, write, |bytes| bytes.extend(&pattern(extra)));
+    }
+    pair.all_dropped(&before, DropReason::Malformed, 5);
+    right_one_lands(pair, write);
+}
+
+pub(crate) fn wrong_length_in_reth(world: &mut impl World) {
+    let (mut pair, write) = with_forger(world);
+    let before = pair.before();
+    for length in [0, 4, 7, 9, 12, u32::MAX] {
+        forge(&mut pair, write, |bytes| {
+            bytes[24..28].copy_from_slice(&length.to_be_bytes());
+        });
+    }
+    // More padding than the RETH knows of; another version; another partition.
+    forge(&mut pair, write, |bytes| bytes[1] |= 0x10);
+    forge(&mut pair, write, |bytes| bytes[1] |= 0x01);
+    forge(&mut pair, write, |bytes| bytes[2] ^= 0x40);
+    pair.all_dropped(&before, DropReason::Malformed, 9);
+    right_one_lands(pair, write);
+}
+
+pub(crate) fn unsupported_opcodes(world: &mut impl World) {
+    let (mut pair, write) = with_forger(world);
+    let before = pair.before();
+    let served = [opcode::UC_WRITE_ONLY_WITH_IMM, opcode::UC_SEND_ONLY];
+    let others = (0..=u8::MAX).filter(|value| !served.contains(value));
+    let mut sent = 0;
+    for value in others {
+        sent += 1;
+        forge(&mut pair, write, |bytes| become_opcode(bytes, value));
+        // No socket shall overflow.
+        if sent % 16 == 0 {
+            travel(pair.world);
+            let mut completions = Vec::new();
+            while pair.b.poll(&mut completions).unwrap() {}
+            assert_eq!(completions, []);
+        }
+    }
+    pair.all_dropped(&before, DropReason::UnsupportedOpcode, sent);
+    right_one_lands(pair, write);
+}
+
+/// Makes a packet with another opcode of a write of 8 bytes, with all headers that belong to it.
+fn become_opcode(bytes: &mut Vec<u8>, value: u8) {
+    bytes[0] = value;
+    let Some(known) = opcode::lookup(value) else {
+        return;
+    };
+    let reth = bytes[12..28].to_vec();
+    bytes.truncate(12);
+    bytes.resize(known.header_bytes(), 0);
+    if let Some(at) = known.offset_of(opcode::Extension::Reth) {
+        bytes[at..at + 16].copy_from_slice(&reth);
+    }
+    if known.payload {
+        bytes.extend(pattern(8));
+    }
+}
+
+pub(crate) fn too_long(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let rkey = pair.b.expose(pair.target, 0, 4096).unwrap();
+    let narrow = queue_pair(&mut pair.b, 0, 256);
+    connect(&mut pair.b, narrow, pair.a.local_addr(0), pair.qa);
+    pair.b.post_recv(narrow, 2).unwrap();
+    let wide = queue_pair(&mut pair.a, 0, MTU);
+    connect(&mut pair.a, wide, pair.b.local_addr(0), narrow);
+    let before = pair.before();
+    let (over, fits) = ([sge(pair.source, 0..257)], [sge(pair.source, 0..256)]);
+    post(&mut pair.a, wide, &write(&over, 0, rkey, 0));
+    send(&mut pair.a, wide, &[0; 260]);
+    pair.all_dropped(&before, DropReason::TooLong, 2);
+    post(&mut pair.a, wide, &write(&fits, 0, rkey, 0));
+    send(&mut pair.a, wide, &[0; 256]);
+    pair.arrivals(2);
+}
