@@ -1,4 +1,47 @@
 //! Partial message completion: messages, chunk bitmaps, generations, channels (sans-IO).
+//!
+//! This is the middleware of section 3 of the SDR-RDMA paper, as a state machine without I/O, clock
+//! or randomness. It comes in two parts:
+//!
+//! - [`SdrQp`], the control state, has one owner: posted receives, started sends, offers, clearances
+//!   and ends, and what to tell the peer about them.
+//! - [`SlotTable`], in atomic words, is shared with whoever takes packets in: packet bitmaps,
+//!   coalesced into chunk bitmaps that [`ChunkBitmap`] shows.
+//!
+//! [`Geometry`] has the arithmetic that both ends share. Sections of the specification
+//! (`docs/protocol.md`) are cited as `P<number>`.
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod bitmap;
+mod clearing;
+mod config;
+mod error;
+mod event;
+mod geometry;
+mod info;
+mod qp;
+mod recv;
+mod repeat;
+mod send;
+mod slot;
+mod table;
+mod writes;
+
+pub use bitmap::ChunkBitmap;
+pub use config::{
+    ConfigError, ImmediateSplit, MAX_CHANNELS, MAX_GENERATIONS, MAX_MTU, MAX_PACKETS_PER_CHUNK,
+    MAX_SLOTS, MIN_MTU, QpConfig,
+};
+pub use error::{ConnectError, SdrError, Violation};
+pub use event::{Event, Refusal};
+pub use geometry::{Geometry, ImmediateParts};
+pub use info::{InfoError, QpInfo, VERSION};
+pub use qp::SdrQp;
+pub use recv::{RecvPlace, Target};
+pub use send::SendSpec;
+pub use table::{Arrival, SlotTable};
+pub use writes::{PacketWrite, PacketWrites};

@@ -1,0 +1,112 @@
+//! When to tell the sender which receives are posted (P3.8).
+
+use core::ops::Range;
+
+use crate::repeat::{SLOW_NS, next_interval_ns};
+
+/// Clearances that one message carries at most; with them it stays below 512 bytes.
+const MAX_CLEARANCES: u64 = 16;
+
+/// Which clearances the sender holds, was told of, or still has to be told.
+#[derive(Default)]
+pub(crate) struct Clearing {
+    /// The next clearance to tell: all of `cursor..posted` are due now.
+    cursor: u64,
+    /// The sender is known to hold the clearances of messages `0..known`.
+    known: u64,
+    /// When a clear-to-send went out last.
+    sent_ns: Option<u64>,
+    /// The sender waits for clearances from this one on.
+    pull: Option<u64>,
+    /// When offers taken in are to be answered, if no other clear-to-send did it before.
+    answer_ns: Option<u64>,
+    /// When to tell again what the sender is not known to hold, and after which wait.
+    repeat: Option<(u64, u64)>,
+    /// Whether a receive was posted since the repeats last started from a short wait.
+    fresh: bool,
+}
+
+impl Clearing {
+    /// A receive was posted.
+    pub(crate) fn posted(&mut self) {
+        self.fresh = true;
+    }
+
+    /// The sender says that it holds the clearances of messages `0..cleared`.
+    pub(crate) fn sender_holds(&mut self, cleared: u64) {
+        self.known = self.known.max(cleared);
+    }
+
+    /// An offer wants an answer by `due_ns`; one answers several.
+    pub(crate) fn answer(&mut self, due_ns: u64) {
+        self.answer_ns.get_or_insert(due_ns);
+    }
+
+    /// The sender waits for clearances from message `first` on.
+    pub(crate) fn pull(&mut self, first: u64) {
+        self.pull = Some(self.pull.map_or(first, |pull| pull.min(first)));
+    }
+
+    /// The clearances to tell now, perhaps none; `None` if nothing is to be told. `posted` are the
+    /// messages whose clearances can be told, `is_known` says which the sender must hold already.
+    pub(crate) fn poll(
+        &mut self,
+        now_ns: u64,
+        interval_ns: u64,
+        posted: Range<u64>,
+        is_known: impl Fn(u64) -> bool,
+    ) -> Option<Range<u64>> {
+        if let Some(first) = self.pull.take() {
+            let again_ns = self.sent_ns.map(|sent| sent.saturating_add(interval_ns));
+            if again_ns.is_none_or(|again| now_ns >= again) {
+                self.cursor = self.cursor.min(first);
+            }
+        }
+        if self.cursor >= posted.end {
+            self.poll_repeat(now_ns, &posted, is_known);
+        }
+        self.cursor = self.cursor.max(posted.start);
+        let answer_due = self.answer_ns.is_some_and(|due_ns| now_ns >= due_ns);
+        if self.cursor >= posted.end && !answer_due {
+            return None;
+        }
+        let first = self.cursor;
+        self.cursor = posted.end.min(first + MAX_CLEARANCES);
+        self.sent_ns = Some(now_ns);
+        self.answer_ns = None;
+        if self.fresh {
+            self.fresh = false;
+            self.repeat = Some((now_ns.saturating_add(interval_ns), interval_ns));
+        }
+        Some(first..self.cursor)
+    }
+
+    /// Starts over from the first clearance that the sender may lack, if it is time. After some
+    /// rounds it stops: a sender that wants one asks, by offering.
+    fn poll_repeat(&mut self, now_ns: u64, posted: &Range<u64>, is_known: impl Fn(u64) -> bool) {
+        let Some((_, interval_ns)) = self.repeat.filter(|&(due_ns, _)| now_ns >= due_ns) else {
+            return;
+        };
+        self.known = self.known.max(posted.start);
+        while self.known < posted.end && is_known(self.known) {
+            self.known += 1;
+        }
+        self.repeat = None;
+        if self.known < posted.end && interval_ns < SLOW_NS {
+            let interval_ns = next_interval_ns(interval_ns);
+            self.repeat = Some((now_ns.saturating_add(interval_ns), interval_ns));
+            self.cursor = self.known;
+        }
+    }
+
+    pub(crate) fn next_timeout(&self, posted: u64) -> Option<u64> {
+        if self.cursor < posted || self.pull.is_some() {
+            return Some(0);
+        }
+        let repeat_ns = self.repeat.map(|(due_ns, _)| due_ns);
+        match (self.answer_ns, repeat_ns) {
+            (Some(answer), Some(repeat)) => Some(answer.min(repeat)),
+            (answer, repeat) => answer.or(repeat),
+        }
+    }
+}

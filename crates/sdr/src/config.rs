@@ -1,0 +1,193 @@
+//! How a queue pair is cut into packets, chunks, slots, generations and channels, as its user asks
+//! for it.
+
+use crate::geometry::Geometry;
+
+/// Largest [`QpConfig::mtu`]: the largest UDP payload over IPv4 less the 36 bytes of BTH, RETH,
+/// `ImmDt` and ICRC, rounded down to a multiple of 4.
+pub const MAX_MTU: u32 = 65_468;
+/// Smallest [`QpConfig::mtu`].
+pub const MIN_MTU: u32 = 64;
+/// Largest [`QpConfig::packets_per_chunk`].
+pub const MAX_PACKETS_PER_CHUNK: u32 = 1 << 16;
+/// Largest [`QpConfig::slots`].
+pub const MAX_SLOTS: u32 = 1 << 16;
+/// Largest [`QpConfig::generations`].
+pub const MAX_GENERATIONS: u8 = 16;
+/// Largest [`QpConfig::channels`].
+pub const MAX_CHANNELS: u8 = 64;
+
+/// How the 32 bits of an immediate are divided (paper section 3.2.4, P3.3). They must add up to 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImmediateSplit {
+    /// Bits of the message slot, the most significant ones.
+    pub id_bits: u8,
+    /// Bits of the packet's number within its message; at most 31.
+    pub offset_bits: u8,
+    /// Bits of the user immediate's fragment, the least significant ones. 0: no user immediates.
+    pub user_bits: u8,
+}
+
+/// The shape of a queue pair. Both ends must have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpConfig {
+    /// Payload bytes of a packet: a multiple of 4.
+    pub mtu: u32,
+    /// Packets that one bit of the chunk bitmap stands for.
+    pub packets_per_chunk: u32,
+    /// How immediates are divided.
+    pub split: ImmediateSplit,
+    /// Messages that may be in flight at a time in one direction: a power of two, at most
+    /// 2^`id_bits`.
+    pub slots: u32,
+    /// Bytes of the longest message: at most 2^`offset_bits` x `mtu`.
+    pub max_message_bytes: u64,
+    /// How many messages in a row use a slot before its packets cannot be told apart by their
+    /// queue pair (paper section 3.3).
+    pub generations: u8,
+    /// Queue pairs of a generation, which may be served in parallel (paper section 3.4.1).
+    pub channels: u8,
+}
+
+impl Default for QpConfig {
+    /// The paper's 10+18+4 split with all its slots, packets of 4096 bytes, a bit a packet, four
+    /// generations, one channel: messages of up to 1 GiB, 1024 in flight. A slot's bitmap memory
+    /// is touched only as far as its messages reach.
+    fn default() -> Self {
+        Self {
+            mtu: 4096,
+            packets_per_chunk: 1,
+            split: ImmediateSplit {
+                id_bits: 10,
+                offset_bits: 18,
+                user_bits: 4,
+            },
+            slots: 1024,
+            max_message_bytes: 1 << 30,
+            generations: 4,
+            channels: 1,
+        }
+    }
+}
+
+impl QpConfig {
+    /// Checks every field, and answers with the arithmetic that follows from them.
+    ///
+    /// # Errors
+    /// The first field that will not do, with its value and what would.
+    pub fn validate(&self) -> Result<Geometry, ConfigError> {
+        let in_range = |value: u32, low: u32, high: u32| (low..=high).contains(&value);
+        if !in_range(self.mtu, MIN_MTU, MAX_MTU) || !self.mtu.is_multiple_of(4) {
+            return Err(ConfigError::Mtu(self.mtu));
+        }
+        if !in_range(self.packets_per_chunk, 1, MAX_PACKETS_PER_CHUNK) {
+            return Err(ConfigError::PacketsPerChunk(self.packets_per_chunk));
+        }
+        if !in_range(self.generations.into(), 1, MAX_GENERATIONS.into()) {
+            return Err(ConfigError::Generations(self.generations));
+        }
+        if !in_range(self.channels.into(), 1, MAX_CHANNELS.into()) {
+            return Err(ConfigError::Channels(self.channels));
+        }
+        self.validate_split()?;
+        let geometry = Geometry::new(*self);
+        // The bitmaps of all slots together have at most 2^(id_bits + offset_bits) bits, so only
+        // a 32-bit machine can fail here.
+        geometry
+            .table_words()
+            .ok_or(ConfigError::TooLarge { config: *self })?;
+        Ok(geometry)
+    }
+
+    fn validate_split(&self) -> Result<(), ConfigError> {
+        let split = self.split;
+        let bits =
+            u32::from(split.id_bits) + u32::from(split.offset_bits) + u32::from(split.user_bits);
+        if bits != 32 || split.offset_bits > 31 {
+            return Err(ConfigError::Split(split));
+        }
+        let max_slots = MAX_SLOTS.min(1_u32.checked_shl(split.id_bits.into()).unwrap_or(MAX_SLOTS));
+        if !self.slots.is_power_of_two() || self.slots > max_slots {
+            return Err(ConfigError::Slots {
+                slots: self.slots,
+                max: max_slots,
+            });
+        }
+        let max_packets = 1_u64 << split.offset_bits;
+        let max_bytes = max_packets * u64::from(self.mtu);
+        if self.max_message_bytes == 0 || self.max_message_bytes > max_bytes {
+            return Err(ConfigError::MaxMessageBytes {
+                bytes: self.max_message_bytes,
+                max: max_bytes,
+            });
+        }
+        let fragments = fragments(split.user_bits);
+        if u64::from(fragments) > max_packets {
+            return Err(ConfigError::Fragments { split, fragments });
+        }
+        Ok(())
+    }
+}
+
+/// Packets that a 32-bit user immediate takes at `user_bits` a packet.
+pub(crate) fn fragments(user_bits: u8) -> u32 {
+    32_u32
+        .checked_div(user_bits.into())
+        .map_or(0, |_| 32_u32.div_ceil(user_bits.into()))
+}
+
+/// Why a [`QpConfig`] will not do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// [`QpConfig::mtu`].
+    #[error("mtu = {0}: must be a multiple of 4 from {MIN_MTU} to {MAX_MTU} bytes")]
+    Mtu(u32),
+    /// [`QpConfig::packets_per_chunk`].
+    #[error("packets_per_chunk = {0}: must be from 1 to {MAX_PACKETS_PER_CHUNK}")]
+    PacketsPerChunk(u32),
+    /// [`QpConfig::split`].
+    #[error(
+        "split = {}+{}+{}: must add up to 32 bits, of which at most 31 of offset",
+        .0.id_bits, .0.offset_bits, .0.user_bits
+    )]
+    Split(ImmediateSplit),
+    /// [`QpConfig::slots`].
+    #[error("slots = {slots}: must be a power of two, and at most {max} with this split")]
+    Slots {
+        /// What was asked for.
+        slots: u32,
+        /// The most that would do.
+        max: u32,
+    },
+    /// [`QpConfig::max_message_bytes`].
+    #[error("max_message_bytes = {bytes}: must be from 1 to {max} with this split and mtu")]
+    MaxMessageBytes {
+        /// What was asked for.
+        bytes: u64,
+        /// The most that would do.
+        max: u64,
+    },
+    /// A message of the most packets could not carry a whole user immediate.
+    #[error(
+        "split = {}+{}+{}: a user immediate takes {fragments} packets, more than {} offset bits count",
+        .split.id_bits, .split.offset_bits, .split.user_bits, .split.offset_bits
+    )]
+    Fragments {
+        /// The split.
+        split: ImmediateSplit,
+        /// Packets that a user immediate takes.
+        fragments: u32,
+    },
+    /// [`QpConfig::generations`].
+    #[error("generations = {0}: must be from 1 to {MAX_GENERATIONS}")]
+    Generations(u8),
+    /// [`QpConfig::channels`].
+    #[error("channels = {0}: must be from 1 to {MAX_CHANNELS}")]
+    Channels(u8),
+    /// The bitmaps do not fit the address space of this machine.
+    #[error("the bitmaps of {} slots of {} bytes do not fit this machine's memory", .config.slots, .config.max_message_bytes)]
+    TooLarge {
+        /// What was asked for.
+        config: QpConfig,
+    },
+}

@@ -1,0 +1,271 @@
+//! What one end must know of the other before they can be connected (P6).
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::config::{ConfigError, ImmediateSplit, QpConfig};
+
+/// Version of the protocol that this crate speaks.
+pub const VERSION: u16 = 1;
+
+const MAGIC: [u8; 4] = *b"FWQP";
+/// Bytes before the addresses.
+const FIXED_BYTES: usize = 72;
+/// Bytes of an address: IPv6, or IPv4 mapped into it, and a UDP port.
+const ADDRESS_BYTES: usize = 18;
+const QPN_BYTES: usize = 4;
+/// Queue pair numbers 0 and 1 have meanings of their own (IBTA 3.5.3), and there are 24 bits.
+const QPN_RANGE: core::ops::Range<u32> = 2..1 << 24;
+
+/// The out-of-band information of a queue pair.
+///
+/// It holds a key, so it must only travel confidentially.
+#[derive(Clone, PartialEq, Eq)]
+pub struct QpInfo {
+    /// The shape of the queue pair.
+    pub config: QpConfig,
+    /// Where control packets go.
+    pub control: SocketAddr,
+    /// Where the data packets of each channel go.
+    pub channels: Vec<SocketAddr>,
+    /// Number of the control queue pair.
+    pub control_qpn: u32,
+    /// Numbers of the data queue pairs, by generation, then by channel.
+    pub data_qpns: Vec<Vec<u32>>,
+    /// Key of the tags on control packets toward this end (P4.2).
+    pub control_key: [u8; 32],
+}
+
+impl fmt::Debug for QpInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpInfo")
+            .field("config", &self.config)
+            .field("control", &self.control)
+            .field("channels", &self.channels)
+            .field("control_qpn", &self.control_qpn)
+            .field("data_qpns", &self.data_qpns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why bytes are no queue-pair information, or information cannot be put into bytes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InfoError {
+    /// More or fewer bytes than such information has.
+    #[error("{got} bytes of queue-pair information, {want} expected")]
+    Length {
+        /// Bytes there are.
+        got: usize,
+        /// Bytes that there must be.
+        want: usize,
+    },
+    /// Not queue-pair information at all.
+    #[error("the first four bytes are {0:02x?}: this is no queue-pair information")]
+    Magic([u8; 4]),
+    /// Made by another version.
+    #[error("the peer speaks version {theirs} of the protocol, this end {VERSION}")]
+    Version {
+        /// The peer's.
+        theirs: u16,
+    },
+    /// A shape that no queue pair can have.
+    #[error("the peer's queue pair has an impossible shape: {0}")]
+    Config(#[from] ConfigError),
+    /// As many addresses or numbers as channels and generations were expected.
+    #[error("{got} {what}, {want} expected")]
+    Count {
+        /// Of what.
+        what: &'static str,
+        /// How many there are.
+        got: usize,
+        /// How many there must be.
+        want: usize,
+    },
+    /// Nothing can be sent to this address.
+    #[error("{0} is not an address to send to")]
+    Address(SocketAddr),
+    /// Not a number that a queue pair can have.
+    #[error("{0:#x} is not the number of a queue pair: from 2 to 0xffffff")]
+    Qpn(u32),
+}
+
+impl QpInfo {
+    /// The bytes of P6.
+    ///
+    /// # Errors
+    /// [`InfoError::Count`], [`InfoError::Address`], [`InfoError::Qpn`], [`InfoError::Config`]
+    /// where the fields do not fit together.
+    pub fn encode(&self) -> Result<Vec<u8>, InfoError> {
+        self.check()?;
+        let config = &self.config;
+        let want = encoded_bytes(config);
+        let mut out = Vec::with_capacity(want);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_be_bytes());
+        out.extend_from_slice(&[config.generations, config.channels]);
+        out.extend_from_slice(&config.mtu.to_be_bytes());
+        out.extend_from_slice(&config.packets_per_chunk.to_be_bytes());
+        out.extend_from_slice(&config.slots.to_be_bytes());
+        let split = config.split;
+        out.extend_from_slice(&[split.id_bits, split.offset_bits, split.user_bits, 0]);
+        out.extend_from_slice(&config.max_message_bytes.to_be_bytes());
+        out.extend_from_slice(&self.control_key);
+        out.extend_from_slice(&self.control_qpn.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for address in self.addresses() {
+            let ip = match address.ip() {
+                IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                IpAddr::V6(ip) => ip,
+            };
+            out.extend_from_slice(&ip.octets());
+            out.extend_from_slice(&address.port().to_be_bytes());
+        }
+        for qpn in self.data_qpns.iter().flatten() {
+            out.extend_from_slice(&qpn.to_be_bytes());
+        }
+        debug_assert_eq!(out.len(), want);
+        Ok(out)
+    }
+
+    /// Reads the bytes of P6, which may come from anybody.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, InfoError> {
+        let mut reader = Reader(bytes);
+        let short = InfoError::Length {
+            got: bytes.len(),
+            want: FIXED_BYTES,
+        };
+        let info = Self::read_fixed(&mut reader).ok_or(short)?;
+        let (magic, version, mut info) = info;
+        if magic != MAGIC {
+            return Err(InfoError::Magic(magic));
+        }
+        if version != VERSION {
+            return Err(InfoError::Version { theirs: version });
+        }
+        info.config.validate()?;
+        let lengths = InfoError::Length {
+            got: bytes.len(),
+            want: encoded_bytes(&info.config),
+        };
+        info.read_tables(&mut reader)
+            .filter(|()| reader.0.is_empty())
+            .ok_or(lengths)?;
+        info.check()?;
+        Ok(info)
+    }
+
+    fn read_fixed(reader: &mut Reader<'_>) -> Option<([u8; 4], u16, Self)> {
+        let magic = reader.array()?;
+        let version = u16::from_be_bytes(reader.array()?);
+        let [generations, channels] = reader.array()?;
+        let mtu = reader.u32()?;
+        let packets_per_chunk = reader.u32()?;
+        let slots = reader.u32()?;
+        let [id_bits, offset_bits, user_bits, _] = reader.array()?;
+        let max_message_bytes = u64::from_be_bytes(reader.array()?);
+        let control_key = reader.array()?;
+        let control_qpn = reader.u32()?;
+        let _: [u8; 4] = reader.array()?;
+        let info = Self {
+            config: QpConfig {
+                mtu,
+                packets_per_chunk,
+                split: ImmediateSplit {
+                    id_bits,
+                    offset_bits,
+                    user_bits,
+                },
+                slots,
+                max_message_bytes,
+                generations,
+                channels,
+            },
+            control: SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+            channels: Vec::new(),
+            control_qpn,
+            data_qpns: Vec::new(),
+            control_key,
+        };
+        Some((magic, version, info))
+    }
+
+    fn read_tables(&mut self, reader: &mut Reader<'_>) -> Option<()> {
+        self.control = reader.address()?;
+        for _ in 0..self.config.channels {
+            self.channels.push(reader.address()?);
+        }
+        for _ in 0..self.config.generations {
+            let channels = 0..self.config.channels;
+            let qpns = channels.map(|_| reader.u32()).collect::<Option<_>>()?;
+            self.data_qpns.push(qpns);
+        }
+        Some(())
+    }
+
+    fn addresses(&self) -> impl Iterator<Item = &SocketAddr> {
+        core::iter::once(&self.control).chain(&self.channels)
+    }
+
+    /// Whether the fields fit together and can be used.
+    fn check(&self) -> Result<(), InfoError> {
+        self.config.validate()?;
+        let channels = usize::from(self.config.channels);
+        let count = |what, got, want| {
+            let fits = got == want;
+            fits.then_some(())
+                .ok_or(InfoError::Count { what, got, want })
+        };
+        count("channel addresses", self.channels.len(), channels)?;
+        let generations = usize::from(self.config.generations);
+        count(
+            "generations of queue pairs",
+            self.data_qpns.len(),
+            generations,
+        )?;
+        for qpns in &self.data_qpns {
+            count("queue pairs of a generation", qpns.len(), channels)?;
+        }
+        for address in self.addresses() {
+            if address.port() == 0 || address.ip().is_unspecified() {
+                return Err(InfoError::Address(*address));
+            }
+        }
+        let mut qpns = self.data_qpns.iter().flatten().chain([&self.control_qpn]);
+        match qpns.find(|qpn| !QPN_RANGE.contains(qpn)) {
+            Some(qpn) => Err(InfoError::Qpn(*qpn)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn encoded_bytes(config: &QpConfig) -> usize {
+    let channels = usize::from(config.channels);
+    FIXED_BYTES
+        + ADDRESS_BYTES * (1 + channels)
+        + QPN_BYTES * channels * usize::from(config.generations)
+}
+
+/// Takes bytes off the front.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk()?;
+        self.0 = tail;
+        Some(*head)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn address(&mut self) -> Option<SocketAddr> {
+        let ip = IpAddr::V6(Ipv6Addr::from(self.array::<16>()?)).to_canonical();
+        let port = u16::from_be_bytes(self.array()?);
+        Some(SocketAddr::new(ip, port))
+    }
+}

@@ -1,0 +1,238 @@
+//! A queue pair: both halves behind one interface.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::ops::Range;
+
+use farwrite_wire::control::{Control, Outcome};
+
+use crate::bitmap::ChunkBitmap;
+use crate::config::{ConfigError, QpConfig};
+use crate::error::{ConnectError, SdrError, Violation};
+use crate::event::Event;
+use crate::geometry::Geometry;
+use crate::info::QpInfo;
+use crate::recv::{RecvHalf, RecvPlace, Target};
+use crate::repeat::first_interval_ns;
+use crate::send::{SendHalf, SendSpec};
+use crate::table::SlotTable;
+use crate::writes::PacketWrites;
+
+/// The control state of an SDR queue pair: everything but the slot table, for one owner.
+///
+/// After every call that can change something (`handle_*`, posting, starting, ending), poll in this
+/// order: [`SdrQp::poll_event`] until `None`, [`SdrQp::poll_control`] until `None`, then arrange to
+/// call `poll_control` again at [`SdrQp::next_timeout`]. An offer goes out with the first poll
+/// after its send was started, so control packets sent before data keep it ahead of them.
+pub struct SdrQp {
+    geometry: Geometry,
+    table: Arc<SlotTable>,
+    recv: RecvHalf,
+    send: SendHalf,
+    events: VecDeque<Event>,
+    connected: bool,
+    /// Wait before something is said for the second time, from the last round trip given.
+    interval_ns: u64,
+}
+
+impl SdrQp {
+    /// A queue pair of the given shape, with all its memory.
+    ///
+    /// # Errors
+    /// The field of `config` that will not do.
+    pub fn new(config: QpConfig) -> Result<Self, ConfigError> {
+        let geometry = config.validate()?;
+        let table = Arc::new(SlotTable::new(geometry));
+        Ok(Self {
+            recv: RecvHalf::new(geometry, table.clone()),
+            send: SendHalf::new(geometry),
+            events: VecDeque::new(),
+            connected: false,
+            interval_ns: first_interval_ns(0),
+            geometry,
+            table,
+        })
+    }
+
+    /// The arithmetic of this queue pair.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The part that receive workers share.
+    #[must_use]
+    pub fn table(&self) -> &Arc<SlotTable> {
+        &self.table
+    }
+
+    /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
+    ///
+    /// # Errors
+    /// Where the two differ, with both values.
+    pub fn connect(&mut self, peer: &QpInfo) -> Result<(), ConnectError> {
+        if self.connected {
+            return Err(ConnectError::Connected);
+        }
+        ConnectError::compare(self.geometry.config(), &peer.config)?;
+        self.connected = true;
+        Ok(())
+    }
+
+    /// Where the next receive goes. Bind its memory there, then [`SdrQp::post_recv`].
+    ///
+    /// # Errors
+    /// [`SdrError::Retry`] while the slot is taken: complete the receive in it. Also while the
+    /// sender may still be busy with the slot's last message of the same generation, which takes
+    /// completing a generation's worth of receives before anything is sent into them (P3.6).
+    pub fn next_recv(&self) -> Result<RecvPlace, SdrError> {
+        self.recv.next_place()
+    }
+
+    /// Posts the receive for message `place.message`; messages match in the order of posting
+    /// (paper section 3.1.3). The sender is told with the next [`SdrQp::poll_control`].
+    ///
+    /// No worker may still be in a call of [`SlotTable::handle_packet`] that began before the
+    /// slot's last receive was completed.
+    ///
+    /// # Errors
+    /// [`SdrError::StalePlace`] if `place` is not the answer of [`SdrQp::next_recv`],
+    /// [`SdrError::TooLong`] beyond [`QpConfig::max_message_bytes`], [`SdrError::BadTarget`], and
+    /// those of [`SdrQp::next_recv`].
+    pub fn post_recv(&mut self, place: RecvPlace, target: Target) -> Result<ChunkBitmap, SdrError> {
+        self.recv.post(place, target, &mut self.events)
+    }
+
+    /// Completes a receive, early or not (paper section 3.3.1): no more packets count for it, and
+    /// the sender is told `outcome`. Unbind its memory before it is used for anything else. Its
+    /// bitmap stays readable until its slot is posted again.
+    ///
+    /// # Errors
+    /// [`SdrError::UnknownMessage`] if no such receive is open.
+    pub fn complete_recv(&mut self, message: u64, outcome: Outcome) -> Result<RecvPlace, SdrError> {
+        self.recv.complete(message, outcome)
+    }
+
+    /// The user immediate that came with a message.
+    ///
+    /// # Errors
+    /// [`SdrError::Retry`] until it is whole, [`SdrError::NoImmediate`] if the sender gave none,
+    /// [`SdrError::UnknownMessage`], [`SdrError::ImmediatesOff`].
+    pub fn recv_immediate(&self, message: u64) -> Result<u32, SdrError> {
+        self.recv.immediate(message)
+    }
+
+    /// Starts a send and gives its message number. It may write from [`Event::ClearToSend`] on.
+    ///
+    /// # Errors
+    /// [`SdrError::Retry`] while a message is in flight in the slot, [`SdrError::TooLong`],
+    /// [`SdrError::ImmediatesOff`], [`SdrError::NotConnected`].
+    pub fn start_send(&mut self, spec: SendSpec) -> Result<u64, SdrError> {
+        if !self.connected {
+            return Err(SdrError::NotConnected);
+        }
+        self.send.start(spec, &mut self.events)
+    }
+
+    /// Whether a send may write now.
+    #[must_use]
+    pub fn is_clear(&self, message: u64) -> bool {
+        self.send.is_clear(message)
+    }
+
+    /// The packets of a run of a send's chunks; none while it may not write. Of a streaming send
+    /// without a length yet, packets up to the end of the peer's buffer.
+    #[must_use]
+    pub fn writes(&self, message: u64, chunks: Range<u32>) -> PacketWrites {
+        self.send.writes(message, chunks)
+    }
+
+    /// Gives a streaming send its length. It may go on writing.
+    ///
+    /// # Errors
+    /// [`SdrError::TooLong`] for the queue pair or the peer's buffer, [`SdrError::LengthSet`] if it
+    /// has another length, [`SdrError::UnknownMessage`] if it is not in flight.
+    pub fn end_send(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
+        self.send.end(message, length)
+    }
+
+    /// Ends a send at this end, if it is in flight still. With [`Outcome::Failed`], or without
+    /// a length or clearance, the peer is told that no more comes; its slot is free once the peer has
+    /// completed the receive. Otherwise it is free as soon as the peer knows the length.
+    pub fn close_send(&mut self, message: u64, outcome: Outcome) {
+        self.send.close(message, outcome);
+    }
+
+    /// Takes in what the peer says; `Credit` has no meaning here.
+    ///
+    /// # Errors
+    /// What the peer must not say; it changed nothing.
+    pub fn handle_control(&mut self, now_ns: u64, control: &Control) -> Result<(), Violation> {
+        match control {
+            Control::Offer(offer) => {
+                let answer_ns = now_ns.saturating_add(self.interval_ns);
+                self.recv.handle_offer(answer_ns, offer, &mut self.events)
+            }
+            Control::ClearToSend(cts) => {
+                self.send
+                    .handle_clear_to_send(now_ns, cts, &mut self.events)
+            }
+            Control::ReceiveComplete { message, outcome } => {
+                self.send
+                    .handle_receive_complete(*message, *outcome, &mut self.events)
+            }
+            Control::Ack(ack) => {
+                self.send.handle_report(now_ns, ack.message);
+                Ok(())
+            }
+            Control::Nack(nack) => {
+                self.send.handle_report(now_ns, nack.message);
+                Ok(())
+            }
+            Control::Credit(_) => Ok(()),
+        }
+    }
+
+    /// A packet came for a message that is over ([`Arrival::Late`](crate::Arrival::Late)): tells
+    /// its end again, unless that was just done.
+    pub fn handle_late(&mut self, message: u64) {
+        self.recv.late(message);
+    }
+
+    /// What to tell the peer now, if anything. `rtt_ns` is the round-trip time as far as it is
+    /// known.
+    pub fn poll_control(&mut self, now_ns: u64, rtt_ns: u64) -> Option<Control> {
+        if !self.connected {
+            return None;
+        }
+        self.interval_ns = first_interval_ns(rtt_ns);
+        self.recv
+            .poll(now_ns, self.interval_ns)
+            .or_else(|| self.send.poll(now_ns, self.interval_ns))
+    }
+
+    /// What has happened through the peer, if anything.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`SdrQp::poll_control`] will have something to say, if nothing happens before; in the
+    /// clock of `now_ns`, 0 for at once.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<u64> {
+        if !self.connected {
+            return None;
+        }
+        let (recv, send) = (self.recv.next_timeout(), self.send.next_timeout());
+        recv.into_iter().chain(send).min()
+    }
+}
+
+impl core::fmt::Debug for SdrQp {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SdrQp")
+            .field("geometry", &self.geometry)
+            .field("connected", &self.connected)
+            .finish_non_exhaustive()
+    }
+}

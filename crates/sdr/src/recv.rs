@@ -1,0 +1,433 @@
+//! The receiving half of a queue pair: posted receives, offers, and their ends.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome};
+
+use crate::bitmap::ChunkBitmap;
+use crate::clearing::Clearing;
+use crate::error::{SdrError, Violation};
+use crate::event::{Event, Refusal};
+use crate::geometry::Geometry;
+use crate::slot::Extent;
+use crate::table::SlotTable;
+
+/// Where the next receive goes; the memory must be bound there before it is posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvPlace {
+    /// Number of the message.
+    pub message: u64,
+    /// Slot of the root key.
+    pub slot: u32,
+    /// Which generation's root key and queue pairs.
+    pub generation: u8,
+}
+
+/// The memory of a receive, as the peer writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Key: the root key of the generation, or one of the buffer's own.
+    pub rkey: u32,
+    /// Address of the first byte under that key.
+    pub base: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+/// The newest receive of a slot.
+#[derive(Clone, Copy)]
+struct Posted {
+    message: u64,
+    open: bool,
+    clearance: Clearance,
+    offer: Option<Offer>,
+}
+
+/// A receive that is over, kept until the sender cannot be busy with it any more.
+#[derive(Clone, Copy)]
+struct Ended {
+    message: u64,
+    outcome: Outcome,
+    queued: bool,
+    sent_ns: Option<u64>,
+}
+
+pub(crate) struct RecvHalf {
+    geometry: Geometry,
+    table: Arc<SlotTable>,
+    /// Receives posted so far: the number of the next.
+    next: u64,
+    /// By slot.
+    posted: Box<[Option<Posted>]>,
+    /// Offers for messages `next..next + slots`, by slot.
+    ahead: Box<[Option<Offer>]>,
+    /// By message modulo [`Geometry::cycle`].
+    ended: Box<[Option<Ended>]>,
+    /// Messages whose end is to be told; each at most once.
+    telling: VecDeque<u64>,
+    /// One past the highest message offered.
+    offered: u64,
+    /// Messages `0..settled` have a known length or are over.
+    settled: u64,
+    clearing: Clearing,
+}
+
+impl RecvHalf {
+    pub(crate) fn new(geometry: Geometry, table: Arc<SlotTable>) -> Self {
+        let slots = geometry.slots() as usize;
+        let cycle = slots * usize::from(geometry.generations());
+        Self {
+            posted: (0..slots).map(|_| None).collect(),
+            ahead: (0..slots).map(|_| None).collect(),
+            ended: (0..cycle).map(|_| None).collect(),
+            telling: VecDeque::new(),
+            next: 0,
+            offered: 0,
+            settled: 0,
+            clearing: Clearing::default(),
+            geometry,
+            table,
+        }
+    }
+
+    fn place(&self, message: u64) -> RecvPlace {
+        RecvPlace {
+            message,
+            slot: self.geometry.slot(message),
+            generation: self.geometry.generation(message),
+        }
+    }
+
+    fn index(&self, message: u64) -> usize {
+        self.geometry.slot(message) as usize
+    }
+
+    fn posted(&self, message: u64) -> Option<&Posted> {
+        let posted = self.posted.get(self.index(message))?.as_ref();
+        posted.filter(|posted| posted.message == message)
+    }
+
+    fn open_mut(&mut self, message: u64) -> Option<&mut Posted> {
+        let index = self.index(message);
+        let posted = self.posted.get_mut(index)?.as_mut();
+        posted.filter(|posted| posted.message == message && posted.open)
+    }
+
+    fn ended_mut(&mut self, message: u64) -> Option<&mut Option<Ended>> {
+        let index = usize::try_from(message % self.geometry.cycle()).ok()?;
+        self.ended.get_mut(index)
+    }
+
+    pub(crate) fn next_place(&self) -> Result<RecvPlace, SdrError> {
+        let slot = self.posted.get(self.index(self.next));
+        if slot.copied().flatten().is_some_and(|posted| posted.open) {
+            return Err(SdrError::Retry("a receive is posted in every message slot"));
+        }
+        // An offer for `m` says that its sender is done with everything up to `m - slots`. Before
+        // slot and generation repeat, it must be done with their last message (P3.6).
+        let cycle = self.geometry.cycle();
+        let slots = u64::from(self.geometry.slots());
+        if self.next >= cycle && self.offered <= self.next - cycle + slots {
+            return Err(SdrError::Retry(
+                "the sender may still be busy with the last message of this slot and generation",
+            ));
+        }
+        Ok(self.place(self.next))
+    }
+
+    pub(crate) fn post(
+        &mut self,
+        place: RecvPlace,
+        target: Target,
+        events: &mut VecDeque<Event>,
+    ) -> Result<ChunkBitmap, SdrError> {
+        let next = self.next_place()?;
+        if place != next {
+            return Err(SdrError::StalePlace {
+                place: place.message,
+                next: next.message,
+            });
+        }
+        let max = self.geometry.config().max_message_bytes;
+        let Target { rkey, base, length } = target;
+        if length > max {
+            return Err(SdrError::TooLong { length, max });
+        }
+        if base.checked_add(length).is_none() {
+            return Err(SdrError::BadTarget { base, length });
+        }
+        let message = place.message;
+        self.table.open(message, length);
+        let posted = Posted {
+            message,
+            open: true,
+            clearance: Clearance {
+                generation: place.generation,
+                rkey,
+                base,
+                length,
+            },
+            offer: None,
+        };
+        let index = self.index(message);
+        if let Some(slot) = self.posted.get_mut(index) {
+            *slot = Some(posted);
+        }
+        self.next += 1;
+        self.clearing.posted();
+        let early = self.ahead.get_mut(index).and_then(Option::take);
+        if let Some(offer) = early {
+            self.take_offer(None, offer, events);
+        }
+        Ok(ChunkBitmap::new(self.table.clone(), message))
+    }
+
+    pub(crate) fn complete(
+        &mut self,
+        message: u64,
+        outcome: Outcome,
+    ) -> Result<RecvPlace, SdrError> {
+        let posted = self
+            .open_mut(message)
+            .ok_or(SdrError::UnknownMessage(message))?;
+        posted.open = false;
+        self.table.close(message);
+        if let Some(ended) = self.ended_mut(message) {
+            *ended = Some(Ended {
+                message,
+                outcome,
+                queued: true,
+                sent_ns: None,
+            });
+        }
+        self.telling.push_back(message);
+        self.settle();
+        Ok(self.place(message))
+    }
+
+    pub(crate) fn immediate(&self, message: u64) -> Result<u32, SdrError> {
+        if self.geometry.fragments() == 0 {
+            return Err(SdrError::ImmediatesOff);
+        }
+        let posted = self
+            .posted(message)
+            .ok_or(SdrError::UnknownMessage(message))?;
+        match posted.offer {
+            None => Err(SdrError::Retry("the message is not offered yet")),
+            Some(offer) if !offer.has_immediate => Err(SdrError::NoImmediate(message)),
+            Some(_) => self
+                .table
+                .immediate(message)
+                .ok_or(SdrError::Retry("the user immediate is not whole yet")),
+        }
+    }
+
+    /// Says a message's end again, if it is over.
+    pub(crate) fn late(&mut self, message: u64) {
+        let Some(Some(ended)) = self.ended_mut(message) else {
+            return;
+        };
+        if ended.message == message && !ended.queued {
+            ended.queued = true;
+            self.telling.push_back(message);
+        }
+    }
+
+    pub(crate) fn handle_offer(
+        &mut self,
+        answer_ns: u64,
+        offer: &Offer,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let message = offer.message;
+        self.check_offer(offer)?;
+        self.offered = self.offered.max(message + 1);
+        self.clearing.sender_holds(offer.cleared.min(self.next));
+        let unposted = message >= self.next;
+        let index = self.index(message);
+        let known = if unposted {
+            self.ahead.get(index).copied().flatten()
+        } else {
+            let Some(posted) = self.open_mut(message) else {
+                self.late(message);
+                return Ok(());
+            };
+            posted.offer
+        };
+        if let Some(offer) = merge(known.as_ref(), offer)? {
+            if !unposted {
+                self.take_offer(known, offer, events);
+            } else if let Some(ahead) = self.ahead.get_mut(index) {
+                *ahead = Some(offer);
+            }
+        }
+        self.settle();
+        if message < self.settled {
+            self.clearing.answer(answer_ns);
+        }
+        if !unposted && offer.cleared <= message {
+            self.clearing.pull(offer.cleared);
+        }
+        Ok(())
+    }
+
+    fn check_offer(&self, offer: &Offer) -> Result<(), Violation> {
+        let message = offer.message;
+        // The sender is done with what is over here at most, and at most `slots` ahead of that.
+        let limit = self.next + u64::from(self.geometry.slots());
+        if message >= limit {
+            return Err(Violation::MessageOutOfRange { message, limit });
+        }
+        let max = self.geometry.config().max_message_bytes;
+        if let Some(length) = offer.length.filter(|&length| length > max) {
+            return Err(Violation::OfferTooLong {
+                message,
+                length,
+                max,
+            });
+        }
+        if offer.has_immediate && self.geometry.fragments() == 0 {
+            return Err(Violation::ImmediatesOff(message));
+        }
+        Ok(())
+    }
+
+    /// Puts a new or changed offer to its open receive.
+    fn take_offer(&mut self, known: Option<Offer>, offer: Offer, events: &mut VecDeque<Event>) {
+        let message = offer.message;
+        let table = self.table.clone();
+        let geometry = self.geometry;
+        let Some(posted) = self.open_mut(message) else {
+            return;
+        };
+        posted.offer = Some(offer);
+        if offer.withdrawn {
+            events.push_back(Event::Withdrawn { message });
+            return;
+        }
+        if let Some(length) = offer.length {
+            let capacity = posted.clearance.length;
+            let extent = Extent {
+                length,
+                has_immediate: offer.has_immediate,
+            };
+            let refusal = if length > capacity {
+                Err(Refusal::TooLong { length, capacity })
+            } else {
+                let packets = geometry.packets(length, offer.has_immediate);
+                let set = table.set_extent(message, extent);
+                set.map_err(|seen| Refusal::Contradicted { packets, seen })
+            };
+            if let Err(refusal) = refusal {
+                events.push_back(Event::Refused { message, refusal });
+                return;
+            }
+        }
+        events.push_back(match (known, offer.length) {
+            (Some(_), Some(length)) => Event::LengthKnown { message, length },
+            (_, length) => Event::Offered {
+                message,
+                length,
+                scheme: offer.scheme,
+                has_immediate: offer.has_immediate,
+            },
+        });
+    }
+
+    /// Moves `settled` on.
+    fn settle(&mut self) {
+        let slots = u64::from(self.geometry.slots());
+        while self.settled < self.next + slots {
+            let message = self.settled;
+            let offer = if message >= self.next {
+                self.ahead.get(self.index(message)).copied().flatten()
+            } else {
+                match self.posted(message) {
+                    Some(posted) if posted.open => posted.offer,
+                    _ => {
+                        self.settled += 1;
+                        continue;
+                    }
+                }
+            };
+            if offer.is_none_or(|offer| offer.length.is_none()) {
+                break;
+            }
+            self.settled += 1;
+        }
+    }
+
+    pub(crate) fn poll(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+        self.poll_end(now_ns, interval_ns)
+            .or_else(|| self.poll_clearance(now_ns, interval_ns))
+    }
+
+    fn poll_end(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+        while let Some(message) = self.telling.pop_front() {
+            let Some(Some(ended)) = self.ended_mut(message) else {
+                continue;
+            };
+            if ended.message != message {
+                continue;
+            }
+            ended.queued = false;
+            // Packets that were under way when it was told say nothing about whether it was heard.
+            let again_ns = ended.sent_ns.map(|sent| sent.saturating_add(interval_ns));
+            if again_ns.is_none_or(|again| now_ns >= again) {
+                ended.sent_ns = Some(now_ns);
+                let outcome = ended.outcome;
+                return Some(Control::ReceiveComplete { message, outcome });
+            }
+        }
+        None
+    }
+
+    fn poll_clearance(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+        let Self { next, .. } = *self;
+        let oldest = next.saturating_sub(self.geometry.slots().into());
+        let (posted, geometry, table) = (&self.posted, &self.geometry, &self.table);
+        let entry = |message: u64| {
+            let entry = posted.get(geometry.slot(message) as usize)?.as_ref()?;
+            (entry.message == message).then_some(entry)
+        };
+        // Whoever writes into a buffer, or was told that it is gone, knows of it.
+        let is_known = |m: u64| entry(m).is_none_or(|e| !e.open) || table.packets(m) > 0;
+        let range = self
+            .clearing
+            .poll(now_ns, interval_ns, oldest..next, is_known)?;
+        Some(Control::ClearToSend(ClearToSend {
+            posted: next,
+            offers: self.settled,
+            first: range.start,
+            clearances: range.map_while(|m| Some(entry(m)?.clearance)).collect(),
+        }))
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        if self.telling.is_empty() {
+            self.clearing.next_timeout(self.next)
+        } else {
+            Some(0)
+        }
+    }
+}
+
+/// What an offer adds to one known before: the offer to keep from now on, `None` if it adds nothing.
+fn merge(known: Option<&Offer>, new: &Offer) -> Result<Option<Offer>, Violation> {
+    let Some(known) = known else {
+        return Ok(Some(*new));
+    };
+    let lengths_differ = known.length.zip(new.length).is_some_and(|(a, b)| a != b);
+    if lengths_differ || known.scheme != new.scheme || known.has_immediate != new.has_immediate {
+        return Err(Violation::OfferChanged(new.message));
+    }
+    let merged = Offer {
+        length: known.length.or(new.length),
+        withdrawn: known.withdrawn || new.withdrawn,
+        ..*new
+    };
+    let adds = merged.length != known.length || merged.withdrawn != known.withdrawn;
+    Ok((adds && !known.withdrawn).then_some(merged))
+}

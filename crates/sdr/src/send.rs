@@ -1,0 +1,401 @@
+//! The sending half of a queue pair: started sends, their offers and clearances.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeSet, VecDeque};
+
+use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome, SchemeTag};
+
+use crate::error::{SdrError, Violation};
+use crate::event::Event;
+use crate::geometry::Geometry;
+use crate::repeat::{SLOW_NS, next_interval_ns};
+use crate::writes::PacketWrites;
+
+/// What to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendSpec {
+    /// Bytes of the message; `None` for a streaming send whose end is not known yet.
+    pub length: Option<u64>,
+    /// A user immediate for the receiver.
+    pub immediate: Option<u32>,
+    /// The scheme that the receiver shall run.
+    pub scheme: SchemeTag,
+}
+
+/// How far a send is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its user may write.
+    Active,
+    /// Its user is done; the receiver does not know the length yet.
+    Done,
+    /// Its user has given it up; the receiver has not completed it yet.
+    Withdrawn,
+}
+
+struct Sending {
+    spec: SendSpec,
+    /// Whether it started without a length: then reports do not prove that its length is known.
+    streaming: bool,
+    stage: Stage,
+    clearance: Option<Clearance>,
+    /// Whether the receiver is known to know the length.
+    answered: bool,
+    /// When something was last heard about the message.
+    heard_ns: u64,
+    /// Key of its entry in `timers`.
+    due_ns: u64,
+    /// Wait before the next offer; 0: none has been made since something changed.
+    interval_ns: u64,
+}
+
+impl Sending {
+    /// Whether the receiver knows all that the offer says, and this end where to write.
+    fn is_settled(&self) -> bool {
+        self.stage == Stage::Active && self.answered && self.clearance.is_some()
+    }
+}
+
+pub(crate) struct SendHalf {
+    geometry: Geometry,
+    /// Sends started so far: the number of the next.
+    next: u64,
+    /// By slot, with the message number.
+    sends: Box<[Option<(u64, Sending)>]>,
+    /// Newest clearance of every slot, and its message.
+    clearances: Box<[Option<(u64, Clearance)>]>,
+    /// The most receives that the peer is known to have posted.
+    posted: u64,
+    /// All clearances of messages `0..cleared` have come, or are not needed any more.
+    cleared: u64,
+    /// The peer knows the lengths of messages `0..answered`.
+    answered: u64,
+    /// When to offer again: time and message, one for every send.
+    timers: BTreeSet<(u64, u64)>,
+}
+
+impl SendHalf {
+    pub(crate) fn new(geometry: Geometry) -> Self {
+        let slots = geometry.slots() as usize;
+        Self {
+            geometry,
+            next: 0,
+            sends: (0..slots).map(|_| None).collect(),
+            clearances: (0..slots).map(|_| None).collect(),
+            posted: 0,
+            cleared: 0,
+            answered: 0,
+            timers: BTreeSet::new(),
+        }
+    }
+
+    fn index(&self, message: u64) -> usize {
+        self.geometry.slot(message) as usize
+    }
+
+    fn get(&self, message: u64) -> Option<&Sending> {
+        let (number, sending) = self.sends.get(self.index(message))?.as_ref()?;
+        (*number == message).then_some(sending)
+    }
+
+    fn get_mut(&mut self, message: u64) -> Option<&mut Sending> {
+        let index = self.index(message);
+        let (number, sending) = self.sends.get_mut(index)?.as_mut()?;
+        (*number == message).then_some(sending)
+    }
+
+    fn remove(&mut self, message: u64) -> Option<Sending> {
+        self.get(message)?;
+        let index = self.index(message);
+        let (_, sending) = self.sends.get_mut(index)?.take()?;
+        self.timers.remove(&(sending.due_ns, message));
+        Some(sending)
+    }
+
+    /// Sets when a send is offered again.
+    fn schedule(&mut self, message: u64, due_ns: u64) {
+        if let Some(sending) = self.get_mut(message) {
+            let old_ns = core::mem::replace(&mut sending.due_ns, due_ns);
+            self.timers.remove(&(old_ns, message));
+            self.timers.insert((due_ns, message));
+        }
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        spec: SendSpec,
+        events: &mut VecDeque<Event>,
+    ) -> Result<u64, SdrError> {
+        let max = self.geometry.config().max_message_bytes;
+        if let Some(length) = spec.length.filter(|&length| length > max) {
+            return Err(SdrError::TooLong { length, max });
+        }
+        if spec.immediate.is_some() && self.geometry.fragments() == 0 {
+            return Err(SdrError::ImmediatesOff);
+        }
+        let message = self.next;
+        let index = self.index(message);
+        let Some(free @ None) = self.sends.get_mut(index) else {
+            return Err(SdrError::Retry("a message is in flight in every slot"));
+        };
+        let sending = Sending {
+            spec,
+            streaming: spec.length.is_none(),
+            stage: Stage::Active,
+            clearance: None,
+            answered: false,
+            heard_ns: 0,
+            due_ns: 0,
+            interval_ns: 0,
+        };
+        *free = Some((message, sending));
+        self.next += 1;
+        self.timers.insert((0, message));
+        self.clear(message, events);
+        Ok(message)
+    }
+
+    /// Lets a send write, if its clearance is there and large enough.
+    fn clear(&mut self, message: u64, events: &mut VecDeque<Event>) {
+        let clearance = self.clearances.get(self.index(message)).copied().flatten();
+        let Some((_, clearance)) = clearance.filter(|&(number, _)| number == message) else {
+            return;
+        };
+        let Some(sending) = self.get_mut(message) else {
+            return;
+        };
+        if sending.stage != Stage::Active || sending.clearance.is_some() {
+            return;
+        }
+        let capacity = clearance.length;
+        match sending.spec.length {
+            Some(length) if length > capacity => events.push_back(Event::SendTooLong {
+                message,
+                length,
+                capacity,
+            }),
+            _ => {
+                sending.clearance = Some(clearance);
+                events.push_back(Event::ClearToSend { message });
+            }
+        }
+    }
+
+    pub(crate) fn is_clear(&self, message: u64) -> bool {
+        self.get(message)
+            .is_some_and(|s| s.stage == Stage::Active && s.clearance.is_some())
+    }
+
+    pub(crate) fn writes(&self, message: u64, chunks: core::ops::Range<u32>) -> PacketWrites {
+        let active = self
+            .get(message)
+            .filter(|sending| sending.stage == Stage::Active);
+        let cleared = active.and_then(|sending| Some((sending, sending.clearance?)));
+        cleared.map_or_else(
+            || PacketWrites::none(self.geometry),
+            |(sending, clearance)| {
+                let SendSpec {
+                    length, immediate, ..
+                } = sending.spec;
+                PacketWrites::new(self.geometry, message, clearance, length, immediate, chunks)
+            },
+        )
+    }
+
+    pub(crate) fn end(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
+        let limit = self.geometry.config().max_message_bytes;
+        let sending = self
+            .get_mut(message)
+            .filter(|sending| sending.stage == Stage::Active)
+            .ok_or(SdrError::UnknownMessage(message))?;
+        match sending.spec.length {
+            Some(known) if known == length => return Ok(()),
+            Some(length) => return Err(SdrError::LengthSet { message, length }),
+            None => {}
+        }
+        let max = sending
+            .clearance
+            .map_or(limit, |clearance| clearance.length);
+        if length > max {
+            return Err(SdrError::TooLong { length, max });
+        }
+        sending.spec.length = Some(length);
+        sending.interval_ns = 0;
+        self.schedule(message, 0);
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self, message: u64, outcome: Outcome) {
+        let Some(sending) = self.get_mut(message) else {
+            return;
+        };
+        if sending.stage != Stage::Active {
+            return;
+        }
+        let complete = sending.spec.length.is_some() && sending.clearance.is_some();
+        if outcome == Outcome::Failed || !complete {
+            sending.stage = Stage::Withdrawn;
+            sending.interval_ns = 0;
+            self.schedule(message, 0);
+        } else if sending.answered {
+            self.remove(message);
+        } else {
+            sending.stage = Stage::Done;
+        }
+    }
+
+    pub(crate) fn handle_clear_to_send(
+        &mut self,
+        now_ns: u64,
+        cts: &ClearToSend,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        self.check_clear_to_send(cts)?;
+        for (message, clearance) in (cts.first..).zip(&cts.clearances) {
+            let index = self.index(message);
+            if let Some(slot) = self.clearances.get_mut(index) {
+                // What a slot's newer message has must not give way to a late copy.
+                if slot.is_none_or(|(newest, _)| newest < message) {
+                    *slot = Some((message, *clearance));
+                    self.hear(now_ns, message);
+                    self.clear(message, events);
+                }
+            }
+        }
+        self.posted = self.posted.max(cts.posted);
+        // Messages so old that their slot is posted again are over: nobody clears them again.
+        let slots = u64::from(self.geometry.slots());
+        self.cleared = self.cleared.max(self.posted.saturating_sub(slots));
+        while let Some(Some((newest, _))) = self.clearances.get(self.index(self.cleared)) {
+            if *newest != self.cleared {
+                break;
+            }
+            self.cleared += 1;
+        }
+        let oldest = self.next.saturating_sub(slots);
+        for message in self.answered.max(oldest)..cts.offers {
+            self.answer(now_ns, message);
+        }
+        self.answered = self.answered.max(cts.offers);
+        Ok(())
+    }
+
+    fn check_clear_to_send(&self, cts: &ClearToSend) -> Result<(), Violation> {
+        let check = |message: u64, limit: u64| {
+            let within = message <= limit;
+            within
+                .then_some(())
+                .ok_or(Violation::MessageOutOfRange { message, limit })
+        };
+        // A slot and generation are posted again only after an offer for a later message (P3.6).
+        check(cts.posted, self.next + self.geometry.cycle())?;
+        check(cts.offers, self.next)?;
+        check(
+            cts.first.saturating_add(cts.clearances.len() as u64),
+            cts.posted,
+        )?;
+        let max = self.geometry.config().max_message_bytes;
+        for (message, clearance) in (cts.first..).zip(&cts.clearances) {
+            let Clearance {
+                generation,
+                base,
+                length,
+                ..
+            } = *clearance;
+            let fits = length <= max && base.checked_add(length).is_some();
+            if !fits || generation != self.geometry.generation(message) {
+                return Err(Violation::BadClearance {
+                    message,
+                    generation,
+                    base,
+                    length,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The receiver knows the length of a message.
+    fn answer(&mut self, now_ns: u64, message: u64) {
+        self.hear(now_ns, message);
+        let Some(sending) = self.get_mut(message) else {
+            return;
+        };
+        sending.answered = true;
+        if sending.stage == Stage::Done {
+            self.remove(message);
+        }
+    }
+
+    fn hear(&mut self, now_ns: u64, message: u64) {
+        if let Some(sending) = self.get_mut(message) {
+            sending.heard_ns = now_ns;
+        }
+    }
+
+    /// The receiver reported on a message: it runs its scheme, so it has had an offer.
+    pub(crate) fn handle_report(&mut self, now_ns: u64, message: u64) {
+        match self.get(message) {
+            Some(sending) if sending.streaming => self.hear(now_ns, message),
+            Some(_) => self.answer(now_ns, message),
+            None => {}
+        }
+    }
+
+    pub(crate) fn handle_receive_complete(
+        &mut self,
+        message: u64,
+        outcome: Outcome,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Violation> {
+        let limit = self.next + self.geometry.cycle();
+        if message >= limit {
+            return Err(Violation::MessageOutOfRange { message, limit });
+        }
+        if self
+            .remove(message)
+            .is_some_and(|sending| sending.stage == Stage::Active)
+        {
+            events.push_back(Event::Closed { message, outcome });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn poll(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+        while let Some(&(due_ns, message)) = self.timers.first() {
+            if due_ns > now_ns {
+                return None;
+            }
+            let cleared = self.cleared;
+            let Some(sending) = self.get_mut(message) else {
+                self.timers.remove(&(due_ns, message));
+                continue;
+            };
+            let quiet_ns = sending.heard_ns.saturating_add(SLOW_NS);
+            if sending.is_settled() && now_ns < quiet_ns {
+                self.schedule(message, quiet_ns);
+                continue;
+            }
+            sending.interval_ns = match sending.interval_ns {
+                0 => interval_ns,
+                last => next_interval_ns(last),
+            };
+            let offer = Offer {
+                message,
+                length: sending.spec.length,
+                has_immediate: sending.spec.immediate.is_some(),
+                scheme: sending.spec.scheme,
+                cleared,
+                withdrawn: sending.stage == Stage::Withdrawn,
+            };
+            let again_ns = now_ns.saturating_add(sending.interval_ns);
+            self.schedule(message, again_ns);
+            return Some(Control::Offer(offer));
+        }
+        None
+    }
+
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        self.timers.first().map(|&(due_ns, _)| due_ns)
+    }
+}
