@@ -6,6 +6,8 @@
 //! border; every member keeps it, and one suite of tests runs on all of them.
 
 pub mod contract;
+#[cfg(target_os = "linux")]
+pub mod emulator;
 pub mod nic;
 pub mod sim;
 #[cfg(target_os = "linux")]

@@ -1,0 +1,221 @@
+//! One socket of an emulator, and the end that it faces.
+
+use std::io::IoSlice;
+use std::net::SocketAddr;
+
+use farwrite_link::Datagram;
+use farwrite_wire::icrc::{self, Flow, IdRange, MixedFamilies};
+
+use super::config::{EmulatorError, Side};
+use super::counters::DirectionCounters;
+use crate::udp::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, Received, SocketConfig, UdpSocket};
+
+/// One socket of an emulator.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) socket: UdpSocket,
+    pub(super) end: Option<End>,
+}
+
+/// Who sits at the other end of a port.
+#[derive(Debug)]
+pub(super) struct End {
+    addr: SocketAddr,
+    /// From the end to the port.
+    inward: Flow,
+    /// From the port to the end.
+    outward: Flow,
+}
+
+impl End {
+    fn new(addr: SocketAddr, port: SocketAddr) -> Result<Self, MixedFamilies> {
+        Ok(Self {
+            addr,
+            inward: Flow::new(addr, port)?,
+            outward: Flow::new(port, addr)?,
+        })
+    }
+}
+
+impl Port {
+    pub(super) fn open(side: &Side) -> Result<Self, EmulatorError> {
+        side.validate()?;
+        let socket = UdpSocket::bind(&SocketConfig::new(side.listen))?;
+        let end = side.end.map(|addr| End::new(addr, socket.local_addr()));
+        Ok(Self {
+            end: end.transpose()?,
+            socket,
+        })
+    }
+
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.socket.local_addr()
+    }
+}
+
+/// Turns what came in from one end into datagrams for the other, each sealed for its way out with
+/// identification 0.
+pub(super) fn turn_around<'a>(
+    received: &'a Received<'_>,
+    from: &'a mut Option<End>,
+    from_addr: SocketAddr,
+    to: &'a Port,
+    counters: &'a mut DirectionCounters,
+) -> impl Iterator<Item = Datagram> + 'a {
+    let src = received.src;
+    if from.is_none() {
+        *from = learn(received, from_addr);
+    }
+    let known = from.as_ref().filter(|end| end.addr == src);
+    received
+        .segments()
+        .zip(0..)
+        .filter_map(move |(packet, place)| {
+            let Some(end) = known else {
+                counters.strangers += 1;
+                return None;
+            };
+            // Ends on this machine send batches cut by the kernel, so the place is the identification.
+            let id =
+                icrc::verify(&end.inward, packet, place, IdRange::SOFTWARE).unwrap_or_else(|_| {
+                    counters.bad_icrc += 1;
+                    0
+                });
+            let Some(next) = &to.end else {
+                counters.no_end += 1;
+                return None;
+            };
+            let mut datagram = Datagram {
+                src: to.addr(),
+                dst: next.addr,
+                tos: 0,
+                id: 0,
+                payload: packet.to_vec(),
+            };
+            reseal(&mut datagram, (&end.inward, id), (&next.outward, 0));
+            Some(datagram)
+        })
+}
+
+/// Whoever sent a packet with a right ICRC is the end.
+fn learn(received: &Received<'_>, port: SocketAddr) -> Option<End> {
+    let end = End::new(received.src, port).ok()?;
+    let is_right =
+        |(packet, place)| icrc::verify(&end.inward, packet, place, IdRange::SOFTWARE).is_ok();
+    received.segments().zip(0..).any(is_right).then_some(end)
+}
+
+/// How many of `datagrams`, from the first on, can leave in one piece: those to the same end with
+/// the length of the first, and then one that is shorter.
+pub(super) fn run_length(datagrams: &[Datagram], gso: bool) -> usize {
+    let Some(first) = datagrams.first() else {
+        return 0;
+    };
+    let segment_bytes = first.payload.len();
+    if !gso || segment_bytes == 0 {
+        return 1;
+    }
+    let most = MAX_SEGMENTS.min(MAX_BATCH_BYTES / segment_bytes).max(1);
+    let same_way = |d: &&Datagram| (d.src, d.dst) == (first.src, first.dst);
+    let candidates = datagrams.iter().take(most).take_while(same_way);
+    let mut run = 0;
+    for datagram in candidates {
+        let bytes = datagram.payload.len();
+        if bytes > segment_bytes || bytes == 0 {
+            break;
+        }
+        run += 1;
+        if bytes < segment_bytes {
+            break;
+        }
+    }
+    run
+}
+
+/// Sends a run; returns how many the system did not take.
+pub(super) fn send_run(port: &mut Port, run: &mut [Datagram]) -> u64 {
+    let Some(end) = &port.end else {
+        return run.len() as u64;
+    };
+    for (datagram, place) in run.iter_mut().zip(0..) {
+        if datagram.id != place {
+            let id = datagram.id;
+            reseal(datagram, (&end.outward, id), (&end.outward, place));
+            datagram.id = place;
+        }
+    }
+    let mut parts = [IoSlice::new(&[]); MAX_SEGMENTS];
+    for (part, datagram) in parts.iter_mut().zip(&*run) {
+        *part = IoSlice::new(&datagram.payload);
+    }
+    let message = Outgoing {
+        src: None,
+        dst: end.addr,
+        segment_bytes: run.first().map_or(0, |datagram| datagram.payload.len()),
+        parts: &parts[..run.len()],
+    };
+    let sent = port.socket.send(&[message]).unwrap_or(0);
+    (run.len() - sent) as u64
+}
+
+fn reseal(datagram: &mut Datagram, old: (&Flow, u16), new: (&Flow, u16)) {
+    let bytes = datagram.payload.len();
+    if let Some(field) = datagram.payload.last_chunk_mut() {
+        *field = icrc::reseal(old, new, bytes, u32::from_le_bytes(*field)).to_le_bytes();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(port: u16, bytes: usize) -> Datagram {
+        Datagram {
+            src: SocketAddr::from(([127, 0, 0, 1], 1)),
+            dst: SocketAddr::from(([127, 0, 0, 1], port)),
+            tos: 0,
+            id: 0,
+            payload: vec![0; bytes],
+        }
+    }
+
+    /// The lengths of the runs that datagrams of these ports and sizes leave in.
+    fn runs(datagrams: &[(u16, usize)], gso: bool) -> Vec<usize> {
+        let datagrams: Vec<_> = datagrams
+            .iter()
+            .map(|(port, bytes)| to(*port, *bytes))
+            .collect();
+        let mut rest = &datagrams[..];
+        let mut runs = Vec::new();
+        while !rest.is_empty() {
+            runs.push(run_length(rest, gso));
+            rest = &rest[runs[runs.len() - 1]..];
+        }
+        runs
+    }
+
+    #[test]
+    fn a_run_has_one_way_and_one_size_but_for_a_shorter_last() {
+        let sizes = [
+            (1, 9),
+            (1, 9),
+            (1, 8),
+            (1, 8),
+            (1, 9),
+            (2, 9),
+            (2, 9),
+            (1, 9),
+        ];
+        assert_eq!(runs(&sizes, true), [3, 1, 1, 2, 1]);
+        assert_eq!(runs(&sizes, false), [1; 8]);
+        assert_eq!(runs(&[(1, 0), (1, 0), (1, 9), (1, 0)], true), [1; 4]);
+        assert_eq!(run_length(&[], true), 0);
+    }
+
+    #[test]
+    fn a_run_is_no_longer_than_the_kernel_takes() {
+        assert_eq!(runs(&[(1, 100); 150], true), [64, 64, 22]);
+        assert_eq!(runs(&[(1, 4136); 40], true), [15, 15, 10]);
+        assert_eq!(runs(&[(1, 65_507); 2], true), [1, 1]);
+    }
+}

@@ -1,0 +1,214 @@
+//! The thread of an emulator.
+
+use std::collections::HashMap;
+use std::mem;
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use farwrite_link::{Datagram, Link, LinkConfig};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::Shared;
+use super::config::{EmulatorConfig, EmulatorError};
+use super::counters::{DirectionCounters, EmulatorCounters};
+use super::port::{Port, run_length, send_run, turn_around};
+use crate::udp::SocketError;
+
+/// How late the thread may be woken: late enough that at some Gbit/s packets leave in batches.
+const TIMER_SLACK_NS: u64 = 20_000;
+
+/// All that the thread of an emulator owns.
+pub(super) struct Relay {
+    /// Of each channel the port toward end A and that toward end B.
+    channels: Vec<[Port; 2]>,
+    /// Which channel a port's address belongs to.
+    channel_of: HashMap<SocketAddr, usize>,
+    /// Forward, from port 0 to port 1 of a channel, and backward.
+    directions: [Direction; 2],
+    down: bool,
+    start: Instant,
+    shared: Arc<Shared>,
+}
+
+/// One direction, of all channels together.
+struct Direction {
+    link: Link,
+    counters: DirectionCounters,
+    /// What leaves in this round; empty between rounds.
+    due: Vec<Datagram>,
+}
+
+impl Direction {
+    fn new(name: &'static str, config: LinkConfig, seed: u64) -> Result<Self, EmulatorError> {
+        Ok(Self {
+            link: Link::new(config, seed).map_err(|source| EmulatorError::Link {
+                direction: name,
+                source,
+            })?,
+            counters: DirectionCounters::default(),
+            due: Vec::new(),
+        })
+    }
+}
+
+impl Relay {
+    pub(super) fn new(config: &EmulatorConfig, shared: Arc<Shared>) -> Result<Self, EmulatorError> {
+        let directions = [
+            Direction::new("forward", config.forward, config.seed)?,
+            // Any other seed that is not the forward one of a run nearby.
+            Direction::new("backward", config.backward, !config.seed)?,
+        ];
+        if config.channels.is_empty() {
+            return Err(EmulatorError::NoChannel);
+        }
+        let mut channels = Vec::new();
+        let mut channel_of = HashMap::new();
+        for (i, channel) in config.channels.iter().enumerate() {
+            let ports = [Port::open(&channel.a)?, Port::open(&channel.b)?];
+            channel_of.extend(ports.iter().map(|port| (port.addr(), i)));
+            channels.push(ports);
+        }
+        Ok(Self {
+            channels,
+            channel_of,
+            directions,
+            down: false,
+            start: Instant::now(),
+            shared,
+        })
+    }
+
+    pub(super) fn addresses(&self) -> Vec<[SocketAddr; 2]> {
+        let addresses = |ports: &[Port; 2]| ports.each_ref().map(Port::addr);
+        self.channels.iter().map(addresses).collect()
+    }
+
+    /// Relays until told to stop. A round waits, takes in what has come, and sends what is due.
+    pub(super) fn run(&mut self) -> Result<(), EmulatorError> {
+        // By default the kernel wakes a thread up to 50 us late. Where it knows no better, so be it.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
+        loop {
+            let readable = self.wait()?;
+            if self.shared.stop.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+            for (channel, direction) in readable {
+                self.receive(channel, direction)?;
+            }
+            self.obey();
+            self.deliver(0);
+            self.deliver(1);
+            *self.shared.counters() = self.counters();
+        }
+    }
+
+    /// Waits until something arrives, is due, or is wanted. Returns which ports have something, as
+    /// channel and direction.
+    fn wait(&self) -> Result<Vec<(usize, usize)>, EmulatorError> {
+        let due_ns = self
+            .directions
+            .iter()
+            .filter_map(|d| d.link.next_ns())
+            .min();
+        let wait_ns = due_ns.map(|due_ns| due_ns.saturating_sub(self.now_ns()));
+        let timeout = wait_ns.and_then(|ns| Timespec::try_from(Duration::from_nanos(ns)).ok());
+        let sockets = self.channels.iter().flatten().map(|port| &port.socket);
+        let mut fds: Vec<_> = sockets.map(|s| PollFd::new(s, PollFlags::IN)).collect();
+        fds.push(PollFd::new(&self.shared.wake, PollFlags::IN));
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Vec::new()),
+            Err(e) => return Err(EmulatorError::system("waiting for packets", e.into())),
+        }
+        let is_readable = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        if fds.pop().is_some_and(|wake| is_readable(&wake)) {
+            // Nothing to learn from the count; reading it is what resets it.
+            let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+        }
+        let ports = fds.iter().enumerate().filter(|(_, fd)| is_readable(fd));
+        Ok(ports.map(|(i, _)| (i / 2, i % 2)).collect())
+    }
+
+    /// Takes one helping from a socket, and puts it on its way.
+    fn receive(&mut self, channel: usize, direction: usize) -> Result<(), SocketError> {
+        let now_ns = self.now_ns();
+        let [a, b] = &mut self.channels[channel];
+        let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
+        let from_addr = from.addr();
+        let (helping, _) = from.socket.recv()?;
+        // What was sent after the link was cut must not pass.
+        obey(&self.shared, &mut self.down, &mut self.directions);
+        let Direction { link, counters, .. } = &mut self.directions[direction];
+        for received in helping {
+            for datagram in turn_around(&received, &mut from.end, from_addr, to, counters) {
+                link.send(now_ns, datagram);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends all that is due.
+    fn deliver(&mut self, direction: usize) {
+        let now_ns = self.now_ns();
+        let Direction {
+            link,
+            counters,
+            due,
+        } = &mut self.directions[direction];
+        while let Some(due_ns) = link.next_ns().filter(|due_ns| *due_ns <= now_ns) {
+            counters.note_lateness(now_ns - due_ns);
+            due.extend(link.poll(now_ns));
+        }
+        let mut rest = &mut due[..];
+        while let Some(first) = rest.first() {
+            let channel = self.channel_of.get(&first.src);
+            let Some(ports) = channel.and_then(|channel| self.channels.get_mut(*channel)) else {
+                break;
+            };
+            let port = &mut ports[1 - direction];
+            let length = run_length(rest, port.socket.granted().gso);
+            let (run, later) = mem::take(&mut rest).split_at_mut(length);
+            counters.unsent += send_run(port, run);
+            rest = later;
+        }
+        due.clear();
+    }
+
+    fn obey(&mut self) {
+        obey(&self.shared, &mut self.down, &mut self.directions);
+    }
+
+    fn counters(&self) -> EmulatorCounters {
+        let [forward, backward] = [0, 1].map(|direction| {
+            let Direction { link, counters, .. } = &self.directions[direction];
+            let into = self.channels.iter().map(|ports| &ports[direction].socket);
+            let out = self
+                .channels
+                .iter()
+                .map(|ports| &ports[1 - direction].socket);
+            DirectionCounters {
+                link: link.counters(),
+                socket_drops: into.map(|socket| socket.drops()).sum(),
+                unsent: counters.unsent + out.map(|socket| socket.unsent()).sum::<u64>(),
+                ..*counters
+            }
+        });
+        EmulatorCounters { forward, backward }
+    }
+
+    fn now_ns(&self) -> u64 {
+        // Five centuries fit.
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Cuts or mends the links if that has been asked for.
+fn obey(shared: &Shared, down: &mut bool, directions: &mut [Direction; 2]) {
+    let wanted = shared.down.load(Ordering::SeqCst);
+    if mem::replace(down, wanted) != wanted {
+        directions.iter_mut().for_each(|d| d.link.set_down(wanted));
+    }
+}

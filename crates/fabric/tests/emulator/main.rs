@@ -1,0 +1,7 @@
+//! The link emulator, between plain UDP sockets that speak RoCEv2.
+#![cfg(target_os = "linux")]
+
+mod end;
+mod path;
+mod refusals;
+mod relaying;
