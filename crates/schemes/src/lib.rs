@@ -2,8 +2,27 @@
 //!
 //! A [`scheme`] is two state machines, one at each end, that see chunks and never packets. The
 //! endpoint feeds them and does what they answer; they hold no clock, no socket, no randomness.
+//! What they tell each other and when is `docs/protocol.md` section P5.
+//!
+//! - [`selective_repeat`] sends again what is missing, [`go_back_n`] everything from the first
+//!   missing chunk on; [`registry`] finds them by name and by tag.
+//! - [`rtt`] and [`pacer`] belong to the endpoint, which hands their results to every scheme.
+//! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
+//!   schemes here share, and that one written elsewhere may use.
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+pub mod ack_clock;
+pub mod arrived;
+pub mod chunk_set;
+pub mod go_back_n;
+pub mod pacer;
+pub mod registry;
+pub mod rtt;
 pub mod scheme;
+pub mod selective_repeat;
+pub mod silence;
+pub mod timing;

@@ -1,0 +1,194 @@
+//! The receiving half of go-back-N (P5.3).
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use farwrite_wire::control::{Ack, Nack, Outcome};
+
+use crate::arrived::{Missing, cumulative};
+use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
+use crate::timing::ack_period_ns;
+
+/// Tells of the oldest unfinished message only: in sequence, later ones have not begun.
+#[derive(Debug, Default)]
+pub(super) struct GoBackReceiver {
+    messages: BTreeMap<u64, Incoming>,
+    /// Messages before this one have been passed by the sender.
+    newest: u64,
+    /// When the oldest message is to be acknowledged.
+    ack_at_ns: Option<u64>,
+    ack_due: bool,
+    hole: Option<Hole>,
+    outcomes: VecDeque<(u64, Outcome)>,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    chunks: u32,
+    cumulative: u32,
+}
+
+/// The first chunk of the sequence that is missing while later ones have come.
+#[derive(Debug)]
+struct Hole {
+    message: u64,
+    chunk: u32,
+    age: Age,
+}
+
+#[derive(Debug)]
+enum Age {
+    /// Perhaps merely late; a reordering window old at `until_ns`.
+    Young { until_ns: u64 },
+    /// To be told.
+    Old,
+    /// Told, once: what is done about it is the sender's affair.
+    Told,
+}
+
+impl GoBackReceiver {
+    /// Brings the oldest message and its hole up to date.
+    fn look(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        let Some((&message, incoming)) = self.messages.iter_mut().next() else {
+            self.hole = None;
+            return;
+        };
+        let chunks = incoming.chunks;
+        incoming.cumulative = cumulative(arrivals, message, incoming.cumulative, chunks);
+        let chunk = incoming.cumulative;
+        if chunk == chunks {
+            self.ack_due = true;
+        }
+        let passed = passed(arrivals, message, chunks, self.newest);
+        let same = |hole: &Hole| (hole.message, hole.chunk) == (message, chunk);
+        if chunk >= passed {
+            self.hole = None;
+        } else if !self.hole.as_ref().is_some_and(same) {
+            self.hole = Some(Hole {
+                message,
+                chunk,
+                age: Age::Young {
+                    until_ns: path.now_ns.saturating_add(path.reordering_window_ns),
+                },
+            });
+        }
+    }
+
+    fn poll_ack(&mut self, path: &Path, arrivals: &dyn Arrivals) -> Option<Ack> {
+        self.look(path, arrivals);
+        if !core::mem::take(&mut self.ack_due) {
+            return None;
+        }
+        let (&message, incoming) = self.messages.iter().next()?;
+        let cumulative = incoming.cumulative;
+        let seen = arrivals.seen(message).clamp(cumulative, incoming.chunks);
+        if cumulative == incoming.chunks {
+            self.messages.remove(&message);
+            self.outcomes.push_back((message, Outcome::Whole));
+            // The next message is the oldest now, and has perhaps not been told of yet.
+            self.ack_due = true;
+        }
+        (seen > 0).then(|| Ack {
+            message,
+            cumulative,
+            seen,
+            window_start: cumulative / 8 * 8,
+            bits: Vec::new(),
+        })
+    }
+
+    fn poll_nack(&mut self, arrivals: &dyn Arrivals) -> Option<Nack> {
+        let hole = self.hole.as_mut()?;
+        if !matches!(hole.age, Age::Old) {
+            return None;
+        }
+        hole.age = Age::Told;
+        let message = hole.message;
+        let incoming = self.messages.get(&message)?;
+        let passed = passed(arrivals, message, incoming.chunks, self.newest);
+        let lost = Missing::new(arrivals, message, hole.chunk..passed).next()?;
+        Some(Nack {
+            message,
+            lost: vec![lost],
+        })
+    }
+}
+
+/// The sender has sent chunks `0..passed`: those before the highest that any packet has come of,
+/// which may have packets under way yet; all, once a newer message has begun.
+fn passed(arrivals: &dyn Arrivals, message: u64, chunks: u32, newest: u64) -> u32 {
+    if newest > message {
+        chunks
+    } else {
+        arrivals.seen(message).min(chunks).saturating_sub(1)
+    }
+}
+
+impl Receiver for GoBackReceiver {
+    fn start(&mut self, _path: &Path, message: &Message) {
+        if let Entry::Vacant(entry) = self.messages.entry(message.number) {
+            entry.insert(Incoming {
+                chunks: message.chunks.max(1),
+                cumulative: 0,
+            });
+            // Perhaps all of it is there already.
+            self.ack_due = true;
+        }
+    }
+
+    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        if !self.messages.contains_key(&message) {
+            return;
+        }
+        if arrivals.seen(message) > 0 {
+            self.newest = self.newest.max(message);
+        }
+        let period_ns = ack_period_ns(path);
+        self.ack_at_ns
+            .get_or_insert(path.now_ns.saturating_add(period_ns));
+        self.look(path, arrivals);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.messages.remove(&message);
+        self.ack_due = true;
+    }
+
+    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        if self.ack_at_ns.is_some_and(|at_ns| at_ns <= path.now_ns) {
+            self.ack_at_ns = None;
+            self.ack_due = true;
+        }
+        self.look(path, arrivals);
+        if let Some(hole) = &mut self.hole
+            && matches!(hole.age, Age::Young { until_ns } if until_ns <= path.now_ns)
+        {
+            hole.age = Age::Old;
+        }
+    }
+
+    fn poll_report(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        _max_bytes: usize,
+    ) -> Option<Report> {
+        if let Some(ack) = self.poll_ack(path, arrivals) {
+            return Some(Report::Ack(ack));
+        }
+        self.poll_nack(arrivals).map(Report::Nack)
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let hole_ns = self.hole.as_ref().and_then(|hole| match hole.age {
+            Age::Young { until_ns } => Some(until_ns),
+            Age::Old | Age::Told => None,
+        });
+        self.ack_at_ns.into_iter().chain(hole_ns).min()
+    }
+}

@@ -1,0 +1,254 @@
+//! The sending half of go-back-N (P5.3).
+
+use core::ops::Range;
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use farwrite_wire::control::{Ack, Nack, Outcome};
+
+use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
+use crate::silence::Silence;
+use crate::timing::{Alpha, crossing_ns, rto_ns};
+
+#[derive(Debug)]
+pub(super) struct GoBackSender {
+    alpha: Alpha,
+    messages: BTreeMap<u64, Outgoing>,
+    /// Messages with chunks to hand out.
+    unsent: BTreeSet<u64>,
+    /// What left since going back last, in sequence; the front has chunks without ACK.
+    departures: VecDeque<Departure>,
+    /// Timeout as of the last call that knew the path.
+    rto_ns: u64,
+    silence: Silence,
+    outcomes: VecDeque<(u64, Outcome)>,
+    counters: SenderCounters,
+}
+
+/// Chunks `0..acked` are at the receiver, `acked..next` on their way, the rest are to be handed out:
+/// those below `handed_out` not for the first time.
+#[derive(Debug)]
+struct Outgoing {
+    chunks: u32,
+    acked: u32,
+    next: u32,
+    handed_out: u32,
+}
+
+#[derive(Debug)]
+struct Departure {
+    at_ns: u64,
+    message: u64,
+    range: Range<u32>,
+}
+
+impl GoBackSender {
+    pub(super) fn new(alpha: Alpha) -> Self {
+        Self {
+            alpha,
+            messages: BTreeMap::new(),
+            unsent: BTreeSet::new(),
+            departures: VecDeque::new(),
+            rto_ns: 0,
+            silence: Silence::default(),
+            outcomes: VecDeque::new(),
+            counters: SenderCounters::default(),
+        }
+    }
+
+    fn handle_ack(&mut self, ack: &Ack) {
+        let Some(outgoing) = self.messages.get_mut(&ack.message) else {
+            return;
+        };
+        // Of chunks that were never handed out nothing can have arrived.
+        let cumulative = ack.cumulative.min(outgoing.handed_out);
+        outgoing.acked = outgoing.acked.max(cumulative);
+        outgoing.next = outgoing.next.max(cumulative);
+        if outgoing.next == outgoing.chunks {
+            self.unsent.remove(&ack.message);
+        }
+        if outgoing.acked == outgoing.chunks {
+            self.finish(ack.message, Outcome::Whole);
+        }
+    }
+
+    fn handle_nack(&mut self, path: &Path, nack: &Nack) {
+        let Some(first) = nack.lost.first() else {
+            return;
+        };
+        let Some(outgoing) = self.messages.get(&nack.message) else {
+            return;
+        };
+        let lost = first.start;
+        let Some(departed_ns) = self.departed_ns(nack.message, lost) else {
+            return;
+        };
+        let crossed = path.now_ns.saturating_sub(departed_ns) < crossing_ns(path);
+        if lost >= outgoing.acked && !crossed {
+            self.go_back(nack.message, lost);
+        }
+    }
+
+    /// When the chunk left last; `None` if it has not since going back.
+    fn departed_ns(&self, message: u64, chunk: u32) -> Option<u64> {
+        let after = |d: &Departure| (d.message, d.range.end) <= (message, chunk);
+        let index = self.departures.partition_point(after);
+        let departure = self.departures.get(index)?;
+        (departure.message == message && departure.range.contains(&chunk))
+            .then_some(departure.at_ns)
+    }
+
+    /// Everything from this chunk on is to be sent again, and all messages after its own.
+    fn go_back(&mut self, message: u64, chunk: u32) {
+        let mut from = chunk;
+        for (number, outgoing) in self.messages.range_mut(message..) {
+            outgoing.next = outgoing.next.min(from.max(outgoing.acked));
+            if outgoing.next < outgoing.chunks {
+                self.unsent.insert(*number);
+            }
+            from = 0;
+        }
+        while let Some(last) = self.departures.back_mut()
+            && (last.message, last.range.end) > (message, chunk)
+        {
+            if (last.message, last.range.start) < (message, chunk) {
+                last.range.end = chunk;
+            } else {
+                self.departures.pop_back();
+            }
+        }
+        self.drop_settled_departures();
+    }
+
+    fn finish(&mut self, message: u64, outcome: Outcome) {
+        if self.forget(message) {
+            self.outcomes.push_back((message, outcome));
+        }
+    }
+
+    fn forget(&mut self, message: u64) -> bool {
+        self.unsent.remove(&message);
+        let known = self.messages.remove(&message).is_some();
+        self.drop_settled_departures();
+        known
+    }
+
+    fn drop_settled_departures(&mut self) {
+        while let Some(front) = self.departures.front() {
+            let outgoing = self.messages.get(&front.message);
+            if outgoing.is_some_and(|outgoing| outgoing.acked < front.range.end) {
+                break;
+            }
+            self.departures.pop_front();
+        }
+    }
+
+    fn expiry_ns(&self) -> Option<u64> {
+        let front = self.departures.front()?;
+        Some(front.at_ns.saturating_add(self.rto_ns))
+    }
+}
+
+impl Sender for GoBackSender {
+    fn start(&mut self, path: &Path, message: &Message) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        if let Entry::Vacant(entry) = self.messages.entry(message.number) {
+            entry.insert(Outgoing {
+                chunks: message.chunks.max(1),
+                acked: 0,
+                next: 0,
+                handed_out: 0,
+            });
+            self.unsent.insert(message.number);
+        }
+    }
+
+    fn handle_report(&mut self, path: &Path, report: &Report) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        self.silence.heard();
+        match report {
+            Report::Ack(ack) => self.handle_ack(ack),
+            Report::Nack(nack) => self.handle_nack(path, nack),
+        }
+        self.drop_settled_departures();
+    }
+
+    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        let Some(outgoing) = self.messages.get(&chunks.message) else {
+            return;
+        };
+        // What was handed out before going back, and left after it, will leave again.
+        let range = chunks.range.start..chunks.range.end.min(outgoing.next);
+        if !range.is_empty() {
+            self.departures.push_back(Departure {
+                at_ns: path.now_ns,
+                message: chunks.message,
+                range,
+            });
+        }
+    }
+
+    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+        self.silence.heard();
+        self.finish(message, outcome);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.forget(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        self.drop_settled_departures();
+        if self.expiry_ns().is_some_and(|at_ns| at_ns <= path.now_ns)
+            && let Some(front) = self.departures.front()
+        {
+            let message = front.message;
+            let acked = self.messages.get(&message).map_or(0, |o| o.acked);
+            let from = front.range.start.max(acked);
+            self.go_back(message, from);
+            self.counters.timeouts += 1;
+            self.silence.expired(path.now_ns, self.rto_ns);
+        }
+        self.silence.handle_timeout(path.now_ns);
+    }
+
+    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+        let max_chunks = self.silence.limit(max_chunks);
+        if max_chunks == 0 {
+            return None;
+        }
+        let &message = self.unsent.first()?;
+        let outgoing = self.messages.get_mut(&message)?;
+        let end = outgoing
+            .next
+            .saturating_add(max_chunks)
+            .min(outgoing.chunks);
+        let range = outgoing.next..end;
+        let again = outgoing.handed_out.min(end).saturating_sub(range.start);
+        outgoing.next = end;
+        outgoing.handed_out = outgoing.handed_out.max(end);
+        if end == outgoing.chunks {
+            self.unsent.remove(&message);
+        }
+        self.counters.sent_chunks += u64::from(end - range.start);
+        self.counters.retransmitted_chunks += u64::from(again);
+        self.silence.sent(end - range.start);
+        Some(Chunks { message, range })
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let probe = self.silence.next_timeout();
+        let probe = probe.filter(|_| !self.unsent.is_empty());
+        self.expiry_ns().into_iter().chain(probe).min()
+    }
+
+    fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+}

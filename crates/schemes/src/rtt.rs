@@ -1,0 +1,181 @@
+//! The round-trip time, from timestamps that control packets echo.
+
+use core::time::Duration;
+
+/// Longest round trip believed, in nanoseconds.
+const MAX_SAMPLE_NS: u64 = 10_000_000_000;
+
+/// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long.
+const MIN_FILTER_NS: u64 = 10_000_000_000;
+
+/// Smooths round-trip samples as RFC 6298 section 2 does.
+///
+/// A sample is the time since the packet left whose timestamp the peer echoes, less the time that
+/// the peer held it before answering. As every control packet has its own timestamp, there is no
+/// doubt about which copy was answered, and no sample is lost to retransmissions.
+#[derive(Clone, Debug)]
+pub struct RttEstimator {
+    smoothed_ns: u64,
+    variation_ns: u64,
+    sampled: bool,
+    shortest: [Option<u64>; 2],
+    shortest_since_ns: u64,
+}
+
+/// A sample that no honest path gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImplausibleSample {
+    /// The packet would have been answered before it left.
+    #[error("echo of {echo_ns} ns held for {hold_ns} ns would have come before now, {now_ns} ns")]
+    Negative {
+        /// When the echo came.
+        now_ns: u64,
+        /// The timestamp echoed.
+        echo_ns: u64,
+        /// How long the peer says it held it.
+        hold_ns: u64,
+    },
+    /// Longer than any path that this is for.
+    #[error("a round trip of {sample_ns} ns is longer than 10 s")]
+    TooLong {
+        /// The round trip.
+        sample_ns: u64,
+    },
+}
+
+impl RttEstimator {
+    /// Believes in `initial` until the first sample.
+    pub fn new(initial: Duration) -> Self {
+        let initial_ns = u64::try_from(initial.as_nanos()).unwrap_or(u64::MAX);
+        let smoothed_ns = initial_ns.min(MAX_SAMPLE_NS);
+        Self {
+            smoothed_ns,
+            variation_ns: smoothed_ns / 2,
+            sampled: false,
+            shortest: [None; 2],
+            shortest_since_ns: 0,
+        }
+    }
+
+    /// Takes in that at `now_ns` a packet echoed our timestamp `echo_ns`, which the peer had held
+    /// for `hold_ns`. Answers the round trip in nanoseconds.
+    ///
+    /// # Errors
+    /// If the round trip would be negative or longer than 10 s; the estimate is then as it was.
+    pub fn handle_echo(
+        &mut self,
+        now_ns: u64,
+        echo_ns: u64,
+        hold_ns: u64,
+    ) -> Result<u64, ImplausibleSample> {
+        let since_echo_ns = now_ns.checked_sub(echo_ns);
+        let Some(sample_ns) = since_echo_ns.and_then(|ns| ns.checked_sub(hold_ns)) else {
+            return Err(ImplausibleSample::Negative {
+                now_ns,
+                echo_ns,
+                hold_ns,
+            });
+        };
+        if sample_ns > MAX_SAMPLE_NS {
+            return Err(ImplausibleSample::TooLong { sample_ns });
+        }
+        if self.sampled {
+            let error_ns = self.smoothed_ns.abs_diff(sample_ns);
+            self.variation_ns = (3 * self.variation_ns + error_ns) / 4;
+            self.smoothed_ns = (7 * self.smoothed_ns + sample_ns) / 8;
+        } else {
+            self.sampled = true;
+            self.smoothed_ns = sample_ns;
+            self.variation_ns = sample_ns / 2;
+        }
+        self.note_shortest(now_ns, sample_ns);
+        Ok(sample_ns)
+    }
+
+    /// Two spans of time, each with its shortest sample: when one is over, the other is forgotten.
+    fn note_shortest(&mut self, now_ns: u64, sample_ns: u64) {
+        if now_ns.saturating_sub(self.shortest_since_ns) >= MIN_FILTER_NS {
+            self.shortest = [None, self.shortest[0]];
+            self.shortest_since_ns = now_ns;
+        }
+        let shortest_ns = self.shortest[0].map_or(sample_ns, |ns| ns.min(sample_ns));
+        self.shortest[0] = Some(shortest_ns);
+    }
+
+    /// The smoothed round trip (SRTT of RFC 6298), in nanoseconds.
+    pub fn smoothed_ns(&self) -> u64 {
+        self.smoothed_ns
+    }
+
+    /// How much samples vary (RTTVAR of RFC 6298), in nanoseconds.
+    pub fn variation_ns(&self) -> u64 {
+        self.variation_ns
+    }
+
+    /// The shortest round trip of the last 10 to 20 s, in nanoseconds: the path with its queues
+    /// empty. `None` before the first sample.
+    pub fn shortest_ns(&self) -> Option<u64> {
+        self.shortest.into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_first_sample_replaces_what_was_configured() {
+        let mut rtt = RttEstimator::new(Duration::from_millis(100));
+        assert_eq!((rtt.smoothed_ns(), rtt.shortest_ns()), (100 * MS, None));
+        assert_eq!(rtt.handle_echo(40 * MS, 10 * MS, 5 * MS), Ok(25 * MS));
+        assert_eq!(rtt.smoothed_ns(), 25 * MS);
+        assert_eq!(rtt.variation_ns(), 12_500_000);
+        assert_eq!(rtt.shortest_ns(), Some(25 * MS));
+    }
+
+    #[test]
+    fn implausible_samples_change_nothing() {
+        let mut rtt = RttEstimator::new(Duration::from_millis(30));
+        let table = [(10, 11, 0), (10, 5, 6), (0, 0, 1), (u64::MAX, 0, 0)];
+        for (now_ns, echo_ns, hold_ns) in table {
+            assert!(rtt.handle_echo(now_ns, echo_ns, hold_ns).is_err());
+        }
+        assert_eq!(rtt.smoothed_ns(), 30 * MS);
+        assert!(rtt.handle_echo(10_000_000_001, 0, 1).is_ok());
+    }
+
+    #[test]
+    fn the_shortest_is_forgotten_when_the_path_has_become_longer() {
+        let mut rtt = RttEstimator::new(Duration::ZERO);
+        for second in 1..60 {
+            let now_ns = second * 1_000 * MS;
+            let path_ns = if second < 20 { 25 * MS } else { 60 * MS };
+            rtt.handle_echo(now_ns, now_ns - path_ns, 0).unwrap();
+            if second < 20 {
+                assert_eq!(rtt.shortest_ns(), Some(25 * MS));
+            }
+        }
+        assert_eq!(rtt.shortest_ns(), Some(60 * MS));
+        assert!(rtt.smoothed_ns().abs_diff(60 * MS) < MS);
+    }
+
+    proptest! {
+        #[test]
+        fn the_estimate_stays_between_the_extremes(
+            samples in prop::collection::vec(0..MAX_SAMPLE_NS, 1..100),
+        ) {
+            let mut rtt = RttEstimator::new(Duration::from_secs(1));
+            let mut now_ns = 0;
+            for &sample_ns in &samples {
+                now_ns += sample_ns;
+                rtt.handle_echo(now_ns, now_ns - sample_ns, 0).unwrap();
+            }
+            let shortest = *samples.iter().min().unwrap();
+            let longest = *samples.iter().max().unwrap();
+            prop_assert!((shortest.saturating_sub(8)..=longest).contains(&rtt.smoothed_ns()));
+        }
+    }
+}

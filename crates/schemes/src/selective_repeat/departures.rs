@@ -1,0 +1,59 @@
+//! Which chunks left when: the timers of selective repeat.
+
+use core::ops::Range;
+
+use alloc::collections::VecDeque;
+
+/// Chunks of one message that left together.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) at_ns: u64,
+    pub(super) message: u64,
+    pub(super) range: Range<u32>,
+}
+
+/// Names a departure; a chunk keeps the stamp of its latest one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(u32);
+
+/// Departures in the order of time. All chunks have the same timeout, so the first in is the first
+/// to expire, and one queue stands for a timer per chunk.
+///
+/// Stamps count modulo 2^32. A stamp outlives its departure only in chunks that are acknowledged or
+/// queued again, and of those nobody asks.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    queue: VecDeque<Departure>,
+    /// Stamp of the front.
+    front: u32,
+}
+
+impl Departures {
+    pub(super) fn push(&mut self, departure: Departure) -> Stamp {
+        let index = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        self.queue.push_back(departure);
+        Stamp(self.front.wrapping_add(index))
+    }
+
+    pub(super) fn front(&self) -> Option<&Departure> {
+        self.queue.front()
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(Stamp, Departure)> {
+        let departure = self.queue.pop_front()?;
+        let stamp = Stamp(self.front);
+        self.front = self.front.wrapping_add(1);
+        Some((stamp, departure))
+    }
+
+    /// A stamp that names no departure: of chunks handed out that have not left.
+    pub(super) fn not_departed(&self) -> Stamp {
+        Stamp(self.front.wrapping_sub(1))
+    }
+
+    /// When the departure with this stamp took place; `None` if there is none.
+    pub(super) fn at_ns(&self, stamp: Stamp) -> Option<u64> {
+        let index = stamp.0.wrapping_sub(self.front);
+        self.queue.get(index as usize).map(|d| d.at_ns)
+    }
+}

@@ -1,0 +1,150 @@
+//! What a receiver believes lost of one message, without a record for each chunk (P5.2.1 to 3).
+//!
+//! A hole's age is the time since chunks beyond it were first seen. So a few marks "at this time,
+//! chunks up to here had been passed" date all holes, and the bitmap itself says which they are.
+//! Likewise, of what has been asked for, only the stretch and the time are kept: its chunks that
+//! are still missing at the end of that time are those to ask for again.
+
+use core::ops::Range;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::arrived::Missing;
+use crate::scheme::{Arrivals, Message, Path};
+use crate::timing::repair_ns;
+
+/// Stretches of asked-for chunks kept apart; more are run together, which costs only precision.
+const MAX_ASKED: usize = 256;
+
+#[derive(Debug, Default)]
+pub(super) struct Holes {
+    /// Chunks `0..examined` that had not arrived in time have been asked for.
+    examined: u32,
+    marks: VecDeque<Mark>,
+    asked: VecDeque<Asked>,
+    /// Stretches to look through for missing chunks now.
+    to_ask: VecDeque<Range<u32>>,
+    /// Whether to ask for all from `examined` on.
+    ask_tail: bool,
+}
+
+/// At `due_ns`, what is missing of `0..passed` is a reordering window old.
+#[derive(Debug)]
+struct Mark {
+    opened_ns: u64,
+    due_ns: u64,
+    passed: u32,
+}
+
+/// At `due_ns`, what is missing of `range` is to be asked for again.
+#[derive(Debug)]
+struct Asked {
+    due_ns: u64,
+    range: Range<u32>,
+}
+
+impl Holes {
+    /// The sender has now passed chunks `0..passed`: any of them still missing is a hole.
+    pub(super) fn note(&mut self, path: &Path, passed: u32) {
+        let known = self.marks.back().map_or(self.examined, |m| m.passed);
+        if passed <= known {
+            return;
+        }
+        let due_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+        match self.marks.back_mut() {
+            // At most eight marks a window: chunks passed soon after each other share the later
+            // time.
+            Some(mark)
+                if path.now_ns.saturating_sub(mark.opened_ns) < path.reordering_window_ns / 8 =>
+            {
+                mark.due_ns = due_ns;
+                mark.passed = passed;
+            }
+            _ => self.marks.push_back(Mark {
+                opened_ns: path.now_ns,
+                due_ns,
+                passed,
+            }),
+        }
+    }
+
+    /// Chunks `0..cumulative` have arrived.
+    pub(super) fn skip(&mut self, cumulative: u32) {
+        self.examined = self.examined.max(cumulative);
+    }
+
+    /// All that is missing is to be asked for, passed or not.
+    pub(super) fn ask_tail(&mut self) {
+        self.ask_tail = true;
+    }
+
+    /// Answers whether there is something to look through.
+    pub(super) fn handle_timeout(&mut self, now_ns: u64) -> bool {
+        while let Some(mark) = self.marks.front()
+            && mark.due_ns <= now_ns
+        {
+            if mark.passed > self.examined {
+                self.to_ask.push_back(self.examined..mark.passed);
+                self.examined = mark.passed;
+            }
+            self.marks.pop_front();
+        }
+        while let Some(asked) = self.asked.front()
+            && asked.due_ns <= now_ns
+        {
+            self.to_ask.push_back(asked.range.clone());
+            self.asked.pop_front();
+        }
+        self.ask_tail || !self.to_ask.is_empty()
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        let mark = self.marks.front().map(|m| m.due_ns);
+        let asked = self.asked.front().map(|a| a.due_ns);
+        mark.into_iter().chain(asked).min()
+    }
+
+    /// The next lost chunks to tell the sender, at most `max_ranges` runs; `None`: nothing more.
+    pub(super) fn poll(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        message: &Message,
+        max_ranges: usize,
+    ) -> Option<Vec<Range<u32>>> {
+        let look = |range| -> Vec<Range<u32>> {
+            let missing = Missing::new(arrivals, message.number, range);
+            missing.take(max_ranges).collect()
+        };
+        while let Some(stretch) = self.to_ask.pop_front() {
+            let lost = look(stretch.clone());
+            let (Some(first), Some(last)) = (lost.first(), lost.last()) else {
+                continue;
+            };
+            if lost.len() == max_ranges && last.end < stretch.end {
+                self.to_ask.push_front(last.end..stretch.end);
+            }
+            self.remember(path, first.start..last.end);
+            return Some(lost);
+        }
+        let tail = core::mem::take(&mut self.ask_tail).then(|| look(self.examined..message.chunks));
+        tail.filter(|lost| !lost.is_empty())
+    }
+
+    fn remember(&mut self, path: &Path, range: Range<u32>) {
+        let again_ns = repair_ns(path);
+        let due_ns = path.now_ns.saturating_add(again_ns);
+        let full = self.asked.len() >= MAX_ASKED;
+        match self.asked.back_mut() {
+            Some(last)
+                if full
+                    || (last.range.end == range.start && due_ns - last.due_ns <= again_ns / 16) =>
+            {
+                last.range.start = last.range.start.min(range.start);
+                last.range.end = last.range.end.max(range.end);
+            }
+            _ => self.asked.push_back(Asked { due_ns, range }),
+        }
+    }
+}

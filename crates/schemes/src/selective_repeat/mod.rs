@@ -1,0 +1,64 @@
+//! Selective repeat: only what is missing is sent again (paper section 4.1.1; P5.1, P5.2).
+
+mod departures;
+mod holes;
+mod incoming;
+mod nacks;
+mod outgoing;
+mod quiet;
+mod receiver;
+mod sender;
+
+use alloc::boxed::Box;
+use farwrite_wire::control::SchemeTag;
+
+use crate::scheme::{Receiver, Scheme, Sender};
+use crate::timing::Alpha;
+
+/// Selective repeat, with timeouts alone or with NACKs before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectiveRepeat {
+    /// What the timeout adds to the round trip.
+    pub alpha: Alpha,
+    /// Whether the receiver reports holes, so that the sender need not wait for the timeout.
+    pub nack: bool,
+}
+
+impl SelectiveRepeat {
+    /// Id in the [`SchemeTag`] of selective repeat with timeouts alone (P5.1).
+    pub const RTO_ID: u8 = 1;
+    /// Id in the [`SchemeTag`] of selective repeat with NACKs (P5.2).
+    pub const NACK_ID: u8 = 2;
+
+    /// `sr-rto`: with timeouts alone.
+    pub const fn with_timeouts(alpha: Alpha) -> Self {
+        Self { alpha, nack: false }
+    }
+
+    /// `sr-nack`: with NACKs, and timeouts for what they miss.
+    pub const fn with_nacks(alpha: Alpha) -> Self {
+        Self { alpha, nack: true }
+    }
+}
+
+impl Scheme for SelectiveRepeat {
+    fn tag(&self) -> SchemeTag {
+        let id = if self.nack {
+            Self::NACK_ID
+        } else {
+            Self::RTO_ID
+        };
+        SchemeTag {
+            id,
+            params: self.alpha.to_params(),
+        }
+    }
+
+    fn sender(&self) -> Box<dyn Sender + Send> {
+        Box::new(sender::SelectiveSender::new(self.alpha, self.nack))
+    }
+
+    fn receiver(&self) -> Box<dyn Receiver + Send> {
+        Box::new(receiver::SelectiveReceiver::new(self.nack))
+    }
+}

@@ -1,0 +1,157 @@
+//! The NACKs of a queue pair: which messages have holes, and when to tell (P5.2).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use farwrite_wire::control::Nack;
+
+use super::holes::Holes;
+use super::quiet::Quiet;
+use crate::scheme::{Arrivals, Message, Path};
+
+/// Bytes of one range in a NACK (P4.6).
+const RANGE_BYTES: usize = 8;
+
+/// Messages whose tails are asked for in one round.
+const MAX_TAILS_A_ROUND: usize = 64;
+
+#[derive(Debug, Default)]
+pub(super) struct Nacks {
+    messages: BTreeMap<u64, Watched>,
+    /// When to look at which message; at most one entry a message.
+    timers: BTreeSet<(u64, u64)>,
+    /// Messages with something to ask for now.
+    asking: BTreeSet<u64>,
+    quiet: Quiet,
+    /// Messages before this one have been passed by the sender.
+    newest: u64,
+}
+
+#[derive(Debug)]
+struct Watched {
+    message: Message,
+    holes: Holes,
+    armed_ns: Option<u64>,
+}
+
+impl Nacks {
+    pub(super) fn start(&mut self, path: &Path, message: &Message) {
+        let mut holes = Holes::default();
+        if message.number < self.newest {
+            holes.note(path, message.chunks);
+        }
+        let watched = Watched {
+            message: *message,
+            holes,
+            armed_ns: None,
+        };
+        self.messages.insert(message.number, watched);
+        self.rearm(message.number);
+        self.quiet.started(path);
+    }
+
+    pub(super) fn forget(&mut self, message: u64) {
+        self.asking.remove(&message);
+        if let Some(watched) = self.messages.remove(&message)
+            && let Some(armed_ns) = watched.armed_ns
+        {
+            self.timers.remove(&(armed_ns, message));
+        }
+        if self.messages.is_empty() {
+            self.quiet.idle();
+        }
+    }
+
+    /// Packets of a message have come: `0..cumulative` is there, and the highest chunk that any
+    /// packet was of is the one before `seen`.
+    pub(super) fn arrived(&mut self, path: &Path, message: u64, cumulative: u32, seen: u32) {
+        self.quiet.arrived(path);
+        let Some(watched) = self.messages.get_mut(&message) else {
+            return;
+        };
+        watched.holes.skip(cumulative);
+        // The highest chunk may have packets under way yet.
+        watched.holes.note(path, seen.saturating_sub(1));
+        self.rearm(message);
+        if seen > 0 && message > self.newest {
+            let older = self.newest..message;
+            self.newest = message;
+            self.pass(path, older);
+        }
+    }
+
+    /// A packet of a newer message has come: the sender began it after all chunks of older ones.
+    fn pass(&mut self, path: &Path, older: core::ops::Range<u64>) {
+        let mut passed = BTreeSet::new();
+        for (number, watched) in self.messages.range_mut(older) {
+            watched.holes.note(path, watched.message.chunks);
+            passed.insert(*number);
+        }
+        for number in passed {
+            self.rearm(number);
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, path: &Path) {
+        while let Some(&(due_ns, number)) = self.timers.first()
+            && due_ns <= path.now_ns
+        {
+            self.timers.pop_first();
+            let Some(watched) = self.messages.get_mut(&number) else {
+                continue;
+            };
+            watched.armed_ns = None;
+            if watched.holes.handle_timeout(path.now_ns) {
+                self.asking.insert(number);
+            }
+            self.rearm(number);
+        }
+        if self.quiet.handle_timeout(path) {
+            for (number, watched) in self.messages.iter_mut().take(MAX_TAILS_A_ROUND) {
+                watched.holes.ask_tail();
+                self.asking.insert(*number);
+            }
+        }
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_bytes: usize,
+    ) -> Option<Nack> {
+        let max_ranges = (max_bytes / RANGE_BYTES).max(1);
+        while let Some(&number) = self.asking.first() {
+            let lost = self.messages.get_mut(&number).and_then(|watched| {
+                let Watched { message, holes, .. } = watched;
+                holes.poll(path, arrivals, message, max_ranges)
+            });
+            if let Some(lost) = lost {
+                self.rearm(number);
+                return Some(Nack {
+                    message: number,
+                    lost,
+                });
+            }
+            self.asking.remove(&number);
+        }
+        None
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        let holes = self.timers.first().map(|(due_ns, _)| *due_ns);
+        holes.into_iter().chain(self.quiet.next_timeout()).min()
+    }
+
+    fn rearm(&mut self, number: u64) {
+        let Some(watched) = self.messages.get_mut(&number) else {
+            return;
+        };
+        let due_ns = watched.holes.next_timeout();
+        if watched.armed_ns != due_ns {
+            if let Some(armed_ns) = watched.armed_ns {
+                self.timers.remove(&(armed_ns, number));
+            }
+            self.timers.extend(due_ns.map(|due_ns| (due_ns, number)));
+            watched.armed_ns = due_ns;
+        }
+    }
+}

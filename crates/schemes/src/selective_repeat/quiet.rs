@@ -1,0 +1,128 @@
+//! When a receiver asks for what may never have been sent: the tail (P5.2.4).
+
+use crate::scheme::Path;
+use crate::timing::repair_ns;
+
+/// Longest time between two rounds of asking for tails, in nanoseconds, unless a repair takes
+/// longer.
+const MAX_ASK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Notices that packets have stopped coming on a queue pair that expects some.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    last_arrival_ns: Option<u64>,
+    /// Longest time between arrivals of late; `None` before the second.
+    gap_ns: Option<u64>,
+    /// Rounds since the last arrival.
+    rounds: u32,
+    at_ns: Option<u64>,
+}
+
+impl Quiet {
+    /// A message is expected.
+    pub(super) fn started(&mut self, path: &Path) {
+        self.at_ns
+            .get_or_insert(path.now_ns.saturating_add(repair_ns(path)));
+    }
+
+    /// Nothing is expected any more; what comes next says nothing about the sender's pace.
+    pub(super) fn idle(&mut self) {
+        self.last_arrival_ns = None;
+        self.at_ns = None;
+    }
+
+    /// Packets came.
+    pub(super) fn arrived(&mut self, path: &Path) {
+        if let Some(last_ns) = self.last_arrival_ns {
+            let gap_ns = path.now_ns.saturating_sub(last_ns);
+            // After a round trip it may be the answer to a NACK, and then is no measure of pace.
+            if gap_ns < path.rtt_ns {
+                let faded_ns = self.gap_ns.map_or(0, |gap_ns| gap_ns - gap_ns / 8);
+                self.gap_ns = Some(gap_ns.max(faded_ns));
+            }
+        }
+        self.last_arrival_ns = Some(path.now_ns);
+        self.rounds = 0;
+        let wait_ns = match self.gap_ns {
+            // A sender that is paced slowly is not quiet.
+            Some(gap_ns) => path
+                .reordering_window_ns
+                .max(path.rtt_ns / 4)
+                .max(gap_ns.saturating_mul(2)),
+            None => repair_ns(path),
+        };
+        self.at_ns = Some(path.now_ns.saturating_add(wait_ns));
+    }
+
+    /// Answers whether a round of asking begins.
+    pub(super) fn handle_timeout(&mut self, path: &Path) -> bool {
+        let begins = self.at_ns.is_some_and(|at_ns| at_ns <= path.now_ns);
+        if begins {
+            let repair_ns = repair_ns(path);
+            let longest_ns = MAX_ASK_INTERVAL_NS.max(repair_ns);
+            let interval_ns = repair_ns.saturating_mul(1 << self.rounds.min(30));
+            self.at_ns = Some(path.now_ns.saturating_add(interval_ns.min(longest_ns)));
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        begins
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        self.at_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn at(now_ms: u64) -> Path {
+        Path {
+            now_ns: now_ms * MS,
+            rtt_ns: 80 * MS,
+            reordering_window_ns: 2 * MS,
+        }
+    }
+
+    #[test]
+    fn waits_a_round_trip_at_first_and_a_quarter_of_it_in_a_stream() {
+        let mut quiet = Quiet::default();
+        quiet.started(&at(0));
+        assert_eq!(quiet.next_timeout(), Some(92 * MS));
+        quiet.arrived(&at(50));
+        assert_eq!(quiet.next_timeout(), Some(142 * MS));
+        quiet.arrived(&at(51));
+        assert_eq!(quiet.next_timeout(), Some(71 * MS));
+    }
+
+    #[test]
+    fn waits_longer_for_a_sender_paced_slowly() {
+        let mut quiet = Quiet::default();
+        quiet.arrived(&at(0));
+        quiet.arrived(&at(40));
+        assert_eq!(quiet.next_timeout(), Some(120 * MS));
+        // The answer to a NACK, a round trip later, does not count.
+        quiet.arrived(&at(160));
+        assert_eq!(quiet.next_timeout(), Some(240 * MS));
+    }
+
+    #[test]
+    fn asks_ever_more_rarely_until_something_comes() {
+        let mut quiet = Quiet::default();
+        quiet.arrived(&at(0));
+        let mut asked_ms = std::vec::Vec::new();
+        for _ in 0..7 {
+            let now_ms = quiet.next_timeout().unwrap() / MS;
+            assert!(!quiet.handle_timeout(&at(now_ms - 1)));
+            assert!(quiet.handle_timeout(&at(now_ms)));
+            asked_ms.push(now_ms);
+        }
+        assert_eq!(asked_ms, [92, 184, 368, 736, 1472, 2472, 3472]);
+        quiet.arrived(&at(4000));
+        assert_eq!(quiet.next_timeout(), Some(4092 * MS));
+        quiet.idle();
+        assert_eq!(quiet.next_timeout(), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! The receiving half of selective repeat (P5.1, P5.2).
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, VecDeque};
+use farwrite_wire::control::Outcome;
+
+use super::incoming::Incoming;
+use super::nacks::Nacks;
+use crate::ack_clock::AckClock;
+use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
+
+#[derive(Debug)]
+pub(super) struct SelectiveReceiver {
+    messages: BTreeMap<u64, Incoming>,
+    acks: AckClock,
+    /// `None`: the sender relies on its timeouts.
+    nacks: Option<Nacks>,
+    outcomes: VecDeque<(u64, Outcome)>,
+}
+
+impl SelectiveReceiver {
+    pub(super) fn new(nack: bool) -> Self {
+        Self {
+            messages: BTreeMap::new(),
+            acks: AckClock::default(),
+            nacks: nack.then(Nacks::default),
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    fn forget(&mut self, message: u64) {
+        self.messages.remove(&message);
+        self.acks.forget(message);
+        if let Some(nacks) = &mut self.nacks {
+            nacks.forget(message);
+        }
+    }
+
+    fn poll_ack(&mut self, arrivals: &dyn Arrivals, max_bytes: usize) -> Option<Report> {
+        while let Some(number) = self.acks.due() {
+            let Some(incoming) = self.messages.get_mut(&number) else {
+                self.acks.done(number);
+                continue;
+            };
+            let next = incoming.ack(arrivals, max_bytes);
+            if incoming.is_whole() {
+                self.forget(number);
+                self.outcomes.push_back((number, Outcome::Whole));
+            } else if next.ends_round {
+                self.acks.done(number);
+            }
+            if let Some(ack) = next.ack {
+                return Some(Report::Ack(ack));
+            }
+        }
+        None
+    }
+}
+
+impl Receiver for SelectiveReceiver {
+    fn start(&mut self, path: &Path, message: &Message) {
+        if let Entry::Vacant(entry) = self.messages.entry(message.number) {
+            entry.insert(Incoming::new(message.number, message.chunks.max(1)));
+            // Perhaps all of it is there already.
+            self.acks.touch_now(message.number);
+            if let Some(nacks) = &mut self.nacks {
+                nacks.start(path, message);
+            }
+        }
+    }
+
+    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        let Some(incoming) = self.messages.get_mut(&message) else {
+            return;
+        };
+        incoming.advance(arrivals);
+        if incoming.is_whole() {
+            self.acks.touch_now(message);
+        } else {
+            self.acks.touch(path, message);
+        }
+        if let Some(nacks) = &mut self.nacks {
+            nacks.arrived(path, message, incoming.cumulative, arrivals.seen(message));
+        }
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.forget(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path, _arrivals: &dyn Arrivals) {
+        self.acks.handle_timeout(path.now_ns);
+        if let Some(nacks) = &mut self.nacks {
+            nacks.handle_timeout(path);
+        }
+    }
+
+    fn poll_report(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_bytes: usize,
+    ) -> Option<Report> {
+        if let Some(ack) = self.poll_ack(arrivals, max_bytes) {
+            return Some(ack);
+        }
+        let nacks = self.nacks.as_mut()?;
+        nacks.poll(path, arrivals, max_bytes).map(Report::Nack)
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let nacks = self.nacks.as_ref().and_then(Nacks::next_timeout);
+        self.acks.next_timeout().into_iter().chain(nacks).min()
+    }
+}

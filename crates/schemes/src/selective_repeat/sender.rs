@@ -1,0 +1,219 @@
+//! The sending half of selective repeat (P5.1, P5.2).
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use farwrite_wire::control::{Ack, Nack, Outcome};
+
+use super::departures::{Departure, Departures};
+use super::outgoing::Outgoing;
+use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
+use crate::silence::Silence;
+use crate::timing::{Alpha, crossing_ns, rto_ns};
+
+#[derive(Debug)]
+pub(super) struct SelectiveSender {
+    alpha: Alpha,
+    nack: bool,
+    messages: BTreeMap<u64, Outgoing>,
+    /// Messages with chunks queued to be sent again.
+    repeating: BTreeSet<u64>,
+    /// Messages with chunks that were never handed out.
+    unsent: BTreeSet<u64>,
+    departures: Departures,
+    /// Timeout as of the last call that knew the path.
+    rto_ns: u64,
+    silence: Silence,
+    outcomes: VecDeque<(u64, Outcome)>,
+    counters: SenderCounters,
+}
+
+impl SelectiveSender {
+    pub(super) fn new(alpha: Alpha, nack: bool) -> Self {
+        Self {
+            alpha,
+            nack,
+            messages: BTreeMap::new(),
+            repeating: BTreeSet::new(),
+            unsent: BTreeSet::new(),
+            departures: Departures::default(),
+            rto_ns: 0,
+            silence: Silence::default(),
+            outcomes: VecDeque::new(),
+            counters: SenderCounters::default(),
+        }
+    }
+
+    fn handle_ack(&mut self, ack: &Ack) {
+        let Some(outgoing) = self.messages.get_mut(&ack.message) else {
+            return;
+        };
+        outgoing.acknowledge(ack);
+        if !outgoing.has_queued() {
+            self.repeating.remove(&ack.message);
+        }
+        if outgoing.is_whole() {
+            self.finish(ack.message, Outcome::Whole);
+        }
+    }
+
+    fn handle_nack(&mut self, path: &Path, nack: &Nack) {
+        let Some(outgoing) = self.messages.get_mut(&nack.message) else {
+            return;
+        };
+        let crossing_ns = crossing_ns(path);
+        let departures = &self.departures;
+        // A NACK that crossed the repair tells nothing about it; nor one for a chunk that has not
+        // even left.
+        let lost = |stamp| {
+            let at_ns = departures.at_ns(stamp);
+            at_ns.is_some_and(|at_ns| path.now_ns.saturating_sub(at_ns) >= crossing_ns)
+        };
+        let mut examined = 0;
+        for range in &nack.lost {
+            // Not ascending or not disjoint: not what P4.6 allows, and the work must stay bounded.
+            if range.start < examined || range.is_empty() {
+                return;
+            }
+            examined = range.end;
+            if outgoing.queue_if(range.clone(), lost) {
+                self.repeating.insert(nack.message);
+            }
+        }
+    }
+
+    fn finish(&mut self, message: u64, outcome: Outcome) {
+        if self.forget(message) {
+            self.outcomes.push_back((message, outcome));
+        }
+    }
+
+    fn forget(&mut self, message: u64) -> bool {
+        self.repeating.remove(&message);
+        self.unsent.remove(&message);
+        let known = self.messages.remove(&message).is_some();
+        self.drop_settled_departures();
+        known
+    }
+
+    /// Keeps the next timeout meaningful: the front departure has chunks without ACK.
+    fn drop_settled_departures(&mut self) {
+        while let Some(front) = self.departures.front() {
+            let outgoing = self.messages.get(&front.message);
+            if outgoing.is_some_and(|outgoing| !outgoing.has_acked(front.range.clone())) {
+                break;
+            }
+            self.departures.pop();
+        }
+    }
+}
+
+impl Sender for SelectiveSender {
+    fn start(&mut self, path: &Path, message: &Message) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        if let Entry::Vacant(entry) = self.messages.entry(message.number) {
+            entry.insert(Outgoing::new(message.chunks.max(1)));
+            self.unsent.insert(message.number);
+        }
+    }
+
+    fn handle_report(&mut self, path: &Path, report: &Report) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        self.silence.heard();
+        match report {
+            Report::Ack(ack) => self.handle_ack(ack),
+            Report::Nack(nack) if self.nack => self.handle_nack(path, nack),
+            Report::Nack(_) => {}
+        }
+        self.drop_settled_departures();
+    }
+
+    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        if let Some(outgoing) = self.messages.get_mut(&chunks.message) {
+            let stamp = self.departures.push(Departure {
+                at_ns: path.now_ns,
+                message: chunks.message,
+                range: chunks.range.clone(),
+            });
+            outgoing.stamp(chunks.range.clone(), stamp);
+        }
+    }
+
+    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+        self.silence.heard();
+        self.finish(message, outcome);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.forget(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path) {
+        self.rto_ns = rto_ns(path, self.alpha);
+        let mut expired = false;
+        while let Some(front) = self.departures.front()
+            && front.at_ns.saturating_add(self.rto_ns) <= path.now_ns
+        {
+            let Some((stamp, departure)) = self.departures.pop() else {
+                break;
+            };
+            // A chunk that left again since has a later stamp, and waits for that departure.
+            if let Some(outgoing) = self.messages.get_mut(&departure.message)
+                && outgoing.queue_if(departure.range, |latest| latest == stamp)
+            {
+                self.repeating.insert(departure.message);
+                expired = true;
+            }
+        }
+        if expired {
+            self.counters.timeouts += 1;
+            self.silence.expired(path.now_ns, self.rto_ns);
+        }
+        self.silence.handle_timeout(path.now_ns);
+        self.drop_settled_departures();
+    }
+
+    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+        let max_chunks = self.silence.limit(max_chunks);
+        if max_chunks == 0 {
+            return None;
+        }
+        let stamp = self.departures.not_departed();
+        let (message, range) = if let Some(&message) = self.repeating.first() {
+            let outgoing = self.messages.get_mut(&message)?;
+            let range = outgoing.take_queued(max_chunks, stamp)?;
+            if !outgoing.has_queued() {
+                self.repeating.remove(&message);
+            }
+            self.counters.retransmitted_chunks += range.len() as u64;
+            (message, range)
+        } else {
+            let &message = self.unsent.first()?;
+            let outgoing = self.messages.get_mut(&message)?;
+            let range = outgoing.take_new(max_chunks, stamp)?;
+            if !outgoing.has_new() {
+                self.unsent.remove(&message);
+            }
+            (message, range)
+        };
+        self.counters.sent_chunks += range.len() as u64;
+        self.silence.sent(range.end - range.start);
+        Some(Chunks { message, range })
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let front = self.departures.front();
+        let expiry = front.map(|front| front.at_ns.saturating_add(self.rto_ns));
+        let can_send = !self.repeating.is_empty() || !self.unsent.is_empty();
+        let probe = self.silence.next_timeout().filter(|_| can_send);
+        expiry.into_iter().chain(probe).min()
+    }
+
+    fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+}

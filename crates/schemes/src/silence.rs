@@ -1,0 +1,140 @@
+//! What a sender does when it hears nothing: it stops, and probes ever more rarely (P5.0.8).
+
+/// Chunks sent at each probe: a few, so that on a path that lives but loses, one gets through.
+pub const PROBE_CHUNKS: u32 = 4;
+
+/// Longest time between two probes, in nanoseconds, unless the timeout itself is longer.
+pub const MAX_PROBE_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// Notices that the peer has fallen silent, and then limits what is sent.
+///
+/// A timeout after which something was heard is an ordinary loss. One whole timeout later still
+/// without a word, the path counts as dead: sending on would only fill it, and everything sent
+/// would have to be sent again.
+#[derive(Debug, Default)]
+pub struct Silence {
+    /// When the timeout came since which nothing has been heard.
+    silent_since_ns: Option<u64>,
+    probe: Option<Probe>,
+}
+
+#[derive(Debug)]
+struct Probe {
+    interval_ns: u64,
+    next_ns: u64,
+    chunks_left: u32,
+}
+
+impl Silence {
+    /// Something came from the peer.
+    pub fn heard(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A retransmission timer of `rto_ns` expired.
+    pub fn expired(&mut self, now_ns: u64, rto_ns: u64) {
+        let since_ns = *self.silent_since_ns.get_or_insert(now_ns);
+        if self.probe.is_none() && now_ns.saturating_sub(since_ns) >= rto_ns {
+            let interval_ns = next_interval(rto_ns);
+            self.probe = Some(Probe {
+                interval_ns,
+                next_ns: now_ns.saturating_add(interval_ns),
+                chunks_left: PROBE_CHUNKS,
+            });
+        }
+    }
+
+    /// Allows the next probe if its time has come.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        if let Some(probe) = &mut self.probe
+            && probe.next_ns <= now_ns
+        {
+            probe.interval_ns = next_interval(probe.interval_ns);
+            probe.next_ns = now_ns.saturating_add(probe.interval_ns);
+            probe.chunks_left = PROBE_CHUNKS;
+        }
+    }
+
+    /// How many of `max_chunks` may be sent now.
+    pub fn limit(&self, max_chunks: u32) -> u32 {
+        match &self.probe {
+            Some(probe) => max_chunks.min(probe.chunks_left),
+            None => max_chunks,
+        }
+    }
+
+    /// Chunks are on their way.
+    pub fn sent(&mut self, chunks: u32) {
+        if let Some(probe) = &mut self.probe {
+            probe.chunks_left = probe.chunks_left.saturating_sub(chunks);
+        }
+    }
+
+    /// When the next probe may be sent; `None` while the peer is not silent.
+    pub fn next_timeout(&self) -> Option<u64> {
+        self.probe.as_ref().map(|probe| probe.next_ns)
+    }
+}
+
+/// Twice as long, up to the longest; a timeout longer than that is kept.
+fn next_interval(interval_ns: u64) -> u64 {
+    let longest_ns = MAX_PROBE_INTERVAL_NS.max(interval_ns);
+    interval_ns.saturating_mul(2).min(longest_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn two_timeouts_without_a_word_begin_probing() {
+        let mut silence = Silence::default();
+        silence.expired(100 * MS, 75 * MS);
+        silence.expired(174 * MS, 75 * MS);
+        assert_eq!(silence.limit(100), 100);
+        silence.expired(175 * MS, 75 * MS);
+        assert_eq!(silence.limit(100), PROBE_CHUNKS);
+        silence.sent(PROBE_CHUNKS);
+        assert_eq!(silence.limit(100), 0);
+        assert_eq!(silence.next_timeout(), Some(325 * MS));
+        silence.heard();
+        assert_eq!((silence.limit(100), silence.next_timeout()), (100, None));
+    }
+
+    #[test]
+    fn a_word_between_timeouts_keeps_the_pace() {
+        let mut silence = Silence::default();
+        for i in 1..100 {
+            silence.expired(i * 75 * MS, 75 * MS);
+            silence.heard();
+        }
+        assert_eq!(silence.limit(7), 7);
+    }
+
+    #[test]
+    fn probes_grow_rare_up_to_one_a_second() {
+        let mut silence = Silence::default();
+        silence.expired(0, 75 * MS);
+        silence.expired(75 * MS, 75 * MS);
+        let mut gaps = std::vec::Vec::new();
+        let mut last = 75 * MS;
+        for _ in 0..6 {
+            let next = silence.next_timeout().unwrap();
+            gaps.push((next - last) / MS);
+            silence.handle_timeout(next);
+            assert_eq!(silence.limit(100), PROBE_CHUNKS);
+            last = next;
+        }
+        assert_eq!(gaps, [150, 300, 600, 1000, 1000, 1000]);
+    }
+
+    #[test]
+    fn a_timeout_of_more_than_the_longest_interval_is_kept() {
+        let mut silence = Silence::default();
+        silence.expired(0, 3_000 * MS);
+        silence.expired(3_000 * MS, 3_000 * MS);
+        assert_eq!(silence.next_timeout(), Some(6_000 * MS));
+    }
+}

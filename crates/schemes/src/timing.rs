@@ -1,0 +1,102 @@
+//! The durations that schemes derive from the path (P5.0).
+
+use crate::scheme::Path;
+
+/// Shortest time between two rounds of ACKs, in nanoseconds.
+pub const MIN_ACK_PERIOD_NS: u64 = 1_000_000;
+
+/// What a timeout adds to the round trip, as a share of it: room for queues along the path
+/// (paper section 4.1.1). Fixed-point, in 1/256.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alpha(u16);
+
+impl Alpha {
+    /// 2, for a timeout of three round trips (paper section 5.2).
+    pub const DEFAULT: Self = Self(512);
+
+    /// From a number of 256ths.
+    pub const fn from_256ths(value: u16) -> Self {
+        Self(value)
+    }
+
+    /// As a number of 256ths.
+    pub const fn as_256ths(self) -> u16 {
+        self.0
+    }
+
+    /// As the parameters of a scheme's tag (P5.0.9).
+    pub(crate) const fn to_params(self) -> [u8; 6] {
+        let [high, low] = self.0.to_be_bytes();
+        [high, low, 0, 0, 0, 0]
+    }
+
+    /// From the parameters of a scheme's tag; `None` if there is more in them than this text knows.
+    pub(crate) const fn from_params(params: [u8; 6]) -> Option<Self> {
+        match params {
+            [high, low, 0, 0, 0, 0] => Some(Self(u16::from_be_bytes([high, low]))),
+            _ => None,
+        }
+    }
+}
+
+impl Default for Alpha {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Time between two rounds of ACKs while packets arrive (P5.0.4).
+pub fn ack_period_ns(path: &Path) -> u64 {
+    (path.rtt_ns / 8).max(MIN_ACK_PERIOD_NS)
+}
+
+/// How long after its departure a chunk without ACK is sent again (P5.0.7). However small `alpha`,
+/// there is room for one ACK to be lost and the next to come.
+pub fn rto_ns(path: &Path, alpha: Alpha) -> u64 {
+    let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
+    let acks_ns = ack_period_ns(path).saturating_mul(2);
+    path.rtt_ns.saturating_add(queues_ns.max(acks_ns))
+}
+
+/// A NACK that comes sooner than this after a chunk's departure was sent before the chunk could
+/// arrive (P5.2.6). An eighth less than the round trip, for its estimate may be a little high.
+pub fn crossing_ns(path: &Path) -> u64 {
+    path.rtt_ns - path.rtt_ns / 8
+}
+
+/// How long after a NACK its repair should have come (P5.2.3): a round trip, plus the reordering
+/// window, plus one ACK period for the repair's turn at the sender.
+pub fn repair_ns(path: &Path) -> u64 {
+    path.rtt_ns
+        .saturating_add(path.reordering_window_ns)
+        .saturating_add(ack_period_ns(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(rtt_ns: u64) -> Path {
+        Path {
+            now_ns: 0,
+            rtt_ns,
+            reordering_window_ns: 1_000,
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_one_plus_alpha_round_trips_and_never_shorter_than_two_acks() {
+        let ms = 1_000_000;
+        let table = [
+            (25 * ms, Alpha::DEFAULT, 75 * ms),
+            (25 * ms, Alpha::from_256ths(128), 37_500_000),
+            (24 * ms, Alpha::from_256ths(0), 30 * ms),
+            (100_000, Alpha::DEFAULT, 2_100_000),
+            (0, Alpha::DEFAULT, 2 * ms),
+            (u64::MAX, Alpha::DEFAULT, u64::MAX),
+        ];
+        for (rtt_ns, alpha, rto) in table {
+            assert_eq!(rto_ns(&path(rtt_ns), alpha), rto, "{rtt_ns} {alpha:?}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The schemes against a channel with every fault, in virtual time.
+
+mod completion;
+mod harness;
