@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{
-    MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket,
+    self, MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket,
 };
 
 use crate::meter::{Meter, Usage};
@@ -168,7 +168,7 @@ fn receive(
         }
         if packets == before {
             let done = progress.sender_done.load(Ordering::Acquire);
-            let more = socket.wait(Some(STALL), false).unwrap_or(false);
+            let more = udp::wait([(&*socket, false)], Some(STALL)).unwrap_or(false);
             if done && !more {
                 break;
             }

@@ -1,10 +1,12 @@
 //! Benchmarks of Farwrite, and what they are held against.
 
 mod blast;
+mod fabric;
 mod meter;
 
 use blast::{BlastConfig, BlastResult};
 use clap::Parser;
+use fabric::FabricPair;
 
 /// Moves memory over loopback and prints how fast.
 #[derive(Parser)]
@@ -15,7 +17,7 @@ struct Args {
     /// Payload bytes of a packet.
     #[arg(long, default_value_t = 4096)]
     mtu: usize,
-    /// Runs, of which the median is printed.
+    /// Runs of each kind, turn and turn about, of which the median is printed.
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Most KiB in flight.
@@ -26,22 +28,35 @@ struct Args {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args = Args::parse();
     // Written to once, so that pages are there, and far larger than any cache.
-    let source = vec![0x5a; args.size_mib << 20];
-    let mut destination = vec![0xff; args.size_mib << 20];
+    let cold = |fill| vec![fill; args.size_mib << 20];
+    let (source, mut destination) = (cold(0x5a_u8), cold(0xff));
     let config = BlastConfig {
         mtu: args.mtu,
         window_bytes: args.window_kib << 10,
     };
-    let mut results: Vec<BlastResult> = (0..args.runs.max(1))
-        .map(|_| blast::blast(config, &source, &mut destination))
-        .collect::<Result<_, _>>()?;
-    results.sort_by(|a, b| a.goodput_bps().total_cmp(&b.goodput_bps()));
-    let median = &results[results.len() / 2];
-    println!(
-        "raw blast  {:6.2} Gbit/s  loss {:.1e}  cores {:.2}",
-        median.goodput_bps() / 1e9,
-        median.loss_packet(),
-        median.usage.cores()
-    );
+    let mut pair = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
+    let (mut raw, mut fabric) = (Vec::new(), Vec::new());
+    for _ in 0..args.runs.max(1) {
+        raw.push(blast::blast(config, &source, &mut destination)?);
+        fabric.push(pair.run(config)?);
+    }
+    let raw = median(raw);
+    let fabric = median(fabric);
+    let bound = raw.goodput_bps();
+    for (name, result) in [("raw blast", raw), ("udp fabric", fabric)] {
+        println!(
+            "{name:<12} {:6.2} Gbit/s  {:4.2} of raw  loss {:.1e}  cores {:.2}",
+            result.goodput_bps() / 1e9,
+            result.goodput_bps() / bound,
+            result.loss_packet(),
+            result.usage.cores()
+        );
+    }
     Ok(())
+}
+
+/// The result with the median goodput.
+fn median(mut results: Vec<BlastResult>) -> BlastResult {
+    results.sort_by(|a, b| a.goodput_bps().total_cmp(&b.goodput_bps()));
+    results[results.len() / 2]
 }

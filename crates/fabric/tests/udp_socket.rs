@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::{MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket};
+use farwrite_fabric::udp::{MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket, wait};
 use proptest::prelude::*;
 
 fn bind(addr: &str, offload: bool) -> UdpSocket {
@@ -26,7 +26,7 @@ fn take(socket: &mut UdpSocket, count: usize) -> Vec<(SocketAddr, SocketAddr, Ve
     let end = Instant::now() + Duration::from_secs(1);
     let mut got = Vec::new();
     while got.len() < count && Instant::now() < end {
-        socket.wait(Some(Duration::from_millis(50)), false).unwrap();
+        wait([(&*socket, false)], Some(Duration::from_millis(50))).unwrap();
         for batch in socket.recv().unwrap().0 {
             got.extend(batch.segments().map(|s| (batch.src, batch.dst, s.to_vec())));
         }
@@ -109,7 +109,7 @@ fn offloads_are_used_where_there_are_and_can_be_refused() {
         parts: &[IoSlice::new(&bytes)],
     };
     assert_eq!(tx.send(&[message]).unwrap(), 40);
-    assert!(rx.wait(Some(Duration::from_secs(1)), false).unwrap());
+    assert!(wait([(&rx, false)], Some(Duration::from_secs(1))).unwrap());
     let (batches, more) = rx.recv().unwrap();
     let sizes: Vec<_> = batches.map(|b| (b.segment_bytes, b.bytes.len())).collect();
     assert_eq!((sizes, more), (vec![(1000, 40_000)], false));
@@ -214,9 +214,9 @@ fn drops_for_want_of_room_are_counted() {
 fn waits_end_on_time_or_with_data() {
     let (mut tx, rx) = (bind("[::1]:0", true), bind("[::1]:0", true));
     let start = Instant::now();
-    assert!(!rx.wait(Some(Duration::from_micros(300)), false).unwrap());
+    assert!(!wait([(&rx, false)], Some(Duration::from_micros(300))).unwrap());
     assert!(start.elapsed() >= Duration::from_micros(300));
-    assert!(rx.wait(Some(Duration::ZERO), true).unwrap());
+    assert!(wait([(&rx, true)], Some(Duration::ZERO)).unwrap());
     let dst = rx.local_addr();
     let parts = [IoSlice::new(b"now")];
     let message = Outgoing {
@@ -226,7 +226,7 @@ fn waits_end_on_time_or_with_data() {
         parts: &parts,
     };
     tx.send(&[message]).unwrap();
-    assert!(rx.wait(Some(Duration::MAX), false).unwrap());
+    assert!(wait([(&tx, false), (&rx, false)], Some(Duration::MAX)).unwrap());
 }
 
 #[test]

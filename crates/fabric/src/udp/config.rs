@@ -1,6 +1,6 @@
 //! How a socket is made.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// How a socket is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,15 +45,4 @@ pub struct Granted {
     pub gso: bool,
     /// Whether packets are joined into batches by the kernel.
     pub gro: bool,
-}
-
-/// Whether a socket bound to `local` can send to `remote`: the families must agree, and `[::]`
-/// speaks both.
-#[must_use]
-pub fn reaches(local: IpAddr, remote: IpAddr) -> bool {
-    match (local.to_canonical(), remote.to_canonical()) {
-        (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => true,
-        (IpAddr::V6(v6), IpAddr::V4(_)) => v6.is_unspecified(),
-        (IpAddr::V4(_), IpAddr::V6(_)) => false,
-    }
 }

@@ -1,5 +1,6 @@
 //! RoCEv2 through ordinary UDP sockets (Linux).
 
+mod carrier;
 mod config;
 mod control;
 mod datagram;
@@ -7,11 +8,63 @@ mod error;
 mod name;
 mod options;
 mod path;
+mod runs;
 mod socket;
 mod sys;
 
-pub use config::{Granted, SocketConfig, reaches};
+use std::io;
+use std::time::Duration;
+
+pub use carrier::UdpCarrier;
+pub use config::{Granted, SocketConfig};
 pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, Received};
 pub use error::SocketError;
 pub use path::{path_mtu, source_for};
-pub use socket::{UdpSocket, wait_any};
+pub use socket::{UdpSocket, wait};
+
+use crate::contract::FabricError;
+use crate::nic::NicFabric;
+
+/// How a UDP fabric is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpConfig {
+    /// Its first socket. The others differ in the port number: each is one more than the last, or
+    /// a free one if the first is 0.
+    pub socket: SocketConfig,
+    /// Number of sockets, which are the fabric's ports; at least 1. A queue pair uses one of them,
+    /// so that its packets take a way through the network of their own.
+    pub ports: u16,
+}
+
+/// RoCEv2 through ordinary UDP sockets.
+pub type UdpFabric = NicFabric<UdpCarrier>;
+
+impl UdpFabric {
+    /// Binds the sockets. Keys and numbers come from the system's randomness.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] where an address cannot be had or the system lacks what is needed,
+    /// [`FabricError::BadAttribute`] for ports that do not exist.
+    pub fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
+        let carrier = UdpCarrier::bind(config)?;
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
+            what: "asking the system for randomness".into(),
+            source: e.into(),
+        })?;
+        Ok(Self::new(carrier, seed))
+    }
+
+    /// Waits until something has arrived, or, where the last [`post_writes`] or [`post_send`] of a
+    /// port found it full, until there is room; at most `timeout`. Returns whether either is so. A
+    /// signal ends the wait early.
+    ///
+    /// [`post_writes`]: crate::contract::Fabric::post_writes
+    /// [`post_send`]: crate::contract::Fabric::post_send
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        wait(self.carrier().sockets(), timeout)
+    }
+}

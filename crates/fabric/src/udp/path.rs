@@ -27,6 +27,21 @@ pub fn source_for(dst: SocketAddr) -> io::Result<IpAddr> {
     Ok(towards(dst)?.local_addr()?.ip())
 }
 
+/// The address by which others are likely to know this machine: where packets to the world leave
+/// from, or loopback where no way leads there. `v6` for an IPv6 socket, which prefers IPv6.
+pub(super) fn outward(v6: bool) -> IpAddr {
+    // Documentation addresses (RFC 5737, RFC 3849): nobody's, so only a default route matches.
+    let v4_source = || source_for(SocketAddr::from(([192, 0, 2, 1], 9)));
+    let v6_world = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+    let v6_source = || source_for(SocketAddr::from((v6_world, 9)));
+    let source = if v6 {
+        v6_source().or_else(|_| v4_source())
+    } else {
+        v4_source()
+    };
+    source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
 /// A socket connected to `dst`: connecting looks the route up and sends nothing.
 fn towards(dst: SocketAddr) -> io::Result<UdpSocket> {
     let dst = canonical(dst);

@@ -245,15 +245,6 @@ impl UdpSocket {
         let what = format!("sending from UDP {} to {dst}", self.local);
         SocketError::Io { what, source }
     }
-
-    /// Waits until something can be received (or, if `writable`, sent), at most `timeout`; returns
-    /// whether it can. A signal ends the wait early.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub fn wait(&self, timeout: Option<Duration>, writable: bool) -> io::Result<bool> {
-        wait_any(std::slice::from_ref(self), timeout, writable)
-    }
 }
 
 impl AsFd for UdpSocket {
@@ -262,18 +253,21 @@ impl AsFd for UdpSocket {
     }
 }
 
-/// [`UdpSocket::wait`] on several sockets at once.
+/// Waits until one of `sockets` can receive, or send where that is asked for beside it, at most
+/// `timeout`; returns whether one can. A signal ends the wait early.
 ///
 /// # Errors
 /// The operating system's.
-pub fn wait_any(
-    sockets: &[UdpSocket],
+pub fn wait<'a>(
+    sockets: impl IntoIterator<Item = (&'a UdpSocket, bool)>,
     timeout: Option<Duration>,
-    writable: bool,
 ) -> io::Result<bool> {
-    let mut wanted = PollFlags::IN;
-    wanted.set(PollFlags::OUT, writable);
-    let mut fds: Vec<_> = sockets.iter().map(|s| PollFd::new(s, wanted)).collect();
+    let poll = |(socket, writable)| {
+        let mut wanted = PollFlags::IN;
+        wanted.set(PollFlags::OUT, writable);
+        PollFd::new(socket, wanted)
+    };
+    let mut fds: Vec<_> = sockets.into_iter().map(poll).collect();
     let timeout = timeout.map(|t| Timespec::try_from(t).unwrap_or(FOREVER));
     match rustix::event::poll(&mut fds, timeout.as_ref()) {
         Ok(ready) => Ok(ready > 0),
@@ -328,7 +322,8 @@ fn is_full(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// The datagram is lost, as it could have been further on; the next may pass.
+/// The datagram is lost, as it could have been further on (a link that is down, a local firewall);
+/// the next may pass.
 fn is_passing(e: &io::Error) -> bool {
     matches!(
         e.raw_os_error(),

@@ -2,3 +2,5 @@
 
 mod sim;
 mod suite;
+#[cfg(target_os = "linux")]
+mod udp;

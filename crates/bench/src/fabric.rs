@@ -1,0 +1,201 @@
+//! The UDP fabric alone: writes posted at one end, completions polled at the other, over loopback.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::contract::{
+    Completion, Counters, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey, Sge, WriteWr,
+};
+use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
+
+use crate::blast::{BlastConfig, BlastResult};
+use crate::meter::Meter;
+
+/// Packets handed over in one post.
+const POST: usize = 64;
+/// Receives posted, and topped up when half are gone.
+const RECEIVES: u32 = 1 << 16;
+/// After so long without progress what is in flight counts as lost.
+const STALL: Duration = Duration::from_millis(20);
+
+/// Two ends on loopback with a connected queue pair each, a source at one and a destination at the
+/// other. Moving again and again costs no set-up.
+pub(crate) struct FabricPair {
+    tx: UdpFabric,
+    rx: UdpFabric,
+    tx_qp: Qpn,
+    rx_qp: Qpn,
+    source: Lkey,
+    destination: Rkey,
+    bytes: usize,
+    mtu: usize,
+}
+
+impl FabricPair {
+    /// Takes in buffers of equal length and connects the ends.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub(crate) fn new(
+        mtu: usize,
+        source: Vec<u8>,
+        destination: Vec<u8>,
+    ) -> Result<Self, FabricError> {
+        let config = UdpConfig {
+            socket: SocketConfig::new(([127, 0, 0, 1], 0).into()),
+            ports: 1,
+        };
+        let (mut tx, mut rx) = (UdpFabric::bind(&config)?, UdpFabric::bind(&config)?);
+        let attr = QpAttr {
+            mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+            port: 0,
+            recv_depth: RECEIVES,
+        };
+        let (tx_qp, rx_qp) = (tx.create_qp(attr)?, rx.create_qp(attr)?);
+        let remote = |addr, qpn| RemoteQp { addr, qpn };
+        tx.connect_qp(tx_qp, remote(rx.local_addr(0), rx_qp))?;
+        rx.connect_qp(rx_qp, remote(tx.local_addr(0), tx_qp))?;
+        rx.post_recv(rx_qp, RECEIVES)?;
+        let bytes = source.len();
+        let source = tx.register(Box::new(source))?;
+        let destination = rx.register(Box::new(destination))?;
+        let destination = rx.expose(destination, 0, bytes as u64)?;
+        Ok(Self {
+            tx,
+            rx,
+            tx_qp,
+            rx_qp,
+            source,
+            destination,
+            bytes,
+            mtu,
+        })
+    }
+
+    /// Moves the whole source once.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub(crate) fn run(&mut self, config: BlastConfig) -> Result<BlastResult, FabricError> {
+        let received_bytes = AtomicU64::new(0);
+        let done = AtomicBool::new(false);
+        let before = self.rx.counters();
+        let (bytes, mtu) = (self.bytes, self.mtu);
+        let (tx, tx_qp, source, rkey) = (&mut self.tx, self.tx_qp, self.source, self.destination);
+        let (rx, rx_qp) = (&mut self.rx, self.rx_qp);
+        let meter = Meter::start();
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| receive(rx, rx_qp, bytes as u64, &received_bytes, &done));
+            let packet = |i: usize| Sge {
+                lkey: source,
+                offset: (i * mtu) as u64,
+                length: u32::try_from(mtu.min(bytes - i * mtu)).unwrap_or(u32::MAX),
+            };
+            let sent = send(tx, tx_qp, rkey, bytes.div_ceil(mtu), packet, |at| {
+                let at = (at * mtu) as u64;
+                at <= received_bytes.load(Ordering::Acquire) + config.window_bytes
+            });
+            done.store(true, Ordering::Release);
+            receiver.join().expect("the receiver does not panic")?;
+            sent
+        })?;
+        let usage = meter.stop();
+        let after: Counters = self.rx.counters();
+        Ok(BlastResult {
+            bytes: received_bytes.into_inner(),
+            sent: bytes.div_ceil(mtu) as u64,
+            received: after.received_packets - before.received_packets,
+            usage,
+        })
+    }
+}
+
+fn send(
+    fabric: &mut UdpFabric,
+    qpn: Qpn,
+    rkey: Rkey,
+    packets: usize,
+    packet: impl Fn(usize) -> Sge,
+    may_send: impl Fn(usize) -> bool,
+) -> Result<(), FabricError> {
+    let mut at = 0;
+    while at < packets {
+        let stalled = Instant::now();
+        while !may_send(at) && stalled.elapsed() < STALL {
+            thread::yield_now();
+        }
+        let entries: Vec<_> = (at..packets.min(at + POST)).map(|i| [packet(i)]).collect();
+        let writes: Vec<_> = entries
+            .iter()
+            .map(|entry| WriteWr {
+                wr_id: 0,
+                signaled: false,
+                local: entry,
+                remote_addr: entry[0].offset,
+                rkey,
+                imm: 0,
+            })
+            .collect();
+        at += fabric.post_writes(qpn, &writes)?;
+    }
+    Ok(())
+}
+
+fn receive(
+    fabric: &mut UdpFabric,
+    qpn: Qpn,
+    bytes: u64,
+    received_bytes: &AtomicU64,
+    done: &AtomicBool,
+) -> Result<(), FabricError> {
+    let mut completions = Vec::new();
+    let mut used = 0;
+    let mut got = 0;
+    while got < bytes {
+        let more = fabric.poll(&mut completions)?;
+        let idle = completions.is_empty();
+        for completion in completions.drain(..) {
+            if let Completion::Write { bytes, .. } = completion {
+                got += u64::from(bytes);
+                used += 1;
+            }
+        }
+        received_bytes.store(got, Ordering::Release);
+        if used > RECEIVES / 2 {
+            fabric.post_recv(qpn, used)?;
+            used = 0;
+        }
+        if idle && !more {
+            let last = done.load(Ordering::Acquire);
+            let woken = fabric.wait(Some(STALL)).unwrap_or(false);
+            if last && !woken {
+                break;
+            }
+        }
+    }
+    fabric.post_recv(qpn, used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_lands_in_its_place() {
+        let source: Vec<u8> = (0..3_000_001_u32)
+            .map(|i| (i % 251).to_le_bytes()[0])
+            .collect();
+        let destination = vec![0; source.len()];
+        let mut pair = FabricPair::new(4096, source, destination).unwrap();
+        let config = BlastConfig {
+            mtu: 4096,
+            window_bytes: 1 << 20,
+        };
+        for _ in 0..2 {
+            let result = pair.run(config).unwrap();
+            assert_eq!((result.sent, result.received), (733, 733));
+            assert_eq!(result.bytes, 3_000_001);
+        }
+    }
+}

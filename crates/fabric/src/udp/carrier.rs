@@ -1,0 +1,237 @@
+//! The software NIC over UDP sockets.
+
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+
+use farwrite_wire::icrc::Flow;
+
+use super::UdpConfig;
+use super::config::Granted;
+use super::datagram::Outgoing;
+use super::path::{self, source_for};
+use super::runs::Runs;
+use super::socket::UdpSocket;
+use crate::contract::{Completion, FabricError};
+use crate::nic::{Arrival, Burst, Carrier, Nic, Packet, Seal};
+
+/// Largest payload of a packet: the 65,507 bytes of the largest UDP datagram over IPv4 less 32 of
+/// headers and 4 of ICRC, as a multiple of 4. The path may carry less.
+const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
+/// Most packets, and about the most bytes, sealed before they are handed to the system: few enough
+/// that their payload is still in the cache when it is copied.
+const SEAL_AHEAD: usize = 64;
+const SEAL_AHEAD_BYTES: usize = 256 << 10;
+/// Most peers whose source address is remembered.
+const MOST_SOURCES: usize = 1 << 12;
+
+/// Moves packets through UDP sockets.
+#[derive(Debug)]
+pub struct UdpCarrier {
+    ports: Vec<Port>,
+    /// Where a wildcard socket sends from, by peer.
+    sources: HashMap<SocketAddr, IpAddr>,
+}
+
+#[derive(Debug)]
+struct Port {
+    socket: UdpSocket,
+    /// The last send was cut short.
+    full: bool,
+}
+
+impl UdpCarrier {
+    pub(super) fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
+        let first = config.socket.bind.port();
+        if config.ports == 0 || (first != 0 && first.checked_add(config.ports - 1).is_none()) {
+            return Err(FabricError::BadAttribute {
+                name: "ports",
+                value: config.ports.to_string(),
+                want: format!("at least 1, and port numbers from {first} to 65535 at most"),
+            });
+        }
+        let bind = |index| {
+            let mut socket = config.socket;
+            if first != 0 {
+                socket.bind.set_port(first + index);
+            }
+            let socket = UdpSocket::bind(&socket)?;
+            Ok(Port {
+                socket,
+                full: false,
+            })
+        };
+        Ok(Self {
+            ports: (0..config.ports)
+                .map(bind)
+                .collect::<Result<_, FabricError>>()?,
+            sources: HashMap::new(),
+        })
+    }
+
+    /// The sockets, each with whether it was full when last sent to.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = (&UdpSocket, bool)> {
+        self.ports.iter().map(|port| (&port.socket, port.full))
+    }
+
+    /// What the system granted to the socket of a port below [`Carrier::ports`].
+    #[must_use]
+    pub fn granted(&self, port: u16) -> Granted {
+        self.ports[usize::from(port)].socket.granted()
+    }
+
+    /// The addresses that packets from `port` to `remote` have on the wire.
+    fn flow(&mut self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+        let bound = self.ports[usize::from(port)].socket.local_addr();
+        let remote = path::canonical(remote);
+        let unreachable = |why: &dyn std::fmt::Display| FabricError::BadAttribute {
+            name: "remote address",
+            value: remote.to_string(),
+            want: format!("an address that UDP {bound} can reach ({why})"),
+        };
+        let mut local = bound;
+        // An IPv6 wildcard speaks IPv4 too.
+        if bound.ip().is_unspecified() && (bound.is_ipv6() || remote.is_ipv4()) {
+            local.set_ip(self.source(remote).map_err(|e| unreachable(&e))?);
+        }
+        Flow::new(local, remote).map_err(|e| unreachable(&e))
+    }
+
+    /// Where a wildcard socket sends to `remote` from: always from where it did first, as the peer
+    /// knows us by it.
+    fn source(&mut self, remote: SocketAddr) -> io::Result<IpAddr> {
+        if let Some(&source) = self.sources.get(&remote) {
+            return Ok(source);
+        }
+        if self.sources.len() >= MOST_SOURCES {
+            self.sources.clear();
+        }
+        let source = source_for(remote)?;
+        self.sources.insert(remote, source);
+        Ok(source)
+    }
+}
+
+impl Carrier for UdpCarrier {
+    fn ports(&self) -> u16 {
+        // As many as were asked for by a u16.
+        u16::try_from(self.ports.len()).unwrap_or(u16::MAX)
+    }
+
+    fn max_mtu(&self) -> u32 {
+        MAX_MTU
+    }
+
+    fn local_addr(&self, port: u16) -> SocketAddr {
+        let mut local = self.ports[usize::from(port)].socket.local_addr();
+        if local.ip().is_unspecified() {
+            local.set_ip(path::outward(local.is_ipv6()));
+        }
+        local
+    }
+
+    fn reach(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError> {
+        self.flow(port, remote).map(drop)
+    }
+
+    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        let flow = self.flow(burst.port(), burst.remote())?;
+        let port = &mut self.ports[usize::from(burst.port())];
+        port.full = false;
+        let dst = path::canonical(burst.remote());
+        let mut taken = 0;
+        while taken < burst.len() && !port.full {
+            let packets = next_packets(burst, taken);
+            match send_some(&mut port.socket, &flow, dst, &packets) {
+                Ok(sent) => {
+                    port.full = sent < packets.len();
+                    taken += sent;
+                }
+                // Told again with the next send.
+                Err(_) if taken > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn poll(&mut self, nic: &mut Nic, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
+        let mut any_more = false;
+        for (number, port) in (0..).zip(&mut self.ports) {
+            let (received, more) = port.socket.recv()?;
+            any_more |= more;
+            for batch in received {
+                let Ok(flow) = Flow::new(batch.src, batch.dst) else {
+                    continue;
+                };
+                for (payload, ipv4_id) in batch.segments().zip(0..) {
+                    let arrival = Arrival {
+                        payload,
+                        flow: &flow,
+                        port: number,
+                        ipv4_id,
+                    };
+                    nic.receive(&arrival, out);
+                }
+            }
+        }
+        Ok(any_more)
+    }
+
+    fn socket_drops(&self) -> u64 {
+        self.ports.iter().map(|port| port.socket.drops()).sum()
+    }
+}
+
+/// The packets from index `first` on that are sealed and sent in one go.
+fn next_packets<'a>(burst: &Burst<'a>, first: usize) -> Vec<Packet<'a>> {
+    let mut packets = Vec::with_capacity(SEAL_AHEAD.min(burst.len() - first));
+    let mut bytes = 0;
+    let mut next = (first..burst.len()).filter_map(|index| burst.packet(index));
+    while packets.len() < SEAL_AHEAD && bytes < SEAL_AHEAD_BYTES {
+        let Some(packet) = next.next() else {
+            break;
+        };
+        bytes += packet.udp_bytes();
+        packets.push(packet);
+    }
+    packets
+}
+
+/// Seals packets and hands them to the system; returns how many it took. `dst` is the flow's, with
+/// the interface of a link-local address.
+fn send_some(
+    socket: &mut UdpSocket,
+    flow: &Flow,
+    dst: SocketAddr,
+    packets: &[Packet<'_>],
+) -> Result<usize, FabricError> {
+    let runs = Runs::new(packets, socket.granted().gso);
+    // The kernel gives the packets of a run the identifications 0, 1, 2, ...
+    let numbered = runs.clone().flat_map(|run| run.iter().zip(0..));
+    let seals: Vec<Seal> = numbered.map(|(packet, id)| packet.seal(flow, id)).collect();
+    let mut parts = Vec::with_capacity(3 * packets.len());
+    let mut ends = Vec::with_capacity(packets.len());
+    for (packet, seal) in packets.iter().zip(&seals) {
+        parts.push(IoSlice::new(seal.head()));
+        parts.extend(packet.payload().map(IoSlice::new));
+        parts.push(IoSlice::new(seal.tail()));
+        ends.push(parts.len());
+    }
+    let (mut start, mut packet) = (0, 0);
+    let messages: Vec<_> = runs
+        .map(|run| {
+            packet += run.len();
+            let end = ends[packet - 1];
+            let parts = &parts[start..end];
+            start = end;
+            Outgoing {
+                src: Some(flow.src().ip()),
+                dst,
+                segment_bytes: run[0].udp_bytes(),
+                parts,
+            }
+        })
+        .collect();
+    Ok(socket.send(&messages)?)
+}

@@ -1,0 +1,284 @@
+//! What the UDP fabric does beyond the contract: several sockets, both address families, and
+//! packets sealed for the identification that they leave with.
+#![cfg(target_os = "linux")]
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::contract::{
+    Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey, Sge, WriteWr,
+};
+use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpSocket, wait};
+use farwrite_wire::icrc::{self, Flow, IdRange};
+use proptest::prelude::*;
+
+fn config(bind: &str, ports: u16, offload: bool) -> UdpConfig {
+    let socket = SocketConfig {
+        offload,
+        ..SocketConfig::new(bind.parse().unwrap())
+    };
+    UdpConfig { socket, ports }
+}
+
+fn bind(addr: &str, offload: bool) -> UdpFabric {
+    UdpFabric::bind(&config(addr, 1, offload)).unwrap()
+}
+
+fn queue_pair(fabric: &mut UdpFabric, port: u16, mtu: u32) -> Qpn {
+    let attr = QpAttr {
+        mtu,
+        port,
+        recv_depth: 1000,
+    };
+    let qpn = fabric.create_qp(attr).unwrap();
+    fabric.post_recv(qpn, 1000).unwrap();
+    qpn
+}
+
+/// Queue pairs on the same port of two fabrics, joined by the addresses that both have at `ip`.
+fn join(a: &mut UdpFabric, b: &mut UdpFabric, ip: IpAddr, port: u16, mtu: u32) -> (Qpn, Qpn) {
+    let (qa, qb) = (queue_pair(a, port, mtu), queue_pair(b, port, mtu));
+    let at = |fabric: &UdpFabric, qpn| RemoteQp {
+        addr: SocketAddr::new(ip, fabric.local_addr(port).port()),
+        qpn,
+    };
+    a.connect_qp(qa, at(b, qb)).unwrap();
+    b.connect_qp(qb, at(a, qa)).unwrap();
+    (qa, qb)
+}
+
+/// Polls until so many completions are here or two seconds have passed.
+fn completions(fabric: &mut UdpFabric, count: usize) -> Vec<Completion> {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut out = Vec::new();
+    while out.len() < count && Instant::now() < end {
+        fabric.wait(Some(Duration::from_millis(20))).unwrap();
+        fabric.poll(&mut out).unwrap();
+    }
+    out
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (1..=251).cycle().take(length).collect()
+}
+
+fn sge(lkey: Lkey, offset: usize, length: usize) -> Sge {
+    Sge {
+        lkey,
+        offset: offset as u64,
+        length: u32::try_from(length).unwrap(),
+    }
+}
+
+fn write(local: &[Sge], remote_addr: usize, rkey: Rkey, imm: u32) -> WriteWr<'_> {
+    WriteWr {
+        wr_id: 0,
+        signaled: false,
+        local,
+        remote_addr: remote_addr as u64,
+        rkey,
+        imm,
+    }
+}
+
+#[test]
+fn one_wildcard_serves_both_families() {
+    let (mut a, mut b) = (bind("[::]:0", true), bind("[::]:0", true));
+    for ip in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+        let (qa, qb) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 1024);
+        for (from, to, qf, qt) in [(0, 1, qa, qb), (1, 0, qb, qa)] {
+            let ends = [&mut a, &mut b];
+            assert!(ends[from].post_send(qf, ip.as_bytes()).unwrap());
+            let ends = [&mut a, &mut b];
+            let arrived = Completion::Send {
+                qpn: qt,
+                payload: ip.into(),
+            };
+            assert_eq!(completions(ends[to], 1), [arrived]);
+        }
+    }
+}
+
+#[test]
+fn ports_are_consecutive_and_carry_their_queue_pairs() {
+    // Somebody may take a port between our finding it free and binding it.
+    let consecutive = || {
+        let base = bind("127.0.0.1:0", true).local_addr(0);
+        UdpFabric::bind(&config(&base.to_string(), 3, true)).ok()
+    };
+    let three = || (0..20).find_map(|_| consecutive()).unwrap();
+    let (mut a, mut b) = (three(), three());
+    let ports = [0, 1, 2].map(|port| a.local_addr(port).port());
+    assert_eq!([ports[1], ports[2]], [ports[0] + 1, ports[0] + 2]);
+    assert_eq!(a.capabilities().ports, 3);
+    let ip = "127.0.0.1".parse().unwrap();
+    let joined = [0, 1, 2].map(|port| join(&mut a, &mut b, ip, port, 1024));
+    for (qa, _) in joined {
+        assert!(a.post_send(qa, b"x").unwrap());
+    }
+    let mut got: Vec<_> = completions(&mut b, 3)
+        .into_iter()
+        .map(|completion| match completion {
+            Completion::Send { qpn, .. } => qpn,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let mut want = joined.map(|(_, qb)| qb);
+    got.sort_unstable();
+    want.sort_unstable();
+    assert_eq!(got, want);
+}
+
+#[test]
+fn ports_that_do_not_exist_are_refused() {
+    for (addr, ports) in [("127.0.0.1:0", 0), ("127.0.0.1:65535", 2)] {
+        let error = UdpFabric::bind(&config(addr, ports, true)).err().unwrap();
+        assert!(matches!(error, FabricError::BadAttribute { .. }), "{error}");
+    }
+}
+
+#[test]
+fn an_address_of_the_other_family_is_refused_by_name() {
+    for (addr, remote) in [("127.0.0.1:0", "[::1]:9"), ("[::1]:0", "127.0.0.1:9")] {
+        let mut fabric = bind(addr, true);
+        let qpn = queue_pair(&mut fabric, 0, 1024);
+        let remote = RemoteQp {
+            addr: remote.parse().unwrap(),
+            qpn: Qpn(2),
+        };
+        let error = fabric.connect_qp(qpn, remote).unwrap_err();
+        assert!(matches!(error, FabricError::BadAttribute { .. }), "{error}");
+        assert!(error.to_string().contains(&remote.addr.to_string()));
+    }
+}
+
+/// The kernel numbers the segments of a batch 0, 1, 2, ..., and any other datagram 0. What it
+/// does on the wire is the system tests' to see; here, that packets are sealed for it.
+#[test]
+fn packets_are_sealed_for_the_identification_they_leave_with() {
+    for offload in [true, false] {
+        let mut fabric = bind("127.0.0.1:0", offload);
+        let gso = fabric.carrier().granted(0).gso;
+        let mut raw = UdpSocket::bind(&config("127.0.0.1:0", 1, false).socket).unwrap();
+        let qpn = queue_pair(&mut fabric, 0, 1024);
+        let remote = RemoteQp {
+            addr: raw.local_addr(),
+            qpn: Qpn(2),
+        };
+        fabric.connect_qp(qpn, remote).unwrap();
+        let lkey = fabric.register(Box::new(pattern(100_000))).unwrap();
+        // 61 packets of 1060 bytes fill a batch, 64 packets are sealed at a time, and only the last
+        // of a batch may be shorter.
+        let lengths = [[1024; 90].as_slice(), &[100, 1024, 100]].concat();
+        let entries: Vec<_> = lengths
+            .iter()
+            .map(|&length| [sge(lkey, 0, length)])
+            .collect();
+        let writes: Vec<_> = entries.iter().map(|e| write(e, 0, Rkey(1), 0)).collect();
+        assert_eq!(fabric.post_writes(qpn, &writes).unwrap(), writes.len());
+        let want: Vec<u16> = if gso {
+            (0..61).chain(0..3).chain(0..27).chain(0..2).collect()
+        } else {
+            vec![0; writes.len()]
+        };
+        let mut got = Vec::new();
+        while got.len() < writes.len()
+            && wait([(&raw, false)], Some(Duration::from_secs(1))).unwrap()
+        {
+            for batch in raw.recv().unwrap().0 {
+                let flow = Flow::new(batch.src, batch.dst).unwrap();
+                got.extend(
+                    batch
+                        .segments()
+                        .map(|packet| icrc::verify(&flow, packet, 0, IdRange::ANY).unwrap()),
+                );
+            }
+        }
+        assert_eq!(got, want);
+    }
+}
+
+#[test]
+fn the_largest_packet_passes_and_one_beyond_the_path_mtu_is_named() {
+    let (mut a, mut b) = (bind("[::]:0", true), bind("[::]:0", true));
+    let mtu = a.capabilities().max_mtu;
+    let lkey = a.register(Box::new(pattern(mtu as usize))).unwrap();
+    let target = b.register(Box::new(vec![0; mtu as usize])).unwrap();
+    let rkey = b.expose(target, 0, u64::from(mtu)).unwrap();
+    let local = [sge(lkey, 0, mtu as usize)];
+    let writes = [write(&local, 0, rkey, 0)];
+    let v4 = join(&mut a, &mut b, "127.0.0.1".parse().unwrap(), 0, mtu).0;
+    assert_eq!(a.post_writes(v4, &writes).unwrap(), 1);
+    assert_eq!(completions(&mut b, 1).len(), 1);
+    assert!(b.memory(target).unwrap() == pattern(mtu as usize));
+    // Loopback carries IP datagrams of 65536 bytes, and IPv6 headers are 20 bytes longer.
+    let v6 = join(&mut a, &mut b, "::1".parse().unwrap(), 0, mtu).0;
+    let error = a.post_writes(v6, &writes).unwrap_err();
+    assert!(matches!(
+        error,
+        FabricError::BadAttribute { name: "mtu", .. }
+    ));
+    assert!(error.to_string().contains("65536"), "{error}");
+}
+
+#[test]
+fn a_peer_that_went_away_breaks_nothing() {
+    let (mut a, mut b) = (bind("127.0.0.1:0", true), bind("127.0.0.1:0", true));
+    let ip = "127.0.0.1".parse().unwrap();
+    let (gone, _) = join(&mut a, &mut bind("127.0.0.1:0", true), ip, 0, 1024);
+    let (qa, _) = join(&mut a, &mut b, ip, 0, 1024);
+    for _ in 0..5 {
+        assert!(a.post_send(gone, b"anyone?").unwrap());
+        assert!(a.post_send(qa, b"you").unwrap());
+        assert!(!a.poll(&mut Vec::new()).unwrap());
+    }
+    assert_eq!(completions(&mut b, 5).len(), 5);
+}
+
+#[test]
+fn waiting_ends_on_time() {
+    let fabric = bind("127.0.0.1:0", true);
+    let start = Instant::now();
+    assert!(!fabric.wait(Some(Duration::from_micros(500))).unwrap());
+    assert!(start.elapsed() >= Duration::from_micros(500));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// Bursts of any mixture of lengths, gathered from pieces, land whole, whoever batches.
+    #[test]
+    fn any_burst_lands(
+        lengths in prop::collection::vec((0usize..1500, 0usize..1500), 1..90),
+        offloads in any::<(bool, bool)>(),
+        v6 in any::<bool>(),
+    ) {
+        let (addr, ip) = if v6 { ("[::1]:0", "::1") } else { ("127.0.0.1:0", "127.0.0.1") };
+        let (mut a, mut b) = (bind(addr, offloads.0), bind(addr, offloads.1));
+        let (qa, _) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 3000);
+        let total = lengths.iter().map(|(first, second)| first + second).sum();
+        let source = a.register(Box::new(pattern(total))).unwrap();
+        let target = b.register(Box::new(vec![0; total])).unwrap();
+        let rkey = b.expose(target, 0, total as u64).unwrap();
+        let mut entries = Vec::new();
+        let mut at = 0;
+        for &(first, second) in &lengths {
+            entries.push((at, [sge(source, at, first), sge(source, at + first, second)]));
+            at += first + second;
+        }
+        let writes: Vec<_> = (0..)
+            .zip(&entries)
+            .map(|(imm, (at, local))| write(local, *at, rkey, imm))
+            .collect();
+        prop_assert_eq!(a.post_writes(qa, &writes).unwrap(), writes.len());
+        let mut imms: Vec<_> = completions(&mut b, writes.len())
+            .into_iter()
+            .filter_map(|completion| match completion {
+                Completion::Write { imm, .. } => Some(imm as usize),
+                _ => None,
+            })
+            .collect();
+        imms.sort_unstable();
+        prop_assert!(imms.into_iter().eq(0..writes.len()), "{:?}", b.counters());
+        prop_assert!(b.memory(target).unwrap() == pattern(total));
+    }
+}
