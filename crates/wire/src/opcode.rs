@@ -40,7 +40,7 @@ pub enum Position {
 pub enum Extension {
     /// Datagram (IBTA 9.3.2).
     Deth,
-    /// Flush (IBTA A19).
+    /// Flush (IBTA annex A19).
     Feth,
     /// RDMA (IBTA 9.3.3).
     Reth,

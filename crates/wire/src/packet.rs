@@ -48,7 +48,7 @@ pub enum ParseError {
         /// Bytes between the headers and the ICRC.
         payload_bytes: usize,
     },
-    /// A write of one packet says another length than it has (IBTA 9.7.4.1.6).
+    /// A write of one packet says another length than it has (IBTA 9.7.4.1).
     #[error("the RETH says {dma_bytes} bytes, the packet has {payload_bytes}")]
     DmaLength {
         /// The RETH's length.

@@ -6,7 +6,7 @@
 use crate::header::{Bth, DEFAULT_PKEY, IMMDT_BYTES, Reth};
 use crate::opcode;
 
-/// Zero bytes that follow a payload so that the packet is a multiple of 4 bytes long (IBTA 9.2.4).
+/// Zero bytes that follow a payload so that the packet is a multiple of 4 bytes long (IBTA 9.2, P2.4).
 #[must_use]
 pub const fn pad_bytes(payload_bytes: u32) -> u8 {
     // At most 3, so the cast loses nothing.

@@ -85,7 +85,7 @@ pub struct Ack {
     pub message: u64,
     /// Chunks `0..cumulative` have all arrived.
     pub cumulative: u32,
-    /// One past the highest chunk that has arrived.
+    /// One past the highest chunk of which a packet has arrived, 0 if none.
     pub seen: u32,
     /// First chunk that `bits` describes; a multiple of 8.
     pub window_start: u32,

@@ -9,7 +9,7 @@ const MSN: Range<usize> = 1..4;
 /// The answer of a reliable connection's receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
-    /// ACK, RNR NAK or NAK, with credits, a timer or a reason (IBTA 9.7.5.1.2).
+    /// ACK, RNR NAK or NAK, with credits, a timer or a reason (IBTA 9.7.5).
     pub syndrome: u8,
     /// Messages completed, 24 bits.
     pub msn: u32,

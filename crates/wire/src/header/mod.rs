@@ -16,10 +16,10 @@ pub use reth::Reth;
 
 use core::ops::Range;
 
-/// Bytes of the immediate data header, ImmDt (IBTA 9.3.6): one 32-bit number.
+/// Bytes of the immediate data header, ImmDt (IBTA 9.3.6, P2.4): one 32-bit number.
 pub const IMMDT_BYTES: usize = 4;
 
-/// Bytes of the invariant CRC at the end of a packet (IBTA 7.8.1).
+/// Bytes of the invariant CRC at the end of a packet (IBTA 7.8, P2.5).
 pub const ICRC_BYTES: usize = 4;
 
 /// Copies one field out. The ranges are constants within the header, `N` bytes long.

@@ -4,7 +4,7 @@ use super::poly::Field;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crc32fast::Hasher;
 
-/// In place of the link header, which RoCE has not (IBTA A17.3.4). All other bytes of ones stand for
+/// In place of the link header, which RoCE has not (IBTA annex A17). All other bytes of ones stand for
 /// fields that may change on the way.
 const LINK_HEADER: [u8; 8] = [0xFF; 8];
 const UDP_BYTES: u16 = 8;

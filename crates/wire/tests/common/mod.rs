@@ -38,7 +38,7 @@ pub fn flows_v6() -> impl Strategy<Value = Flow> {
 }
 
 /// The ICRC of a whole IP datagram without its last four bytes, a bit at a time and by the letter of
-/// IBTA 7.8.1 and A17.3.4; shares no code with the crate.
+/// P2.5; shares no code with the crate.
 pub fn icrc_of_datagram(datagram: &[u8]) -> u32 {
     let mut bytes = datagram.to_vec();
     let udp = match bytes[0] >> 4 {
