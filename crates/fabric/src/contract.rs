@@ -249,7 +249,7 @@ pub trait Fabric {
 
 /// A fabric that lives in real time.
 pub trait RealTime: Fabric {
-    /// Nanoseconds since the fabric was made, by a clock that never runs backward.
+    /// Nanoseconds since a fixed moment, by a clock that never runs backward.
     fn now_ns(&self) -> u64;
     /// Sleeps until something arrives, but at most for `at_most`.
     ///

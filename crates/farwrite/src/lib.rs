@@ -1,1 +1,65 @@
-//! Writes into remote memory over long, fast, lossy links.
+//! Writes into remote memory over long, fast, lossy links, with losses repaired in software.
+//!
+//! An [`Endpoint`] owns a fabric (what carries packets) and any number of queue pairs. A receiver
+//! posts buffers; a sender's messages land in them in order; a scheme named by each message repairs
+//! what was lost. Whoever wants to repair losses alone sends without a scheme and watches
+//! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
+//!
+//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
+//! to wait: [`Endpoint::run_until`] is the loop for them.
+//!
+//! ```
+//! use std::net::{Ipv4Addr, SocketAddr};
+//! use farwrite::{Endpoint, MemoryRegion, Outcome, QpOptions, SendOptions, SchemeName, UdpConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Two ends in one process, over loopback sockets; two machines differ in how `qp_info` travels.
+//! let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+//! let mut a = Endpoint::over_udp(&UdpConfig::new(loopback))?;
+//! let mut b = Endpoint::over_udp(&UdpConfig::new(loopback))?;
+//! let (qa, qb) = (a.create_qp(QpOptions::default())?, b.create_qp(QpOptions::default())?);
+//! let (info_a, info_b) = (a.qp_info(qa)?, b.qp_info(qb)?);
+//! a.connect_qp(qa, &info_b)?;
+//! b.connect_qp(qb, &info_a)?;
+//!
+//! let target: MemoryRegion = b.register(vec![0_u8; 1 << 20])?;
+//! let recv = b.post_recv(qb, target.whole())?;
+//! let source = a.register(vec![7_u8; 1 << 20])?;
+//! let scheme = "sr-nack".parse::<SchemeName>()?.scheme().tag();
+//! let send = a.post_send(qa, source.whole(), SendOptions { scheme, ..SendOptions::default() })?;
+//! while send.outcome().is_none() {
+//!     a.poll_now()?;
+//!     b.poll_now()?;
+//! }
+//! assert_eq!(recv.outcome(), Some(Outcome::Whole));
+//! assert!(b.memory(target)?.iter().all(|&byte| byte == 7));
+//! # Ok(())
+//! # }
+//! ```
+
+mod control;
+mod drain;
+mod endpoint;
+mod error;
+mod handle;
+mod memory;
+mod options;
+mod pair;
+mod real_time;
+mod registry;
+
+pub use endpoint::Endpoint;
+pub use error::Error;
+pub use farwrite_fabric as fabric;
+pub use farwrite_fabric::contract::{Buffer, Counters, DropReason, Fabric};
+pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};
+pub use farwrite_schemes as schemes;
+pub use farwrite_schemes::registry::SchemeName;
+pub use farwrite_sdr::{ChunkBitmap, ImmediateSplit, QpConfig, QpInfo};
+pub use farwrite_wire::control::{Outcome, SchemeTag};
+pub use handle::{QueuePair, RecvHandle, SendHandle};
+pub use memory::{MemoryRegion, MrSlice};
+pub use options::{QpOptions, SendOptions};
+pub use pair::QpStats;
+pub use real_time::RealTime;
+pub use registry::SchemeResolver;

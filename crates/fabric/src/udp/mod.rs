@@ -8,11 +8,13 @@ mod error;
 mod name;
 mod options;
 mod path;
+mod real_time;
 mod runs;
 mod socket;
 mod sys;
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use carrier::UdpCarrier;
@@ -34,6 +36,17 @@ pub struct UdpConfig {
     /// Number of sockets, which are the fabric's ports; at least 1. A queue pair uses one of them,
     /// so that its packets take a way through the network of their own.
     pub ports: u16,
+}
+
+impl UdpConfig {
+    /// One socket at `bind`, with all that the system offers.
+    #[must_use]
+    pub const fn new(bind: SocketAddr) -> Self {
+        Self {
+            socket: SocketConfig::new(bind),
+            ports: 1,
+        }
+    }
 }
 
 /// RoCEv2 through ordinary UDP sockets.

@@ -1,0 +1,341 @@
+//! The endpoint: what a user of the library holds.
+
+use std::collections::{BTreeMap, HashMap};
+
+use farwrite_fabric::contract::{Buffer, Completion, Counters, Fabric, FabricError, Qpn};
+use farwrite_sdr::QpInfo;
+use farwrite_wire::control::Outcome;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use crate::error::Error;
+use crate::handle::{QueuePair, RecvHandle, SendHandle};
+use crate::memory::{MemoryRegion, MrSlice};
+use crate::options::{QpOptions, SendOptions};
+use crate::pair::{Pair, QpStats};
+use crate::registry::{Registry, SchemeResolver};
+
+/// One end of any number of queue pairs over one fabric.
+///
+/// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at the
+/// time that its caller says, so the same code runs in real and in virtual time.
+pub struct Endpoint<F> {
+    fabric: F,
+    pairs: BTreeMap<QueuePair, Pair>,
+    /// Where a completion belongs: the pair, and the generation of a data queue pair.
+    routes: HashMap<Qpn, (QueuePair, Option<u8>)>,
+    known: Registry,
+    keys: ChaCha12Rng,
+    completions: Vec<Completion>,
+    next_pair: u32,
+}
+
+impl<F: Fabric> Endpoint<F> {
+    /// An endpoint over a fabric. `seed` feeds the keys of control packets: it must come from the
+    /// operating system's randomness wherever a stranger may send packets.
+    pub fn new(fabric: F, seed: [u8; 32]) -> Self {
+        Self {
+            fabric,
+            pairs: BTreeMap::new(),
+            routes: HashMap::new(),
+            known: Registry::new(),
+            keys: ChaCha12Rng::from_seed(seed),
+            completions: Vec::new(),
+            next_pair: 0,
+        }
+    }
+
+    /// The fabric, to look at.
+    pub fn fabric(&self) -> &F {
+        &self.fabric
+    }
+
+    /// The fabric, to wait on or to advance. Queue pairs and keys made through it are not known
+    /// here, and those made here must not be touched through it.
+    pub fn fabric_mut(&mut self) -> &mut F {
+        &mut self.fabric
+    }
+
+    /// Makes schemes of the user's own known, for sending and for offers of the peer.
+    pub fn add_scheme(&mut self, resolver: SchemeResolver) {
+        self.known.add(resolver);
+    }
+
+    /// Registers memory: the endpoint owns it until [`Endpoint::deregister`].
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is out of keys.
+    pub fn register(
+        &mut self,
+        memory: impl AsRef<[u8]> + AsMut<[u8]> + Send + 'static,
+    ) -> Result<MemoryRegion, Error> {
+        self.register_buffer(Box::new(memory))
+    }
+
+    /// Registers memory that [`Endpoint::deregister`] gave back, or that is boxed already.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is out of keys.
+    pub fn register_buffer(&mut self, buffer: Buffer) -> Result<MemoryRegion, Error> {
+        let length = u64::try_from((*buffer).as_ref().len()).unwrap_or(u64::MAX);
+        Ok(MemoryRegion {
+            lkey: self.fabric.register(buffer)?,
+            length,
+        })
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] while a message is sent from it or received into it.
+    pub fn deregister(&mut self, region: MemoryRegion) -> Result<Buffer, Error> {
+        if self.pairs.values().any(|pair| pair.uses(region.lkey)) {
+            return Err(FabricError::InUse("the memory region").into());
+        }
+        Ok(self.fabric.deregister(region.lkey)?)
+    }
+
+    /// The bytes of a region, as they are now.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] if it is not registered here.
+    pub fn memory(&self, region: MemoryRegion) -> Result<&[u8], Error> {
+        Ok(self.fabric.memory(region.lkey)?)
+    }
+
+    /// The bytes of a region, to change them. Bytes of a message being sent must stay as they are:
+    /// repeats are read from here.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] if it is not registered here.
+    pub fn memory_mut(&mut self, region: MemoryRegion) -> Result<&mut [u8], Error> {
+        Ok(self.fabric.memory_mut(region.lkey)?)
+    }
+
+    /// Makes a queue pair: one SDR queue pair, which is `generations * channels + 1` of the fabric.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for options that cannot work, [`Error::Fabric`].
+    pub fn create_qp(&mut self, options: QpOptions) -> Result<QueuePair, Error> {
+        let id = QueuePair(self.next_pair);
+        let mut control_key = [0; 32];
+        self.keys.fill_bytes(&mut control_key);
+        let pair = Pair::create(&mut self.fabric, id, options, control_key)?;
+        self.next_pair += 1;
+        self.routes
+            .extend(pair.qpns().map(|(qpn, generation)| (qpn, (id, generation))));
+        self.pairs.insert(id, pair);
+        Ok(id)
+    }
+
+    /// What the peer needs to connect to a queue pair (P6). It holds a key: it must travel
+    /// confidentially.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`].
+    pub fn qp_info(&self, qp: QueuePair) -> Result<QpInfo, Error> {
+        Ok(self.pair(qp)?.info(&self.fabric))
+    }
+
+    /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the addresses
+    /// to send to into `peer` first.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] where the two do not fit together, [`Error::Fabric`].
+    pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
+        let pair = self
+            .pairs
+            .get_mut(&qp)
+            .ok_or(Error::NoSuchQueuePair(qp.0))?;
+        pair.connect(&mut self.fabric, peer)
+    }
+
+    /// Ends a queue pair; its open messages end as failed.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`].
+    pub fn destroy_qp(&mut self, qp: QueuePair) -> Result<(), Error> {
+        let pair = self.pairs.remove(&qp).ok_or(Error::NoSuchQueuePair(qp.0))?;
+        self.routes.retain(|_, (id, _)| *id != qp);
+        Ok(pair.destroy(&mut self.fabric)?)
+    }
+
+    /// Posts a buffer for the next message of a queue pair; buffers and messages match in order.
+    ///
+    /// # Errors
+    /// [`Error::Retry`] while all slots are posted, [`Error::OutOfBounds`], [`Error::TooLong`].
+    pub fn post_recv(&mut self, qp: QueuePair, target: MrSlice) -> Result<RecvHandle, Error> {
+        let pair = self
+            .pairs
+            .get_mut(&qp)
+            .ok_or(Error::NoSuchQueuePair(qp.0))?;
+        pair.post_recv(&mut self.fabric, target)
+    }
+
+    /// Ends a receive before its scheme did, or one that has no scheme: no packet changes its
+    /// memory when this returns, and its slot is free. The sender is told `outcome`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchMessage`] once it is over.
+    pub fn complete_recv(&mut self, recv: &RecvHandle, outcome: Outcome) -> Result<(), Error> {
+        let pair = self
+            .pairs
+            .get_mut(&recv.pair)
+            .ok_or(Error::NoSuchQueuePair(recv.pair.0))?;
+        pair.complete_recv(&mut self.fabric, recv.message, outcome)
+    }
+
+    /// Sends a message from `source`, which must not change until the send's outcome is known.
+    ///
+    /// # Errors
+    /// [`Error::Retry`] while all slots are in flight, [`Error::NotConnected`],
+    /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`].
+    pub fn post_send(
+        &mut self,
+        qp: QueuePair,
+        source: MrSlice,
+        options: SendOptions,
+    ) -> Result<SendHandle, Error> {
+        let pair = self
+            .pairs
+            .get_mut(&qp)
+            .ok_or(Error::NoSuchQueuePair(qp.0))?;
+        pair.post_send(source, options, &self.known)
+    }
+
+    /// Starts a streaming send (paper section 3.1.2): a message without a scheme, whose chunks
+    /// [`Endpoint::send_chunks`] adds, in any order and as often as wanted.
+    ///
+    /// # Errors
+    /// As [`Endpoint::post_send`].
+    pub fn start_stream(
+        &mut self,
+        qp: QueuePair,
+        immediate: Option<u32>,
+    ) -> Result<SendHandle, Error> {
+        let pair = self
+            .pairs
+            .get_mut(&qp)
+            .ok_or(Error::NoSuchQueuePair(qp.0))?;
+        pair.start_stream(immediate)
+    }
+
+    /// Sends `source` to the chunks of a stream from `first_chunk` on. Chunks may be sent again,
+    /// also when the stream has ended; only the last chunk of the message may be short.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchMessage`], [`Error::Stream`], [`Error::OutOfBounds`], [`Error::TooLong`].
+    pub fn send_chunks(
+        &mut self,
+        stream: &SendHandle,
+        source: MrSlice,
+        first_chunk: u32,
+    ) -> Result<(), Error> {
+        let pair = self
+            .pairs
+            .get_mut(&stream.pair)
+            .ok_or(Error::NoSuchQueuePair(stream.pair.0))?;
+        pair.continue_stream(stream.message, source, first_chunk)
+    }
+
+    /// Says how long a stream's message is: as far as its furthest run of chunks.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchMessage`], [`Error::Stream`] if it was said before.
+    pub fn end_stream(&mut self, stream: &SendHandle) -> Result<(), Error> {
+        let pair = self
+            .pairs
+            .get_mut(&stream.pair)
+            .ok_or(Error::NoSuchQueuePair(stream.pair.0))?;
+        pair.end_stream(stream.message)
+    }
+
+    /// Gives a send up: it ends as failed here. The receiver keeps its buffer until it closes it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`].
+    pub fn cancel_send(&mut self, send: &SendHandle) -> Result<(), Error> {
+        let pair = self
+            .pairs
+            .get_mut(&send.pair)
+            .ok_or(Error::NoSuchQueuePair(send.pair.0))?;
+        pair.cancel_send(send.message);
+        Ok(())
+    }
+
+    /// What a queue pair has done so far.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`].
+    pub fn qp_stats(&self, qp: QueuePair) -> Result<QpStats, Error> {
+        Ok(self.pair(qp)?.stats())
+    }
+
+    /// What the fabric has carried and dropped.
+    pub fn counters(&self) -> Counters {
+        self.fabric.counters()
+    }
+
+    /// Takes in what has arrived, and sends what may be sent at `now_ns`, which must not run
+    /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
+    /// only an arrival can bring more to do.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is broken for good.
+    pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
+        let more = self.fabric.poll(&mut self.completions)?;
+        self.dispatch(now_ns)?;
+        let mut next = more.then_some(now_ns);
+        for pair in self.pairs.values_mut() {
+            let wanted = pair.poll(&mut self.fabric, &self.known, now_ns)?;
+            next = [next, wanted].into_iter().flatten().min();
+        }
+        Ok(next)
+    }
+
+    fn dispatch(&mut self, now_ns: u64) -> Result<(), Error> {
+        // Completions come in runs of one queue pair, so its receives are posted anew in runs.
+        let mut run: Option<(Qpn, u32)> = None;
+        for completion in self.completions.drain(..) {
+            let (qpn, is_receive) = match &completion {
+                Completion::Write { qpn, .. } | Completion::Send { qpn, .. } => (*qpn, true),
+                Completion::Departed { qpn, .. } => (*qpn, false),
+            };
+            if is_receive {
+                match &mut run {
+                    Some((last, count)) if *last == qpn => *count += 1,
+                    _ => {
+                        if let Some((last, count)) = run.replace((qpn, 1)) {
+                            self.fabric.post_recv(last, count)?;
+                        }
+                    }
+                }
+            }
+            let Some(&(id, generation)) = self.routes.get(&qpn) else {
+                continue;
+            };
+            let Some(pair) = self.pairs.get_mut(&id) else {
+                continue;
+            };
+            match (completion, generation) {
+                (Completion::Write { imm, bytes, .. }, Some(generation)) => {
+                    pair.handle_write(generation, imm, bytes);
+                }
+                (Completion::Send { payload, .. }, None) => {
+                    pair.handle_control_packet(now_ns, &payload);
+                }
+                (Completion::Departed { wr_id, .. }, _) => pair.handle_departed(now_ns, wr_id),
+                // A write on the control path, or a SEND on a data path: no peer of ours does that.
+                _ => pair.count_stray(),
+            }
+        }
+        if let Some((qpn, count)) = run {
+            self.fabric.post_recv(qpn, count)?;
+        }
+        Ok(())
+    }
+
+    fn pair(&self, qp: QueuePair) -> Result<&Pair, Error> {
+        self.pairs.get(&qp).ok_or(Error::NoSuchQueuePair(qp.0))
+    }
+}

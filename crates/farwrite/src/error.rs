@@ -1,0 +1,63 @@
+//! Why a call on an endpoint failed.
+
+use farwrite_fabric::contract::FabricError;
+use farwrite_sdr::{ConfigError, ConnectError, SdrError};
+
+/// Why a call on an [`Endpoint`](crate::Endpoint) failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// As many messages are in flight as the queue pair has slots, or as many receives are posted.
+    /// Poll, and call again.
+    #[error("all {slots} message slots of the queue pair are taken; poll and try again")]
+    Retry {
+        /// Slots of the queue pair.
+        slots: u32,
+    },
+    /// The queue pair was destroyed, or belongs to another endpoint.
+    #[error("queue pair {0} does not exist")]
+    NoSuchQueuePair(u32),
+    /// The queue pair has no peer yet.
+    #[error("queue pair {0} is not connected: call connect_qp with the peer's information first")]
+    NotConnected(u32),
+    /// The message is over, or was never posted.
+    #[error("message {0} is not open")]
+    NoSuchMessage(u64),
+    /// A slice leaves its region.
+    #[error("bytes {offset}..{offset}+{length} leave their memory region of {region} bytes")]
+    OutOfBounds {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+        /// Bytes of the region.
+        region: u64,
+    },
+    /// A message or a receive larger than the queue pair was made for.
+    #[error(
+        "{length} bytes exceed the queue pair's largest message of {limit} bytes: split them, or raise max_message_bytes"
+    )]
+    TooLong {
+        /// Bytes asked for.
+        length: u64,
+        /// Most bytes of a message.
+        limit: u64,
+    },
+    /// No scheme answers to the identifier.
+    #[error("no scheme has identifier {0}: register it with add_scheme")]
+    UnknownScheme(u8),
+    /// A streamed run of chunks does not start on a chunk, or is not open.
+    #[error("{0}")]
+    Stream(&'static str),
+    /// The message cannot be.
+    #[error(transparent)]
+    Sdr(#[from] SdrError),
+    /// A queue pair cannot be made so.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The peer's queue pair does not fit ours.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The fabric said no.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+}

@@ -1,0 +1,46 @@
+//! How queue pairs and messages are made.
+
+use std::time::Duration;
+
+use farwrite_sdr::QpConfig;
+use farwrite_wire::control::SchemeTag;
+
+/// How a queue pair is made.
+#[derive(Clone, Debug)]
+pub struct QpOptions {
+    /// What both ends must agree on: packet and chunk sizes, immediate split, slots, generations,
+    /// channels.
+    pub sdr: QpConfig,
+    /// Most bits a second put on the wire, IP headers included. There is no congestion control: give
+    /// the share of the path that is yours.
+    pub rate_bps: u64,
+    /// Most bytes put on the wire at once.
+    pub burst_bytes: u64,
+    /// Round trip assumed until the first one was measured.
+    pub initial_rtt: Duration,
+    /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
+    /// takes an eighth of the round trip.
+    pub reordering_window: Option<Duration>,
+}
+
+impl Default for QpOptions {
+    fn default() -> Self {
+        Self {
+            sdr: QpConfig::default(),
+            rate_bps: 1_000_000_000,
+            burst_bytes: 256 * 1024,
+            initial_rtt: Duration::from_millis(100),
+            reordering_window: None,
+        }
+    }
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendOptions {
+    /// What repairs its losses: a scheme's tag, or the default tag for none (raw SDR), in which case
+    /// the receiver watches the bitmap and closes the receive itself.
+    pub scheme: SchemeTag,
+    /// A user immediate to carry along.
+    pub immediate: Option<u32>,
+}

@@ -1,0 +1,170 @@
+//! The control path: what the two ends tell each other beside the data (P4).
+
+use farwrite_fabric::contract::Fabric;
+use farwrite_schemes::scheme::Report;
+use farwrite_wire::control::{Control, Credit};
+
+use super::Pair;
+use crate::error::Error;
+use crate::registry::TableArrivals;
+
+/// Control packets kept while the fabric is full; older ones are dropped, as a network would.
+const MAX_SEALED: usize = 64;
+/// Bounds of the time between two pings, and between two credits.
+const MIN_PERIOD_NS: u64 = 5_000_000;
+const MAX_PERIOD_NS: u64 = 250_000_000;
+/// Least room for a report that is worth a place in the packet under construction.
+const MIN_REPORT_BYTES: usize = 64;
+
+impl Pair {
+    /// A control packet arrived.
+    pub(crate) fn handle_control_packet(&mut self, now_ns: u64, bytes: &[u8]) {
+        let Some(opened) = self.control.open(now_ns, bytes) else {
+            self.stats.refused_controls += 1;
+            return;
+        };
+        if let Some(echo) = opened.echo {
+            // An implausible echo leaves the estimate as it was; the messages are true all the same.
+            let _ = self
+                .rtt
+                .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);
+        }
+        for message in opened.messages {
+            match message {
+                Ok(message) => self.handle_control(now_ns, message),
+                Err(_) => self.stats.refused_controls += 1,
+            }
+        }
+    }
+
+    fn handle_control(&mut self, now_ns: u64, message: Control) {
+        if self.sdr.handle_control(now_ns, &message).is_err() {
+            self.stats.refused_controls += 1;
+            return;
+        }
+        match message {
+            Control::Ack(ack) => self.handle_report(now_ns, ack.message, &Report::Ack(ack)),
+            Control::Nack(nack) => self.handle_report(now_ns, nack.message, &Report::Nack(nack)),
+            Control::Credit(credit) => {
+                self.stats.peer_socket_drops = credit.dropped_packets;
+                self.pacer.handle_credit(now_ns, &credit);
+            }
+            Control::Offer(_) | Control::ClearToSend(_) | Control::ReceiveComplete { .. } => {}
+        }
+    }
+
+    fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {
+        let path = self.path(now_ns);
+        let Some(send) = self.sends.get(&message) else {
+            return;
+        };
+        if let Some(sender) = self.halves.existing_sender(send.scheme()) {
+            sender.handle_report(&path, report);
+        }
+    }
+
+    /// Sends what there is to tell.
+    pub(super) fn send_control<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        self.push_reports(now_ns);
+        // A receive that its scheme closed with the last report is told closed in the same packet.
+        self.settle_receives(fabric)?;
+        let rtt_ns = self.rtt.smoothed_ns();
+        while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
+            self.push(now_ns, &message);
+        }
+        self.push_credit(fabric, now_ns);
+        let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
+        if !self.control.is_empty() || ping_due {
+            self.seal(now_ns);
+        }
+        self.flush(fabric)
+    }
+
+    fn push_reports(&mut self, now_ns: u64) {
+        let path = self.path(now_ns);
+        let mut reports = Vec::new();
+        let arrivals = TableArrivals(self.sdr.table());
+        for receiver in self.halves.receivers() {
+            let max_bytes = self.control.room().max(MIN_REPORT_BYTES);
+            while let Some(report) = receiver.poll_report(&path, &arrivals, max_bytes) {
+                reports.push(report);
+            }
+        }
+        for report in reports {
+            let message = match report {
+                Report::Ack(ack) => Control::Ack(ack),
+                Report::Nack(nack) => Control::Nack(nack),
+            };
+            self.push(now_ns, &message);
+        }
+    }
+
+    /// Puts a message into the packet under construction, or into the next.
+    fn push(&mut self, now_ns: u64, message: &Control) {
+        if self.control.push(message) {
+            return;
+        }
+        self.seal(now_ns);
+        let fits = self.control.push(message);
+        debug_assert!(fits, "a control message larger than a packet: {message:?}");
+    }
+
+    fn seal(&mut self, now_ns: u64) {
+        if let Some(packet) = self.control.seal(now_ns) {
+            if self.sealed.len() == MAX_SEALED {
+                self.sealed.pop_front();
+            }
+            self.sealed.push_back(packet);
+        }
+    }
+
+    fn flush<F: Fabric>(&mut self, fabric: &mut F) -> Result<(), Error> {
+        while let Some(packet) = self.sealed.front() {
+            if !fabric.post_send(self.control_qpn, packet)? {
+                break;
+            }
+            self.sealed.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Tells how fast bytes are taken in, while any arrive.
+    fn push_credit<F: Fabric>(&mut self, fabric: &F, now_ns: u64) {
+        let received_packets = self.drain.packets();
+        if self.credit_due_ns.is_none() && received_packets > self.credited_packets {
+            self.credit_due_ns = Some(now_ns + self.period_ns());
+        }
+        if self.credit_due_ns.is_none_or(|due| due > now_ns) {
+            return;
+        }
+        self.credit_due_ns = None;
+        self.credited_packets = received_packets;
+        let before = self
+            .connected
+            .as_ref()
+            .map_or(0, |connected| connected.socket_drops_before);
+        let credit = Credit {
+            received_packets,
+            received_bytes: self.drain.bytes(),
+            drain_bps: self.drain.rate_bps(now_ns),
+            dropped_packets: fabric.counters().socket_drops.saturating_sub(before),
+        };
+        self.push(now_ns, &Control::Credit(credit));
+    }
+
+    fn period_ns(&self) -> u64 {
+        (self.rtt.smoothed_ns() / 4).clamp(MIN_PERIOD_NS, MAX_PERIOD_NS)
+    }
+
+    /// A sender must be heard to be answered with a fresh echo: without pings the round trip of a
+    /// long message would be measured once.
+    pub(super) fn ping_due_ns(&self) -> Option<u64> {
+        self.connected.as_ref()?;
+        let wanted = self.rtt.shortest_ns().is_none() || !self.sends.is_empty();
+        wanted.then(|| self.control.last_sent_ns() + self.period_ns())
+    }
+}

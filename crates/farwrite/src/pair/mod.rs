@@ -1,0 +1,363 @@
+//! One queue pair of an endpoint: SDR, schemes, control path and pacing, joined over a fabric.
+
+mod controlling;
+mod outgoing;
+mod receiving;
+mod sending;
+mod transmit;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey};
+use farwrite_schemes::pacer::Pacer;
+use farwrite_schemes::rtt::RttEstimator;
+use farwrite_schemes::scheme::{Path, SenderCounters};
+use farwrite_sdr::{Geometry, QpInfo, SdrError, SdrQp};
+
+use farwrite_wire::control::Outcome;
+
+use crate::control::ControlPath;
+use crate::drain::DrainMeter;
+use crate::error::Error;
+use crate::handle::QueuePair;
+use crate::memory::MrSlice;
+use crate::options::QpOptions;
+use crate::registry::{Halves, Registry};
+use outgoing::Outgoing;
+use receiving::Recv;
+use sending::{Send, StreamRun};
+use transmit::Halt;
+
+/// Receives kept posted on each internal queue pair: more than arrive between two polls.
+const DATA_RECV_DEPTH: u32 = 8192;
+const CONTROL_RECV_DEPTH: u32 = 1024;
+/// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
+const OVERHEAD_V4_BYTES: u64 = 64;
+const OVERHEAD_V6_BYTES: u64 = 84;
+
+pub(crate) struct Pair {
+    id: QueuePair,
+    options: QpOptions,
+    sdr: SdrQp,
+    control_qpn: Qpn,
+    /// Internal queue pairs, generation by generation, in each channel by channel.
+    data_qpns: Vec<Qpn>,
+    /// One zero-based root key a generation.
+    roots: Vec<Rkey>,
+    control: ControlPath,
+    rtt: RttEstimator,
+    pacer: Pacer,
+    halves: Halves,
+    sends: BTreeMap<u64, Send>,
+    streams: VecDeque<StreamRun>,
+    recvs: BTreeMap<u64, Recv>,
+    outgoing: Outgoing,
+    /// Sealed control packets that the fabric had no room for.
+    sealed: VecDeque<Vec<u8>>,
+    drain: DrainMeter,
+    credit_due_ns: Option<u64>,
+    /// Packets that the last credit told of.
+    credited_packets: u64,
+    connected: Option<Connected>,
+    stats: QpStats,
+}
+
+/// What is known once the peer is.
+struct Connected {
+    overhead_bytes: u64,
+    socket_drops_before: u64,
+}
+
+/// What a queue pair has done and sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QpStats {
+    /// Smoothed round-trip time in nanoseconds; the configured guess until one was measured.
+    pub rtt_ns: u64,
+    /// Rate that packets are paced at, in wire bits a second.
+    pub pace_bps: u64,
+    /// Chunks sent and sent again, by all schemes together.
+    pub sender: SenderCounters,
+    /// Packets that arrived, duplicates included.
+    pub received_packets: u64,
+    /// Their payload bytes.
+    pub received_bytes: u64,
+    /// Packets that carried nothing new.
+    pub duplicate_packets: u64,
+    /// Packets of messages that were over; none was applied.
+    pub late_packets: u64,
+    /// Packets whose immediate made no sense.
+    pub invalid_packets: u64,
+    /// Control packets refused: bad tag, replayed, or malformed.
+    pub refused_controls: u64,
+    /// Packets that the peer's socket dropped for want of room, as it reported.
+    pub peer_socket_drops: u64,
+}
+
+impl Pair {
+    pub(crate) fn create<F: Fabric>(
+        fabric: &mut F,
+        id: QueuePair,
+        options: QpOptions,
+        control_key: [u8; 32],
+    ) -> Result<Self, Error> {
+        let sdr = SdrQp::new(options.sdr)?;
+        let geometry = sdr.geometry();
+        let config = geometry.config();
+        let mut roots = Vec::new();
+        for _ in 0..config.generations {
+            roots.push(fabric.create_root_key(config.slots, geometry.slot_bytes())?);
+        }
+        let mut data_qpns = Vec::new();
+        for _ in 0..config.generations {
+            for channel in 0..config.channels {
+                data_qpns.push(create_qp(
+                    fabric,
+                    config.mtu,
+                    channel.into(),
+                    DATA_RECV_DEPTH,
+                )?);
+            }
+        }
+        let control_qpn = create_qp(fabric, config.mtu, 0, CONTROL_RECV_DEPTH)?;
+        Ok(Self {
+            id,
+            control: ControlPath::new(control_key, control_bytes(config.mtu)),
+            rtt: RttEstimator::new(options.initial_rtt),
+            pacer: Pacer::new(options.rate_bps, options.burst_bytes),
+            options,
+            sdr,
+            control_qpn,
+            data_qpns,
+            roots,
+            halves: Halves::default(),
+            sends: BTreeMap::new(),
+            streams: VecDeque::new(),
+            recvs: BTreeMap::new(),
+            outgoing: Outgoing::default(),
+            sealed: VecDeque::new(),
+            drain: DrainMeter::default(),
+            credit_due_ns: None,
+            credited_packets: 0,
+            connected: None,
+            stats: QpStats::default(),
+        })
+    }
+
+    /// What the peer must be told, out of band and confidentially.
+    pub(crate) fn info<F: Fabric>(&self, fabric: &F) -> QpInfo {
+        let config = *self.geometry().config();
+        QpInfo {
+            control: fabric.local_addr(0),
+            channels: (0..u16::from(config.channels))
+                .map(|port| fabric.local_addr(port))
+                .collect(),
+            control_qpn: self.control_qpn.0,
+            data_qpns: self
+                .data_qpns
+                .chunks(usize::from(config.channels))
+                .map(|channels| channels.iter().map(|qpn| qpn.0).collect())
+                .collect(),
+            config,
+            control_key: self.control.recv_key(),
+        }
+    }
+
+    pub(crate) fn connect<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        peer: &QpInfo,
+    ) -> Result<(), Error> {
+        self.sdr.connect(peer)?;
+        let remotes = peer
+            .data_qpns
+            .iter()
+            .flat_map(|generation| generation.iter().zip(&peer.channels));
+        for (&local, (&remote, &addr)) in self.data_qpns.iter().zip(remotes) {
+            fabric.connect_qp(
+                local,
+                RemoteQp {
+                    addr,
+                    qpn: Qpn(remote),
+                },
+            )?;
+        }
+        let addr = peer.control;
+        fabric.connect_qp(
+            self.control_qpn,
+            RemoteQp {
+                addr,
+                qpn: Qpn(peer.control_qpn),
+            },
+        )?;
+        self.control.connect(peer.control_key);
+        self.connected = Some(Connected {
+            overhead_bytes: if addr.is_ipv4() {
+                OVERHEAD_V4_BYTES
+            } else {
+                OVERHEAD_V6_BYTES
+            },
+            socket_drops_before: fabric.counters().socket_drops,
+        });
+        Ok(())
+    }
+
+    /// Gives everything back to the fabric that [`Pair::create`] took.
+    pub(crate) fn destroy<F: Fabric>(self, fabric: &mut F) -> Result<(), FabricError> {
+        self.sends
+            .values()
+            .for_each(|send| send.finish(Outcome::Failed));
+        self.recvs
+            .values()
+            .for_each(|recv| recv.finish(Outcome::Failed));
+        for &qpn in self.data_qpns.iter().chain([&self.control_qpn]) {
+            fabric.destroy_qp(qpn)?;
+        }
+        for &root in &self.roots {
+            fabric.revoke(root)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.sdr.geometry()
+    }
+
+    /// The internal queue pairs: (number, generation), the control path's without one.
+    pub(crate) fn qpns(&self) -> impl Iterator<Item = (Qpn, Option<u8>)> + '_ {
+        let channels = usize::from(self.geometry().config().channels);
+        let data = self.data_qpns.iter().enumerate().map(move |(index, &qpn)| {
+            let generation = u8::try_from(index / channels).expect("generations are a u8");
+            (qpn, Some(generation))
+        });
+        data.chain([(self.control_qpn, None)])
+    }
+
+    pub(crate) fn stats(&self) -> QpStats {
+        QpStats {
+            rtt_ns: self.rtt.smoothed_ns(),
+            pace_bps: self.pacer.pace_bps(),
+            sender: self.halves.sender_counters(),
+            received_packets: self.drain.packets(),
+            received_bytes: self.drain.bytes(),
+            ..self.stats
+        }
+    }
+
+    fn path(&self, now_ns: u64) -> Path {
+        let rtt_ns = self.rtt.smoothed_ns();
+        let reordering_window_ns = match self.options.reordering_window {
+            Some(window) => u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
+            None => rtt_ns / 8,
+        };
+        Path {
+            now_ns,
+            rtt_ns,
+            reordering_window_ns,
+        }
+    }
+
+    /// Does all there is to do at `now_ns`; returns when there will be more.
+    pub(crate) fn poll<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        known: &Registry,
+        now_ns: u64,
+    ) -> Result<Option<u64>, Error> {
+        if self.connected.is_none() {
+            return Ok(None);
+        }
+        self.look_at_arrivals(now_ns);
+        self.handle_sdr_events(fabric, known, now_ns)?;
+        self.handle_timeouts(now_ns);
+        // Control first: an offer must be ahead of its message's data.
+        self.send_control(fabric, now_ns)?;
+        let halt = self.transmit(fabric, now_ns)?;
+        self.settle_sends();
+        Ok(self.next_ns(now_ns, halt))
+    }
+
+    /// Whether a message is sent from the region or received into it.
+    pub(crate) fn uses(&self, lkey: Lkey) -> bool {
+        self.sends_from(lkey) || self.receives_into(lkey)
+    }
+
+    /// A completion came that no peer of ours causes.
+    pub(crate) fn count_stray(&mut self) {
+        self.stats.invalid_packets += 1;
+    }
+
+    fn check_slice(&self, slice: &MrSlice) -> Result<(), Error> {
+        if !slice.is_within_region() {
+            let (offset, length) = (slice.offset, slice.length);
+            return Err(Error::OutOfBounds {
+                offset,
+                length,
+                region: slice.region.length,
+            });
+        }
+        self.check_length(slice.length)
+    }
+
+    fn check_length(&self, length: u64) -> Result<(), Error> {
+        let limit = self.geometry().config().max_message_bytes;
+        if length > limit {
+            Err(Error::TooLong { length, limit })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sdr_error(&self, error: SdrError) -> Error {
+        match error {
+            SdrError::Retry(_) => Error::Retry {
+                slots: self.geometry().slots(),
+            },
+            other => Error::Sdr(other),
+        }
+    }
+
+    fn handle_timeouts(&mut self, now_ns: u64) {
+        let path = self.path(now_ns);
+        self.halves.handle_timeouts(&path, self.sdr.table());
+    }
+
+    /// When to poll next, given what stopped the sending.
+    fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
+        /// No timer knows when a fabric that is full has room again.
+        const FULL_RETRY_NS: u64 = 50_000;
+        let transmit = match halt {
+            Halt::Idle => None,
+            Halt::Paced => Some(self.pacer.next_ns(now_ns)),
+            Halt::Full => Some(now_ns + FULL_RETRY_NS),
+        };
+        let timers = [
+            transmit,
+            self.halves.next_timeout(),
+            self.sdr.next_timeout(),
+            self.credit_due_ns,
+            self.ping_due_ns(),
+        ];
+        timers.into_iter().flatten().min()
+    }
+}
+
+fn create_qp<F: Fabric>(
+    fabric: &mut F,
+    mtu: u32,
+    port: u16,
+    depth: u32,
+) -> Result<Qpn, FabricError> {
+    let qpn = fabric.create_qp(QpAttr {
+        mtu,
+        port,
+        recv_depth: depth,
+    })?;
+    fabric.post_recv(qpn, depth)?;
+    Ok(qpn)
+}
+
+/// Most bytes of a control packet: the MTU, but no more than passes any path (RFC 8200 section 5).
+fn control_bytes(mtu: u32) -> usize {
+    const SAFE_BYTES: u32 = 1200;
+    usize::try_from(mtu.min(SAFE_BYTES)).expect("fits")
+}

@@ -1,0 +1,248 @@
+//! The receiving side: posted buffers, what arrives in them, and when they are closed.
+
+use std::sync::Arc;
+
+use farwrite_fabric::contract::{Fabric, Lkey};
+use farwrite_schemes::scheme::Message;
+use farwrite_sdr::{Arrival, Event, RecvPlace, Target};
+use farwrite_wire::control::{Outcome, SchemeTag};
+
+use super::Pair;
+use crate::error::Error;
+use crate::handle::{RecvHandle, RecvShared};
+use crate::memory::MrSlice;
+use crate::registry::{Registry, TableArrivals};
+
+/// What the sender said of a message.
+struct Offered {
+    message: u64,
+    length: Option<u64>,
+    scheme: SchemeTag,
+    has_immediate: bool,
+}
+
+/// A posted receive.
+pub(super) struct Recv {
+    place: RecvPlace,
+    target: MrSlice,
+    /// The scheme that runs it, once it was offered.
+    scheme: Option<SchemeTag>,
+    wants_immediate: bool,
+    shared: Arc<RecvShared>,
+}
+
+impl Recv {
+    pub(super) fn finish(&self, outcome: Outcome) {
+        self.shared.finish(outcome);
+    }
+}
+
+impl Pair {
+    /// Posts a buffer for the next message in order.
+    pub(crate) fn post_recv<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        target: MrSlice,
+    ) -> Result<RecvHandle, Error> {
+        self.check_slice(&target)?;
+        let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
+        let root = self.roots[usize::from(place.generation)];
+        fabric.bind(
+            root,
+            place.slot,
+            target.region.lkey,
+            target.offset,
+            target.length,
+        )?;
+        let base = self.geometry().slot_base(place.slot);
+        let posted = self.sdr.post_recv(
+            place,
+            Target {
+                rkey: root.0,
+                base,
+                length: target.length,
+            },
+        );
+        let bitmap = posted.map_err(|e| self.sdr_error(e))?;
+        let shared = Arc::new(RecvShared::default());
+        let recv = Recv {
+            place,
+            target,
+            scheme: None,
+            wants_immediate: false,
+            shared: Arc::clone(&shared),
+        };
+        self.recvs.insert(place.message, recv);
+        Ok(RecvHandle {
+            pair: self.id,
+            message: place.message,
+            bitmap,
+            shared,
+        })
+    }
+
+    /// Ends a receive, early or not; its buffer is out of every peer's reach when this returns.
+    pub(crate) fn complete_recv<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        message: u64,
+        outcome: Outcome,
+    ) -> Result<(), Error> {
+        let recv = self
+            .recvs
+            .remove(&message)
+            .ok_or(Error::NoSuchMessage(message))?;
+        // First the memory, then the slot: a slot that was given out again must not be unbound.
+        fabric.unbind(
+            self.roots[usize::from(recv.place.generation)],
+            recv.place.slot,
+        )?;
+        if let Some(receiver) = recv
+            .scheme
+            .and_then(|tag| self.halves.existing_receiver(tag))
+        {
+            receiver.abandon(message);
+        }
+        self.sdr
+            .complete_recv(message, outcome)
+            .map_err(|e| self.sdr_error(e))?;
+        recv.shared.finish(outcome);
+        Ok(())
+    }
+
+    /// Whether a receive writes into the region.
+    pub(crate) fn receives_into(&self, lkey: Lkey) -> bool {
+        self.recvs
+            .values()
+            .any(|recv| recv.target.region.lkey == lkey)
+    }
+
+    /// A packet was placed.
+    pub(crate) fn handle_write(&mut self, generation: u8, imm: u32, bytes: u32) {
+        self.drain.add(bytes);
+        match self.sdr.table().handle_packet(generation, imm, bytes) {
+            Arrival::New { .. } => {}
+            Arrival::Duplicate { .. } => self.stats.duplicate_packets += 1,
+            Arrival::Late { message } => {
+                self.stats.late_packets += 1;
+                self.sdr.handle_late(message);
+            }
+            Arrival::Invalid => self.stats.invalid_packets += 1,
+        }
+    }
+
+    /// Shows the schemes which messages had arrivals.
+    pub(super) fn look_at_arrivals(&mut self, now_ns: u64) {
+        let path = self.path(now_ns);
+        let Self {
+            sdr, recvs, halves, ..
+        } = self;
+        sdr.table().drain_arrivals(|message| {
+            let Some(recv) = recvs.get_mut(&message) else {
+                return;
+            };
+            if recv.wants_immediate
+                && let Ok(immediate) = sdr.recv_immediate(message)
+            {
+                recv.wants_immediate = false;
+                recv.shared.set_immediate(immediate);
+            }
+            if let Some(receiver) = recv.scheme.and_then(|tag| halves.existing_receiver(tag)) {
+                receiver.handle_arrivals(&path, message, &TableArrivals(sdr.table()));
+            }
+        });
+    }
+
+    /// Does what the SDR core asks for.
+    pub(super) fn handle_sdr_events<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        known: &Registry,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        while let Some(event) = self.sdr.poll_event() {
+            match event {
+                Event::Offered {
+                    message,
+                    length,
+                    scheme,
+                    has_immediate,
+                } => {
+                    let offer = Offered {
+                        message,
+                        length,
+                        scheme,
+                        has_immediate,
+                    };
+                    self.begin_recv(fabric, known, now_ns, &offer)?;
+                }
+                Event::LengthKnown { message, length } => {
+                    if let Some(recv) = self.recvs.get(&message) {
+                        recv.shared.set_length(length);
+                    }
+                }
+                Event::Refused { message, .. } | Event::Withdrawn { message } => {
+                    self.complete_recv(fabric, message, Outcome::Failed)?;
+                }
+                Event::SendTooLong { message, .. } => self.finish_send(message, Outcome::Failed),
+                Event::ClearToSend { message } => self.clear_to_send(now_ns, message),
+                Event::Closed { message, outcome } => self.handle_closed(now_ns, message, outcome),
+            }
+        }
+        Ok(())
+    }
+
+    /// A receive was offered its message: its scheme begins.
+    fn begin_recv<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        known: &Registry,
+        now_ns: u64,
+        offer: &Offered,
+    ) -> Result<(), Error> {
+        let path = self.path(now_ns);
+        let Some(recv) = self.recvs.get_mut(&offer.message) else {
+            return Ok(());
+        };
+        recv.wants_immediate = offer.has_immediate;
+        if let Some(length) = offer.length {
+            recv.shared.set_length(length);
+        }
+        let (Some(length), true) = (offer.length, offer.scheme != SchemeTag::default()) else {
+            return Ok(());
+        };
+        let Some(receiver) = self.halves.receiver(offer.scheme, known) else {
+            // Nobody here can repair it: the sender learns so instead of sending for ever.
+            return self.complete_recv(fabric, offer.message, Outcome::Failed);
+        };
+        recv.scheme = Some(offer.scheme);
+        let chunks = self.sdr.geometry().chunks(length, offer.has_immediate);
+        receiver.start(
+            &path,
+            &Message {
+                number: offer.message,
+                bytes: length,
+                chunks,
+            },
+        );
+        // Chunks may have come before the offer.
+        receiver.handle_arrivals(&path, offer.message, &TableArrivals(self.sdr.table()));
+        Ok(())
+    }
+
+    /// Closes the receives that their schemes have done with.
+    pub(super) fn settle_receives<F: Fabric>(&mut self, fabric: &mut F) -> Result<(), Error> {
+        let mut over = Vec::new();
+        for receiver in self.halves.receivers() {
+            while let Some(outcome) = receiver.poll_outcome() {
+                over.push(outcome);
+            }
+        }
+        for (message, outcome) in over {
+            if self.recvs.contains_key(&message) {
+                self.complete_recv(fabric, message, outcome)?;
+            }
+        }
+        Ok(())
+    }
+}

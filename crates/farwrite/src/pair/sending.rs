@@ -1,0 +1,251 @@
+//! The sending side: messages on their way out, pulled from their schemes by the pacer.
+
+use std::sync::Arc;
+
+use farwrite_fabric::contract::Lkey;
+use farwrite_schemes::scheme::Chunks;
+use farwrite_sdr::SendSpec;
+use farwrite_wire::control::{Outcome, SchemeTag};
+
+use super::Pair;
+use crate::error::Error;
+use crate::handle::{SendHandle, SendShared};
+use crate::memory::MrSlice;
+use crate::options::SendOptions;
+use crate::registry::Registry;
+
+/// A message being sent.
+pub(super) struct Send {
+    /// Where its bytes are; `None` for a stream, whose runs bring their own.
+    source: Option<MrSlice>,
+    scheme: SchemeTag,
+    has_immediate: bool,
+    stream: Option<Stream>,
+    shared: Arc<SendShared>,
+}
+
+impl Send {
+    pub(super) fn source(&self) -> Option<MrSlice> {
+        self.source
+    }
+
+    pub(super) fn scheme(&self) -> SchemeTag {
+        self.scheme
+    }
+
+    pub(super) fn has_immediate(&self) -> bool {
+        self.has_immediate
+    }
+
+    pub(super) fn finish(&self, outcome: Outcome) {
+        self.shared.finish(outcome);
+    }
+
+    /// Part of a run of a stream left this end.
+    pub(super) fn chunks_departed(&mut self, count: u32) {
+        if let Some(stream) = &mut self.stream {
+            stream.in_hand = stream.in_hand.saturating_sub(count);
+            if stream.ended && stream.in_hand == 0 {
+                self.shared.set_injected();
+            }
+        }
+    }
+}
+
+/// What is known of a send without a scheme.
+#[derive(Default)]
+struct Stream {
+    /// One past the highest chunk that a run was given for.
+    chunks: u32,
+    /// Bytes up to the end of the last run.
+    bytes: u64,
+    /// Chunks given and not yet departed.
+    in_hand: u32,
+    ended: bool,
+}
+
+/// Chunks that the user of a stream wants sent.
+pub(super) struct StreamRun {
+    /// Those still to be sent.
+    pub(super) chunks: Chunks,
+    pub(super) source: MrSlice,
+    /// The chunk that starts at the first byte of `source`.
+    pub(super) first_chunk: u32,
+}
+
+impl Pair {
+    /// Starts a message whose bytes all lie in `source`.
+    pub(crate) fn post_send(
+        &mut self,
+        source: MrSlice,
+        options: SendOptions,
+        known: &Registry,
+    ) -> Result<SendHandle, Error> {
+        self.check_slice(&source)?;
+        let is_raw = options.scheme == SchemeTag::default();
+        if !is_raw && self.halves.sender(options.scheme, known).is_none() {
+            return Err(Error::UnknownScheme(options.scheme.id));
+        }
+        let handle = self.start(Some(source.length), options)?;
+        let send = self.sends.get_mut(&handle.message).expect("just inserted");
+        send.source = Some(source);
+        if is_raw {
+            let chunks = self
+                .sdr
+                .geometry()
+                .chunks(source.length, options.immediate.is_some());
+            send.stream = Some(Stream {
+                chunks,
+                bytes: source.length,
+                in_hand: chunks,
+                ended: true,
+            });
+            let chunks = Chunks {
+                message: handle.message,
+                range: 0..chunks,
+            };
+            self.streams.push_back(StreamRun {
+                chunks,
+                source,
+                first_chunk: 0,
+            });
+        }
+        Ok(handle)
+    }
+
+    /// Starts a message of unknown length, whose chunks come by [`Pair::continue_stream`].
+    pub(crate) fn start_stream(&mut self, immediate: Option<u32>) -> Result<SendHandle, Error> {
+        let handle = self.start(
+            None,
+            SendOptions {
+                immediate,
+                ..SendOptions::default()
+            },
+        )?;
+        let send = self.sends.get_mut(&handle.message).expect("just inserted");
+        send.stream = Some(Stream::default());
+        Ok(handle)
+    }
+
+    fn start(&mut self, length: Option<u64>, options: SendOptions) -> Result<SendHandle, Error> {
+        if self.connected.is_none() {
+            return Err(Error::NotConnected(self.id.0));
+        }
+        let spec = SendSpec {
+            length,
+            immediate: options.immediate,
+            scheme: options.scheme,
+        };
+        let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
+        let shared = Arc::new(SendShared::default());
+        let send = Send {
+            source: None,
+            scheme: options.scheme,
+            has_immediate: options.immediate.is_some(),
+            stream: None,
+            shared: Arc::clone(&shared),
+        };
+        self.sends.insert(message, send);
+        Ok(SendHandle {
+            pair: self.id,
+            message,
+            shared,
+        })
+    }
+
+    /// Sends a run of chunks, from `first_chunk` on, of a message without a scheme. Only the message's
+    /// last chunk may be short.
+    pub(crate) fn continue_stream(
+        &mut self,
+        message: u64,
+        source: MrSlice,
+        first_chunk: u32,
+    ) -> Result<(), Error> {
+        self.check_slice(&source)?;
+        let chunk_bytes = self.geometry().chunk_bytes();
+        let end_bytes = u64::from(first_chunk) * chunk_bytes + source.length;
+        self.check_length(end_bytes)?;
+        let send = self
+            .sends
+            .get_mut(&message)
+            .ok_or(Error::NoSuchMessage(message))?;
+        let stream = send
+            .stream
+            .as_mut()
+            .ok_or(Error::Stream("the message has a scheme"))?;
+        if source.length == 0 {
+            return Err(Error::Stream("a run of chunks must hold at least one byte"));
+        }
+        if end_bytes > stream.bytes && stream.ended {
+            return Err(Error::Stream("the stream ended before these chunks"));
+        }
+        if end_bytes > stream.bytes && stream.bytes % chunk_bytes != 0 {
+            return Err(Error::Stream(
+                "a run was added behind one that ended within a chunk",
+            ));
+        }
+        let end = u32::try_from(end_bytes.div_ceil(chunk_bytes))
+            .expect("checked against the largest message");
+        stream.bytes = stream.bytes.max(end_bytes);
+        stream.chunks = stream.chunks.max(end);
+        stream.in_hand += end - first_chunk;
+        let chunks = Chunks {
+            message,
+            range: first_chunk..end,
+        };
+        self.streams.push_back(StreamRun {
+            chunks,
+            source,
+            first_chunk,
+        });
+        Ok(())
+    }
+
+    /// Says that no chunks will be added: the message is as long as its furthest run.
+    pub(crate) fn end_stream(&mut self, message: u64) -> Result<(), Error> {
+        let send = self
+            .sends
+            .get_mut(&message)
+            .ok_or(Error::NoSuchMessage(message))?;
+        let stream = send.stream.as_mut().filter(|stream| !stream.ended);
+        let stream = stream.ok_or(Error::Stream("the message is not a stream, or ended"))?;
+        stream.ended = true;
+        let bytes = stream.bytes;
+        let total = self.sdr.geometry().chunks(bytes, send.has_immediate);
+        // Packets past the last byte that carry the rest of an immediate.
+        if total > stream.chunks {
+            stream.in_hand += total - stream.chunks;
+            let (first_chunk, source) = (stream.chunks, MrSlice::EMPTY);
+            let chunks = Chunks {
+                message,
+                range: first_chunk..total,
+            };
+            self.streams.push_back(StreamRun {
+                chunks,
+                source,
+                first_chunk,
+            });
+        }
+        self.sdr
+            .end_send(message, bytes)
+            .map_err(|e| self.sdr_error(e))
+    }
+
+    /// Whether an open message is sent from the region.
+    pub(super) fn sends_from(&self, lkey: Lkey) -> bool {
+        let whole = self.sends.values().filter_map(|send| send.source);
+        let runs = self.streams.iter().map(|run| run.source);
+        whole.chain(runs).any(|source| source.region.lkey == lkey)
+    }
+
+    /// Gives a message up; the receiver is told that no more comes.
+    pub(crate) fn cancel_send(&mut self, message: u64) {
+        if let Some(send) = self.sends.get(&message)
+            && let Some(sender) = self.halves.existing_sender(send.scheme)
+        {
+            sender.abandon(message);
+        }
+        self.streams.retain(|run| run.chunks.message != message);
+        self.finish_send(message, Outcome::Failed);
+    }
+}

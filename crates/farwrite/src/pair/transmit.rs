@@ -1,0 +1,221 @@
+//! The way of packets from schemes and streams to the fabric, at the pace of the pacer.
+
+use farwrite_fabric::contract::{Fabric, Rkey, Sge};
+use farwrite_schemes::scheme::{Chunks, Message};
+use farwrite_wire::control::Outcome;
+
+use super::Pair;
+use super::outgoing::OutgoingWrite;
+use crate::error::Error;
+use crate::memory::MrSlice;
+
+/// What kept [`Pair::transmit`] from going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// Nothing is left to send.
+    Idle,
+    /// The pace.
+    Paced,
+    /// The fabric is full for the moment.
+    Full,
+}
+
+impl Pair {
+    /// The receiver's buffer for a message is known: its chunks may go.
+    pub(super) fn clear_to_send(&mut self, now_ns: u64, message: u64) {
+        let path = self.path(now_ns);
+        let Some(send) = self.sends.get(&message) else {
+            return;
+        };
+        let Some(source) = send.source() else { return };
+        let has_immediate = send.has_immediate();
+        if let Some(sender) = self.halves.existing_sender(send.scheme()) {
+            let bytes = source.length;
+            let chunks = self.sdr.geometry().chunks(bytes, has_immediate);
+            sender.start(
+                &path,
+                &Message {
+                    number: message,
+                    bytes,
+                    chunks,
+                },
+            );
+        }
+    }
+
+    /// Sends what the pace and the fabric allow.
+    pub(super) fn transmit<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        now_ns: u64,
+    ) -> Result<Halt, Error> {
+        let Some(connected) = &self.connected else {
+            return Ok(Halt::Idle);
+        };
+        let overhead_bytes = connected.overhead_bytes;
+        let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
+        loop {
+            let allowance = self.pacer.allowance(now_ns);
+            if allowance == 0 {
+                return Ok(Halt::Paced);
+            }
+            if self.outgoing.is_empty() {
+                let packets = allowance.div_ceil(packet_bytes);
+                if !self.pull(now_ns, packets) {
+                    return Ok(Halt::Idle);
+                }
+            }
+            let (taken, payload_bytes) = self.outgoing.post(fabric)?;
+            if taken == 0 {
+                return Ok(Halt::Full);
+            }
+            let packets = u64::try_from(taken).expect("usize is at most 64 bits");
+            self.pacer
+                .consume(now_ns, payload_bytes + packets * overhead_bytes);
+        }
+    }
+
+    /// Takes about `packets` packets from whoever has some; false if nobody has.
+    fn pull(&mut self, now_ns: u64, packets: u64) -> bool {
+        let path = self.path(now_ns);
+        let per_chunk = u64::from(self.geometry().config().packets_per_chunk);
+        let max_chunks = u32::try_from((packets / per_chunk).max(1)).unwrap_or(u32::MAX);
+        if self.pull_stream(max_chunks) {
+            return true;
+        }
+        for _ in 0..self.halves.sender_count() {
+            let chunks = self
+                .halves
+                .next_sender()
+                .and_then(|s| s.poll_transmit(&path, max_chunks));
+            if let Some(chunks) = chunks {
+                self.queue_scheme_chunks(chunks);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn queue_scheme_chunks(&mut self, chunks: Chunks) {
+        let source = self
+            .sends
+            .get(&chunks.message)
+            .and_then(|send| send.source());
+        // A scheme that speaks of a message it was never given would send another's bytes.
+        debug_assert!(
+            source.is_some(),
+            "a scheme sent chunks of message {}",
+            chunks.message
+        );
+        if let Some(source) = source {
+            self.queue_run(chunks, source, 0);
+        }
+    }
+
+    /// Takes chunks of the oldest run of a stream, if its receiver is ready.
+    fn pull_stream(&mut self, max_chunks: u32) -> bool {
+        let Some(run) = self.streams.front_mut() else {
+            return false;
+        };
+        if !self.sdr.is_clear(run.chunks.message) {
+            return false;
+        }
+        let end = run
+            .chunks
+            .range
+            .end
+            .min(run.chunks.range.start.saturating_add(max_chunks));
+        let chunks = Chunks {
+            message: run.chunks.message,
+            range: run.chunks.range.start..end,
+        };
+        let (source, first_chunk) = (run.source, run.first_chunk);
+        run.chunks.range.start = end;
+        if run.chunks.range.is_empty() {
+            self.streams.pop_front();
+        }
+        let first_byte = u64::from(first_chunk) * self.geometry().chunk_bytes();
+        self.queue_run(chunks, source, first_byte);
+        true
+    }
+
+    /// Queues the packets of `chunks`; byte `first_byte` of the message is the first of `source`.
+    fn queue_run(&mut self, chunks: Chunks, source: MrSlice, first_byte: u64) {
+        let (qpns, channels) = (
+            &self.data_qpns,
+            usize::from(self.sdr.geometry().config().channels),
+        );
+        let writes = self
+            .sdr
+            .writes(chunks.message, chunks.range.clone())
+            .map(|write| {
+                let skip = write.offset.saturating_sub(first_byte);
+                let length = source.length.saturating_sub(skip).min(write.bytes.into());
+                OutgoingWrite {
+                    qpn: qpns
+                        [usize::from(write.generation) * channels + usize::from(write.channel)],
+                    local: Sge {
+                        lkey: source.region.lkey,
+                        offset: source.offset + skip,
+                        length: u32::try_from(length).expect("a packet's bytes"),
+                    },
+                    remote_addr: write.remote_addr,
+                    rkey: Rkey(write.rkey),
+                    imm: write.imm,
+                    departure: 0,
+                    signaled: false,
+                }
+            });
+        self.outgoing.push_run(chunks, writes);
+    }
+
+    /// A signalled packet left.
+    pub(crate) fn handle_departed(&mut self, now_ns: u64, wr_id: u64) {
+        let Some(chunks) = self.outgoing.handle_departed(wr_id) else {
+            return;
+        };
+        let path = self.path(now_ns);
+        let Some(send) = self.sends.get_mut(&chunks.message) else {
+            return;
+        };
+        match self.halves.existing_sender(send.scheme()) {
+            Some(sender) => sender.handle_departed(&path, &chunks),
+            None => send.chunks_departed(chunks.range.end - chunks.range.start),
+        }
+    }
+
+    /// Takes in which messages are over for their schemes.
+    pub(super) fn settle_sends(&mut self) {
+        let mut over = Vec::new();
+        for sender in self.halves.senders() {
+            while let Some(outcome) = sender.poll_outcome() {
+                over.push(outcome);
+            }
+        }
+        for (message, outcome) in over {
+            self.finish_send(message, outcome);
+        }
+    }
+
+    /// The peer closed a message.
+    pub(super) fn handle_closed(&mut self, now_ns: u64, message: u64, outcome: Outcome) {
+        let path = self.path(now_ns);
+        let Some(send) = self.sends.get(&message) else {
+            return;
+        };
+        match self.halves.existing_sender(send.scheme()) {
+            Some(sender) => sender.handle_closed(&path, message, outcome),
+            None => self.finish_send(message, outcome),
+        }
+    }
+
+    pub(super) fn finish_send(&mut self, message: u64, outcome: Outcome) {
+        if let Some(send) = self.sends.remove(&message) {
+            send.finish(outcome);
+        }
+        self.streams.retain(|run| run.chunks.message != message);
+        // Its memory is the user's again: no repeat may be read from it.
+        self.outgoing.forget(message);
+        self.sdr.close_send(message, outcome);
+    }
+}

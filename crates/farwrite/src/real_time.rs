@@ -1,0 +1,67 @@
+//! Driving an endpoint by the clock on the wall.
+
+use std::time::Duration;
+
+use farwrite_fabric::contract::FabricError;
+use farwrite_fabric::udp::{UdpConfig, UdpFabric};
+
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+
+pub use farwrite_fabric::contract::RealTime;
+
+/// Longest wait without a look at the caller's condition.
+const MAX_WAIT: Duration = Duration::from_millis(20);
+
+impl<F: RealTime> Endpoint<F> {
+    /// Polls at the present time; see [`Endpoint::poll`].
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is broken for good.
+    pub fn poll_now(&mut self) -> Result<Option<u64>, Error> {
+        let now_ns = self.fabric().now_ns();
+        self.poll(now_ns)
+    }
+
+    /// Polls, and sleeps until there is more to do, but at most for `at_most`.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is broken for good.
+    pub fn poll_and_wait(&mut self, at_most: Duration) -> Result<(), Error> {
+        let next_ns = self.poll_now()?;
+        let now_ns = self.fabric().now_ns();
+        let wait = next_ns.map_or(at_most, |next| {
+            Duration::from_nanos(next.saturating_sub(now_ns))
+        });
+        if !wait.is_zero() {
+            self.fabric_mut().wait(wait.min(at_most))?;
+        }
+        Ok(())
+    }
+
+    /// Polls and sleeps until `done` says so.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is broken for good.
+    pub fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
+        while !done(self) {
+            self.poll_and_wait(MAX_WAIT)?;
+        }
+        Ok(())
+    }
+}
+
+impl Endpoint<UdpFabric> {
+    /// An endpoint over UDP sockets, its keys from the operating system's randomness.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the sockets cannot be made.
+    pub fn over_udp(config: &UdpConfig) -> Result<Self, Error> {
+        let mut seed = [0; 32];
+        getrandom::fill(&mut seed).map_err(|e| FabricError::Io {
+            what: "asking the operating system for random bytes".into(),
+            source: e.into(),
+        })?;
+        Ok(Self::new(UdpFabric::bind(config)?, seed))
+    }
+}
