@@ -1,4 +1,5 @@
 //! What the fuzz targets run: one module a crate, one function a target. Each takes any bytes and
 //! panics when something that must hold does not.
 
+pub mod fabric;
 pub mod wire;

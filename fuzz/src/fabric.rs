@@ -1,0 +1,171 @@
+//! Targets of the fabric crate.
+
+use farwrite_fabric::contract::{
+    Completion, Counters, DropReason, Fabric, Lkey, QpAttr, Qpn, RemoteQp, Rkey,
+};
+use farwrite_fabric::sim::{Datagram, SimFabric, SimNetwork};
+use farwrite_wire::icrc::{Flow, Icrc};
+use std::net::SocketAddr;
+use std::ops::Range;
+
+/// Bytes of the one region, and those of it that peers may write: by a key of their own, and as the
+/// middle one of three slots of a root key.
+const REGION: usize = 400;
+const WINDOW: Range<usize> = 100..200;
+const SLOT: Range<usize> = 300..350;
+/// What the region holds elsewhere, and everywhere at first.
+const UNTOUCHED: u8 = 0x5A;
+
+/// Packets for the receive path of a NIC: each is a byte of [`Wrap`], a length byte, and that many
+/// bytes. None panics, each is counted once, and memory changes only where it is exposed and only by
+/// a write that completes.
+pub fn nic_receive(data: &[u8]) {
+    let mut nic = Victim::new();
+    let mut rest = data;
+    while let [wrap, length, more @ ..] = rest {
+        let (bytes, after) = more.split_at(more.len().min(usize::from(*length)));
+        nic.take(Wrap(*wrap), bytes);
+        rest = after;
+    }
+}
+
+/// What is done to the bytes of a packet so that they get further.
+#[derive(Clone, Copy)]
+struct Wrap(u8);
+
+impl Wrap {
+    /// A right ICRC is appended.
+    fn sealed(self) -> bool {
+        self.0 & 1 != 0
+    }
+    /// The right queue pair is named.
+    fn addressed(self) -> bool {
+        self.0 & 2 != 0
+    }
+    /// It comes from someone else.
+    fn strange(self) -> bool {
+        self.0 & 4 != 0
+    }
+    /// Which key is named where a write has it: none that is known, or one of [`Victim::keys`].
+    fn key(self) -> Option<usize> {
+        usize::from(self.0 >> 3 & 3).checked_sub(1)
+    }
+}
+
+struct Victim {
+    network: SimNetwork,
+    end: SimFabric,
+    qpn: Qpn,
+    region: Lkey,
+    /// The window's, the root key, and a revoked one.
+    keys: [Rkey; 3],
+    peer: SocketAddr,
+}
+
+impl Victim {
+    fn new() -> Self {
+        let network = SimNetwork::new(0);
+        let own = SocketAddr::from(([10, 0, 0, 1], 5000));
+        let peer = SocketAddr::from(([10, 0, 0, 2], 5000));
+        let mut end = network.endpoint(own, 1).expect("the network is empty");
+        let attr = QpAttr {
+            mtu: 64,
+            port: 0,
+            recv_depth: 8,
+        };
+        let qpn = end.create_qp(attr).expect("the NIC is empty");
+        let remote = RemoteQp {
+            addr: peer,
+            qpn: Qpn(2),
+        };
+        end.connect_qp(qpn, remote).expect("it is new");
+        end.post_recv(qpn, 8).expect("there is room for 8");
+        let memory = vec![UNTOUCHED; REGION];
+        let region = end.register(Box::new(memory)).expect("the NIC is empty");
+        let mut expose = || {
+            let (offset, length) = (WINDOW.start as u64, WINDOW.len() as u64);
+            end.expose(region, offset, length).expect("it fits")
+        };
+        let (plain, revoked) = (expose(), expose());
+        end.revoke(revoked).expect("it is live");
+        let (offset, length) = (SLOT.start as u64, SLOT.len() as u64);
+        let root = end.create_root_key(3, 60).expect("the NIC is empty");
+        end.bind(root, 1, region, offset, length).expect("it fits");
+        Self {
+            network,
+            end,
+            qpn,
+            region,
+            keys: [plain, root, revoked],
+            peer,
+        }
+    }
+
+    fn take(&mut self, wrap: Wrap, bytes: &[u8]) {
+        let before = (self.end.counters(), self.memory());
+        self.network.inject(self.datagram(wrap, bytes));
+        let mut completions = Vec::new();
+        let more = self
+            .end
+            .poll(&mut completions)
+            .expect("time does not break");
+        assert!(!more);
+        let after = self.end.counters();
+        assert_eq!(seen(&after), seen(&before.0) + 1);
+        let done =
+            |counters: &Counters| counters.received_packets + counters.dropped(DropReason::NullKey);
+        assert_eq!(completions.len() as u64, done(&after) - done(&before.0));
+        let memory = self.memory();
+        for (at, byte) in memory.iter().enumerate() {
+            let exposed = WINDOW.contains(&at) || SLOT.contains(&at);
+            assert!(exposed || *byte == UNTOUCHED, "byte {at} is {byte:#x}");
+        }
+        let changed = memory.iter().zip(&before.1).filter(|(a, b)| a != b).count();
+        match completions.first() {
+            Some(Completion::Write { bytes, .. }) => assert!(changed <= *bytes as usize),
+            _ => assert_eq!(changed, 0),
+        }
+    }
+
+    fn datagram(&self, wrap: Wrap, bytes: &[u8]) -> Datagram {
+        let mut payload = bytes.to_vec();
+        let mut patch = |place: Range<usize>, with: &[u8]| {
+            if let Some(place) = payload.get_mut(place) {
+                place.copy_from_slice(with);
+            }
+        };
+        if wrap.addressed() {
+            patch(5..8, &self.qpn.0.to_be_bytes()[1..]);
+        }
+        if let Some(key) = wrap.key() {
+            patch(20..24, &self.keys[key].0.to_be_bytes());
+        }
+        let mut src = self.peer;
+        if wrap.strange() {
+            src.set_port(1);
+        }
+        let dst = self.end.local_addr(0);
+        if wrap.sealed() {
+            let flow = Flow::new(src, dst).expect("both are IPv4");
+            let icrc = Icrc::new(&flow, 0, payload.len() + 4).update(&payload);
+            payload.extend(icrc.finish().to_le_bytes());
+        }
+        Datagram {
+            src,
+            dst,
+            tos: 0,
+            id: 0,
+            payload,
+        }
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        let memory = self.end.memory(self.region);
+        memory.expect("it is registered").to_vec()
+    }
+}
+
+/// Packets counted, one way or the other.
+fn seen(counters: &Counters) -> u64 {
+    counters.received_packets + counters.dropped.iter().sum::<u64>()
+}
