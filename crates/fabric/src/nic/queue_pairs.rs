@@ -21,7 +21,7 @@ pub(super) struct QueuePairs {
 pub(super) struct QueuePair {
     pub(super) attr: QpAttr,
     pub(super) remote: Option<RemoteQp>,
-    /// PSN of the next packet out.
+    /// PSN of the next packet out, in the low 24 bits.
     pub(super) psn: u32,
     /// Receives posted and not used up.
     pub(super) receives: u32,
@@ -131,11 +131,11 @@ impl QueuePair {
         })
     }
 
-    /// Passes the PSNs of `packets` packets sent; they count modulo 2^24.
+    /// Passes the PSNs of `packets` packets sent.
     pub(super) fn advance(&mut self, packets: usize) {
-        // What a cast cuts off are multiples of 2^24.
+        // What the cast cuts off are multiples of 2^24.
         #[allow(clippy::cast_possible_truncation)]
         let packets = packets as u32;
-        self.psn = self.psn.wrapping_add(packets) & 0x00ff_ffff;
+        self.psn = self.psn.wrapping_add(packets);
     }
 }
