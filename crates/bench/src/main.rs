@@ -3,10 +3,13 @@
 mod blast;
 mod fabric;
 mod meter;
+mod stack;
 
 use blast::{BlastConfig, BlastResult};
 use clap::Parser;
 use fabric::FabricPair;
+use farwrite::SchemeName;
+use stack::StackPair;
 
 /// Moves memory over loopback and prints how fast.
 #[derive(Parser)]
@@ -23,6 +26,12 @@ struct Args {
     /// Most KiB in flight.
     #[arg(long, default_value_t = 2048)]
     window_kib: u64,
+    /// Pace of the full stack, in Gbit/s on the wire.
+    #[arg(long, default_value_t = 100.0)]
+    rate_gbps: f64,
+    /// Scheme of the full stack.
+    #[arg(long, default_value = "sr-nack")]
+    scheme: SchemeName,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -35,15 +44,23 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         window_bytes: args.window_kib << 10,
     };
     let mut pair = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
-    let (mut raw, mut fabric) = (Vec::new(), Vec::new());
+    let rate_bps = (args.rate_gbps * 1e9) as u64;
+    let tag = args.scheme.scheme().tag();
+    let mtu = u32::try_from(args.mtu)?;
+    let mut stack_pair = StackPair::new(mtu, rate_bps, tag, cold(0x5a), cold(0xff))?;
+    let (mut raw, mut fabric, mut stack) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..args.runs.max(1) {
         raw.push(blast::blast(config, &source, &mut destination)?);
         fabric.push(pair.run(config)?);
+        stack.push(stack_pair.run()?);
     }
-    let raw = median(raw);
-    let fabric = median(fabric);
+    let (raw, fabric, stack) = (median(raw), median(fabric), median(stack));
     let bound = raw.goodput_bps();
-    for (name, result) in [("raw blast", raw), ("udp fabric", fabric)] {
+    for (name, result) in [
+        ("raw blast", raw),
+        ("udp fabric", fabric),
+        ("full stack", stack),
+    ] {
         println!(
             "{name:<12} {:6.2} Gbit/s  {:4.2} of raw  loss {:.1e}  cores {:.2}",
             result.goodput_bps() / 1e9,

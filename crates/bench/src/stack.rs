@@ -1,0 +1,116 @@
+//! The full stack over loopback: one message through endpoints, SDR, a scheme and the UDP fabric.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use farwrite::{
+    Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, SchemeTag, SendOptions,
+    UdpConfig, UdpFabric,
+};
+
+use crate::blast::BlastResult;
+use crate::meter::Meter;
+
+/// Longest sleep of an end without a look at whether the other is done.
+const MAX_WAIT: Duration = Duration::from_millis(5);
+
+/// Two endpoints on loopback, a source at one and a destination at the other.
+pub(crate) struct StackPair {
+    tx: Side,
+    rx: Side,
+    scheme: SchemeTag,
+}
+
+struct Side {
+    endpoint: Endpoint<UdpFabric>,
+    qp: QueuePair,
+    memory: MemoryRegion,
+}
+
+impl StackPair {
+    /// Takes in buffers of equal length and connects the ends.
+    ///
+    /// # Errors
+    /// The endpoints'.
+    pub(crate) fn new(
+        mtu: u32,
+        rate_bps: u64,
+        scheme: SchemeTag,
+        source: Vec<u8>,
+        destination: Vec<u8>,
+    ) -> Result<Self, Error> {
+        let options = QpOptions {
+            sdr: QpConfig {
+                mtu,
+                max_message_bytes: source.len() as u64,
+                slots: 4,
+                ..QpConfig::default()
+            },
+            rate_bps,
+            initial_rtt: Duration::from_millis(1),
+            ..QpOptions::default()
+        };
+        let side = |memory| -> Result<Side, Error> {
+            let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
+            let mut endpoint = Endpoint::over_udp(&config)?;
+            let qp = endpoint.create_qp(options.clone())?;
+            let memory = endpoint.register(memory)?;
+            Ok(Side {
+                endpoint,
+                qp,
+                memory,
+            })
+        };
+        let (mut tx, mut rx) = (side(source)?, side(destination)?);
+        tx.endpoint
+            .connect_qp(tx.qp, &rx.endpoint.qp_info(rx.qp)?)?;
+        rx.endpoint
+            .connect_qp(rx.qp, &tx.endpoint.qp_info(tx.qp)?)?;
+        Ok(Self { tx, rx, scheme })
+    }
+
+    /// Moves the whole source once, and waits until the sender knows.
+    ///
+    /// # Errors
+    /// The endpoints'.
+    pub(crate) fn run(&mut self) -> Result<BlastResult, Error> {
+        let recv = self
+            .rx
+            .endpoint
+            .post_recv(self.rx.qp, self.rx.memory.whole())?;
+        let options = SendOptions {
+            scheme: self.scheme,
+            immediate: None,
+        };
+        let send = self
+            .tx
+            .endpoint
+            .post_send(self.tx.qp, self.tx.memory.whole(), options)?;
+        let before = (self.tx.endpoint.counters(), self.rx.endpoint.counters());
+        let done = AtomicBool::new(false);
+        let (tx, rx) = (&mut self.tx.endpoint, &mut self.rx.endpoint);
+        let meter = Meter::start();
+        thread::scope(|scope| {
+            let receiver = scope.spawn(|| -> Result<(), Error> {
+                while !done.load(Ordering::Acquire) {
+                    rx.poll_and_wait(MAX_WAIT)?;
+                }
+                Ok(())
+            });
+            let sent = tx.run_until(|_| send.outcome().is_some());
+            done.store(true, Ordering::Release);
+            receiver.join().expect("the receiver does not panic")?;
+            sent
+        })?;
+        let usage = meter.stop();
+        assert_eq!(recv.outcome(), Some(Outcome::Whole), "the message arrived");
+        let after = (self.tx.endpoint.counters(), self.rx.endpoint.counters());
+        Ok(BlastResult {
+            bytes: self.tx.memory.length(),
+            sent: after.0.sent_packets - before.0.sent_packets,
+            received: after.1.received_packets - before.1.received_packets,
+            usage,
+        })
+    }
+}
