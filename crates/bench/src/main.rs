@@ -27,8 +27,8 @@ struct Args {
     #[arg(long, default_value_t = 2048)]
     window_kib: u64,
     /// Pace of the full stack, in Gbit/s on the wire.
-    #[arg(long, default_value_t = 100.0)]
-    rate_gbps: f64,
+    #[arg(long, default_value_t = 100)]
+    rate_gbps: u64,
     /// Scheme of the full stack.
     #[arg(long, default_value = "sr-nack")]
     scheme: SchemeName,
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         window_bytes: args.window_kib << 10,
     };
     let mut pair = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
-    let rate_bps = (args.rate_gbps * 1e9) as u64;
+    let rate_bps = args.rate_gbps * 1_000_000_000;
     let tag = args.scheme.scheme().tag();
     let mtu = u32::try_from(args.mtu)?;
     let mut stack_pair = StackPair::new(mtu, rate_bps, tag, cold(0x5a), cold(0xff))?;
