@@ -56,8 +56,8 @@ fn forge<W: World>(pair: &mut Pair<'_, W>, write: WriteImm, change: impl Fn(&mut
 
 /// The right packet is taken, so whatever went before used up no receive and was dropped for its
 /// fault alone.
-fn right_one_lands<W: World>(mut pair: Pair<'_, W>, write: WriteImm) {
-    forge(&mut pair, write, |_| {});
+fn right_one_lands<W: World>(pair: &mut Pair<'_, W>, write: WriteImm) {
+    forge(pair, write, |_| {});
     let landed = Completion::Write {
         qpn: Qpn(write.dest_qp),
         imm: 5,
@@ -203,7 +203,7 @@ pub(crate) fn truncated(world: &mut impl World) {
         pair.world.forge(to, &right[..length]);
     }
     pair.all_dropped(&before, DropReason::Malformed, 35);
-    right_one_lands(pair, write);
+    right_one_lands(&mut pair, write);
 }
 
 pub(crate) fn trailing_bytes(world: &mut impl World) {
@@ -214,7 +214,7 @@ pub(crate) fn trailing_bytes(world: &mut impl World) {
         forge(&mut pair, write, |bytes| bytes.extend(&pattern(extra)));
     }
     pair.all_dropped(&before, DropReason::Malformed, 5);
-    right_one_lands(pair, write);
+    right_one_lands(&mut pair, write);
 }
 
 pub(crate) fn wrong_length_in_reth(world: &mut impl World) {
@@ -230,7 +230,7 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl World) {
     forge(&mut pair, write, |bytes| bytes[1] |= 0x01);
     forge(&mut pair, write, |bytes| bytes[2] ^= 0x40);
     pair.all_dropped(&before, DropReason::Malformed, 9);
-    right_one_lands(pair, write);
+    right_one_lands(&mut pair, write);
 }
 
 pub(crate) fn unsupported_opcodes(world: &mut impl World) {
@@ -251,7 +251,7 @@ pub(crate) fn unsupported_opcodes(world: &mut impl World) {
         }
     }
     pair.all_dropped(&before, DropReason::UnsupportedOpcode, sent);
-    right_one_lands(pair, write);
+    right_one_lands(&mut pair, write);
 }
 
 /// Makes a packet with another opcode of a write of 8 bytes, with all headers that belong to it.
@@ -287,4 +287,63 @@ pub(crate) fn too_long(world: &mut impl World) {
     post(&mut pair.a, wide, &write(&fits, 0, rkey, 0));
     send(&mut pair.a, wide, &[0; 256]);
     pair.arrivals(2);
+}
+
+pub(crate) fn first_fault_counts(world: &mut impl World) {
+    let (mut pair, right) = with_forger(world);
+    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
+    pair.b.revoke(rkey).unwrap();
+    let known = right.dest_qp;
+    // Each packet has all the faults that come after its own.
+    let worst = WriteImm {
+        dest_qp: known ^ 0x10_0000,
+        remote_addr: u64::MAX,
+        rkey: rkey.0,
+        payload_bytes: MTU + 4,
+        ..right
+    };
+    let to_peer = WriteImm {
+        dest_qp: pair.qb.0,
+        ..worst
+    };
+    let to_us = WriteImm {
+        dest_qp: known,
+        ..worst
+    };
+    let fits = WriteImm {
+        payload_bytes: 8,
+        ..to_us
+    };
+    let cases = [
+        (worst, DropReason::UnknownQp),
+        (to_peer, DropReason::Stranger),
+        (to_us, DropReason::TooLong),
+        (fits, DropReason::RevokedKey),
+    ];
+    for (write, reason) in cases {
+        let before = pair.before();
+        forge(&mut pair, write, |_| {});
+        pair.all_dropped(&before, reason, 1);
+    }
+    for (write, reason) in [
+        (to_peer, DropReason::Stranger),
+        (to_us, DropReason::UnsupportedOpcode),
+    ] {
+        let before = pair.before();
+        forge(&mut pair, write, |bytes| {
+            bytes[0] = opcode::UC_WRITE_ONLY_WITH_IMM - 1;
+            bytes.drain(28..32);
+        });
+        pair.all_dropped(&before, reason, 1);
+    }
+    let before = pair.before();
+    let mut damaged = forged(pair.world.stranger(), pair.b.local_addr(0), worst, |_| {});
+    *damaged.last_mut().unwrap() ^= 1;
+    let to = pair.b.local_addr(0);
+    pair.world.forge(to, &damaged);
+    pair.all_dropped(&before, DropReason::BadIcrc, 1);
+    right_one_lands(&mut pair, right);
+    let before = pair.before();
+    forge(&mut pair, fits, |_| {});
+    pair.all_dropped(&before, DropReason::NoReceive, 1);
 }

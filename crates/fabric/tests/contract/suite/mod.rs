@@ -37,6 +37,7 @@ macro_rules! contract_tests {
             drops: [
                 no_receive, unknown_queue_pair, stranger, other_port, not_connected, bad_icrc,
                 truncated, trailing_bytes, unsupported_opcodes, too_long, wrong_length_in_reth,
+                first_fault_counts,
             ],
             keys: [
                 memory_comes_and_goes, bounds_of_a_window, bounds_of_exposing, unknown_key,
