@@ -59,9 +59,10 @@ pub fn rto_ns(path: &Path, alpha: Alpha) -> u64 {
 }
 
 /// A NACK that comes sooner than this after a chunk's departure was sent before the chunk could
-/// arrive (P5.2.6). An eighth less than the round trip, for its estimate may be a little high.
+/// arrive (P5.0.8): one that is justified comes a round trip plus a reordering window after it. Less
+/// an eighth of the round trip, for its estimate may be a little high.
 pub fn crossing_ns(path: &Path) -> u64 {
-    path.rtt_ns - path.rtt_ns / 8
+    (path.rtt_ns - path.rtt_ns / 8).saturating_add(path.reordering_window_ns)
 }
 
 /// How long after a NACK its repair should have come (P5.2.3): a round trip, plus the reordering

@@ -88,6 +88,9 @@ impl GoBackReceiver {
             self.outcomes.push_back((message, Outcome::Whole));
             // The next message is the oldest now, and has perhaps not been told of yet.
             self.ack_due = true;
+            if self.messages.is_empty() {
+                self.ack_at_ns = None;
+            }
         }
         (seen > 0).then(|| Ack {
             message,

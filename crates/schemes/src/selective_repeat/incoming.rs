@@ -81,9 +81,12 @@ impl Incoming {
         }
         let described = (seen - ack.window_start).div_ceil(8) as usize;
         ack.bits.truncate(described);
-        self.next_word = last;
+        // Around again from the cumulative point: the window grows at its end meanwhile, and what was
+        // repaired near its start must not wait for that to stop.
+        let around = last == window_words.end;
+        self.next_word = if around { 0 } else { last };
         self.acks_this_round += 1;
-        if last == window_words.end || self.acks_this_round == MAX_ACKS_A_ROUND {
+        if around || self.acks_this_round == MAX_ACKS_A_ROUND {
             return self.end_round(Some(ack));
         }
         NextAck {

@@ -1,5 +1,7 @@
 //! The NACKs of a queue pair: which messages have holes, and when to tell (P5.2).
 
+use core::ops::Range;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use farwrite_wire::control::Nack;
 
@@ -29,6 +31,8 @@ pub(super) struct Nacks {
 struct Watched {
     message: Message,
     holes: Holes,
+    started_ns: u64,
+    begun: bool,
     armed_ns: Option<u64>,
 }
 
@@ -41,6 +45,8 @@ impl Nacks {
         let watched = Watched {
             message: *message,
             holes,
+            started_ns: path.now_ns,
+            begun: false,
             armed_ns: None,
         };
         self.messages.insert(message.number, watched);
@@ -67,9 +73,11 @@ impl Nacks {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
+        watched.begun |= seen > 0;
         watched.holes.skip(cumulative);
         // The highest chunk may have packets under way yet.
-        watched.holes.note(path, seen.saturating_sub(1));
+        let highest = seen.min(watched.message.chunks).saturating_sub(1);
+        watched.holes.note(path, highest);
         self.rearm(message);
         if seen > 0 && message > self.newest {
             let older = self.newest..message;
@@ -79,7 +87,7 @@ impl Nacks {
     }
 
     /// A packet of a newer message has come: the sender began it after all chunks of older ones.
-    fn pass(&mut self, path: &Path, older: core::ops::Range<u64>) {
+    fn pass(&mut self, path: &Path, older: Range<u64>) {
         let mut passed = BTreeSet::new();
         for (number, watched) in self.messages.range_mut(older) {
             watched.holes.note(path, watched.message.chunks);
@@ -105,10 +113,19 @@ impl Nacks {
             self.rearm(number);
         }
         if self.quiet.handle_timeout(path) {
-            for (number, watched) in self.messages.iter_mut().take(MAX_TAILS_A_ROUND) {
-                watched.holes.ask_tail();
-                self.asking.insert(*number);
-            }
+            self.ask_tails(path);
+        }
+    }
+
+    fn ask_tails(&mut self, path: &Path) {
+        let quiet = &self.quiet;
+        let expected = self.messages.iter_mut().filter(|(_, watched)| {
+            // Of a message that has not begun, the sender has perhaps sent nothing.
+            watched.begun || quiet.overdue(path, watched.started_ns)
+        });
+        for (number, watched) in expected.take(MAX_TAILS_A_ROUND) {
+            watched.holes.ask_tail();
+            self.asking.insert(*number);
         }
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use farwrite_wire::control::Ack;
 
 use super::departures::Stamp;
-use crate::chunk_set::{ChunkSet, words_of};
+use crate::chunk_set::{ChunkSet, word_mask, words_of};
 
 /// Every chunk is either new, queued to be sent again, on its way, or acknowledged.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Outgoing {
     }
 
     fn acknowledge_word(&mut self, word: u32, bits: u64) {
-        let sent = crate::chunk_set::word_mask(word, &(0..self.handed_out));
+        let sent = word_mask(word, &(0..self.handed_out));
         let new = self.acked.insert_word(word, bits & sent);
         self.queued.remove_word(word, new);
     }

@@ -11,7 +11,7 @@ const MAX_ASK_INTERVAL_NS: u64 = 1_000_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     last_arrival_ns: Option<u64>,
-    /// Longest time between arrivals of late; `None` before the second.
+    /// Longest time between arrivals of late; `None` before the first.
     gap_ns: Option<u64>,
     /// Rounds since the last arrival.
     rounds: u32,
@@ -33,25 +33,37 @@ impl Quiet {
 
     /// Packets came.
     pub(super) fn arrived(&mut self, path: &Path) {
-        if let Some(last_ns) = self.last_arrival_ns {
-            let gap_ns = path.now_ns.saturating_sub(last_ns);
-            // After a round trip it may be the answer to a NACK, and then is no measure of pace.
-            if gap_ns < path.rtt_ns {
-                let faded_ns = self.gap_ns.map_or(0, |gap_ns| gap_ns - gap_ns / 8);
-                self.gap_ns = Some(gap_ns.max(faded_ns));
-            }
+        if self.last_arrival_ns == Some(path.now_ns) {
+            return;
         }
+        // Until arrivals have shown otherwise, the sender is taken to be slow.
+        let known_ns = self.gap_ns.unwrap_or(path.rtt_ns / 2);
+        let faded_ns = known_ns - known_ns / 8;
+        let last_ns = self.last_arrival_ns.unwrap_or(path.now_ns);
+        let gap_ns = path.now_ns.saturating_sub(last_ns);
+        // The answer to a NACK is no measure of pace; it takes a round trip.
+        let counts = self.rounds == 0 || gap_ns < path.rtt_ns;
+        let gap_ns = if counts {
+            faded_ns.max(gap_ns)
+        } else {
+            faded_ns
+        };
+        self.gap_ns = Some(gap_ns);
         self.last_arrival_ns = Some(path.now_ns);
         self.rounds = 0;
-        let wait_ns = match self.gap_ns {
-            // A sender that is paced slowly is not quiet.
-            Some(gap_ns) => path
-                .reordering_window_ns
-                .max(path.rtt_ns / 4)
-                .max(gap_ns.saturating_mul(2)),
-            None => repair_ns(path),
-        };
+        // A sender that is paced slowly is not quiet, nor is the path while its packets are late.
+        let pace_ns = gap_ns.min(path.rtt_ns).saturating_mul(2);
+        let wait_ns = pace_ns
+            .max(path.rtt_ns / 4)
+            .saturating_add(path.reordering_window_ns);
         self.at_ns = Some(path.now_ns.saturating_add(wait_ns));
+    }
+
+    /// Whether packets of a message expected since `since_ns` should have come by now, though none
+    /// has.
+    pub(super) fn overdue(&self, path: &Path, since_ns: u64) -> bool {
+        let since_ns = self.last_arrival_ns.map_or(since_ns, |ns| ns.max(since_ns));
+        since_ns.saturating_add(repair_ns(path)) <= path.now_ns
     }
 
     /// Answers whether a round of asking begins.
@@ -92,26 +104,29 @@ mod tests {
         quiet.started(&at(0));
         assert_eq!(quiet.next_timeout(), Some(92 * MS));
         quiet.arrived(&at(50));
-        assert_eq!(quiet.next_timeout(), Some(142 * MS));
-        quiet.arrived(&at(51));
-        assert_eq!(quiet.next_timeout(), Some(71 * MS));
+        assert_eq!(quiet.next_timeout(), Some(122 * MS));
+        for now_ms in 51..=100 {
+            quiet.arrived(&at(now_ms));
+        }
+        assert_eq!(quiet.next_timeout(), Some(122 * MS));
     }
 
     #[test]
     fn waits_longer_for_a_sender_paced_slowly() {
         let mut quiet = Quiet::default();
         quiet.arrived(&at(0));
-        quiet.arrived(&at(40));
-        assert_eq!(quiet.next_timeout(), Some(120 * MS));
+        quiet.arrived(&at(50));
+        assert_eq!(quiet.next_timeout(), Some(152 * MS));
         // The answer to a NACK, a round trip later, does not count.
-        quiet.arrived(&at(160));
-        assert_eq!(quiet.next_timeout(), Some(240 * MS));
+        assert!(quiet.handle_timeout(&at(152)));
+        quiet.arrived(&at(260));
+        assert_eq!(quiet.gap_ns, Some(43_750_000));
     }
 
     #[test]
     fn asks_ever_more_rarely_until_something_comes() {
         let mut quiet = Quiet::default();
-        quiet.arrived(&at(0));
+        quiet.started(&at(0));
         let mut asked_ms = std::vec::Vec::new();
         for _ in 0..7 {
             let now_ms = quiet.next_timeout().unwrap() / MS;
@@ -121,8 +136,19 @@ mod tests {
         }
         assert_eq!(asked_ms, [92, 184, 368, 736, 1472, 2472, 3472]);
         quiet.arrived(&at(4000));
-        assert_eq!(quiet.next_timeout(), Some(4092 * MS));
+        assert_eq!(quiet.next_timeout(), Some(4072 * MS));
         quiet.idle();
         assert_eq!(quiet.next_timeout(), None);
+    }
+
+    #[test]
+    fn a_message_that_has_not_begun_is_overdue_a_repair_after_all_that_came() {
+        let mut quiet = Quiet::default();
+        assert!(!quiet.overdue(&at(91), 0));
+        assert!(quiet.overdue(&at(92), 0));
+        quiet.arrived(&at(50));
+        assert!(!quiet.overdue(&at(141), 0));
+        assert!(quiet.overdue(&at(142), 0));
+        assert!(!quiet.overdue(&at(142), 60 * MS));
     }
 }

@@ -85,7 +85,7 @@ proptest! {
         seed in any::<u64>(),
         (loss_chunk, loss_report, duplicate) in (0.0..0.2, 0.0..0.2, 0.0..0.1),
         burst_chunks in prop::sample::select(vec![1.0, 1.0, 4.0, 30.0]),
-        (late_ns, reordering_window_ns) in (0..5 * MS, 0..5 * MS),
+        (late_ns, late_report_ns, reordering_window_ns) in (0..5 * MS, 0..5 * MS, 0..5 * MS),
         rtt_ns in 10_000..60 * MS,
         max_run in 1u32..40,
         max_report_bytes in 64usize..600,
@@ -93,7 +93,7 @@ proptest! {
         apart_ns in 0..20 * MS,
     ) {
         let channel = Channel {
-            seed, rtt_ns, loss_chunk, burst_chunks, loss_report, duplicate, late_ns,
+            seed, rtt_ns, loss_chunk, burst_chunks, loss_report, duplicate, late_ns, late_report_ns,
             reordering_window_ns, max_run, max_report_bytes,
             ..Channel::default()
         };

@@ -25,6 +25,8 @@ pub(crate) struct Channel {
     pub(crate) duplicate: f64,
     /// A chunk comes up to this much later than it would.
     pub(crate) late_ns: u64,
+    /// And a report up to this much.
+    pub(crate) late_report_ns: u64,
     /// Nothing gets through in this time, in either direction.
     pub(crate) dead_ns: Range<u64>,
     /// First copies of these chunks are lost.
@@ -46,6 +48,7 @@ impl Default for Channel {
             loss_report: 0.0,
             duplicate: 0.0,
             late_ns: 0,
+            late_report_ns: 0,
             dead_ns: 0..0,
             lose_first: BTreeSet::new(),
             reordering_window_ns: MS,
@@ -330,7 +333,7 @@ impl World {
         }
         let copies = 1 + u64::from(self.dice.hits(self.channel.duplicate));
         for _ in 0..copies {
-            let late_ns = self.dice.below(self.channel.late_ns + 1);
+            let late_ns = self.dice.below(self.channel.late_report_ns + 1);
             let at_ns = self.now_ns + self.channel.rtt_ns / 2 + late_ns;
             self.push(at_ns, event());
         }

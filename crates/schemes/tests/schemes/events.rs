@@ -1,0 +1,251 @@
+//! Every state of a chunk at the sender against every event.
+
+use farwrite_schemes::registry::SchemeName;
+use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender};
+use farwrite_wire::control::{Ack, Nack, Outcome};
+
+use crate::harness::MS;
+
+const RTT: u64 = 24 * MS;
+const RTO: u64 = 3 * RTT;
+
+fn at(now_ns: u64) -> Path {
+    Path {
+        now_ns,
+        rtt_ns: RTT,
+        reordering_window_ns: MS,
+    }
+}
+
+fn ack(cumulative: u32) -> Report {
+    Report::Ack(Ack {
+        message: 0,
+        cumulative,
+        seen: cumulative,
+        window_start: 0,
+        bits: Vec::new(),
+    })
+}
+
+fn nack() -> Report {
+    Report::Nack(Nack {
+        message: 0,
+        lost: vec![0..1],
+    })
+}
+
+fn chunk(chunk: u32) -> Chunks {
+    Chunks {
+        message: 0,
+        range: chunk..chunk + 1,
+    }
+}
+
+/// States of chunk 0 of two, in the order of its life.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum State {
+    New,
+    HandedOut,
+    Departed,
+    /// Departed a round trip ago.
+    Aged,
+    /// NACKed or timed out since, not yet handed out again.
+    Queued,
+    Acked,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Ack,
+    Nack,
+    Timeout,
+}
+
+/// A sender with chunk 0 in that state, and the time.
+fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
+    let mut sender = name.scheme().sender();
+    let message = Message {
+        number: 0,
+        bytes: 8192,
+        chunks: 2,
+    };
+    sender.start(&at(0), &message);
+    let mut now_ns = 0;
+    if state >= State::HandedOut {
+        assert_eq!(sender.poll_transmit(&at(0), 1), Some(chunk(0)));
+    }
+    if state >= State::Departed {
+        sender.handle_departed(&at(0), &chunk(0));
+    }
+    if state >= State::Aged {
+        now_ns = RTT;
+    }
+    if state == State::Queued {
+        now_ns = RTO;
+        sender.handle_timeout(&at(now_ns));
+    }
+    if state == State::Acked {
+        sender.handle_report(&at(now_ns), &ack(1));
+    }
+    (sender, now_ns)
+}
+
+#[test]
+fn a_chunk_is_sent_again_exactly_when_it_should() {
+    use Event::{Ack, Nack, Timeout};
+    use State::{Acked, Aged, Departed, HandedOut, New, Queued};
+    // The last column: whether chunk 0 is what is sent next.
+    let table = [
+        (New, Ack, true),
+        (New, Nack, true),
+        (New, Timeout, true),
+        (HandedOut, Ack, false),
+        (HandedOut, Nack, false),
+        (HandedOut, Timeout, false),
+        (Departed, Ack, false),
+        (Departed, Nack, false),
+        (Departed, Timeout, true),
+        (Aged, Ack, false),
+        (Aged, Nack, true),
+        (Aged, Timeout, true),
+        (Queued, Ack, false),
+        (Queued, Nack, true),
+        (Queued, Timeout, true),
+        (Acked, Ack, false),
+        (Acked, Nack, false),
+        (Acked, Timeout, false),
+    ];
+    for name in SchemeName::ALL {
+        for (state, event, again) in table {
+            let (mut sender, mut now_ns) = sender_in(name, state);
+            match event {
+                Ack => sender.handle_report(&at(now_ns), &ack(1)),
+                Nack => sender.handle_report(&at(now_ns), &nack()),
+                Timeout => {
+                    now_ns = now_ns.max(RTO);
+                    sender.handle_timeout(&at(now_ns));
+                }
+            }
+            // Without NACKs in the scheme, they change nothing.
+            let deaf = name == SchemeName::SrRto && matches!((state, event), (Aged, Nack));
+            let mut next = Vec::new();
+            while let Some(chunks) = sender.poll_transmit(&at(now_ns), 1) {
+                next.push(chunks.range.start);
+            }
+            let expected: &[u32] = if again && !deaf { &[0, 1] } else { &[1] };
+            assert_eq!(next, expected, "{name}: {state:?} {event:?}");
+            assert_eq!(sender.poll_outcome(), None);
+        }
+    }
+}
+
+#[test]
+fn a_message_ends_once_and_then_nothing_of_it_is_sent() {
+    for name in SchemeName::ALL {
+        for state in [State::HandedOut, State::Departed, State::Queued] {
+            for outcome in [Outcome::Whole, Outcome::Partial, Outcome::Failed] {
+                let (mut sender, now_ns) = sender_in(name, state);
+                sender.handle_closed(&at(now_ns), 0, outcome);
+                sender.handle_closed(&at(now_ns), 0, Outcome::Whole);
+                sender.handle_report(&at(now_ns), &ack(2));
+                sender.handle_departed(&at(now_ns), &chunk(0));
+                assert_eq!(sender.poll_outcome(), Some((0, outcome)));
+                assert_eq!(sender.poll_outcome(), None);
+                assert_eq!(
+                    sender.poll_transmit(&at(now_ns), 8),
+                    None,
+                    "{name} {state:?}"
+                );
+                assert_eq!(sender.next_timeout(), None, "{name} {state:?}");
+            }
+            let (mut sender, now_ns) = sender_in(name, state);
+            sender.abandon(0);
+            assert_eq!(sender.poll_outcome(), None);
+            assert_eq!(sender.poll_transmit(&at(now_ns), 8), None);
+            assert_eq!(sender.next_timeout(), None);
+        }
+    }
+}
+
+#[test]
+fn timeouts_follow_the_round_trip_as_it_is_at_their_end() {
+    for name in SchemeName::ALL {
+        let (mut sender, _) = sender_in(name, State::Departed);
+        assert_eq!(sender.next_timeout(), Some(RTO), "{name}");
+        let longer = Path {
+            now_ns: RTO,
+            rtt_ns: 2 * RTT,
+            reordering_window_ns: MS,
+        };
+        sender.handle_timeout(&longer);
+        assert_eq!(sender.next_timeout(), Some(2 * RTO), "{name}");
+        assert_eq!(sender.counters().timeouts, 0, "{name}");
+    }
+}
+
+#[test]
+fn retransmissions_of_the_oldest_come_first_and_then_its_new_chunks() {
+    for name in [SchemeName::SrRto, SchemeName::SrNack] {
+        let mut sender = name.scheme().sender();
+        for number in 0..3 {
+            let (bytes, chunks) = (40_960, 10);
+            sender.start(
+                &at(0),
+                &Message {
+                    number,
+                    bytes,
+                    chunks,
+                },
+            );
+        }
+        let hand_out = |sender: &mut Box<dyn Sender + Send>, now_ns, max| {
+            let chunks = sender.poll_transmit(&at(now_ns), max).unwrap();
+            sender.handle_departed(&at(now_ns), &chunks);
+            (chunks.message, chunks.range)
+        };
+        assert_eq!(hand_out(&mut sender, 0, 8), (0, 0..8));
+        assert_eq!(hand_out(&mut sender, 0, 8), (0, 8..10));
+        assert_eq!(hand_out(&mut sender, 0, 4), (1, 0..4));
+        sender.handle_report(&at(RTT), &ack(9));
+        sender.handle_timeout(&at(RTO));
+        assert_eq!(hand_out(&mut sender, RTO, 8), (0, 9..10), "{name}");
+        assert_eq!(hand_out(&mut sender, RTO, 3), (1, 0..3), "{name}");
+        assert_eq!(hand_out(&mut sender, RTO, 8), (1, 3..4), "{name}");
+        assert_eq!(hand_out(&mut sender, RTO, 8), (1, 4..10), "{name}");
+        assert_eq!(hand_out(&mut sender, RTO, 80), (2, 0..10), "{name}");
+        assert_eq!(sender.counters().retransmitted_chunks, 5);
+    }
+}
+
+#[test]
+fn going_back_repeats_all_that_follows_of_every_message() {
+    let mut sender = SchemeName::Gbn.scheme().sender();
+    for number in 0..2 {
+        let (bytes, chunks) = (16_384, 4);
+        sender.start(
+            &at(0),
+            &Message {
+                number,
+                bytes,
+                chunks,
+            },
+        );
+    }
+    while let Some(chunks) = sender.poll_transmit(&at(0), 3) {
+        sender.handle_departed(&at(0), &chunks);
+    }
+    sender.handle_report(&at(RTT), &ack(2));
+    let lost = vec![2..3];
+    sender.handle_report(&at(RTT), &Report::Nack(Nack { message: 0, lost }));
+    let mut again = Vec::new();
+    while let Some(chunks) = sender.poll_transmit(&at(RTT), 8) {
+        sender.handle_departed(&at(RTT), &chunks);
+        again.push((chunks.message, chunks.range));
+    }
+    assert_eq!(again, [(0, 2..4), (1, 0..4)]);
+    assert_eq!(sender.counters().retransmitted_chunks, 6);
+    // The hole is filled, and what had come before counts: nothing of it is sent a third time.
+    sender.handle_report(&at(2 * RTT), &ack(4));
+    assert_eq!(sender.poll_outcome(), Some((0, Outcome::Whole)));
+    assert_eq!(sender.poll_transmit(&at(2 * RTT), 8), None);
+}
