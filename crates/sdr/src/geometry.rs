@@ -83,12 +83,6 @@ impl Geometry {
         self.config.generations
     }
 
-    /// Messages before slot and generation repeat.
-    #[must_use]
-    pub fn cycle(&self) -> u64 {
-        u64::from(self.config.slots) * u64::from(self.config.generations)
-    }
-
     /// Slot of a message.
     #[must_use]
     pub fn slot(&self, message: u64) -> u32 {

@@ -83,8 +83,7 @@ impl SdrQp {
     ///
     /// # Errors
     /// [`SdrError::Retry`] while the slot is taken: complete the receive in it. Also while the
-    /// sender may still be busy with the slot's last message of the same generation, which takes
-    /// completing a generation's worth of receives before anything is sent into them (P3.6).
+    /// slot's last message was completed before it was offered: the offer will come (P3.6).
     pub fn next_recv(&self) -> Result<RecvPlace, SdrError> {
         self.recv.next_place()
     }

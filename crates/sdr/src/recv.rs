@@ -63,7 +63,7 @@ pub(crate) struct RecvHalf {
     posted: Box<[Option<Posted>]>,
     /// Offers for messages `next..next + slots`, by slot.
     ahead: Box<[Option<Offer>]>,
-    /// By message modulo [`Geometry::cycle`].
+    /// By message modulo their number, which is two a slot: the sender is done with older ones.
     ended: Box<[Option<Ended>]>,
     /// Messages whose end is to be told; each at most once.
     telling: VecDeque<u64>,
@@ -77,11 +77,10 @@ pub(crate) struct RecvHalf {
 impl RecvHalf {
     pub(crate) fn new(geometry: Geometry, table: Arc<SlotTable>) -> Self {
         let slots = geometry.slots() as usize;
-        let cycle = slots * usize::from(geometry.generations());
         Self {
             posted: (0..slots).map(|_| None).collect(),
             ahead: (0..slots).map(|_| None).collect(),
-            ended: (0..cycle).map(|_| None).collect(),
+            ended: (0..2 * slots).map(|_| None).collect(),
             telling: VecDeque::new(),
             next: 0,
             offered: 0,
@@ -116,7 +115,7 @@ impl RecvHalf {
     }
 
     fn ended_mut(&mut self, message: u64) -> Option<&mut Option<Ended>> {
-        let index = usize::try_from(message % self.geometry.cycle()).ok()?;
+        let index = usize::try_from(message % self.ended.len() as u64).ok()?;
         self.ended.get_mut(index)
     }
 
@@ -125,13 +124,12 @@ impl RecvHalf {
         if slot.copied().flatten().is_some_and(|posted| posted.open) {
             return Err(SdrError::Retry("a receive is posted in every message slot"));
         }
-        // An offer for `m` says that its sender is done with everything up to `m - slots`. Before
-        // slot and generation repeat, it must be done with their last message (P3.6).
-        let cycle = self.geometry.cycle();
-        let slots = u64::from(self.geometry.slots());
-        if self.next >= cycle && self.offered <= self.next - cycle + slots {
+        // An offer for the slot's last message says that its sender is done with the one before
+        // that: so what is late is late in the network, not at the sender (P3.6).
+        let last = self.next.checked_sub(self.geometry.slots().into());
+        if last.is_some_and(|last| last >= self.offered) {
             return Err(SdrError::Retry(
-                "the sender may still be busy with the last message of this slot and generation",
+                "the last message of this slot is not offered yet",
             ));
         }
         Ok(self.place(self.next))

@@ -93,6 +93,12 @@ impl SendHalf {
         self.geometry.slot(message) as usize
     }
 
+    /// The most receives that the peer can have posted: one more in every slot whose last message
+    /// has been offered (P3.6).
+    fn limit(&self) -> u64 {
+        self.next + u64::from(self.geometry.slots())
+    }
+
     fn get(&self, message: u64) -> Option<&Sending> {
         let (number, sending) = self.sends.get(self.index(message))?.as_ref()?;
         (*number == message).then_some(sending)
@@ -287,9 +293,9 @@ impl SendHalf {
                 .then_some(())
                 .ok_or(Violation::MessageOutOfRange { message, limit })
         };
-        // A slot and generation are posted again only after an offer for a later message (P3.6).
-        check(cts.posted, self.next + self.geometry.cycle())?;
-        check(cts.offers, self.next)?;
+        check(cts.posted, self.limit())?;
+        // A receive may be over before its message is started, let alone offered.
+        check(cts.offers, self.next.max(cts.posted))?;
         check(
             cts.first.saturating_add(cts.clearances.len() as u64),
             cts.posted,
@@ -348,7 +354,7 @@ impl SendHalf {
         outcome: Outcome,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        let limit = self.next + self.geometry.cycle();
+        let limit = self.limit();
         if message >= limit {
             return Err(Violation::MessageOutOfRange { message, limit });
         }

@@ -1,0 +1,481 @@
+//! Two queue pairs, a lossy network between them, and memory behind root keys: a model of what an
+//! endpoint does, with the simplest scheme that repairs losses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use farwrite_sdr::{
+    Arrival, ChunkBitmap, Event, QpConfig, RecvPlace, SdrError, SdrQp, SendSpec, Target,
+};
+use farwrite_wire::control::{Ack, Control, Outcome, SchemeTag};
+
+use super::{Random, connected};
+
+pub const RTT_NS: u64 = 20_000_000;
+
+/// What the network does; percentages.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    pub loss: u64,
+    pub duplicate: u64,
+    /// Extra delay, at most.
+    pub jitter_ns: u64,
+    /// Nothing gets through from the first instant to the second.
+    pub dead_ns: (u64, u64),
+    /// Late packets vanish (revoked keys) instead of completing (null keys).
+    pub late_vanish: bool,
+}
+
+impl Faults {
+    pub const NONE: Self = Self {
+        loss: 0,
+        duplicate: 0,
+        jitter_ns: 0,
+        dead_ns: (0, 0),
+        late_vanish: false,
+    };
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Sent and received whole.
+    Plain,
+    /// Sent without a length, which comes later.
+    Stream,
+    /// The receiver completes it when the first packet comes.
+    Early,
+    /// The receiver completes it at once.
+    Cancel,
+    /// The sender gives it up as soon as it may write.
+    Withdraw,
+    /// The buffer is too short.
+    TooLong,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    pub plan: Plan,
+    pub length: u64,
+    pub immediate: Option<u32>,
+    /// The sender does not wait for the receive's end.
+    pub hasty: bool,
+}
+
+#[derive(Clone)]
+struct Packet {
+    generation: u8,
+    address: u64,
+    imm: u32,
+    payload: Vec<u8>,
+}
+
+enum Item {
+    ToReceiver(Control),
+    ToSender(Control),
+    Data(Packet),
+}
+
+struct Send {
+    number: usize,
+    acked: BTreeSet<u32>,
+    resend_ns: u64,
+    clear: bool,
+    ended: bool,
+}
+
+struct Recv {
+    bitmap: ChunkBitmap,
+    place: RecvPlace,
+    buffer: Vec<u8>,
+    length: Option<u64>,
+}
+
+pub struct World {
+    config: QpConfig,
+    faults: Faults,
+    random: Random,
+    pub now_ns: u64,
+    messages: Vec<Message>,
+    a: SdrQp,
+    b: SdrQp,
+    network: BTreeMap<(u64, u64), Item>,
+    items: u64,
+    sends: BTreeMap<u64, Send>,
+    recvs: BTreeMap<u64, Recv>,
+    started: usize,
+    posted: usize,
+    pub sender_outcomes: BTreeMap<u64, Outcome>,
+    pub receiver_outcomes: BTreeMap<u64, Outcome>,
+    pub late: u64,
+    pub duplicates: u64,
+    pub controls: u64,
+}
+
+/// Byte `offset` of message `message`.
+fn content(message: u64, offset: u64) -> u8 {
+    (message.wrapping_mul(131) ^ offset.wrapping_mul(7) ^ (offset >> 8)).to_le_bytes()[0]
+}
+
+impl World {
+    pub fn new(config: QpConfig, faults: Faults, seed: u64, messages: Vec<Message>) -> Self {
+        Self {
+            config,
+            faults,
+            random: Random(seed),
+            now_ns: 0,
+            messages,
+            a: connected(config),
+            b: connected(config),
+            network: BTreeMap::new(),
+            items: 0,
+            sends: BTreeMap::new(),
+            recvs: BTreeMap::new(),
+            started: 0,
+            posted: 0,
+            sender_outcomes: BTreeMap::new(),
+            receiver_outcomes: BTreeMap::new(),
+            late: 0,
+            duplicates: 0,
+            controls: 0,
+        }
+    }
+
+    /// Runs until both ends are silent and the network is empty.
+    pub fn run(&mut self) {
+        for _ in 0..2_000_000 {
+            self.act();
+            let timers = [self.a.next_timeout(), self.b.next_timeout()];
+            let resend = self.sends.values().filter(|s| s.clear).map(|s| s.resend_ns);
+            let network = self.network.keys().next().map(|key| key.0);
+            let next = timers
+                .into_iter()
+                .flatten()
+                .chain(resend)
+                .chain(network)
+                .min();
+            let Some(next_ns) = next else {
+                assert_eq!(self.posted, self.messages.len());
+                assert!(self.sends.is_empty() && self.recvs.is_empty());
+                return;
+            };
+            self.now_ns = self.now_ns.max(next_ns);
+            while let Some(entry) = self.network.first_entry() {
+                if entry.key().0 > self.now_ns {
+                    break;
+                }
+                let item = entry.remove();
+                self.deliver(item);
+            }
+        }
+        panic!(
+            "not silent: {} of {} started, {} posted, at {} ns, timeouts {:?} {:?}, open sends {:?} recvs {:?}",
+            self.started,
+            self.messages.len(),
+            self.posted,
+            self.now_ns,
+            self.a.next_timeout(),
+            self.b.next_timeout(),
+            self.sends.keys().collect::<Vec<_>>(),
+            self.recvs.keys().collect::<Vec<_>>(),
+        );
+    }
+
+    fn push(&mut self, item: impl Fn() -> Item) {
+        self.controls += u64::from(!matches!(item(), Item::Data(_)));
+        let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
+        let (from_ns, until_ns) = self.faults.dead_ns;
+        let dead = (from_ns..until_ns).contains(&self.now_ns);
+        for _ in 0..copies {
+            if !dead && !self.random.chance(self.faults.loss) {
+                let at_ns = self.now_ns + RTT_NS / 2 + self.random.below(self.faults.jitter_ns);
+                self.items += 1;
+                self.network.insert((at_ns, self.items), item());
+            }
+        }
+    }
+
+    fn deliver(&mut self, item: Item) {
+        match item {
+            Item::ToSender(Control::Ack(ack)) => {
+                self.a
+                    .handle_control(self.now_ns, &Control::Ack(ack.clone()))
+                    .unwrap();
+                if let Some(send) = self.sends.get_mut(&ack.message) {
+                    let bits = (0_u32..).zip(
+                        ack.bits
+                            .iter()
+                            .flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1)),
+                    );
+                    send.acked.extend(bits.filter(|bit| bit.1).map(|bit| bit.0));
+                }
+            }
+            Item::ToSender(control) => self.a.handle_control(self.now_ns, &control).unwrap(),
+            Item::ToReceiver(control) => self.b.handle_control(self.now_ns, &control).unwrap(),
+            Item::Data(packet) => self.place(&packet),
+        }
+    }
+
+    /// What the receiving NIC does, and the worker behind it.
+    fn place(&mut self, packet: &Packet) {
+        let geometry = *self.b.geometry();
+        let slot = packet.address / geometry.slot_bytes();
+        let bound = self.recvs.values_mut().find(|recv| {
+            u64::from(recv.place.slot) == slot && recv.place.generation == packet.generation
+        });
+        if let Some(recv) = bound {
+            let offset = (packet.address % geometry.slot_bytes()) as usize;
+            let end = offset + packet.payload.len();
+            recv.buffer[offset..end].copy_from_slice(&packet.payload);
+        } else if self.faults.late_vanish {
+            return;
+        }
+        let bytes = u32::try_from(packet.payload.len()).unwrap();
+        match self
+            .b
+            .table()
+            .handle_packet(packet.generation, packet.imm, bytes)
+        {
+            Arrival::New { .. } => {}
+            Arrival::Duplicate { .. } => self.duplicates += 1,
+            Arrival::Late { message } => {
+                self.late += 1;
+                self.b.handle_late(message);
+            }
+            Arrival::Invalid => panic!("an honest packet is invalid"),
+        }
+    }
+
+    fn act(&mut self) {
+        self.receiver_events();
+        self.sender_events();
+        self.acknowledge();
+        self.post_receives();
+        self.start_sends();
+        self.receiver_events();
+        self.sender_events();
+        self.transmit();
+        while let Some(control) = self.a.poll_control(self.now_ns, RTT_NS) {
+            self.push(|| Item::ToReceiver(control.clone()));
+        }
+        while let Some(control) = self.b.poll_control(self.now_ns, RTT_NS) {
+            self.push(|| Item::ToSender(control.clone()));
+        }
+    }
+
+    fn post_receives(&mut self) {
+        while let Some(message) = self.messages.get(self.posted).copied() {
+            let place = match self.b.next_recv() {
+                Ok(place) => place,
+                Err(SdrError::Retry(_)) => return,
+                Err(other) => panic!("{other}"),
+            };
+            let short = u64::from(message.plan == Plan::TooLong);
+            let length = message.length - short;
+            let target = Target {
+                rkey: u32::from(place.generation),
+                base: self.b.geometry().slot_base(place.slot),
+                length,
+            };
+            let bitmap = self.b.post_recv(place, target).unwrap();
+            assert_eq!(bitmap.count(), 0, "a fresh bitmap is empty");
+            let recv = Recv {
+                bitmap,
+                place,
+                buffer: vec![0xee; usize::try_from(length).unwrap()],
+                length: None,
+            };
+            self.recvs.insert(place.message, recv);
+            assert_eq!(place.message, self.posted as u64);
+            self.posted += 1;
+            if message.plan == Plan::Cancel {
+                self.complete(place.message, Outcome::Failed);
+            }
+        }
+    }
+
+    fn start_sends(&mut self) {
+        while let Some(message) = self.messages.get(self.started).copied() {
+            let spec = SendSpec {
+                length: (message.plan != Plan::Stream).then_some(message.length),
+                immediate: message.immediate,
+                scheme: SchemeTag::default(),
+            };
+            let number = match self.a.start_send(spec) {
+                Ok(number) => number,
+                Err(SdrError::Retry(_)) => return,
+                Err(other) => panic!("{other}"),
+            };
+            let send = Send {
+                number: self.started,
+                acked: BTreeSet::new(),
+                resend_ns: 0,
+                clear: false,
+                ended: message.plan != Plan::Stream,
+            };
+            self.sends.insert(number, send);
+            self.started += 1;
+        }
+    }
+
+    fn sender_events(&mut self) {
+        while let Some(event) = self.a.poll_event() {
+            match event {
+                Event::ClearToSend { message } => {
+                    let send = self.sends.get_mut(&message).unwrap();
+                    send.clear = true;
+                    send.resend_ns = self.now_ns;
+                    if self.messages[send.number].plan == Plan::Withdraw {
+                        self.close(message, Outcome::Failed);
+                    }
+                }
+                Event::SendTooLong {
+                    message,
+                    length,
+                    capacity,
+                } => {
+                    assert_eq!(length, capacity + 1);
+                    self.close(message, Outcome::Failed);
+                }
+                Event::Closed { message, outcome } => {
+                    self.sends.remove(&message).unwrap();
+                    self.sender_outcomes.insert(message, outcome);
+                }
+                other => panic!("{other:?} at the sender"),
+            }
+        }
+        let geometry = *self.a.geometry();
+        let acked = self.sends.iter().filter(|(_, send)| {
+            let message = self.messages[send.number];
+            let chunks = geometry.chunks(message.length, message.immediate.is_some());
+            message.hasty && send.ended && send.acked.len() == chunks as usize
+        });
+        for message in acked.map(|(m, _)| *m).collect::<Vec<_>>() {
+            self.close(message, Outcome::Whole);
+        }
+    }
+
+    fn close(&mut self, message: u64, outcome: Outcome) {
+        self.a.close_send(message, outcome);
+        self.sends.remove(&message);
+        self.sender_outcomes.insert(message, outcome);
+        assert_eq!(self.a.writes(message, 0..1).count(), 0);
+    }
+
+    fn receiver_events(&mut self) {
+        while let Some(event) = self.b.poll_event() {
+            match event {
+                Event::Offered {
+                    message, length, ..
+                } => {
+                    if let Some(recv) = self.recvs.get_mut(&message) {
+                        recv.length = length;
+                    }
+                }
+                Event::LengthKnown { message, length } => {
+                    if let Some(recv) = self.recvs.get_mut(&message) {
+                        recv.length = Some(length);
+                    }
+                }
+                Event::Withdrawn { message } | Event::Refused { message, .. } => {
+                    if self.recvs.contains_key(&message) {
+                        self.complete(message, Outcome::Failed);
+                    }
+                }
+                other => panic!("{other:?} at the receiver"),
+            }
+        }
+    }
+
+    /// Acknowledges what has arrived, and completes what is whole.
+    fn acknowledge(&mut self) {
+        let table = self.b.table().clone();
+        let mut arrived = BTreeSet::new();
+        table.drain_arrivals(|message| {
+            arrived.insert(message);
+        });
+        for message in arrived {
+            let recv = &self.recvs[&message];
+            let plan = self.messages[usize::try_from(message).unwrap()].plan;
+            if plan == Plan::Early {
+                self.complete(message, Outcome::Partial);
+                continue;
+            }
+            let ack = Ack {
+                message,
+                cumulative: 0,
+                seen: table.seen(message),
+                window_start: 0,
+                bits: recv.bitmap.to_bytes(),
+            };
+            // A scheme starts with the offer.
+            if recv.length.is_some() || plan == Plan::Stream {
+                self.push(|| Item::ToSender(Control::Ack(ack.clone())));
+            }
+            if self.recvs[&message].bitmap.is_complete() {
+                self.complete(message, Outcome::Whole);
+            }
+        }
+    }
+
+    fn complete(&mut self, message: u64, outcome: Outcome) {
+        let recv = self.recvs.remove(&message).unwrap();
+        let plan = self.messages[usize::try_from(message).unwrap()];
+        if outcome == Outcome::Whole {
+            let whole = (0..plan.length).map(|offset| content(message, offset));
+            assert!(
+                recv.buffer.into_iter().eq(whole),
+                "message {message} is damaged"
+            );
+            assert_eq!(recv.bitmap.bytes(), plan.length);
+            if let Some(immediate) = plan.immediate {
+                assert_eq!(self.b.recv_immediate(message), Ok(immediate));
+            }
+        }
+        self.b.complete_recv(message, outcome).unwrap();
+        self.receiver_outcomes.insert(message, outcome);
+    }
+
+    /// Sends every chunk not acknowledged, again and again.
+    fn transmit(&mut self) {
+        let mut packets = Vec::new();
+        for (&message, send) in &mut self.sends {
+            if !send.clear || send.resend_ns > self.now_ns {
+                continue;
+            }
+            let plan = self.messages[send.number];
+            if send.resend_ns == self.now_ns && send.ended || send.resend_ns < self.now_ns {
+                send.resend_ns = self.now_ns + 2 * RTT_NS;
+            }
+            // A stream without its end has the chunks that are full.
+            let full = plan.length / self.a.geometry().chunk_bytes();
+            let chunks = if send.ended {
+                self.a
+                    .geometry()
+                    .chunks(plan.length, plan.immediate.is_some())
+            } else {
+                u32::try_from(full).unwrap()
+            };
+            for chunk in (0..chunks).filter(|chunk| !send.acked.contains(chunk)) {
+                for write in self.a.writes(message, chunk..chunk + 1) {
+                    assert_eq!(write.rkey, u32::from(write.generation));
+                    assert!(write.channel < self.config.channels);
+                    let bytes = write.offset..write.offset + u64::from(write.bytes);
+                    packets.push(Packet {
+                        generation: write.generation,
+                        address: write.remote_addr,
+                        imm: write.imm,
+                        payload: bytes.map(|offset| content(message, offset)).collect(),
+                    });
+                }
+            }
+            if !send.ended {
+                send.ended = true;
+                send.resend_ns = self.now_ns + RTT_NS;
+                self.a.end_send(message, plan.length).unwrap();
+            }
+        }
+        for packet in packets {
+            self.push(|| Item::Data(packet.clone()));
+        }
+    }
+}
