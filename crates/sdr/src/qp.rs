@@ -210,9 +210,25 @@ impl SdrQp {
             .or_else(|| self.send.poll(now_ns, self.interval_ns))
     }
 
-    /// What has happened through the peer, if anything.
+    /// What has happened through the peer, if anything. Nothing is told of a receive that was
+    /// completed or a send that was closed at this end in the meantime.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        loop {
+            let event = self.events.pop_front()?;
+            let matters = match event {
+                Event::Offered { message, .. }
+                | Event::LengthKnown { message, .. }
+                | Event::Refused { message, .. }
+                | Event::Withdrawn { message } => self.recv.is_open(message),
+                Event::ClearToSend { message } | Event::SendTooLong { message, .. } => {
+                    self.send.is_active(message)
+                }
+                Event::Closed { .. } => true,
+            };
+            if matters {
+                return Some(event);
+            }
+        }
     }
 
     /// When [`SdrQp::poll_control`] will have something to say, if nothing happens before; in the

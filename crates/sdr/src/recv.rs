@@ -85,7 +85,7 @@ impl RecvHalf {
             next: 0,
             offered: 0,
             settled: 0,
-            clearing: Clearing::default(),
+            clearing: Clearing::new(geometry.mtu()),
             geometry,
             table,
         }
@@ -117,6 +117,10 @@ impl RecvHalf {
     fn ended_mut(&mut self, message: u64) -> Option<&mut Option<Ended>> {
         let index = usize::try_from(message % self.ended.len() as u64).ok()?;
         self.ended.get_mut(index)
+    }
+
+    pub(crate) fn is_open(&self, message: u64) -> bool {
+        self.posted(message).is_some_and(|posted| posted.open)
     }
 
     pub(crate) fn next_place(&self) -> Result<RecvPlace, SdrError> {

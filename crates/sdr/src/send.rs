@@ -187,9 +187,12 @@ impl SendHalf {
         }
     }
 
+    pub(crate) fn is_active(&self, message: u64) -> bool {
+        self.get(message).is_some_and(|s| s.stage == Stage::Active)
+    }
+
     pub(crate) fn is_clear(&self, message: u64) -> bool {
-        self.get(message)
-            .is_some_and(|s| s.stage == Stage::Active && s.clearance.is_some())
+        self.is_active(message) && self.get(message).is_some_and(|s| s.clearance.is_some())
     }
 
     pub(crate) fn writes(&self, message: u64, chunks: core::ops::Range<u32>) -> PacketWrites {

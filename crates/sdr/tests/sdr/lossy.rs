@@ -1,12 +1,11 @@
 //! Two queue pairs over a network that loses, repeats and reorders (paper sections 3.1 to 3.3).
 
-mod common;
-
-use common::world::{Faults, Message, Plan, RTT_NS, World};
-use common::{Random, small};
 use farwrite_sdr::{ImmediateSplit, QpConfig};
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;
+
+use crate::world::{Faults, Message, Plan, RTT_NS, World};
+use crate::{Random, small};
 
 fn messages(seed: u64, count: u64, config: &QpConfig) -> Vec<Message> {
     let mut random = Random(seed);
@@ -29,7 +28,7 @@ fn messages(seed: u64, count: u64, config: &QpConfig) -> Vec<Message> {
         Message {
             plan,
             length: least + random.below(most),
-            immediate: with_immediate.then(|| random.next() as u32),
+            immediate: with_immediate.then(|| u32::try_from(random.below(1 << 32)).unwrap()),
             hasty: random.chance(30),
         }
     };
@@ -83,7 +82,7 @@ proptest! {
     ) {
         let messages = messages(seed, 60, &config);
         let dead_ns = dies_ns.map_or((0, 0), |at_ns| (at_ns, at_ns + 5_000_000_000));
-        let faults = Faults { loss, duplicate, jitter_ns, dead_ns, late_vanish };
+        let faults = Faults { loss, duplicate, jitter_ns, dead_ns, late_vanish, lost: [0; 3] };
         let mut world = World::new(config, faults, seed, messages.clone());
         world.run();
         for (number, message) in (0..).zip(&messages) {
@@ -100,7 +99,7 @@ proptest! {
 }
 
 /// Messages that are all sent and received whole.
-fn plain(count: usize, length: u64) -> Vec<Message> {
+pub(crate) fn plain(count: usize, length: u64) -> Vec<Message> {
     let message = Message {
         plan: Plan::Plain,
         length,
@@ -112,7 +111,11 @@ fn plain(count: usize, length: u64) -> Vec<Message> {
 
 #[test]
 fn without_faults_control_is_sparse_and_nothing_is_sent_twice() {
-    let mut world = World::new(small(), Faults::NONE, 0, plain(100, 1000));
+    let config = QpConfig {
+        mtu: 512,
+        ..small()
+    };
+    let mut world = World::new(config, Faults::NONE, 0, plain(100, 1000));
     world.run();
     assert_eq!((world.late, world.duplicates), (0, 0));
     // A message costs an offer, a clearance, one report, its end, and the copies of offer and

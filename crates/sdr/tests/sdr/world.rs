@@ -8,36 +8,39 @@ use farwrite_sdr::{
 };
 use farwrite_wire::control::{Ack, Control, Outcome, SchemeTag};
 
-use super::{Random, connected};
+use crate::{Random, connected};
 
-pub const RTT_NS: u64 = 20_000_000;
+pub(crate) const RTT_NS: u64 = 20_000_000;
 
 /// What the network does; percentages.
 #[derive(Clone, Copy, Debug)]
-pub struct Faults {
-    pub loss: u64,
-    pub duplicate: u64,
+pub(crate) struct Faults {
+    pub(crate) loss: u64,
+    pub(crate) duplicate: u64,
     /// Extra delay, at most.
-    pub jitter_ns: u64,
+    pub(crate) jitter_ns: u64,
     /// Nothing gets through from the first instant to the second.
-    pub dead_ns: (u64, u64),
+    pub(crate) dead_ns: (u64, u64),
     /// Late packets vanish (revoked keys) instead of completing (null keys).
-    pub late_vanish: bool,
+    pub(crate) late_vanish: bool,
+    /// How many of the first offers, clearances and ends are lost.
+    pub(crate) lost: [u32; 3],
 }
 
 impl Faults {
-    pub const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         loss: 0,
         duplicate: 0,
         jitter_ns: 0,
         dead_ns: (0, 0),
         late_vanish: false,
+        lost: [0; 3],
     };
 }
 
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub(crate) enum Plan {
     /// Sent and received whole.
     Plain,
     /// Sent without a length, which comes later.
@@ -53,12 +56,12 @@ pub enum Plan {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Message {
-    pub plan: Plan,
-    pub length: u64,
-    pub immediate: Option<u32>,
+pub(crate) struct Message {
+    pub(crate) plan: Plan,
+    pub(crate) length: u64,
+    pub(crate) immediate: Option<u32>,
     /// The sender does not wait for the receive's end.
-    pub hasty: bool,
+    pub(crate) hasty: bool,
 }
 
 #[derive(Clone)]
@@ -90,11 +93,11 @@ struct Recv {
     length: Option<u64>,
 }
 
-pub struct World {
+pub(crate) struct World {
     config: QpConfig,
     faults: Faults,
     random: Random,
-    pub now_ns: u64,
+    now_ns: u64,
     messages: Vec<Message>,
     a: SdrQp,
     b: SdrQp,
@@ -104,11 +107,13 @@ pub struct World {
     recvs: BTreeMap<u64, Recv>,
     started: usize,
     posted: usize,
-    pub sender_outcomes: BTreeMap<u64, Outcome>,
-    pub receiver_outcomes: BTreeMap<u64, Outcome>,
-    pub late: u64,
-    pub duplicates: u64,
-    pub controls: u64,
+    pub(crate) sender_outcomes: BTreeMap<u64, Outcome>,
+    pub(crate) receiver_outcomes: BTreeMap<u64, Outcome>,
+    pub(crate) late: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) controls: u64,
+    /// When the last message was over at the sender.
+    pub(crate) over_ns: u64,
 }
 
 /// Byte `offset` of message `message`.
@@ -117,7 +122,7 @@ fn content(message: u64, offset: u64) -> u8 {
 }
 
 impl World {
-    pub fn new(config: QpConfig, faults: Faults, seed: u64, messages: Vec<Message>) -> Self {
+    pub(crate) fn new(config: QpConfig, faults: Faults, seed: u64, messages: Vec<Message>) -> Self {
         Self {
             config,
             faults,
@@ -137,11 +142,12 @@ impl World {
             late: 0,
             duplicates: 0,
             controls: 0,
+            over_ns: 0,
         }
     }
 
     /// Runs until both ends are silent and the network is empty.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for _ in 0..2_000_000 {
             self.act();
             let timers = [self.a.next_timeout(), self.b.next_timeout()];
@@ -183,6 +189,16 @@ impl World {
     fn push(&mut self, item: impl Fn() -> Item) {
         self.controls += u64::from(!matches!(item(), Item::Data(_)));
         let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
+        let kind = match item() {
+            Item::ToReceiver(Control::Offer(_)) => Some(0),
+            Item::ToSender(Control::ClearToSend(_)) => Some(1),
+            Item::ToSender(Control::ReceiveComplete { .. }) => Some(2),
+            _ => None,
+        };
+        if let Some(left @ 1..) = kind.map(|kind: usize| &mut self.faults.lost[kind]) {
+            *left -= 1;
+            return;
+        }
         let (from_ns, until_ns) = self.faults.dead_ns;
         let dead = (from_ns..until_ns).contains(&self.now_ns);
         for _ in 0..copies {
@@ -223,7 +239,7 @@ impl World {
             u64::from(recv.place.slot) == slot && recv.place.generation == packet.generation
         });
         if let Some(recv) = bound {
-            let offset = (packet.address % geometry.slot_bytes()) as usize;
+            let offset = usize::try_from(packet.address % geometry.slot_bytes()).unwrap();
             let end = offset + packet.payload.len();
             recv.buffer[offset..end].copy_from_slice(&packet.payload);
         } else if self.faults.late_vanish {
@@ -339,6 +355,7 @@ impl World {
                 Event::Closed { message, outcome } => {
                     self.sends.remove(&message).unwrap();
                     self.sender_outcomes.insert(message, outcome);
+                    self.over_ns = self.now_ns;
                 }
                 other => panic!("{other:?} at the sender"),
             }

@@ -1,0 +1,328 @@
+//! Calls in the wrong order or with the wrong numbers, and what each end tells its user.
+
+use farwrite_sdr::{ConnectError, Event, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Target};
+use farwrite_wire::control::{Control, Outcome, SchemeTag};
+
+use crate::{arrive, connected, info, offer, post, small, tell};
+
+fn spec(length: u64) -> SendSpec {
+    SendSpec {
+        length: Some(length),
+        ..SendSpec::default()
+    }
+}
+
+fn pair() -> (SdrQp, SdrQp) {
+    (connected(small()), connected(small()))
+}
+
+fn events(qp: &mut SdrQp) -> Vec<Event> {
+    std::iter::from_fn(|| qp.poll_event()).collect()
+}
+
+#[test]
+fn queue_pairs_of_different_shape_do_not_connect() {
+    type Change = fn(&mut QpConfig);
+    let changes: [(&str, Change); 7] = [
+        ("mtu", |c| c.mtu = 128),
+        ("packets_per_chunk", |c| c.packets_per_chunk = 1),
+        ("split.id_bits", |c| c.split = crate::without_user_bits()),
+        ("slots", |c| c.slots = 8),
+        ("max_message_bytes", |c| c.max_message_bytes = 4095),
+        ("generations", |c| c.generations = 2),
+        ("channels", |c| c.channels = 1),
+    ];
+    for (name, change) in changes {
+        let mut config = small();
+        change(&mut config);
+        let error = SdrQp::new(small())
+            .unwrap()
+            .connect(&info(config))
+            .unwrap_err();
+        assert!(
+            matches!(error, ConnectError::Mismatch { field, .. } if field == name),
+            "{error}"
+        );
+    }
+    assert_eq!(
+        connected(small()).connect(&info(small())),
+        Err(ConnectError::Connected)
+    );
+}
+
+#[test]
+fn nothing_is_sent_before_connecting() {
+    let mut qp = SdrQp::new(small()).unwrap();
+    assert_eq!(qp.start_send(spec(1)), Err(SdrError::NotConnected));
+    post(&mut qp, 1);
+    assert_eq!((qp.next_timeout(), qp.poll_control(0, 0)), (None, None));
+    qp.connect(&info(small())).unwrap();
+    assert!(matches!(
+        qp.poll_control(0, 0),
+        Some(Control::ClearToSend(_))
+    ));
+}
+
+#[test]
+fn every_slot_takes_one_message_at_a_time() {
+    let (mut sender, mut receiver) = pair();
+    for message in 0..4 {
+        assert_eq!(sender.start_send(spec(1)), Ok(message));
+        post(&mut receiver, 1);
+    }
+    assert!(matches!(
+        sender.start_send(spec(1)),
+        Err(SdrError::Retry(_))
+    ));
+    assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
+    // A slot in the middle does not help: numbers go up by one.
+    receiver.complete_recv(1, Outcome::Failed).unwrap();
+    assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
+    receiver.complete_recv(0, Outcome::Failed).unwrap();
+    // Nor does one whose message may still be on its way.
+    assert!(matches!(receiver.next_recv(), Err(SdrError::Retry(_))));
+    tell(0, &mut sender, &mut receiver);
+    assert_eq!(receiver.next_recv().unwrap().message, 4);
+    tell(0, &mut receiver, &mut sender);
+    assert_eq!(sender.start_send(spec(1)), Ok(4));
+    assert_eq!(sender.start_send(spec(1)), Ok(5));
+    assert!(matches!(
+        sender.start_send(spec(1)),
+        Err(SdrError::Retry(_))
+    ));
+}
+
+#[test]
+fn receives_are_checked() {
+    let mut qp = connected(small());
+    let place = qp.next_recv().unwrap();
+    let target = Target {
+        rkey: 1,
+        base: 0,
+        length: 4097,
+    };
+    let too_long = SdrError::TooLong {
+        length: 4097,
+        max: 4096,
+    };
+    assert_eq!(qp.post_recv(place, target).unwrap_err(), too_long);
+    let target = Target {
+        rkey: 1,
+        base: u64::MAX - 3,
+        length: 4,
+    };
+    let bad = SdrError::BadTarget {
+        base: u64::MAX - 3,
+        length: 4,
+    };
+    assert_eq!(qp.post_recv(place, target).unwrap_err(), bad);
+    let target = Target {
+        rkey: 1,
+        base: 0,
+        length: 4,
+    };
+    qp.post_recv(place, target).unwrap();
+    let stale = SdrError::StalePlace { place: 0, next: 1 };
+    assert_eq!(qp.post_recv(place, target).unwrap_err(), stale);
+    assert_eq!(
+        qp.complete_recv(1, Outcome::Whole),
+        Err(SdrError::UnknownMessage(1))
+    );
+    assert_eq!(qp.complete_recv(0, Outcome::Whole), Ok(place));
+    assert_eq!(
+        qp.complete_recv(0, Outcome::Whole),
+        Err(SdrError::UnknownMessage(0))
+    );
+}
+
+#[test]
+fn sends_are_checked() {
+    let mut qp = connected(QpConfig {
+        split: crate::without_user_bits(),
+        ..small()
+    });
+    let too_long = SdrError::TooLong {
+        length: 4097,
+        max: 4096,
+    };
+    assert_eq!(qp.start_send(spec(4097)), Err(too_long.clone()));
+    let with_immediate = SendSpec {
+        immediate: Some(1),
+        ..spec(1)
+    };
+    assert_eq!(qp.start_send(with_immediate), Err(SdrError::ImmediatesOff));
+    assert_eq!(qp.recv_immediate(0), Err(SdrError::ImmediatesOff));
+    assert_eq!(qp.end_send(0, 1), Err(SdrError::UnknownMessage(0)));
+    qp.start_send(SendSpec::default()).unwrap();
+    assert_eq!(qp.end_send(0, 4097), Err(too_long));
+    assert_eq!(qp.end_send(0, 5), Ok(()));
+    assert_eq!(qp.end_send(0, 5), Ok(()));
+    assert_eq!(
+        qp.end_send(0, 6),
+        Err(SdrError::LengthSet {
+            message: 0,
+            length: 5
+        })
+    );
+}
+
+#[test]
+fn a_send_writes_only_once_it_is_clear_and_only_its_packets() {
+    let (mut sender, mut receiver) = pair();
+    let message = sender.start_send(spec(300)).unwrap();
+    assert!(!sender.is_clear(message));
+    assert_eq!(sender.writes(message, 0..9).count(), 0);
+    post(&mut receiver, 300);
+    tell(0, &mut receiver, &mut sender);
+    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    assert!(sender.is_clear(message));
+    assert_eq!(sender.writes(message, 0..u32::MAX).len(), 5);
+    assert_eq!(
+        sender
+            .writes(message, 1..2)
+            .map(|w| w.bytes)
+            .collect::<Vec<_>>(),
+        [44]
+    );
+    assert_eq!(sender.writes(message, 2..9).count(), 0);
+    assert_eq!(sender.writes(message + 1, 0..1).count(), 0);
+    let last = sender.writes(message, 1..2).next().unwrap();
+    assert_eq!((last.offset, last.remote_addr, last.chunk), (256, 256, 1));
+    sender.close_send(message, Outcome::Whole);
+    assert_eq!(sender.writes(message, 0..1).count(), 0);
+}
+
+#[test]
+fn a_message_longer_than_its_buffer_fails_at_both_ends() {
+    let (mut sender, mut receiver) = pair();
+    let message = sender.start_send(spec(101)).unwrap();
+    post(&mut receiver, 100);
+    tell(0, &mut sender, &mut receiver);
+    tell(0, &mut receiver, &mut sender);
+    let too_long = Event::SendTooLong {
+        message,
+        length: 101,
+        capacity: 100,
+    };
+    assert_eq!(events(&mut sender), [too_long]);
+    assert!(!sender.is_clear(message));
+    assert_eq!(sender.writes(message, 0..9).count(), 0);
+    let refusal = Refusal::TooLong {
+        length: 101,
+        capacity: 100,
+    };
+    assert_eq!(events(&mut receiver), [Event::Refused { message, refusal }]);
+}
+
+#[test]
+fn a_stream_gets_its_length_later() {
+    let (mut sender, mut receiver) = pair();
+    let stream = SendSpec {
+        length: None,
+        scheme: SchemeTag {
+            id: 3,
+            params: [1; 6],
+        },
+        immediate: None,
+    };
+    let message = sender.start_send(stream).unwrap();
+    let bitmap = post(&mut receiver, 1000);
+    tell(0, &mut sender, &mut receiver);
+    tell(0, &mut receiver, &mut sender);
+    let offered = Event::Offered {
+        message,
+        length: None,
+        scheme: stream.scheme,
+        has_immediate: false,
+    };
+    assert_eq!(events(&mut receiver), [offered]);
+    // Up to the end of the buffer, as long as there is no other.
+    assert_eq!(sender.writes(message, 0..9).len(), 16);
+    let too_long = SdrError::TooLong {
+        length: 1001,
+        max: 1000,
+    };
+    assert_eq!(sender.end_send(message, 1001), Err(too_long));
+    sender.end_send(message, 70).unwrap();
+    assert_eq!(sender.writes(message, 0..9).len(), 2);
+    tell(0, &mut sender, &mut receiver);
+    assert_eq!(
+        events(&mut receiver),
+        [Event::LengthKnown {
+            message,
+            length: 70
+        }]
+    );
+    arrive(&receiver, message, 0, 64);
+    arrive(&receiver, message, 1, 6);
+    assert!(bitmap.is_complete());
+}
+
+#[test]
+fn an_offer_waits_for_its_receive() {
+    let (mut sender, mut receiver) = pair();
+    let message = sender.start_send(spec(5)).unwrap();
+    tell(0, &mut sender, &mut receiver);
+    assert_eq!(events(&mut receiver), []);
+    assert_eq!(receiver.recv_immediate(0), Err(SdrError::UnknownMessage(0)));
+    post(&mut receiver, 5);
+    let scheme = SchemeTag::default();
+    let offered = Event::Offered {
+        message,
+        length: Some(5),
+        scheme,
+        has_immediate: false,
+    };
+    assert_eq!(events(&mut receiver), [offered]);
+    assert_eq!(receiver.recv_immediate(0), Err(SdrError::NoImmediate(0)));
+}
+
+#[test]
+fn a_withdrawn_send_holds_its_slot_until_the_receiver_knows() {
+    let (mut sender, mut receiver) = pair();
+    let message = sender.start_send(spec(5)).unwrap();
+    sender.close_send(message, Outcome::Failed);
+    tell(0, &mut sender, &mut receiver);
+    post(&mut receiver, 5);
+    assert_eq!(events(&mut receiver), [Event::Withdrawn { message }]);
+    for _ in 1..4 {
+        sender.start_send(spec(5)).unwrap();
+    }
+    assert!(matches!(
+        sender.start_send(spec(5)),
+        Err(SdrError::Retry(_))
+    ));
+    receiver.complete_recv(message, Outcome::Failed).unwrap();
+    tell(0, &mut receiver, &mut sender);
+    assert_eq!(sender.start_send(spec(5)), Ok(4));
+    assert_eq!(events(&mut sender), []);
+}
+
+#[test]
+fn nothing_is_told_of_what_was_ended_here_meanwhile() {
+    let (mut sender, mut receiver) = pair();
+    let message = sender.start_send(spec(101)).unwrap();
+    post(&mut receiver, 100);
+    tell(0, &mut sender, &mut receiver);
+    tell(0, &mut receiver, &mut sender);
+    sender.close_send(message, Outcome::Failed);
+    receiver.complete_recv(message, Outcome::Failed).unwrap();
+    assert_eq!(
+        (events(&mut sender), events(&mut receiver)),
+        (vec![], vec![])
+    );
+}
+
+#[test]
+fn messages_match_in_the_order_of_posting() {
+    let mut receiver = connected(small());
+    let buffers = [post(&mut receiver, 10), post(&mut receiver, 20)];
+    for (message, bitmap) in (0..).zip(&buffers) {
+        receiver
+            .handle_control(0, &Control::Offer(offer(message, 7)))
+            .unwrap();
+        assert_eq!(bitmap.message(), message);
+    }
+    arrive(&receiver, 1, 0, 7);
+    assert_eq!(buffers.map(|bitmap| bitmap.is_complete()), [false, true]);
+}

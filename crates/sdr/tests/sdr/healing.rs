@@ -1,0 +1,112 @@
+//! Lost offers, clearances and ends (P3.8).
+
+use farwrite_sdr::{Event, QpConfig, SendSpec};
+use farwrite_wire::control::{Control, Outcome};
+
+use crate::lossy::plain;
+use crate::world::{Faults, RTT_NS, World};
+use crate::{connected, post, small, tell};
+
+/// Nanoseconds until ten messages are over at both ends, and all is silent.
+fn time_ns(faults: Faults) -> u64 {
+    let mut world = World::new(small(), faults, 1, plain(10, 1000));
+    world.run();
+    assert!(world.sender_outcomes.values().all(|&o| o == Outcome::Whole));
+    assert_eq!(world.sender_outcomes.len(), 10);
+    world.over_ns
+}
+
+#[test]
+fn one_lost_control_message_costs_less_than_two_round_trips() {
+    let baseline_ns = time_ns(Faults::NONE);
+    for lost in [[1, 0, 0], [0, 1, 0], [0, 0, 1]] {
+        for late_vanish in [false, true] {
+            let faults = Faults {
+                lost,
+                late_vanish,
+                ..Faults::NONE
+            };
+            // An end that is lost where late packets vanish is asked for after 250 ms of silence.
+            let patience_ns = if late_vanish { 250_000_000 } else { 0 };
+            let limit_ns = baseline_ns + 2 * RTT_NS + patience_ns;
+            let took_ns = time_ns(faults);
+            assert!(
+                took_ns <= limit_ns,
+                "{lost:?}: {took_ns} ns, {baseline_ns} without loss"
+            );
+        }
+    }
+}
+
+#[test]
+fn many_lost_control_messages_heal() {
+    for lost in [[40, 0, 0], [0, 40, 0], [0, 0, 40], [15, 15, 15]] {
+        time_ns(Faults {
+            lost,
+            ..Faults::NONE
+        });
+    }
+}
+
+#[test]
+fn clearances_that_nobody_uses_fall_silent() {
+    let config = QpConfig {
+        slots: 64,
+        ..small()
+    };
+    let (mut sender, mut receiver) = (connected(config), connected(config));
+    for _ in 0..64 {
+        post(&mut receiver, 1000);
+    }
+    let mut messages = 0;
+    while let Some(now_ns) = receiver.next_timeout() {
+        // All is lost.
+        while receiver.poll_control(now_ns, RTT_NS).is_some() {
+            messages += 1;
+        }
+    }
+    assert!((64..=64 * 8).contains(&messages), "{messages} messages");
+    // A sender that starts much later asks, and is answered at once.
+    let now_ns = 3600 * 1_000_000_000;
+    let spec = SendSpec {
+        length: Some(1),
+        ..SendSpec::default()
+    };
+    let message = sender.start_send(spec).unwrap();
+    tell(now_ns, &mut sender, &mut receiver);
+    tell(now_ns, &mut receiver, &mut sender);
+    assert_eq!(sender.poll_event(), Some(Event::ClearToSend { message }));
+}
+
+#[test]
+fn a_clear_to_send_fits_the_smallest_control_packet() {
+    let mut receiver = connected(small());
+    for _ in 0..4 {
+        post(&mut receiver, 10);
+    }
+    let mut firsts = Vec::new();
+    while let Some(Control::ClearToSend(cts)) = receiver.poll_control(0, RTT_NS) {
+        assert_eq!((cts.posted, cts.clearances.len()), (4, 1));
+        firsts.push(cts.first);
+    }
+    assert_eq!(firsts, [0, 1, 2, 3]);
+}
+
+#[test]
+fn an_end_is_told_again_but_not_for_every_late_packet() {
+    let mut receiver = connected(small());
+    let message = post(&mut receiver, 10).message();
+    receiver.complete_recv(message, Outcome::Partial).unwrap();
+    let end = Control::ReceiveComplete {
+        message,
+        outcome: Outcome::Partial,
+    };
+    let mut told = 0;
+    for now_ns in (0..100).map(|part| part * RTT_NS / 100) {
+        receiver.handle_late(message);
+        while let Some(control) = receiver.poll_control(now_ns, RTT_NS) {
+            told += u32::from(control == end);
+        }
+    }
+    assert_eq!(told, 4);
+}

@@ -1,0 +1,133 @@
+//! Tests of the SDR core through its public interface. Here is what they share.
+
+mod api;
+mod arrivals;
+mod geometry;
+mod healing;
+mod hostile;
+mod info;
+mod lossy;
+mod threads;
+mod world;
+mod wraparound;
+
+use farwrite_sdr::{
+    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, QpConfig, QpInfo, SdrQp, Target,
+};
+use farwrite_wire::control::{Offer, SchemeTag};
+
+/// A small shape with short packets, in which everything wraps quickly.
+pub(crate) fn small() -> QpConfig {
+    QpConfig {
+        mtu: 64,
+        packets_per_chunk: 4,
+        split: ImmediateSplit {
+            id_bits: 10,
+            offset_bits: 18,
+            user_bits: 4,
+        },
+        slots: 4,
+        max_message_bytes: 4096,
+        generations: 4,
+        channels: 2,
+    }
+}
+
+/// A peer of the given shape.
+pub(crate) fn info(config: QpConfig) -> QpInfo {
+    let channels = usize::from(config.channels);
+    let address = "192.0.2.1:4791".parse().unwrap();
+    QpInfo {
+        config,
+        control: address,
+        channels: vec![address; channels],
+        control_qpn: 0x11,
+        data_qpns: vec![vec![0x12; channels]; config.generations.into()],
+        control_key: [7; 32],
+    }
+}
+
+/// A queue pair connected to a peer of its own shape.
+pub(crate) fn connected(config: QpConfig) -> SdrQp {
+    let mut qp = SdrQp::new(config).unwrap();
+    qp.connect(&info(config)).unwrap();
+    qp
+}
+
+/// A small seeded generator (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// 0 to `limit`, `limit` not included.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    /// True in `percent` of 100 cases.
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// A buffer of `length` bytes in the place that is posted next.
+pub(crate) fn post(qp: &mut SdrQp, length: u64) -> ChunkBitmap {
+    let place = qp.next_recv().unwrap();
+    let target = Target {
+        rkey: place.generation.into(),
+        base: qp.geometry().slot_base(place.slot),
+        length,
+    };
+    qp.post_recv(place, target).unwrap()
+}
+
+/// Carries every control message from one queue pair to the other.
+pub(crate) fn tell(now_ns: u64, from: &mut SdrQp, to: &mut SdrQp) -> usize {
+    let mut count = 0;
+    while let Some(control) = from.poll_control(now_ns, world::RTT_NS) {
+        to.handle_control(now_ns, &control).unwrap();
+        count += 1;
+    }
+    count
+}
+
+/// Packet `packet` of `bytes` bytes of message `message` arrives.
+pub(crate) fn arrive(qp: &SdrQp, message: u64, packet: u32, bytes: u32) -> Arrival {
+    let geometry = qp.geometry();
+    let parts = ImmediateParts {
+        slot: geometry.slot(message),
+        packet,
+        fragment: 0,
+    };
+    let imm = geometry.encode_immediate(parts);
+    qp.table()
+        .handle_packet(geometry.generation(message), imm, bytes)
+}
+
+/// The offer of a message of known length.
+pub(crate) fn offer(message: u64, length: u64) -> Offer {
+    Offer {
+        message,
+        length: Some(length),
+        has_immediate: false,
+        scheme: SchemeTag::default(),
+        cleared: 0,
+        withdrawn: false,
+    }
+}
+
+/// The split without user immediates.
+pub(crate) fn without_user_bits() -> ImmediateSplit {
+    ImmediateSplit {
+        id_bits: 14,
+        offset_bits: 18,
+        user_bits: 0,
+    }
+}
