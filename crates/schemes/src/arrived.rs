@@ -2,15 +2,25 @@
 
 use core::ops::Range;
 
-use crate::chunk_set::word_mask;
+use crate::chunk_set::words_of;
 use crate::scheme::Arrivals;
 
 /// First chunk from `from` on that has not arrived, `chunks` if all have. With `from` the last
 /// answer, successive calls read each word of the bitmap about once.
 pub fn cumulative(arrivals: &dyn Arrivals, message: u64, from: u32, chunks: u32) -> u32 {
-    Missing::new(arrivals, message, from..chunks)
-        .next()
-        .map_or(chunks, |hole| hole.start)
+    first(arrivals, message, from..chunks, false)
+}
+
+/// First chunk of the range that has `arrived`, or has not; the range's end if there is none.
+fn first(arrivals: &dyn Arrivals, message: u64, range: Range<u32>, arrived: bool) -> u32 {
+    for (word, mask) in words_of(range.clone()) {
+        let bits = arrivals.word(message, word);
+        let found = mask & if arrived { bits } else { !bits };
+        if found != 0 {
+            return word * 64 + found.trailing_zeros();
+        }
+    }
+    range.end
 }
 
 /// The runs of chunks in a range that have not arrived, in order.
@@ -29,21 +39,6 @@ impl<'a> Missing<'a> {
             rest: range,
         }
     }
-
-    /// First chunk from `from` on that has `arrived` or has not; the end if there is none.
-    fn first(&self, from: u32, arrived: bool) -> u32 {
-        let mut word = from / 64;
-        while u64::from(word) * 64 < u64::from(self.rest.end) {
-            let bits = self.arrivals.word(self.message, word);
-            let wanted = if arrived { bits } else { !bits };
-            let found = wanted & word_mask(word, &(from..self.rest.end));
-            if found != 0 {
-                return word * 64 + found.trailing_zeros();
-            }
-            word += 1;
-        }
-        self.rest.end
-    }
 }
 
 impl Iterator for Missing<'_> {
@@ -53,10 +48,10 @@ impl Iterator for Missing<'_> {
         if self.rest.is_empty() {
             return None;
         }
-        let start = self.first(self.rest.start, false);
-        let end = self.first(start, true);
-        self.rest.start = end;
-        (start < end).then_some(start..end)
+        let Range { start, end } = self.rest;
+        let start = first(self.arrivals, self.message, start..end, false);
+        self.rest.start = first(self.arrivals, self.message, start..end, true);
+        (start < end).then_some(start..self.rest.start)
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
-use super::incoming::Incoming;
+use super::incoming::{Incoming, NextAck};
 use super::nacks::Nacks;
 use crate::ack_clock::AckClock;
 use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
@@ -36,7 +36,12 @@ impl SelectiveReceiver {
         }
     }
 
-    fn poll_ack(&mut self, arrivals: &dyn Arrivals, max_bytes: usize) -> Option<Report> {
+    fn poll_ack(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_bytes: usize,
+    ) -> Option<Report> {
         while let Some(number) = self.acks.due() {
             let Some(incoming) = self.messages.get_mut(&number) else {
                 self.acks.done(number);
@@ -46,11 +51,16 @@ impl SelectiveReceiver {
             if incoming.is_whole() {
                 self.forget(number);
                 self.outcomes.push_back((number, Outcome::Whole));
-            } else if next.ends_round {
+            } else if !matches!(next, NextAck::More(_)) {
                 self.acks.done(number);
             }
-            if let Some(ack) = next.ack {
-                return Some(Report::Ack(ack));
+            match next {
+                NextAck::None => {}
+                NextAck::Unfinished(ack) => {
+                    self.acks.touch(path, number);
+                    return Some(Report::Ack(ack));
+                }
+                NextAck::More(ack) | NextAck::Last(ack) => return Some(Report::Ack(ack)),
             }
         }
         None
@@ -73,7 +83,7 @@ impl Receiver for SelectiveReceiver {
         let Some(incoming) = self.messages.get_mut(&message) else {
             return;
         };
-        incoming.advance(arrivals);
+        incoming.arrived(arrivals);
         if incoming.is_whole() {
             self.acks.touch_now(message);
         } else {
@@ -101,7 +111,7 @@ impl Receiver for SelectiveReceiver {
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
-        if let Some(ack) = self.poll_ack(arrivals, max_bytes) {
+        if let Some(ack) = self.poll_ack(path, arrivals, max_bytes) {
             return Some(ack);
         }
         let nacks = self.nacks.as_mut()?;

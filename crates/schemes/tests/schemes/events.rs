@@ -49,7 +49,7 @@ enum State {
     Departed,
     /// Departed a round trip ago.
     Aged,
-    /// NACKed or timed out since, not yet handed out again.
+    /// A NACK came or the timeout ended since, not yet handed out again.
     Queued,
     Acked,
 }

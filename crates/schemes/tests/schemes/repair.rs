@@ -17,15 +17,15 @@ proptest! {
         name in prop::sample::select(&[SchemeName::SrRto, SchemeName::SrNack][..]),
         seed in any::<u64>(),
         rtt_ns in 2 * MS..60 * MS,
-        lateness in 0.0..0.5,
+        late_percent in 0u64..50,
         duplicate in 0.0..0.1,
-        (max_run, pace) in (1u32..20, prop_oneof![Just(0.0), 0.0..0.45]),
+        (max_run, pace_percent) in (1u32..20, prop_oneof![Just(0), 0u64..45]),
         chunks in prop::collection::vec(1u32..600, 1..5),
         apart_ns in 0..20 * MS,
     ) {
-        let late_ns = (rtt_ns as f64 * lateness) as u64;
+        let late_ns = rtt_ns * late_percent / 100;
         // From full rate to a little more than two runs a round trip.
-        let chunk_ns = 1_000 + (rtt_ns as f64 * pace) as u64 / u64::from(max_run);
+        let chunk_ns = 1_000 + rtt_ns * pace_percent / 100 / u64::from(max_run);
         let channel = Channel {
             seed, rtt_ns, late_ns, duplicate, chunk_ns, max_run,
             reordering_window_ns: late_ns,
