@@ -1,7 +1,12 @@
 //! The interface that every scheme keeps.
 //!
 //! Both halves follow one order: `handle_*` what happened, then `poll_*` until each answers `None`.
-//! The polls may come at any time and in any number; a scheme pushes nothing.
+//! The polls may come at any time and in any number; a scheme pushes nothing. Of what happened at
+//! once, arrivals and reports come before `handle_timeout`: a report that lies unread must not make
+//! a timeout expire. After `handle_timeout` and the polls, `next_timeout` lies in the future.
+//!
+//! Message numbers and what they mean are the endpoint's; a half ignores calls about messages that
+//! it does not have charge of, so that late news need no filter.
 
 use core::ops::Range;
 
@@ -62,15 +67,19 @@ pub enum Report {
 
 /// The sending half of a scheme: sees all messages that a queue pair sends with it.
 pub trait Sender {
-    /// Takes charge of a message: from now on the receiver's buffer is known to be there.
+    /// Takes charge of a message: from now on the receiver's buffer is known to be there. Without
+    /// effect if it has charge of it already.
     fn start(&mut self, path: &Path, message: &Message);
     /// The receiver told something. Numbers and ranges come from the peer: anything may be in them.
     fn handle_report(&mut self, path: &Path, report: &Report);
-    /// Chunks handed out by [`Sender::poll_transmit`] have left this end.
+    /// Chunks handed out by [`Sender::poll_transmit`] have left this end: their timeout begins.
+    /// All that is handed out must be told here, in the same order, or the message must end: until
+    /// then a scheme takes it to be still in the endpoint's hands.
     fn handle_departed(&mut self, path: &Path, chunks: &Chunks);
-    /// The receiver closed the message: nothing of it needs sending any more.
+    /// The receiver closed the message: nothing of it needs sending any more. The outcome comes back
+    /// by [`Sender::poll_outcome`].
     fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome);
-    /// The local user gives the message up.
+    /// The local user gives the message up. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Sender::next_timeout`].
     fn handle_timeout(&mut self, path: &Path);
@@ -97,11 +106,13 @@ pub struct SenderCounters {
 
 /// The receiving half of a scheme: sees all messages that a queue pair receives with it.
 pub trait Receiver {
-    /// A message was offered, and its buffer is there; chunks may have arrived before.
+    /// A message was offered, and its buffer is there; chunks may have arrived before, and the next
+    /// [`Receiver::poll_report`] looks for them. Without effect if it has charge of it already.
     fn start(&mut self, path: &Path, message: &Message);
-    /// Packets of the message have arrived since the last call, duplicates included.
+    /// Packets of the message have arrived since the last call, duplicates included. Duplicates of a
+    /// message that is over are for the endpoint to answer (P4.7).
     fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals);
-    /// The receive was closed by its user, early or not.
+    /// The receive was closed by its user, early or not. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Receiver::next_timeout`].
     fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals);

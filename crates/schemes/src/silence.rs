@@ -1,4 +1,4 @@
-//! What a sender does when it hears nothing: it stops, and probes ever more rarely (P5.0.8).
+//! What a sender does when it hears nothing: it stops, and probes ever more rarely (P5.0.9).
 
 /// Chunks sent at each probe: a few, so that on a path that lives but loses, one gets through.
 pub const PROBE_CHUNKS: u32 = 4;

@@ -24,7 +24,7 @@ impl Alpha {
         self.0
     }
 
-    /// As the parameters of a scheme's tag (P5.0.9).
+    /// As the parameters of a scheme's tag (P5.0.10).
     pub(crate) const fn to_params(self) -> [u8; 6] {
         let [high, low] = self.0.to_be_bytes();
         [high, low, 0, 0, 0, 0]

@@ -141,12 +141,10 @@ impl Receiver for GoBackReceiver {
     }
 
     fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        if !self.messages.contains_key(&message) {
+        if !self.messages.contains_key(&message) || arrivals.seen(message) == 0 {
             return;
         }
-        if arrivals.seen(message) > 0 {
-            self.newest = self.newest.max(message);
-        }
+        self.newest = self.newest.max(message);
         let period_ns = ack_period_ns(path);
         self.ack_at_ns
             .get_or_insert(path.now_ns.saturating_add(period_ns));

@@ -148,3 +148,89 @@ impl Holes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    const MS: u64 = 1_000_000;
+
+    /// Every other chunk has arrived, and no other ever will.
+    struct EveryOther;
+
+    impl Arrivals for EveryOther {
+        fn word(&self, _message: u64, _word: u32) -> u64 {
+            0x5555_5555_5555_5555
+        }
+        fn count(&self, _message: u64) -> u32 {
+            unreachable!("the bitmap says it all")
+        }
+        fn seen(&self, _message: u64) -> u32 {
+            unreachable!("the caller says it")
+        }
+    }
+
+    /// Notes chunks one by one, 10 us apart, and gathers when each is told.
+    fn tell(window_ns: u64, chunks: u32, max_ranges: usize) -> (BTreeMap<u32, Vec<u64>>, Holes) {
+        let (bytes, number) = (0, 0);
+        let message = Message {
+            number,
+            bytes,
+            chunks,
+        };
+        let mut holes = Holes::default();
+        let mut told: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for step in 0..3 * chunks {
+            let path = Path {
+                now_ns: u64::from(step) * 10_000,
+                rtt_ns: 8 * MS,
+                reordering_window_ns: window_ns,
+            };
+            holes.note(&path, step.min(chunks));
+            holes.handle_timeout(path.now_ns);
+            while let Some(lost) = holes.poll(&path, &EveryOther, &message, max_ranges) {
+                assert!(lost.len() <= max_ranges);
+                for chunk in lost.into_iter().flatten() {
+                    told.entry(chunk).or_default().push(path.now_ns);
+                }
+            }
+            assert!(holes.marks.len() <= 10 && holes.asked.len() <= MAX_ASKED);
+        }
+        (told, holes)
+    }
+
+    #[test]
+    fn a_flood_of_holes_takes_little_memory_and_none_is_forgotten() {
+        for window_ns in [0, MS] {
+            for max_ranges in [1, 8, 200] {
+                let (told, _) = tell(window_ns, 2_000, max_ranges);
+                let again_ns = 8 * MS + window_ns + MS;
+                assert_eq!(told.len(), 1_000);
+                for (chunk, times) in told {
+                    assert_eq!(chunk % 2, 1);
+                    let passed_ns = u64::from(chunk + 1) * 10_000;
+                    let first_ns = times[0] - passed_ns;
+                    assert!(first_ns >= window_ns && first_ns <= window_ns * 9 / 8 + 10_000);
+                    for pair in times.windows(2) {
+                        let again = pair[1] - pair[0];
+                        assert!(again <= again_ns + 20_000, "{chunk} {again} {max_ranges}");
+                    }
+                    assert!(times.len() >= 3, "{chunk} {times:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_coarseness_nothing_is_told_again_too_early() {
+        let (told, _) = tell(MS, 2_000, 200);
+        let again_ns = 10 * MS;
+        for (chunk, times) in told {
+            for pair in times.windows(2) {
+                let again = pair[1] - pair[0];
+                assert!(again >= again_ns - again_ns / 16, "{chunk} {again}");
+            }
+        }
+    }
+}

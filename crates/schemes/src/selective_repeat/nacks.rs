@@ -73,13 +73,13 @@ impl Nacks {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
-        watched.begun |= seen > 0;
+        watched.begun = true;
         watched.holes.skip(cumulative);
         // The highest chunk may have packets under way yet.
         let highest = seen.min(watched.message.chunks).saturating_sub(1);
         watched.holes.note(path, highest);
         self.rearm(message);
-        if seen > 0 && message > self.newest {
+        if message > self.newest {
             let older = self.newest..message;
             self.newest = message;
             self.pass(path, older);

@@ -80,7 +80,8 @@ impl Receiver for SelectiveReceiver {
     }
 
     fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        let Some(incoming) = self.messages.get_mut(&message) else {
+        let seen = arrivals.seen(message);
+        let Some(incoming) = self.messages.get_mut(&message).filter(|_| seen > 0) else {
             return;
         };
         incoming.arrived(arrivals);
@@ -90,7 +91,7 @@ impl Receiver for SelectiveReceiver {
             self.acks.touch(path, message);
         }
         if let Some(nacks) = &mut self.nacks {
-            nacks.arrived(path, message, incoming.cumulative, arrivals.seen(message));
+            nacks.arrived(path, message, incoming.cumulative, seen);
         }
     }
 

@@ -148,3 +148,23 @@ fn a_second_loss_within_what_is_repeated_costs_no_second_time() {
     let story = send_one(&*SchemeName::Gbn.scheme(), channel, 20_000);
     assert!(story.counters.retransmitted_chunks <= path_chunks * 9 / 8 + 150);
 }
+
+#[test]
+fn a_window_of_many_acks_wastes_nothing() {
+    // 400 Gbit/s over 25 ms with chunks of one packet: the whole message is under way, and takes 24
+    // ACKs to describe, more than a round has.
+    for name in [SchemeName::SrRto, SchemeName::SrNack] {
+        let channel = Channel {
+            chunk_ns: 80,
+            loss_chunk: 1e-3,
+            max_run: 64,
+            max_report_bytes: 1_400,
+            ..Channel::default()
+        };
+        let story = send_one(&*name.scheme(), channel, 262_144);
+        assert_eq!(
+            story.counters.retransmitted_chunks, story.lost_chunks,
+            "{name}"
+        );
+    }
+}
