@@ -47,11 +47,6 @@ impl ChunkSet {
         self.words.get(word as usize).copied().unwrap_or(0)
     }
 
-    /// Whether the chunk is in the set.
-    pub fn contains(&self, chunk: u32) -> bool {
-        self.word(chunk / 64) >> (chunk % 64) & 1 == 1
-    }
-
     /// Whether every chunk of the range is in the set; true for an empty range.
     pub fn contains_all(&self, range: Range<u32>) -> bool {
         words_of(range).all(|(word, mask)| self.word(word) & mask == mask)

@@ -8,7 +8,8 @@ const MAX_SAMPLE_NS: u64 = 10_000_000_000;
 /// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long.
 const MIN_FILTER_NS: u64 = 10_000_000_000;
 
-/// Smooths round-trip samples as RFC 6298 section 2 does (P5.5).
+/// Smooths round-trip samples as RFC 6298 section 2 does (P5.5); without that section's variation, for
+/// schemes have alpha instead.
 ///
 /// A sample is the time since the packet left whose timestamp the peer echoes, less the time that
 /// the peer held it before answering. As every control packet has its own timestamp, there is no
@@ -16,7 +17,6 @@ const MIN_FILTER_NS: u64 = 10_000_000_000;
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     smoothed_ns: u64,
-    variation_ns: u64,
     sampled: bool,
     shortest: [Option<u64>; 2],
     shortest_since_ns: u64,
@@ -50,7 +50,6 @@ impl RttEstimator {
         let smoothed_ns = initial_ns.min(MAX_SAMPLE_NS);
         Self {
             smoothed_ns,
-            variation_ns: smoothed_ns / 2,
             sampled: false,
             shortest: [None; 2],
             shortest_since_ns: 0,
@@ -80,13 +79,10 @@ impl RttEstimator {
             return Err(ImplausibleSample::TooLong { sample_ns });
         }
         if self.sampled {
-            let error_ns = self.smoothed_ns.abs_diff(sample_ns);
-            self.variation_ns = (3 * self.variation_ns + error_ns) / 4;
             self.smoothed_ns = (7 * self.smoothed_ns + sample_ns) / 8;
         } else {
             self.sampled = true;
             self.smoothed_ns = sample_ns;
-            self.variation_ns = sample_ns / 2;
         }
         self.note_shortest(now_ns, sample_ns);
         Ok(sample_ns)
@@ -105,11 +101,6 @@ impl RttEstimator {
     /// The smoothed round trip (SRTT of RFC 6298), in nanoseconds.
     pub fn smoothed_ns(&self) -> u64 {
         self.smoothed_ns
-    }
-
-    /// How much samples vary (RTTVAR of RFC 6298), in nanoseconds.
-    pub fn variation_ns(&self) -> u64 {
-        self.variation_ns
     }
 
     /// The shortest round trip of the last 10 to 20 s, in nanoseconds: the path with its queues
@@ -132,7 +123,6 @@ mod tests {
         assert_eq!((rtt.smoothed_ns(), rtt.shortest_ns()), (100 * MS, None));
         assert_eq!(rtt.handle_echo(40 * MS, 10 * MS, 5 * MS), Ok(25 * MS));
         assert_eq!(rtt.smoothed_ns(), 25 * MS);
-        assert_eq!(rtt.variation_ns(), 12_500_000);
         assert_eq!(rtt.shortest_ns(), Some(25 * MS));
     }
 

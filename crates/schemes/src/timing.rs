@@ -19,11 +19,6 @@ impl Alpha {
         Self(value)
     }
 
-    /// As a number of 256ths.
-    pub const fn as_256ths(self) -> u16 {
-        self.0
-    }
-
     /// As the parameters of a scheme's tag (P5.0.10).
     pub(crate) const fn to_params(self) -> [u8; 6] {
         let [high, low] = self.0.to_be_bytes();
