@@ -19,6 +19,7 @@ extern crate std;
 mod bitmap;
 mod clearing;
 mod config;
+mod ends;
 mod error;
 mod event;
 mod geometry;

@@ -8,6 +8,7 @@ use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome};
 
 use crate::bitmap::ChunkBitmap;
 use crate::clearing::Clearing;
+use crate::ends::Ends;
 use crate::error::{SdrError, Violation};
 use crate::event::{Event, Refusal};
 use crate::geometry::Geometry;
@@ -45,15 +46,6 @@ struct Posted {
     offer: Option<Offer>,
 }
 
-/// A receive that is over, kept until the sender cannot be busy with it any more.
-#[derive(Clone, Copy)]
-struct Ended {
-    message: u64,
-    outcome: Outcome,
-    queued: bool,
-    sent_ns: Option<u64>,
-}
-
 pub(crate) struct RecvHalf {
     geometry: Geometry,
     table: Arc<SlotTable>,
@@ -63,10 +55,7 @@ pub(crate) struct RecvHalf {
     posted: Box<[Option<Posted>]>,
     /// Offers for messages `next..next + slots`, by slot.
     ahead: Box<[Option<Offer>]>,
-    /// By message modulo their number, which is two a slot: the sender is done with older ones.
-    ended: Box<[Option<Ended>]>,
-    /// Messages whose end is to be told; each at most once.
-    telling: VecDeque<u64>,
+    ends: Ends,
     /// One past the highest message offered.
     offered: u64,
     /// Messages `0..settled` have a known length or are over.
@@ -80,8 +69,7 @@ impl RecvHalf {
         Self {
             posted: (0..slots).map(|_| None).collect(),
             ahead: (0..slots).map(|_| None).collect(),
-            ended: (0..2 * slots).map(|_| None).collect(),
-            telling: VecDeque::new(),
+            ends: Ends::new(slots),
             next: 0,
             offered: 0,
             settled: 0,
@@ -112,11 +100,6 @@ impl RecvHalf {
         let index = self.index(message);
         let posted = self.posted.get_mut(index)?.as_mut();
         posted.filter(|posted| posted.message == message && posted.open)
-    }
-
-    fn ended_mut(&mut self, message: u64) -> Option<&mut Option<Ended>> {
-        let index = usize::try_from(message % self.ended.len() as u64).ok()?;
-        self.ended.get_mut(index)
     }
 
     pub(crate) fn is_open(&self, message: u64) -> bool {
@@ -196,15 +179,7 @@ impl RecvHalf {
             .ok_or(SdrError::UnknownMessage(message))?;
         posted.open = false;
         self.table.close(message);
-        if let Some(ended) = self.ended_mut(message) {
-            *ended = Some(Ended {
-                message,
-                outcome,
-                queued: true,
-                sent_ns: None,
-            });
-        }
-        self.telling.push_back(message);
+        self.ends.add(message, outcome);
         self.settle();
         Ok(self.place(message))
     }
@@ -228,13 +203,7 @@ impl RecvHalf {
 
     /// Says a message's end again, if it is over.
     pub(crate) fn late(&mut self, message: u64) {
-        let Some(Some(ended)) = self.ended_mut(message) else {
-            return;
-        };
-        if ended.message == message && !ended.queued {
-            ended.queued = true;
-            self.telling.push_back(message);
-        }
+        self.ends.ask(message);
     }
 
     pub(crate) fn handle_offer(
@@ -362,28 +331,9 @@ impl RecvHalf {
     }
 
     pub(crate) fn poll(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
-        self.poll_end(now_ns, interval_ns)
+        self.ends
+            .poll(now_ns, interval_ns)
             .or_else(|| self.poll_clearance(now_ns, interval_ns))
-    }
-
-    fn poll_end(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
-        while let Some(message) = self.telling.pop_front() {
-            let Some(Some(ended)) = self.ended_mut(message) else {
-                continue;
-            };
-            if ended.message != message {
-                continue;
-            }
-            ended.queued = false;
-            // Packets that were under way when it was told say nothing about whether it was heard.
-            let again_ns = ended.sent_ns.map(|sent| sent.saturating_add(interval_ns));
-            if again_ns.is_none_or(|again| now_ns >= again) {
-                ended.sent_ns = Some(now_ns);
-                let outcome = ended.outcome;
-                return Some(Control::ReceiveComplete { message, outcome });
-            }
-        }
-        None
     }
 
     fn poll_clearance(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
@@ -408,11 +358,8 @@ impl RecvHalf {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        if self.telling.is_empty() {
-            self.clearing.next_timeout(self.next)
-        } else {
-            Some(0)
-        }
+        let clearing = self.clearing.next_timeout(self.next);
+        self.ends.next_timeout().into_iter().chain(clearing).min()
     }
 }
 
