@@ -14,6 +14,8 @@ pub(crate) struct ControlPath {
     heard: Option<(u64, u64)>,
     builder: Builder,
     last_sent_ns: u64,
+    /// When the peer was heard last, or spoken to first.
+    silent_since_ns: Option<u64>,
 }
 
 /// A packet that was opened.
@@ -33,6 +35,7 @@ impl ControlPath {
             heard: None,
             builder: Builder::new(max_bytes),
             last_sent_ns: 0,
+            silent_since_ns: None,
         }
     }
 
@@ -51,6 +54,7 @@ impl ControlPath {
         if !self.replay.accept(header.counter) {
             return None;
         }
+        self.silent_since_ns = Some(now_ns);
         // An older packet that was overtaken must not move the echo back.
         if self
             .heard
@@ -82,12 +86,19 @@ impl ControlPath {
         self.last_sent_ns
     }
 
+    /// How long nothing had been heard when the last packet was sent.
+    pub(crate) fn silence_ns(&self) -> u64 {
+        let since_ns = self.silent_since_ns.unwrap_or(self.last_sent_ns);
+        self.last_sent_ns.saturating_sub(since_ns)
+    }
+
     /// Ends the packet under construction, which may be an empty one (a ping). `None` before the
     /// queue pair is connected.
     pub(crate) fn seal(&mut self, now_ns: u64) -> Option<Vec<u8>> {
         let key = self.send_key?;
         self.counter += 1;
         self.last_sent_ns = now_ns;
+        self.silent_since_ns.get_or_insert(now_ns);
         let header = Header {
             counter: self.counter,
             timestamp_ns: now_ns,

@@ -13,6 +13,8 @@ const MAX_SEALED: usize = 64;
 /// Bounds of the time between two pings, and between two credits.
 const MIN_PERIOD_NS: u64 = 5_000_000;
 const MAX_PERIOD_NS: u64 = 250_000_000;
+/// Longest time between two pings to a peer that is not heard.
+const MAX_SILENT_PERIOD_NS: u64 = 1_000_000_000;
 /// Least room for a report that is worth a place in the packet under construction.
 const MIN_REPORT_BYTES: usize = 64;
 
@@ -161,10 +163,12 @@ impl Pair {
     }
 
     /// A sender must be heard to be answered with a fresh echo: without pings the round trip of a
-    /// long message would be measured once.
+    /// long message would be measured once. A peer that stays silent is asked ever more rarely.
     pub(super) fn ping_due_ns(&self) -> Option<u64> {
         self.connected.as_ref()?;
         let wanted = self.rtt.shortest_ns().is_none() || !self.sends.is_empty();
-        wanted.then(|| self.control.last_sent_ns() + self.period_ns())
+        let silent_ns = (self.control.silence_ns() / 2).min(MAX_SILENT_PERIOD_NS);
+        let period_ns = self.period_ns().max(silent_ns);
+        wanted.then(|| self.control.last_sent_ns() + period_ns)
     }
 }
