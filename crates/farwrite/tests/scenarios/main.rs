@@ -1,5 +1,11 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
+mod parcel;
+mod seeds;
+mod traffic;
 mod world;
 
+mod control_loss;
 mod delivery;
+mod hostile;
+mod outage;

@@ -1,16 +1,39 @@
-//! Two endpoints joined by a simulated path, and the loop that advances their common time.
+//! Two ends joined by a simulated path, and the loop that advances their common time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use farwrite::fabric::sim::{SimFabric, SimNetwork};
-use farwrite::{
-    Endpoint, MemoryRegion, QpOptions, QueuePair, RecvHandle, SchemeTag, SendHandle, SendOptions,
-};
+use farwrite::fabric::sim::{Datagram, SimFabric, SimNetwork};
+use farwrite::{Endpoint, QpOptions, QpStats, QueuePair, SchemeTag};
 use farwrite_link::LinkConfig;
 use farwrite_schemes::registry::SchemeName;
 
-pub(crate) const SECOND: u64 = 1_000_000_000;
+use crate::traffic::Traffic;
+
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000 * MS;
+/// Of [`long_haul`].
+pub(crate) const RTT: u64 = 25 * MS;
+pub(crate) const SCHEMES: [&str; 3] = ["sr-rto", "sr-nack", "gbn"];
+
+/// A direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From a to b.
+    Forth,
+    /// From b to a.
+    Back,
+}
+
+impl Way {
+    pub(crate) fn of(datagram: &Datagram) -> Self {
+        if datagram.src.ip() == addr(1).ip() {
+            Self::Forth
+        } else {
+            Self::Back
+        }
+    }
+}
 
 /// One end.
 pub(crate) struct End {
@@ -18,11 +41,20 @@ pub(crate) struct End {
     pub(crate) qp: QueuePair,
 }
 
+impl End {
+    pub(crate) fn stats(&self) -> QpStats {
+        self.endpoint.qp_stats(self.qp).expect("its own queue pair")
+    }
+}
+
 /// Two ends, `a` and `b`, and the network between them.
 pub(crate) struct World {
     pub(crate) network: SimNetwork,
+    pub(crate) traffic: Traffic,
     pub(crate) a: End,
     pub(crate) b: End,
+    /// Times that both ends were polled and neither sent anything nor had anything come.
+    pub(crate) idle_polls: u64,
 }
 
 pub(crate) fn addr(host: u8) -> SocketAddr {
@@ -58,11 +90,10 @@ impl World {
 
     pub(crate) fn with_links(
         seed: u64,
-        forward: LinkConfig,
-        backward: LinkConfig,
+        forth: LinkConfig,
+        back: LinkConfig,
         options: &QpOptions,
     ) -> Self {
-        println!("seed {seed:#018x}");
         let network = SimNetwork::new(seed);
         let ports = u16::from(options.sdr.channels);
         let mut ends = [1, 2].map(|host| {
@@ -72,7 +103,7 @@ impl World {
             End { endpoint, qp }
         });
         network
-            .connect(addr(1).ip(), addr(2).ip(), forward, backward)
+            .connect(addr(1).ip(), addr(2).ip(), forth, back)
             .expect("a good link");
         let infos = ends
             .each_ref()
@@ -82,12 +113,48 @@ impl World {
                 .connect_qp(end.qp, peer)
                 .expect("equal options");
         }
+        // A control key is made by the end that opens with it.
+        let keys = [infos[1].control_key, infos[0].control_key];
         let [a, b] = ends;
-        Self { network, a, b }
+        Self {
+            traffic: Traffic::watch(&network, keys),
+            network,
+            a,
+            b,
+            idle_polls: 0,
+        }
     }
 
-    /// Polls both ends at one moment after another until `done`, at most to `limit_ns`. Returns
-    /// whether it was done.
+    /// The end that sends in a direction.
+    pub(crate) fn sender(&mut self, way: Way) -> &mut End {
+        match way {
+            Way::Forth => &mut self.a,
+            Way::Back => &mut self.b,
+        }
+    }
+
+    /// The end that receives in a direction.
+    pub(crate) fn receiver(&mut self, way: Way) -> &mut End {
+        match way {
+            Way::Forth => &mut self.b,
+            Way::Back => &mut self.a,
+        }
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.network.now_ns()
+    }
+
+    /// Cuts the path both ways, or mends it.
+    pub(crate) fn set_down(&self, down: bool) {
+        let (a, b) = (addr(1).ip(), addr(2).ip());
+        for (from, to) in [(a, b), (b, a)] {
+            self.network.set_down(from, to, down).expect("a link");
+        }
+    }
+
+    /// Polls both ends at one moment after another until `done`, at most to `limit_ns`, where the
+    /// time then stands. Returns whether it was done.
     pub(crate) fn run_until(
         &mut self,
         limit_ns: u64,
@@ -95,83 +162,38 @@ impl World {
     ) -> bool {
         loop {
             let now_ns = self.network.now_ns();
-            let a = self
-                .a
-                .endpoint
-                .poll(now_ns)
-                .expect("the simulated fabric does not fail");
-            let b = self
-                .b
-                .endpoint
-                .poll(now_ns)
-                .expect("the simulated fabric does not fail");
+            let before = self.packets();
+            let wanted = [&mut self.a, &mut self.b].map(|end| {
+                let polled = end.endpoint.poll(now_ns);
+                polled.expect("the simulated fabric does not fail")
+            });
+            if before == self.packets() {
+                self.idle_polls += 1;
+            }
             if done(self) {
                 return true;
             }
-            let next = [a, b, self.network.next_ns()].into_iter().flatten().min();
+            let next = wanted.into_iter().chain([self.network.next_ns()]);
             // An end that wants to be polled at once makes no progress without time passing.
-            let Some(next) = next.map(|next| next.max(now_ns + 1)) else {
+            let next = next.flatten().min().map(|next| next.max(now_ns + 1));
+            let Some(next) = next.filter(|&next| next <= limit_ns) else {
+                self.network.advance_to(limit_ns);
                 return false;
             };
-            if next > limit_ns {
-                return false;
-            }
             self.network.advance_to(next);
         }
     }
 
-    /// Sends `bytes` from a to b with a scheme, and says when the sender knew the outcome.
-    pub(crate) fn transfer(&mut self, bytes: &[u8], scheme: SchemeTag, limit_ns: u64) -> Transfer {
-        let source = self.a.endpoint.register(bytes.to_vec()).expect("room");
-        let target = self
-            .b
-            .endpoint
-            .register(vec![0; bytes.len()])
-            .expect("room");
-        let recv = self
-            .b
-            .endpoint
-            .post_recv(self.b.qp, target.whole())
-            .expect("a free slot");
-        let options = SendOptions {
-            scheme,
-            immediate: None,
-        };
-        let send = self
-            .a
-            .endpoint
-            .post_send(self.a.qp, source.whole(), options)
-            .expect("a free slot");
-        let start_ns = self.network.now_ns();
-        self.run_until(limit_ns, |_| send.outcome().is_some());
-        let took_ns = self.network.now_ns() - start_ns;
-        Transfer {
-            target,
-            recv,
-            send,
-            took_ns,
-        }
+    /// Lets time pass.
+    pub(crate) fn run_for(&mut self, span_ns: u64) {
+        let limit_ns = self.now_ns() + span_ns;
+        self.run_until(limit_ns, |_| false);
     }
-}
 
-/// What [`World::transfer`] did.
-pub(crate) struct Transfer {
-    pub(crate) target: MemoryRegion,
-    pub(crate) recv: RecvHandle,
-    pub(crate) send: SendHandle,
-    pub(crate) took_ns: u64,
-}
-
-/// Bytes that differ everywhere and follow from the seed.
-pub(crate) fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut out = Vec::with_capacity(bytes + 8);
-    while out.len() < bytes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        out.extend_from_slice(&state.to_le_bytes());
+    /// Packets sent and received by both ends.
+    fn packets(&self) -> u64 {
+        let counters = [&self.a, &self.b].map(|end| end.endpoint.counters());
+        let moved = counters.map(|c| c.sent_packets + c.received_packets);
+        moved.iter().sum()
     }
-    out.truncate(bytes);
-    out
 }

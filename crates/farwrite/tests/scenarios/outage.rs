@@ -1,0 +1,115 @@
+//! A path that is dead for a while.
+
+use farwrite::fabric::sim::Verdict;
+use farwrite_link::LinkConfig;
+
+use crate::parcel::Order;
+use crate::seeds::Dice;
+use crate::traffic::Tally;
+use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
+
+/// A path on which 4 MiB take 34 ms to leave.
+fn slow_haul() -> LinkConfig {
+    LinkConfig {
+        rate_bps: Some(1_000_000_000),
+        ..long_haul()
+    }
+}
+
+/// Cuts the path for 5 s while a message is on its way; answers how long after its mending the
+/// message was over, and what was sent in the meantime.
+fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
+    const DEAD_NS: u64 = 5 * SECOND;
+    let options = farwrite::QpOptions {
+        rate_bps: 950_000_000,
+        ..options()
+    };
+    let mut world = World::new(1, slow_haul(), &options);
+    let parcel = world.ship(Order::new(Dice::new(1).bytes(4 << 20), tag(scheme)));
+    world.run_until(cut_at_ns, |_| false);
+    assert_eq!(parcel.out.send.outcome(), None, "cut before the end");
+    world.set_down(true);
+    let before = world.traffic.tally();
+    world.run_for(DEAD_NS);
+    world.set_down(false);
+    let during = world.traffic.tally();
+    let took_ns = world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
+    world.finish(vec![parcel]);
+    let sent = Tally {
+        data: during.data - before.data,
+        controls: during.controls - before.controls,
+        control_bytes: during.control_bytes - before.control_bytes,
+    };
+    (took_ns, sent)
+}
+
+#[test]
+fn a_path_dead_for_five_seconds_in_the_middle_of_a_message() {
+    for scheme in SCHEMES {
+        // Before the clear-to-send came; with the first packets under way; in full flow; with only
+        // the last word missing.
+        for cut_at_ns in [5 * MS, 20 * MS, 40 * MS, 64 * MS] {
+            let (took_ns, sent) = recovery(scheme, cut_at_ns);
+            println!(
+                "{scheme}, cut at {} ms: over {} ms after the mending; in the dark {sent:?}",
+                cut_at_ns / MS,
+                took_ns / MS
+            );
+            // Probes come once a second at the rarest.
+            assert!(
+                took_ns <= SECOND + 4 * RTT + 40 * MS,
+                "{scheme}: {took_ns} ns"
+            );
+            // The rest of the message, all of it once more when it timed out, and probes.
+            assert!(sent.data <= 2 * 1024 + 64, "{scheme}: {sent:?}");
+            assert!(sent.controls <= 100, "{scheme}: {sent:?}");
+        }
+    }
+}
+
+#[test]
+fn one_direction_dead_for_five_seconds() {
+    for scheme in SCHEMES {
+        for dead in [Way::Forth, Way::Back] {
+            let mut world = World::new(1, long_haul(), &options());
+            world.traffic.filter(move |seen| {
+                let in_the_dark = (14 * MS..5 * SECOND).contains(&seen.now_ns);
+                if in_the_dark && seen.way == dead {
+                    Verdict::Drop
+                } else {
+                    Verdict::Pass
+                }
+            });
+            let parcel = world.ship(Order::new(Dice::new(1).bytes(4 << 20), tag(scheme)));
+            let took_ns = world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
+            println!(
+                "{scheme}, {dead:?} dead: {} ms, {:?}",
+                took_ns / MS,
+                world.traffic.tally()
+            );
+            assert!(took_ns <= 6 * SECOND + 5 * RTT, "{scheme}: {took_ns} ns");
+            world.finish(vec![parcel]);
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_costs_little() {
+    for scheme in SCHEMES {
+        let mut world = World::new(1, long_haul(), &options());
+        let parcel = world.ship(Order::new(Dice::new(1).bytes(1 << 20), tag(scheme)));
+        world.run_for(20 * MS);
+        world.set_down(true);
+        world.run_for(10 * SECOND);
+        let before = world.traffic.tally();
+        world.run_for(60 * SECOND);
+        let after = world.traffic.tally();
+        let (data, controls) = (after.data - before.data, after.controls - before.controls);
+        println!("{scheme}: {data} data and {controls} control packets in a minute");
+        assert!(data <= 4 * 60, "{scheme}");
+        assert!(controls <= 6 * 60, "{scheme}");
+        world.set_down(false);
+        world.deliver(std::slice::from_ref(&parcel), 2 * SECOND);
+        world.finish(vec![parcel]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Messages between two ends, with what must hold of each in the end.
+
+use farwrite::{Error, MemoryRegion, Outcome, RecvHandle, SchemeTag, SendHandle, SendOptions};
+
+use crate::world::{MS, SECOND, Way, World};
+
+/// What memory holds that nobody has written, around buffers and in them.
+const UNTOUCHED: u8 = 0xee;
+/// Bytes watched on both sides of a buffer.
+const GUARD: usize = 96;
+
+/// What to send.
+#[derive(Clone)]
+pub(crate) struct Order {
+    pub(crate) way: Way,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) scheme: SchemeTag,
+    pub(crate) immediate: Option<u32>,
+    /// Bytes by which the buffer is longer than the message.
+    pub(crate) spare: usize,
+}
+
+impl Order {
+    pub(crate) fn new(bytes: Vec<u8>, scheme: SchemeTag) -> Self {
+        Self {
+            way: Way::Forth,
+            bytes,
+            scheme,
+            immediate: None,
+            spare: 0,
+        }
+    }
+}
+
+/// A posted send, and what it is sent from.
+pub(crate) struct Outbound {
+    pub(crate) send: SendHandle,
+    source: MemoryRegion,
+}
+
+/// A posted receive, and what it is received into.
+pub(crate) struct Inbound {
+    pub(crate) recv: RecvHandle,
+    target: MemoryRegion,
+}
+
+/// A message on its way.
+pub(crate) struct Parcel {
+    pub(crate) order: Order,
+    pub(crate) out: Outbound,
+    pub(crate) inn: Inbound,
+}
+
+impl World {
+    /// Posts a send of the order's bytes.
+    pub(crate) fn post_send(&mut self, order: &Order) -> Result<Outbound, Error> {
+        let end = self.sender(order.way);
+        let source = end.endpoint.register(order.bytes.clone())?;
+        let options = SendOptions {
+            scheme: order.scheme,
+            immediate: order.immediate,
+        };
+        match end.endpoint.post_send(end.qp, source.whole(), options) {
+            Ok(send) => Ok(Outbound { send, source }),
+            Err(error) => {
+                end.endpoint.deregister(source)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Posts a receive of that many bytes, with guards around it.
+    pub(crate) fn post_recv(&mut self, way: Way, capacity: usize) -> Result<Inbound, Error> {
+        let end = self.receiver(way);
+        let target = end
+            .endpoint
+            .register(vec![UNTOUCHED; capacity + 2 * GUARD])?;
+        let buffer = target.slice(GUARD as u64..(GUARD + capacity) as u64);
+        match end.endpoint.post_recv(end.qp, buffer) {
+            Ok(recv) => Ok(Inbound { recv, target }),
+            Err(error) => {
+                end.endpoint.deregister(target)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Posts both sides of a message.
+    pub(crate) fn ship(&mut self, order: Order) -> Parcel {
+        let capacity = order.bytes.len() + order.spare;
+        let inn = self.post_recv(order.way, capacity).expect("a free slot");
+        let out = self.post_send(&order).expect("a free slot");
+        Parcel { order, out, inn }
+    }
+
+    /// Runs until the sender of every message knows its outcome; answers how long that took.
+    ///
+    /// # Panics
+    /// If it takes longer than `limit_ns`.
+    pub(crate) fn deliver(&mut self, parcels: &[Parcel], limit_ns: u64) -> u64 {
+        let start_ns = self.now_ns();
+        let open = |parcel: &&Parcel| parcel.out.send.outcome().is_none();
+        let done = self.run_until(start_ns + limit_ns, |_| !parcels.iter().any(|p| open(&p)));
+        if !done {
+            let late: Vec<_> = parcels.iter().filter(open).map(Parcel::describe).collect();
+            panic!("not over after {} ms: {late:#?}", limit_ns / MS);
+        }
+        self.now_ns() - start_ns
+    }
+
+    /// The bytes of a posted receive's buffer.
+    ///
+    /// # Panics
+    /// If something was written beside it.
+    pub(crate) fn buffer(&mut self, way: Way, inn: &Inbound) -> &[u8] {
+        let memory = self.receiver(way).endpoint.memory(inn.target);
+        let (before, rest) = memory.expect("registered").split_at(GUARD);
+        let (buffer, after) = rest.split_at(rest.len() - GUARD);
+        let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == UNTOUCHED);
+        assert!(untouched(before), "something was written before a buffer");
+        assert!(untouched(after), "something was written behind a buffer");
+        buffer
+    }
+
+    /// Checks that a message arrived whole, and wrote nothing else.
+    pub(crate) fn check(&mut self, parcel: &Parcel) {
+        let name = parcel.describe();
+        let Parcel { order, out, inn } = parcel;
+        assert_eq!(out.send.outcome(), Some(Outcome::Whole), "{name}");
+        assert_eq!(inn.recv.outcome(), Some(Outcome::Whole), "{name}");
+        assert_eq!(inn.recv.length(), Some(order.bytes.len() as u64), "{name}");
+        assert_eq!(inn.recv.immediate(), order.immediate, "{name}");
+        assert_eq!(out.send.message(), inn.recv.message(), "{name}");
+        let (buffer, rest) = self.buffer(order.way, inn).split_at(order.bytes.len());
+        assert!(buffer == order.bytes, "{name}: wrong bytes");
+        assert!(rest.iter().all(|&b| b == UNTOUCHED), "{name}: bytes behind");
+    }
+
+    /// Checks messages, and that nothing is left of them: their memory can be had back, nothing is
+    /// said any more and no timer runs.
+    pub(crate) fn finish(mut self, parcels: Vec<Parcel>) {
+        for parcel in &parcels {
+            self.check(parcel);
+        }
+        let (outs, inns) = parcels
+            .into_iter()
+            .map(|Parcel { order, out, inn }| ((order.way, out), (order.way, inn)))
+            .unzip();
+        self.close(outs, inns);
+    }
+
+    /// As [`World::finish`], for messages that need not have arrived.
+    pub(crate) fn close(mut self, outs: Vec<(Way, Outbound)>, inns: Vec<(Way, Inbound)>) {
+        for (way, out) in outs {
+            assert!(
+                out.send.outcome().is_some(),
+                "message {} is open",
+                out.send.message()
+            );
+            let back = self.sender(way).endpoint.deregister(out.source);
+            back.expect("nothing is sent from it any more");
+        }
+        for (way, inn) in inns {
+            assert!(
+                inn.recv.outcome().is_some(),
+                "receive {} is open",
+                inn.recv.message()
+            );
+            let back = self.receiver(way).endpoint.deregister(inn.target);
+            back.expect("nothing is received into it any more");
+        }
+        self.expect_silence();
+        for end in [&mut self.a, &mut self.b] {
+            end.endpoint.destroy_qp(end.qp).expect("it is there");
+        }
+    }
+
+    /// With all messages over, the ends must fall silent within seconds, and stay so.
+    pub(crate) fn expect_silence(&mut self) {
+        self.traffic.pass_all();
+        self.run_for(5 * SECOND);
+        let (tally, polls) = (self.traffic.tally(), self.idle_polls);
+        self.run_for(60 * SECOND);
+        assert_eq!(
+            self.traffic.tally(),
+            tally,
+            "an idle queue pair is not silent"
+        );
+        assert!(
+            self.idle_polls - polls <= 2,
+            "timers run in an idle queue pair"
+        );
+    }
+}
+
+impl Parcel {
+    fn describe(&self) -> String {
+        let Order {
+            way, bytes, scheme, ..
+        } = &self.order;
+        let message = self.out.send.message();
+        let bytes = bytes.len();
+        format!(
+            "message {message} {way:?}, {bytes} bytes, scheme {}",
+            scheme.id
+        )
+    }
+}
