@@ -1,6 +1,18 @@
 //! The control path of a queue pair: seals and opens control packets, and times the round trip.
 
-use farwrite_wire::control::{self, Builder, Control, Echo, Header, ReplayWindow};
+use std::collections::VecDeque;
+
+use farwrite_wire::control::{
+    self, ACK_OVERHEAD_BYTES, Builder, Control, Echo, Header, ReplayWindow,
+};
+
+/// Most bytes of a control packet, whatever the MTU of the data: enough for a report worth having,
+/// and no more than passes any path (RFC 8200 section 5: 1280 bytes with all headers).
+pub(crate) const MTU: u32 = 1200;
+/// Packets kept while the fabric is full; older ones are dropped, as a network would.
+const MAX_SEALED: usize = 64;
+/// Least room for a report that is worth a place in the packet under construction.
+const MIN_REPORT_BYTES: usize = 256;
 
 /// Keys, counters and timestamps of one queue pair's control packets (P4.1, P4.2).
 pub(crate) struct ControlPath {
@@ -16,6 +28,8 @@ pub(crate) struct ControlPath {
     last_sent_ns: u64,
     /// When the peer was heard last, or spoken to first.
     silent_since_ns: Option<u64>,
+    /// Packets not yet sent.
+    sealed: VecDeque<Vec<u8>>,
 }
 
 /// A packet that was opened.
@@ -26,16 +40,17 @@ pub(crate) struct Opened<'a> {
 }
 
 impl ControlPath {
-    pub(crate) fn new(recv_key: [u8; 32], max_bytes: usize) -> Self {
+    pub(crate) fn new(recv_key: [u8; 32]) -> Self {
         Self {
             send_key: None,
             recv_key,
             counter: 0,
             replay: ReplayWindow::default(),
             heard: None,
-            builder: Builder::new(max_bytes),
+            builder: Builder::new(MTU as usize),
             last_sent_ns: 0,
             silent_since_ns: None,
+            sealed: VecDeque::new(),
         }
     }
 
@@ -68,14 +83,24 @@ impl ControlPath {
         })
     }
 
-    /// Puts a message into the packet under construction; false where it does not fit.
-    pub(crate) fn push(&mut self, message: &Control) -> bool {
-        self.builder.push(message)
+    /// Puts a message into the packet under construction, or into a new one.
+    pub(crate) fn push(&mut self, now_ns: u64, message: &Control) {
+        if self.builder.push(message) {
+            return;
+        }
+        self.seal(now_ns);
+        let fits = self.builder.push(message);
+        debug_assert!(fits, "a control message larger than a packet: {message:?}");
     }
 
-    /// Bytes that the body of one more message may have.
-    pub(crate) fn room(&self) -> usize {
-        self.builder.remaining()
+    /// Bytes of bits or ranges that the next report may have. A packet without room worth having is
+    /// sealed: small pieces of a bitmap would take many packets to tell it.
+    pub(crate) fn report_room(&mut self, now_ns: u64) -> usize {
+        let room = |builder: &Builder| builder.remaining().saturating_sub(ACK_OVERHEAD_BYTES);
+        if room(&self.builder) < MIN_REPORT_BYTES {
+            self.seal(now_ns);
+        }
+        room(&self.builder)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,10 +117,9 @@ impl ControlPath {
         self.last_sent_ns.saturating_sub(since_ns)
     }
 
-    /// Ends the packet under construction, which may be an empty one (a ping). `None` before the
-    /// queue pair is connected.
-    pub(crate) fn seal(&mut self, now_ns: u64) -> Option<Vec<u8>> {
-        let key = self.send_key?;
+    /// Ends the packet under construction, which may be an empty one (a ping).
+    pub(crate) fn seal(&mut self, now_ns: u64) {
+        let Some(key) = self.send_key else { return };
         self.counter += 1;
         self.last_sent_ns = now_ns;
         self.silent_since_ns.get_or_insert(now_ns);
@@ -107,6 +131,19 @@ impl ControlPath {
                 hold_ns: now_ns.saturating_sub(came_ns),
             }),
         };
-        Some(self.builder.seal(&header, &key))
+        if self.sealed.len() == MAX_SEALED {
+            self.sealed.pop_front();
+        }
+        self.sealed.push_back(self.builder.seal(&header, &key));
+    }
+
+    /// The oldest sealed packet that was not sent.
+    pub(crate) fn sealed(&self) -> Option<&[u8]> {
+        self.sealed.front().map(Vec::as_slice)
+    }
+
+    /// Forgets the oldest sealed packet.
+    pub(crate) fn sealed_was_sent(&mut self) {
+        self.sealed.pop_front();
     }
 }

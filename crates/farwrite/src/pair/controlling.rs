@@ -8,15 +8,11 @@ use super::Pair;
 use crate::error::Error;
 use crate::registry::TableArrivals;
 
-/// Control packets kept while the fabric is full; older ones are dropped, as a network would.
-const MAX_SEALED: usize = 64;
 /// Bounds of the time between two pings, and between two credits.
 const MIN_PERIOD_NS: u64 = 5_000_000;
 const MAX_PERIOD_NS: u64 = 250_000_000;
 /// Longest time between two pings to a peer that is not heard.
 const MAX_SILENT_PERIOD_NS: u64 = 1_000_000_000;
-/// Least room for a report that is worth a place in the packet under construction.
-const MIN_REPORT_BYTES: usize = 64;
 
 impl Pair {
     /// A control packet arrived.
@@ -76,62 +72,44 @@ impl Pair {
         self.settle_receives(fabric)?;
         let rtt_ns = self.rtt.smoothed_ns();
         while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
-            self.push(now_ns, &message);
+            self.control.push(now_ns, &message);
         }
         self.push_credit(fabric, now_ns);
         let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
         if !self.control.is_empty() || ping_due {
-            self.seal(now_ns);
+            self.control.seal(now_ns);
         }
-        self.flush(fabric)
+        while let Some(packet) = self.control.sealed() {
+            if !fabric.post_send(self.control_qpn, packet)? {
+                break;
+            }
+            self.control.sealed_was_sent();
+        }
+        Ok(())
     }
 
     fn push_reports(&mut self, now_ns: u64) {
         let path = self.path(now_ns);
-        let mut reports = Vec::new();
-        let arrivals = TableArrivals(self.sdr.table());
-        for receiver in self.halves.receivers() {
-            let max_bytes = self.control.room().max(MIN_REPORT_BYTES);
-            while let Some(report) = receiver.poll_report(&path, &arrivals, max_bytes) {
-                reports.push(report);
+        let Self {
+            sdr,
+            halves,
+            control,
+            ..
+        } = self;
+        let arrivals = TableArrivals(sdr.table());
+        for receiver in halves.receivers() {
+            loop {
+                let max_bytes = control.report_room(now_ns);
+                let Some(report) = receiver.poll_report(&path, &arrivals, max_bytes) else {
+                    break;
+                };
+                let message = match report {
+                    Report::Ack(ack) => Control::Ack(ack),
+                    Report::Nack(nack) => Control::Nack(nack),
+                };
+                control.push(now_ns, &message);
             }
         }
-        for report in reports {
-            let message = match report {
-                Report::Ack(ack) => Control::Ack(ack),
-                Report::Nack(nack) => Control::Nack(nack),
-            };
-            self.push(now_ns, &message);
-        }
-    }
-
-    /// Puts a message into the packet under construction, or into the next.
-    fn push(&mut self, now_ns: u64, message: &Control) {
-        if self.control.push(message) {
-            return;
-        }
-        self.seal(now_ns);
-        let fits = self.control.push(message);
-        debug_assert!(fits, "a control message larger than a packet: {message:?}");
-    }
-
-    fn seal(&mut self, now_ns: u64) {
-        if let Some(packet) = self.control.seal(now_ns) {
-            if self.sealed.len() == MAX_SEALED {
-                self.sealed.pop_front();
-            }
-            self.sealed.push_back(packet);
-        }
-    }
-
-    fn flush<F: Fabric>(&mut self, fabric: &mut F) -> Result<(), Error> {
-        while let Some(packet) = self.sealed.front() {
-            if !fabric.post_send(self.control_qpn, packet)? {
-                break;
-            }
-            self.sealed.pop_front();
-        }
-        Ok(())
     }
 
     /// Tells how fast bytes are taken in, while any arrive.
@@ -155,7 +133,7 @@ impl Pair {
             drain_bps: self.drain.rate_bps(now_ns),
             dropped_packets: fabric.counters().socket_drops.saturating_sub(before),
         };
-        self.push(now_ns, &Control::Credit(credit));
+        self.control.push(now_ns, &Control::Credit(credit));
     }
 
     fn period_ns(&self) -> u64 {

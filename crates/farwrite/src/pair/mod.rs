@@ -16,7 +16,7 @@ use farwrite_sdr::{Geometry, QpInfo, SdrError, SdrQp};
 
 use farwrite_wire::control::Outcome;
 
-use crate::control::ControlPath;
+use crate::control::{self, ControlPath};
 use crate::drain::DrainMeter;
 use crate::error::Error;
 use crate::handle::QueuePair;
@@ -52,8 +52,6 @@ pub(crate) struct Pair {
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
-    /// Sealed control packets that the fabric had no room for.
-    sealed: VecDeque<Vec<u8>>,
     drain: DrainMeter,
     credit_due_ns: Option<u64>,
     /// Packets that the last credit told of.
@@ -118,10 +116,10 @@ impl Pair {
                 )?);
             }
         }
-        let control_qpn = create_qp(fabric, config.mtu, 0, CONTROL_RECV_DEPTH)?;
+        let control_qpn = create_qp(fabric, control::MTU, 0, CONTROL_RECV_DEPTH)?;
         Ok(Self {
             id,
-            control: ControlPath::new(control_key, control_bytes(config.mtu)),
+            control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
             pacer: Pacer::new(options.rate_bps, options.burst_bytes),
             options,
@@ -134,7 +132,6 @@ impl Pair {
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
-            sealed: VecDeque::new(),
             drain: DrainMeter::default(),
             credit_due_ns: None,
             credited_packets: 0,
@@ -363,10 +360,4 @@ fn create_qp<F: Fabric>(
     })?;
     fabric.post_recv(qpn, depth)?;
     Ok(qpn)
-}
-
-/// Most bytes of a control packet: the MTU, but no more than passes any path (RFC 8200 section 5).
-fn control_bytes(mtu: u32) -> usize {
-    const SAFE_BYTES: u32 = 1200;
-    usize::try_from(mtu.min(SAFE_BYTES)).expect("fits")
 }
