@@ -13,7 +13,7 @@ use crate::blast::{BlastConfig, BlastResult};
 use crate::meter::Meter;
 
 /// Packets handed over in one post.
-const POST: usize = 64;
+const POST: usize = 240;
 /// Receives posted, and topped up when half are gone.
 const RECEIVES: u32 = 1 << 16;
 /// After so long without progress what is in flight counts as lost.

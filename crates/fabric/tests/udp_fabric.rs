@@ -167,8 +167,7 @@ fn packets_are_sealed_for_the_identification_they_leave_with() {
         };
         fabric.connect_qp(qpn, remote).unwrap();
         let lkey = fabric.register(Box::new(pattern(100_000))).unwrap();
-        // 61 packets of 1060 bytes fill a batch, 64 packets are sealed at a time, and only the last
-        // of a batch may be shorter.
+        // 61 packets of 1060 bytes fill a batch, and only its last may be shorter.
         let lengths = [[1024; 90].as_slice(), &[100, 1024, 100]].concat();
         let entries: Vec<_> = lengths
             .iter()
@@ -177,7 +176,7 @@ fn packets_are_sealed_for_the_identification_they_leave_with() {
         let writes: Vec<_> = entries.iter().map(|e| write(e, 0, Rkey(1), 0)).collect();
         assert_eq!(fabric.post_writes(qpn, &writes).unwrap(), writes.len());
         let want: Vec<u16> = if gso {
-            (0..61).chain(0..3).chain(0..27).chain(0..2).collect()
+            (0..61).chain(0..30).chain(0..2).collect()
         } else {
             vec![0; writes.len()]
         };

@@ -18,10 +18,11 @@ use crate::nic::{Arrival, Burst, Carrier, Nic, Packet, Seal};
 /// Largest payload of a packet: the 65,507 bytes of the largest UDP datagram over IPv4 less 32 of
 /// headers and 4 of ICRC, as a multiple of 4. The path may carry less.
 const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
-/// Most packets, and about the most bytes, sealed before they are handed to the system: few enough
-/// that their payload is still in the cache when it is copied.
-const SEAL_AHEAD: usize = 64;
-const SEAL_AHEAD_BYTES: usize = 256 << 10;
+/// Batches, or packets where batches do not work, that are sealed before they are handed to the
+/// system: enough for a call to be worth its while, few enough (256 KiB) that the payload is still
+/// in the cache when it is copied.
+const BATCHES_AHEAD: usize = 4;
+const SINGLES_AHEAD: usize = 64;
 /// Most peers whose source address is remembered.
 const MOST_SOURCES: usize = 1 << 12;
 
@@ -139,20 +140,26 @@ impl Carrier for UdpCarrier {
         let port = &mut self.ports[usize::from(burst.port())];
         port.full = false;
         let dst = path::canonical(burst.remote());
-        let mut taken = 0;
-        while taken < burst.len() && !port.full {
-            let packets = next_packets(burst, taken);
-            match send_some(&mut port.socket, &flow, dst, &packets) {
+        let packets: Vec<_> = burst.packets().collect();
+        let mut rest = &packets[..];
+        while !rest.is_empty() && !port.full {
+            let (joined, ahead) = if port.socket.granted().gso {
+                (true, BATCHES_AHEAD)
+            } else {
+                (false, SINGLES_AHEAD)
+            };
+            let runs: Vec<_> = Runs::new(rest, joined).take(ahead).collect();
+            match send_runs(&mut port.socket, &flow, dst, &runs) {
                 Ok(sent) => {
-                    port.full = sent < packets.len();
-                    taken += sent;
+                    port.full = sent < runs.iter().map(|run| run.len()).sum();
+                    rest = &rest[sent..];
                 }
                 // Told again with the next send.
-                Err(_) if taken > 0 => break,
+                Err(_) if rest.len() < packets.len() => break,
                 Err(e) => return Err(e),
             }
         }
-        Ok(taken)
+        Ok(packets.len() - rest.len())
     }
 
     fn poll(&mut self, nic: &mut Nic, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
@@ -183,54 +190,37 @@ impl Carrier for UdpCarrier {
     }
 }
 
-/// The packets from index `first` on that are sealed and sent in one go.
-fn next_packets<'a>(burst: &Burst<'a>, first: usize) -> Vec<Packet<'a>> {
-    let mut packets = Vec::with_capacity(SEAL_AHEAD.min(burst.len() - first));
-    let mut bytes = 0;
-    let mut next = (first..burst.len()).filter_map(|index| burst.packet(index));
-    while packets.len() < SEAL_AHEAD && bytes < SEAL_AHEAD_BYTES {
-        let Some(packet) = next.next() else {
-            break;
-        };
-        bytes += packet.udp_bytes();
-        packets.push(packet);
-    }
-    packets
-}
-
-/// Seals packets and hands them to the system; returns how many it took. `dst` is the flow's, with
-/// the interface of a link-local address.
-fn send_some(
+/// Seals runs of packets and hands them to the system; returns how many packets it took. `dst` is
+/// the flow's, with the interface of a link-local address.
+fn send_runs(
     socket: &mut UdpSocket,
     flow: &Flow,
     dst: SocketAddr,
-    packets: &[Packet<'_>],
+    runs: &[&[Packet<'_>]],
 ) -> Result<usize, FabricError> {
-    let runs = Runs::new(packets, socket.granted().gso);
     // The kernel gives the packets of a run the identifications 0, 1, 2, ...
-    let numbered = runs.clone().flat_map(|run| run.iter().zip(0..));
+    let numbered = runs.iter().flat_map(|run| run.iter().zip(0..));
     let seals: Vec<Seal> = numbered.map(|(packet, id)| packet.seal(flow, id)).collect();
-    let mut parts = Vec::with_capacity(3 * packets.len());
-    let mut ends = Vec::with_capacity(packets.len());
-    for (packet, seal) in packets.iter().zip(&seals) {
-        parts.push(IoSlice::new(seal.head()));
-        parts.extend(packet.payload().map(IoSlice::new));
-        parts.push(IoSlice::new(seal.tail()));
+    let mut parts = Vec::with_capacity(3 * seals.len());
+    let mut ends = Vec::with_capacity(runs.len());
+    let mut sealed = seals.iter();
+    for run in runs {
+        for (packet, seal) in run.iter().zip(&mut sealed) {
+            parts.push(IoSlice::new(seal.head()));
+            parts.extend(packet.payload().map(IoSlice::new));
+            parts.push(IoSlice::new(seal.tail()));
+        }
         ends.push(parts.len());
     }
-    let (mut start, mut packet) = (0, 0);
+    let starts = std::iter::once(&0).chain(&ends);
     let messages: Vec<_> = runs
-        .map(|run| {
-            packet += run.len();
-            let end = ends[packet - 1];
-            let parts = &parts[start..end];
-            start = end;
-            Outgoing {
-                src: Some(flow.src().ip()),
-                dst,
-                segment_bytes: run[0].udp_bytes(),
-                parts,
-            }
+        .iter()
+        .zip(starts.zip(&ends))
+        .map(|(run, (&start, &end))| Outgoing {
+            src: Some(flow.src().ip()),
+            dst,
+            segment_bytes: run[0].udp_bytes(),
+            parts: &parts[start..end],
         })
         .collect();
     Ok(socket.send(&messages)?)

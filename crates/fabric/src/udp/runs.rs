@@ -4,7 +4,6 @@ use super::datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS};
 use crate::nic::Packet;
 
 /// Cuts packets into runs that may leave as one batch: all of one size, the last may be shorter.
-#[derive(Clone)]
 pub(super) struct Runs<'a, 'b> {
     rest: &'a [Packet<'b>],
     joined: bool,
