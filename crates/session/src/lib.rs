@@ -1,1 +1,28 @@
-//! The authenticated, encrypted out-of-band channel of a session.
+//! The out-of-band half of a Farwrite session: a channel over TCP that both ends authenticate and
+//! encrypt with a pre-shared key ([`Psk`], [`Channel`]; P7), and what travels over it to move files
+//! ([`Message`], [`files`]; P8). The bytes of the files themselves go through queue pairs.
+//!
+//! What this protects, and what it does not: `docs/security.md`.
+
+mod channel;
+mod dial;
+mod error;
+pub mod files;
+mod handshake;
+mod listener;
+mod message;
+mod psk;
+mod reader;
+mod text;
+mod writer;
+
+pub use channel::{Channel, ChannelMessage};
+pub use dial::dial;
+pub use error::Error;
+pub use handshake::VERSION;
+pub use listener::Listener;
+pub use message::{Hello, Message, QpBlob, TransferPlan, UdpSeen};
+pub use psk::{Psk, PskError};
+pub use reader::Reader;
+pub use text::Text;
+pub use writer::Writer;

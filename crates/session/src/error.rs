@@ -1,0 +1,154 @@
+//! Why a channel could not be set up, or ended.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::Text;
+use crate::files::ManifestError;
+
+/// What went wrong on a channel. Every variant but [`Error::Timeout`] (when reading) and
+/// [`Error::TooLong`] (when sending) ends the channel: later calls answer [`Error::Over`].
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A host name that stands for no address.
+    #[error("cannot find an address for the peer: {0}")]
+    Resolve(io::Error),
+    /// Nobody answers there.
+    #[error("cannot connect to {addr}: {source}")]
+    Connect {
+        /// The last address tried.
+        addr: SocketAddr,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// Too many handshakes at a time; this one was not begun.
+    #[error("{0} handshakes are under way already; the connection was closed")]
+    Crowded(usize),
+    /// The peer is some other program (P7.2).
+    #[error("the peer is not Farwrite: it began with \"{came}\"")]
+    NotFarwrite {
+        /// What it said, escaped.
+        came: String,
+    },
+    /// The peer speaks another version of the protocol (P7.2).
+    #[error(
+        "the peer speaks version {theirs} of the Farwrite protocol, this end version {ours}: update the older one"
+    )]
+    Version {
+        /// The version of this end.
+        ours: u16,
+        /// The version of the peer.
+        theirs: u16,
+    },
+    /// The handshake does not verify (P7.3).
+    #[error("the pre-shared keys of the two ends differ (or the handshake was changed on its way)")]
+    KeysDiffer,
+    /// The peer answered the handshake with a status that P7.3 does not have.
+    #[error(
+        "the peer answered the handshake with status {came}, want 0 (accepted) or 1 (keys differ)"
+    )]
+    Status {
+        /// The status.
+        came: u8,
+    },
+    /// The connection ended before the handshake did.
+    #[error("the peer closed the connection during the handshake")]
+    HandshakeCut,
+    /// Time ran out.
+    #[error("the peer did not do its part within {after:?} of {doing}")]
+    Timeout {
+        /// What was being done.
+        doing: &'static str,
+        /// How long.
+        after: Duration,
+    },
+    /// The operating system ended the connection.
+    #[error("the connection to the peer broke while {doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The peer closed the channel between two messages.
+    #[error("the peer closed the channel")]
+    Closed,
+    /// The connection ended within a message.
+    #[error("the connection ended within a message")]
+    Truncated,
+    /// The channel ended by an earlier error.
+    #[error("the channel is over: an earlier error ended it")]
+    Over,
+    /// A record too short to hold a tag (P7.4).
+    #[error("a record of {came} bytes came, want at least {min}")]
+    RecordLength {
+        /// Its length.
+        came: usize,
+        /// The least that would do.
+        min: usize,
+    },
+    /// A record that the peer did not write, or not here (P7.4).
+    #[error("a record does not verify: the connection was tampered with")]
+    Forged,
+    /// A message over the limit of its type; refused before it is stored.
+    #[error("a {name} of {came} bytes, at most {max} are allowed")]
+    TooLong {
+        /// The type.
+        name: &'static str,
+        /// The length.
+        came: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Bytes that are no message of the type.
+    #[error("the peer sent {came_bytes} bytes that are no {name}: {why}")]
+    Malformed {
+        /// The type.
+        name: &'static str,
+        /// How many bytes there were.
+        came_bytes: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// A message that has no place at this point of the session (P8.1).
+    #[error("the peer sent {came}, want {want}")]
+    Unexpected {
+        /// What came.
+        came: &'static str,
+        /// What should have come.
+        want: &'static str,
+    },
+    /// The peer gave up, and said why.
+    #[error("the peer gave up: {reason}")]
+    Aborted {
+        /// Its words.
+        reason: Text,
+    },
+    /// The peer's manifest breaks a rule (P8.3).
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The Noise library refuses its own parameters.
+    #[error("the handshake cannot be set up: {0}")]
+    Noise(snow::Error),
+}
+
+impl Error {
+    /// Sorts an error of the operating system; `after` is the time limit that was set, if any.
+    pub(crate) fn io(doing: &'static str, after: Option<Duration>, source: io::Error) -> Self {
+        match (source.kind(), after) {
+            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
+                Self::Timeout { doing, after }
+            }
+            _ => Self::Io { doing, source },
+        }
+    }
+}

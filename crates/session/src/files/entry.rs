@@ -1,0 +1,131 @@
+//! One file or directory of a manifest (P8.3).
+
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of one name, as on all common file systems.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Permission bits that travel. Set-user-id, set-group-id and sticky stay at home.
+pub(super) const MODE_BITS: u16 = 0o777;
+pub(super) const NANOS: u32 = 1_000_000_000;
+
+/// A file or directory as it travels. Its path is its name below that of its parent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Number of the directory that it lies in, which came earlier; `None`: where the receiver
+    /// puts everything.
+    pub parent: Option<u32>,
+    /// Its name, as bytes: file systems promise no encoding.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, at most `0o777`.
+    pub mode: u16,
+    /// When it was last written.
+    pub modified: Time,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file.
+    File {
+        /// Its length, and its share of the stream.
+        bytes: u64,
+    },
+}
+
+/// An instant of the wall clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Time {
+    /// Seconds since 1970 began (UTC, without leap seconds); negative before.
+    pub seconds: i64,
+    /// Nanoseconds after that, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// Why a name cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It has no bytes.
+    #[error("it is empty")]
+    Empty,
+    /// It is `.` or `..`.
+    #[error("it stands for another directory")]
+    Dots,
+    /// It has more than [`MAX_NAME_BYTES`].
+    #[error("it has {came} bytes, at most {MAX_NAME_BYTES} are allowed")]
+    Long {
+        /// Its length.
+        came: usize,
+    },
+    /// It has a `/`, so it would be a path, or a zero byte.
+    #[error("it contains the byte {0:#04x}")]
+    Byte(u8),
+}
+
+/// Whether a name is a single component of a path that stays where it is put.
+///
+/// # Errors
+/// A [`NameError`] otherwise.
+pub fn check_name(name: &[u8]) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name == b"." || name == b".." {
+        return Err(NameError::Dots);
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(NameError::Long { came: name.len() });
+    }
+    match name.iter().find(|byte| matches!(byte, b'/' | 0)) {
+        Some(byte) => Err(NameError::Byte(*byte)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Component, Path};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        for name in [
+            "", ".", "..", "/", "/etc", "a/b", "../a", "a/..", "a/", "./a", "a\0b", "\0",
+        ] {
+            assert!(check_name(name.as_bytes()).is_err(), "{name:?}");
+        }
+        assert!(check_name(&[b'a'; 256]).is_err());
+    }
+
+    #[test]
+    fn odd_but_harmless_names_are_allowed() {
+        for name in ["...", "..a", "a..", "-rf", "C:", "a\\b", "~", "a\nb", " "] {
+            assert_eq!(check_name(name.as_bytes()), Ok(()), "{name:?}");
+        }
+        assert_eq!(check_name(&[b'a'; 255]), Ok(()));
+        assert_eq!(check_name(b"\xff\xfe"), Ok(()), "not UTF-8");
+    }
+
+    proptest! {
+        /// The standard library's own reading of paths is the judge.
+        #[test]
+        fn an_allowed_name_is_one_normal_component(
+            name in prop::collection::vec(prop_oneof![Just(b'.'), Just(b'/'), Just(0), any::<u8>()], 0..8)
+        ) {
+            let path = Path::new(OsStr::from_bytes(&name));
+            let single = matches!(
+                path.components().collect::<Vec<_>>()[..],
+                [Component::Normal(only)] if only.as_bytes() == name
+            );
+            prop_assert_eq!(check_name(&name).is_ok(), single && !name.contains(&0));
+        }
+    }
+}

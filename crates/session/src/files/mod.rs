@@ -1,0 +1,59 @@
+//! Moving trees of files (P8).
+//!
+//! All bytes of all files are one stream, in the order of the [`Manifest`]: many small files cost no
+//! more than one large one. The sender reads it from a [`Source`], the receiver writes it to a
+//! [`Sink`]; queue pairs carry it in between, and the channel carries manifest, hashes and verdicts.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use farwrite_session::files::{Sink, Source, Special};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let (from, to) = (tempfile::tempdir()?, tempfile::tempdir()?);
+//! # let tree = from.path().join("tree");
+//! # std::fs::create_dir(&tree)?;
+//! # std::fs::write(tree.join("a"), "hello")?;
+//! let mut source = Source::scan(&[tree], Special::Refuse)?;
+//! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()))?;
+//! let mut segment = vec![0; 1 << 20];
+//! loop {
+//!     let read_bytes = source.read(&mut segment);
+//!     sink.write(&segment[..read_bytes])?;
+//!     while let Some(read) = source.poll_file() {
+//!         match read.result {
+//!             Ok(hash) => sink.handle_hash(read.index, hash)?,
+//!             Err(error) => sink.handle_abandoned(read.index, error)?,
+//!         }
+//!     }
+//!     while let Some(verdict) = sink.poll_verdict() {
+//!         assert!(verdict.failure.is_none(), "{:?}", verdict.failure);
+//!     }
+//!     if read_bytes == 0 {
+//!         break;
+//!     }
+//! }
+//! assert_eq!(sink.finish()?.verified_files, 1);
+//! # assert_eq!(std::fs::read(to.path().join("tree/a"))?, b"hello");
+//! # Ok(())
+//! # }
+//! ```
+
+mod directory;
+mod entry;
+mod exchange;
+mod manifest;
+mod part;
+mod scan;
+mod sink;
+mod source;
+mod tree;
+
+pub use entry::{Entry, Kind, MAX_NAME_BYTES, NameError, Time, check_name};
+pub use exchange::{recv_manifest, send_manifest};
+pub use manifest::{
+    EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
+    ManifestError,
+};
+pub use scan::{ScanError, Special};
+pub use sink::{FileFailure, Sink, SinkError, Summary, Verdict};
+pub use source::{FileRead, ReadError, Source};

@@ -1,0 +1,160 @@
+//! The messages of a session (P7.6).
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::Entry;
+use crate::{ChannelMessage, Error, Reader, Text};
+
+/// What the two ends of a session tell each other. The order of the variants is their number on
+/// the wire.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Both ways, first of all.
+    Hello(Hello),
+    /// From the end that sends files: what is about to come.
+    Plan(TransferPlan),
+    /// Both ways: the bytes that tell the other end how to reach this end's queue pair (P6).
+    QpInfo(QpBlob),
+    /// Both ways: where the other end's data packets seem to come from.
+    UdpSeen(UdpSeen),
+    /// From the sender of files: the next entries of the manifest (P8.3).
+    Entries(Vec<Entry>),
+    /// From the sender of files: all bytes of a file have been read, and this is their hash.
+    FileHash {
+        /// Number of the file in the manifest.
+        index: u32,
+        /// BLAKE3 of its bytes.
+        hash: [u8; 32],
+    },
+    /// From the sender of files: a file could not be read as announced; its place in the stream is
+    /// filled with zeros, which the receiver throws away.
+    FileAbandoned {
+        /// Number of the file in the manifest.
+        index: u32,
+        /// Why.
+        reason: Text,
+    },
+    /// From the receiver of files: the hash agrees, and the file has its final name.
+    FileVerified {
+        /// Number of the file in the manifest.
+        index: u32,
+    },
+    /// From the receiver of files: the file was thrown away.
+    FileFailed {
+        /// Number of the file in the manifest.
+        index: u32,
+        /// Why.
+        reason: Text,
+    },
+    /// Either way, at any time: the session is over. Nothing follows it.
+    Abort {
+        /// Why.
+        reason: Text,
+    },
+    /// From the sender of files: the last hash was sent. From the receiver: the last verdict was.
+    Done,
+}
+
+/// How an end introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Name and version of the program, for people.
+    pub software: Text,
+    /// What it can do beyond version 1 of the protocol, one bit each; unknown bits are ignored.
+    pub capabilities: u64,
+}
+
+/// The bytes of queue-pair information (P6). They hold a key, so they show only their number.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QpBlob(pub Vec<u8>);
+
+impl fmt::Debug for QpBlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QpBlob({} bytes)", self.0.len())
+    }
+}
+
+/// What a sender of files is about to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferPlan {
+    /// Name of the scheme (P5) that repairs losses.
+    pub scheme: Text,
+    /// Rate that the sender paces to, in bits of data packets a second.
+    pub rate_bps: u64,
+    /// Bytes of an SDR message: the stream of files is cut into pieces of this size, the last one
+    /// may be shorter.
+    pub segment_bytes: u64,
+    /// Entries of the manifest.
+    pub entries: u32,
+    /// Bytes of all files together.
+    pub stream_bytes: u64,
+}
+
+/// Addresses of the other end's data packets as they arrive here. Where they differ from what the
+/// other end knows of itself, something in between rewrites them, and its ICRC must be made for
+/// these (P2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UdpSeen {
+    /// Which of the end's sockets, counted from 0.
+    pub port: u16,
+    /// Where they seem to come from.
+    pub source: SocketAddr,
+    /// Where they arrive.
+    pub destination: SocketAddr,
+}
+
+impl ChannelMessage for Message {
+    const NAME: &'static str = "session message";
+    const MAX_BYTES: usize = 256 << 10;
+}
+
+impl Message {
+    /// What errors call the message.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a hello",
+            Self::Plan(_) => "a transfer plan",
+            Self::QpInfo(_) => "queue-pair information",
+            Self::UdpSeen(_) => "a report of addresses",
+            Self::Entries(_) => "manifest entries",
+            Self::FileHash { .. } => "a file's hash",
+            Self::FileAbandoned { .. } => "the end of a file that cannot be read",
+            Self::FileVerified { .. } => "a file's success",
+            Self::FileFailed { .. } => "a file's failure",
+            Self::Abort { .. } => "the session's end",
+            Self::Done => "the end of the transfer",
+        }
+    }
+
+    /// The error for a message that came where `want` was due: what the peer says if it gave up,
+    /// else that it broke the order (P8.1).
+    #[must_use]
+    pub fn unexpected(self, want: &'static str) -> Error {
+        match self {
+            Self::Abort { reason } => Error::Aborted { reason },
+            other => Error::Unexpected {
+                came: other.kind(),
+                want,
+            },
+        }
+    }
+}
+
+impl Reader {
+    /// Waits for the one message that is due: `pick` takes it out of a [`Message`], or gives back
+    /// what it does not know. `want` says in errors what is due.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], [`Error::Unexpected`], and those of [`Reader::recv`].
+    pub fn recv_expected<T>(
+        &mut self,
+        want: &'static str,
+        pick: impl FnOnce(Message) -> Result<T, Message>,
+    ) -> Result<T, Error> {
+        pick(self.recv()?).map_err(|other| other.unexpected(want))
+    }
+}

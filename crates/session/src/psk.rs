@@ -1,0 +1,357 @@
+//! The pre-shared key (P7.1).
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use data_encoding::{BASE32_NOPAD, DecodeKind};
+use zeroize::{Zeroize, Zeroizing};
+
+const PREFIX: &str = "farwrite-psk-1:";
+const KEY_BYTES: usize = 32;
+const CHECKSUM_BYTES: usize = 4;
+/// 36 bytes in base 32 without padding.
+const DIGITS: usize = 58;
+/// A key file is one line; anything longer is another file given by mistake.
+const MAX_FILE_BYTES: usize = 1024;
+/// Permission bits of everyone but the owner.
+const OTHERS: u32 = 0o077;
+
+/// A key of 256 random bits that both ends hold, and nobody else.
+///
+/// It is erased from memory when dropped, shown by nothing but [`Psk::to_text`], and compared by
+/// nothing but the handshake.
+#[derive(Clone)]
+pub struct Psk(Box<Zeroizing<[u8; KEY_BYTES]>>);
+
+impl Psk {
+    /// Makes a key from the operating system's randomness.
+    ///
+    /// # Errors
+    /// [`PskError::Randomness`].
+    pub fn generate() -> Result<Self, PskError> {
+        let mut key = Self(Box::default());
+        getrandom::fill(&mut key.0[..]).map_err(PskError::Randomness)?;
+        Ok(key)
+    }
+
+    /// The key as one line of text without a line end: a prefix, then key and checksum in base 32.
+    #[must_use]
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECKSUM_BYTES]);
+        bytes[..KEY_BYTES].copy_from_slice(self.bytes());
+        bytes[KEY_BYTES..].copy_from_slice(&checksum(self.bytes()));
+        // Room for all of it at once: a string that grows leaves copies behind.
+        let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + DIGITS));
+        text.push_str(PREFIX);
+        BASE32_NOPAD.encode_append(&bytes[..], &mut text);
+        text[PREFIX.len()..].make_ascii_lowercase();
+        text
+    }
+
+    /// Reads a key file that [`Psk::save`] or a text editor wrote.
+    ///
+    /// # Errors
+    /// [`PskError::Exposed`] where others than the owner may read or write the file, as ssh does;
+    /// else as its text or the operating system has it.
+    pub fn load(path: &Path) -> Result<Self, PskError> {
+        let io = |source| PskError::Io {
+            tried: "read",
+            path: path.into(),
+            source,
+        };
+        let mut file = File::open(path).map_err(io)?;
+        let mode = file.metadata().map_err(io)?.mode() & 0o777;
+        if mode & OTHERS != 0 {
+            return Err(PskError::Exposed {
+                path: path.into(),
+                mode,
+            });
+        }
+        let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES));
+        (&mut file)
+            .take(MAX_FILE_BYTES as u64)
+            .read_to_string(&mut text)
+            .map_err(io)?;
+        text.parse().map_err(|error| PskError::InFile {
+            path: path.into(),
+            error: Box::new(error),
+        })
+    }
+
+    /// Writes the key to a new file that only its owner may read.
+    ///
+    /// # Errors
+    /// [`PskError::Exists`]: a key file is never overwritten. [`PskError::Io`], and then no file is
+    /// left behind.
+    pub fn save(&self, path: &Path) -> Result<(), PskError> {
+        let io = |source: std::io::Error| match source.kind() {
+            std::io::ErrorKind::AlreadyExists => PskError::Exists(path.into()),
+            _ => PskError::Io {
+                tried: "write",
+                path: path.into(),
+                source,
+            },
+        };
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(io)?;
+        let mut line = self.to_text();
+        line.push('\n');
+        let written = file
+            .write_all(line.as_bytes())
+            .and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half a key is of no use; if even this fails, the first error still says more.
+            let _ = std::fs::remove_file(path);
+            return Err(io(error));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+}
+
+impl FromStr for Psk {
+    type Err = PskError;
+
+    /// Reads the text form; blanks around it and the case of its letters do not matter.
+    fn from_str(text: &str) -> Result<Self, PskError> {
+        let text = text.trim();
+        let digits = text.strip_prefix(PREFIX).ok_or(PskError::Prefix)?;
+        if digits.len() != DIGITS {
+            return Err(PskError::Length {
+                came: digits.chars().count(),
+            });
+        }
+        let upper = Zeroizing::new(digits.to_ascii_uppercase());
+        let mut bytes = Zeroizing::new([0; KEY_BYTES + CHECKSUM_BYTES]);
+        BASE32_NOPAD
+            .decode_mut(upper.as_bytes(), &mut bytes[..])
+            .map_err(|partial| match partial.error.kind {
+                DecodeKind::Symbol => PskError::Digit {
+                    position: PREFIX.len() + partial.error.position + 1,
+                },
+                // The two bits that 58 digits have over are not zero.
+                _ => PskError::Checksum,
+            })?;
+        let (key, sum) = bytes.split_at(KEY_BYTES);
+        if checksum(key) != *sum {
+            return Err(PskError::Checksum);
+        }
+        let mut psk = Self(Box::default());
+        psk.0.copy_from_slice(key);
+        Ok(psk)
+    }
+}
+
+impl fmt::Debug for Psk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Psk(secret)")
+    }
+}
+
+/// The first bytes of a hash over prefix and key. It lets a typo be told from a wrong key; 32 bits
+/// of a hash of 256 random bits give nothing away.
+fn checksum(key: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(PREFIX.as_bytes());
+    hasher.update(key);
+    let mut sum = [0; CHECKSUM_BYTES];
+    hasher.finalize_xof().fill(&mut sum);
+    hasher.zeroize();
+    sum
+}
+
+/// Why a key could not be made, read or written. None of these tells anything of the key.
+#[derive(Debug, thiserror::Error)]
+pub enum PskError {
+    /// The operating system gave no randomness.
+    #[error("no random bytes from the operating system: {0}")]
+    Randomness(getrandom::Error),
+    /// The text is of another kind.
+    #[error(
+        "not a pre-shared key: it should begin with `{PREFIX}`, as `farwrite keygen` prints it"
+    )]
+    Prefix,
+    /// Characters are missing, or there are too many.
+    #[error(
+        "the pre-shared key has {came} characters after `{PREFIX}`, want {DIGITS}: was it copied whole?"
+    )]
+    Length {
+        /// How many there are.
+        came: usize,
+    },
+    /// A character that base 32 does not have.
+    #[error("character {position} of the pre-shared key is none of a-z, 2-7")]
+    Digit {
+        /// Which, counted from 1.
+        position: usize,
+    },
+    /// All characters are possible ones, but not together.
+    #[error("the pre-shared key's checksum does not match: a character was mistyped or changed")]
+    Checksum,
+    /// The file holds no key.
+    #[error("{path:?}: {error}")]
+    InFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its text.
+        error: Box<PskError>,
+    },
+    /// Others may read or write the file.
+    #[error("{path:?} is open to others (mode {mode:04o}); run: chmod 600 {path:?}")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file is there already.
+    #[error("{0:?} exists, and a key file is never overwritten: choose another name or remove it")]
+    Exists(PathBuf),
+    /// The operating system said no.
+    #[error("cannot {tried} {path:?}: {source}")]
+    Io {
+        /// What was tried.
+        tried: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Its answer.
+        source: std::io::Error,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn key() -> Psk {
+        Psk::generate().expect("randomness")
+    }
+
+    #[test]
+    fn text_returns_the_key_in_either_case() {
+        let key = key();
+        let text = key.to_text();
+        assert_eq!(text.len(), PREFIX.len() + DIGITS);
+        for written in [text.to_string(), format!(" {}\r\n", &*text)] {
+            let read: Psk = written.parse().expect("own text");
+            assert_eq!(read.bytes(), key.bytes());
+        }
+        let shouted = format!("{PREFIX}{}", text[PREFIX.len()..].to_uppercase());
+        assert_eq!(
+            shouted.parse::<Psk>().expect("upper case").bytes(),
+            key.bytes()
+        );
+    }
+
+    #[test]
+    fn text_form_is_fixed() {
+        let key = Psk(Box::new(Zeroizing::new(
+            *b"0123456789abcdefghijklmnopqrstuv",
+        )));
+        assert_eq!(
+            &*key.to_text(),
+            "farwrite-psk-1:gaytemzugu3doobzmfrggzdfmztwq2lknnwg23tpobyxe43uov3n3zphea"
+        );
+    }
+
+    #[test]
+    fn two_keys_differ() {
+        assert_ne!(key().bytes(), key().bytes());
+    }
+
+    #[test]
+    fn every_changed_character_is_found_and_never_told() {
+        let text = key().to_text();
+        for at in PREFIX.len()..text.len() {
+            let mut typo = text.as_bytes().to_vec();
+            typo[at] = if typo[at] == b'a' { b'b' } else { b'a' };
+            let typo = String::from_utf8(typo).expect("ASCII");
+            let error = typo.parse::<Psk>().expect_err("one character differs");
+            assert!(
+                matches!(error, PskError::Checksum | PskError::Digit { .. }),
+                "{error}"
+            );
+            assert!(!error.to_string().contains(&text[PREFIX.len()..][..8]));
+        }
+    }
+
+    #[test]
+    fn text_of_another_shape_is_refused_by_reason() {
+        let text = key().to_text();
+        let short = &text[..text.len() - 1];
+        assert!(matches!(
+            short.parse::<Psk>(),
+            Err(PskError::Length { came: 57 })
+        ));
+        let accent = format!("{}\u{e9}", &text[..text.len() - 2]);
+        assert!(accent.parse::<Psk>().is_err(), "not ASCII");
+        assert!(matches!("".parse::<Psk>(), Err(PskError::Prefix)));
+        let digit = format!("{}1", &text[..text.len() - 1]);
+        assert!(matches!(
+            digit.parse::<Psk>(),
+            Err(PskError::Digit { position: 73 })
+        ));
+    }
+
+    #[test]
+    fn debug_shows_nothing() {
+        assert_eq!(format!("{:?}", key()), "Psk(secret)");
+    }
+
+    #[test]
+    fn file_is_private_and_never_overwritten() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("key");
+        let key = key();
+        key.save(&path).expect("new file");
+        let mode = std::fs::metadata(&path).expect("file").mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        assert_eq!(Psk::load(&path).expect("own file").bytes(), key.bytes());
+        assert!(matches!(
+            Psk::generate().expect("key").save(&path),
+            Err(PskError::Exists(_))
+        ));
+        assert_eq!(Psk::load(&path).expect("untouched").bytes(), key.bytes());
+    }
+
+    #[test]
+    fn file_open_to_others_is_refused() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("key");
+        key().save(&path).expect("new file");
+        for mode in [0o640, 0o604, 0o620, 0o601] {
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
+            let error = Psk::load(&path).expect_err("others may look");
+            assert!(error.to_string().contains("chmod 600"), "{error}");
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).expect("chmod");
+        assert!(Psk::load(&path).is_ok());
+    }
+
+    #[test]
+    fn file_without_a_key_is_named() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("not-a-key");
+        for text in ["", "hello\n", &"x".repeat(1 << 20)] {
+            std::fs::write(&path, text).expect("write");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("chmod");
+            let error = Psk::load(&path).expect_err("no key in it");
+            assert!(error.to_string().contains("not-a-key"), "{error}");
+        }
+        let missing = Psk::load(&dir.path().join("missing")).expect_err("no file");
+        assert!(missing.to_string().contains("missing"), "{missing}");
+    }
+}

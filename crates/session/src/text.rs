@@ -1,0 +1,84 @@
+//! Words of a peer, made fit for a terminal.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Most bytes of a [`Text`].
+const MAX_BYTES: usize = 512;
+
+/// A short text that is safe to print: at most 512 bytes, without line ends, control characters or
+/// characters that turn the direction of writing. What breaks these rules is replaced or cut, at
+/// both ends, so a peer cannot drive the terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String")]
+pub struct Text(String);
+
+impl Text {
+    /// Makes a text from anything that can be shown.
+    pub fn new(shown: impl fmt::Display) -> Self {
+        Self::from(shown.to_string())
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Text {
+    fn from(raw: String) -> Self {
+        let mut text = String::with_capacity(raw.len().min(MAX_BYTES));
+        for c in raw.chars().map(|c| if unfit(c) { '\u{fffd}' } else { c }) {
+            if text.len() + c.len_utf8() > MAX_BYTES {
+                break;
+            }
+            text.push(c);
+        }
+        Self(text)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn unfit(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn escape_sequences_lose_their_escape() {
+        assert_eq!(
+            Text::new("a\x1b[2Jb\n\u{202e}c").as_str(),
+            "a\u{fffd}[2Jb\u{fffd}\u{fffd}c"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_string_becomes_printable(raw in ".{0,600}|[\\x00-\\x1f\\u{2028}-\\u{2069}]{0,300}") {
+            let text = Text::from(raw);
+            prop_assert!(text.as_str().len() <= MAX_BYTES);
+            prop_assert!(!text.as_str().chars().any(unfit));
+            let sent = postcard::to_stdvec(&text).expect("serialised");
+            prop_assert_eq!(postcard::from_bytes::<Text>(&sent), Ok(text));
+        }
+
+        #[test]
+        fn a_raw_string_of_a_peer_is_cleaned(raw in "\\PC{0,20}[\\x00-\\x1f]{1,20}") {
+            let sent = postcard::to_stdvec(&raw).expect("serialised");
+            let text: Text = postcard::from_bytes(&sent).expect("a string");
+            prop_assert!(!text.as_str().chars().any(unfit));
+        }
+    }
+}

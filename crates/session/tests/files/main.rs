@@ -1,0 +1,7 @@
+//! Trees from a source to a sink (P8.2, P8.4), without a network between them.
+
+mod directory;
+mod place;
+mod sink;
+mod source;
+mod trees;

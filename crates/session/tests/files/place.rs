@@ -1,0 +1,127 @@
+//! Places with files in them, and what moves files from one to another.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use farwrite_session::files::{
+    Entry, Kind, Manifest, ManifestBuilder, Sink, Source, Special, Summary, Time,
+};
+
+/// A directory with things in it, removed in the end.
+pub(crate) struct Place(pub(crate) tempfile::TempDir);
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("directory"))
+    }
+
+    /// In memory where there is such a file system: for tests that would wait for a disk.
+    pub(crate) fn in_memory() -> Self {
+        let place = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self(place.expect("directory"))
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.0.path().join(below)
+    }
+
+    pub(crate) fn write(&self, below: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(below);
+        fs::create_dir_all(path.parent().expect("not the root")).expect("directories");
+        fs::write(&path, bytes).expect("write");
+        path
+    }
+
+    /// Everything below: contents of files, `->` and target of links, nothing of directories.
+    pub(crate) fn list(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut all = BTreeMap::new();
+        let mut pending = vec![self.0.path().to_path_buf()];
+        while let Some(directory) = pending.pop() {
+            for item in fs::read_dir(directory).expect("list") {
+                let path = item.expect("item").path();
+                let kind = fs::symlink_metadata(&path).expect("metadata").file_type();
+                let below = path.strip_prefix(self.0.path()).expect("below");
+                let content = if kind.is_dir() {
+                    pending.push(path.clone());
+                    b"/".to_vec()
+                } else if kind.is_symlink() {
+                    let target = fs::read_link(&path).expect("link");
+                    format!("->{}", target.display()).into_bytes()
+                } else {
+                    fs::read(&path).expect("read")
+                };
+                all.insert(below.to_string_lossy().into_owned(), content);
+            }
+        }
+        all
+    }
+}
+
+pub(crate) fn scan(paths: &[PathBuf]) -> Source {
+    Source::scan(paths, Special::Refuse).expect("plain files")
+}
+
+/// Hands over what the source told of its files.
+pub(crate) fn tell(source: &mut Source, sink: &mut Sink) {
+    while let Some(read) = source.poll_file() {
+        match read.result {
+            Ok(hash) => sink.handle_hash(read.index, hash).expect("in turn"),
+            Err(error) => sink.handle_abandoned(read.index, error).expect("in turn"),
+        }
+    }
+}
+
+pub(crate) fn transfer(source: &mut Source, sink: &mut Sink, segment_bytes: usize) {
+    let mut segment = vec![0xee; segment_bytes];
+    loop {
+        let read_bytes = source.read(&mut segment);
+        sink.write(&segment[..read_bytes]).expect("write");
+        tell(source, sink);
+        if read_bytes == 0 {
+            return;
+        }
+    }
+}
+
+pub(crate) fn send(from: &[PathBuf], to: &Place, segment_bytes: usize) -> Summary {
+    let mut source = scan(from);
+    let mut sink = Sink::new(to.0.path(), Arc::clone(source.manifest())).expect("sink");
+    transfer(&mut source, &mut sink, segment_bytes);
+    while let Some(verdict) = sink.poll_verdict() {
+        assert!(verdict.failure.is_none(), "{:?}", verdict.failure);
+    }
+    sink.finish().expect("whole")
+}
+
+/// A manifest of files and directories by hand: a path that ends in `/` is a directory, and comes
+/// before what is in it.
+pub(crate) fn manifest(items: &[(&str, u64)]) -> Arc<Manifest> {
+    let mut builder = ManifestBuilder::default();
+    let mut directories = BTreeMap::new();
+    for (path, bytes) in items {
+        let (parent, name) = path
+            .trim_end_matches('/')
+            .rsplit_once('/')
+            .unwrap_or(("", path));
+        let is_directory = path.ends_with('/');
+        let index = builder.push(Entry {
+            parent: directories.get(parent).copied(),
+            name: name.trim_end_matches('/').as_bytes().to_vec(),
+            kind: if is_directory {
+                Kind::Directory
+            } else {
+                Kind::File { bytes: *bytes }
+            },
+            mode: if is_directory { 0o755 } else { 0o644 },
+            modified: Time::default(),
+        });
+        directories.insert(path.trim_end_matches('/'), index.expect("kept all rules"));
+    }
+    Arc::new(builder.build().expect("no name twice"))
+}
+
+pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
+    blake3::hash(bytes).into()
+}

@@ -1,0 +1,126 @@
+//! Trees that arrive.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use farwrite_session::files::Summary;
+
+use crate::place::{Place, send};
+
+fn set_time(path: &Path, time: SystemTime) {
+    fs::File::open(path)
+        .and_then(|file| file.set_modified(time))
+        .expect("set time");
+}
+
+#[test]
+fn tree_arrives_with_names_contents_modes_and_times() {
+    let from = Place::new();
+    let large: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
+    from.write("tree/large", &large);
+    from.write("tree/empty", "");
+    from.write("tree/deep/er/small", "small");
+    from.write("tree/deep/\u{e9} \n'\"\\", "odd name");
+    from.write(&format!("tree/deep/{}", "n".repeat(255)), "long name");
+    from.write("tree/zzz/last and empty", "");
+    fs::create_dir_all(from.path("tree/hollow/inner")).expect("directories");
+    let mut clock = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    let tree = from.path("tree");
+    for (below, mode) in [
+        ("large", 0o640),
+        ("empty", 0o400),
+        ("deep/er/small", 0o755),
+        ("zzz/last and empty", 0o000),
+        ("deep/er", 0o2750),
+        ("deep", 0o555),
+        ("hollow/inner", 0o700),
+        ("hollow", 0o711),
+        ("", 0o775),
+    ] {
+        let path = tree.join(below);
+        set_time(&path, clock);
+        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
+        clock += Duration::from_secs(1);
+    }
+    let all_times = |root: &Path| {
+        [
+            "",
+            "large",
+            "empty",
+            "deep",
+            "deep/er",
+            "deep/er/small",
+            "hollow",
+            "hollow/inner",
+        ]
+        .map(|below| {
+            let metadata = fs::metadata(root.join(below)).expect("metadata");
+            (
+                below,
+                metadata.mode() & 0o777,
+                metadata.modified().expect("time"),
+            )
+        })
+    };
+    for segment_bytes in [1 << 20, 4096, 37] {
+        let to = Place::new();
+        let summary = send(std::slice::from_ref(&tree), &to, segment_bytes);
+        assert_eq!(
+            summary,
+            Summary {
+                verified_files: 6,
+                failed_files: 0
+            }
+        );
+        assert_eq!(to.list(), from.list());
+        assert_eq!(all_times(&to.path("tree")), all_times(&tree));
+        let special = fs::metadata(to.path("tree/deep/er"))
+            .expect("metadata")
+            .mode();
+        assert_eq!(special & 0o7000, 0, "set-group-id does not travel");
+        // Again, over what is there: read-only directories and files are no hindrance.
+        send(std::slice::from_ref(&tree), &to, segment_bytes);
+        assert_eq!(to.list(), from.list());
+        assert_eq!(all_times(&to.path("tree")), all_times(&tree));
+    }
+}
+
+#[test]
+fn paths_are_named_as_cp_names_them() {
+    let from = Place::new();
+    from.write("d/x", "x");
+    from.write("f", "f");
+    symlink("d", from.path("link")).expect("link");
+    for (path, arrives) in [
+        ("d", &["d", "d/x"][..]),
+        ("d/", &["d", "d/x"]),
+        ("d/.", &["x"]),
+        ("f", &["f"]),
+        ("link", &["link", "link/x"]),
+    ] {
+        let to = Place::new();
+        send(&[from.path(path)], &to, 100);
+        assert_eq!(to.list().keys().collect::<Vec<_>>(), arrives, "{path}");
+    }
+    let to = Place::new();
+    send(&[from.path("f"), from.path("d")], &to, 100);
+    assert_eq!(to.list().len(), 3);
+}
+
+#[test]
+fn many_small_files_are_quick() {
+    let from = Place::in_memory();
+    for index in 0..10_000 {
+        from.write(&format!("tree/{}/{index}", index % 50), index.to_string());
+    }
+    let to = Place::in_memory();
+    let start = Instant::now();
+    let summary = send(&[from.path("tree")], &to, 1 << 20);
+    let took = start.elapsed();
+    eprintln!("10,000 files in {took:?}");
+    assert_eq!(summary.verified_files, 10_000);
+    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert_eq!(to.list(), from.list());
+}

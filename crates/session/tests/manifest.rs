@@ -1,0 +1,411 @@
+//! Manifests (P8.3): what a peer may claim, and what is refused.
+
+mod common;
+
+use std::thread;
+
+use common::{HandMade, channels, hand_made};
+use farwrite_session::files::{
+    Entry, EntryError, Kind, MAX_DEPTH, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
+    Time, recv_manifest, send_manifest,
+};
+use farwrite_session::{Channel, Error, Hello, Message, QpBlob, Text, TransferPlan, UdpSeen};
+use proptest::prelude::*;
+
+fn entry(parent: Option<u32>, name: impl AsRef<[u8]>, kind: Kind) -> Entry {
+    Entry {
+        parent,
+        name: name.as_ref().to_vec(),
+        kind,
+        mode: 0o644,
+        modified: Time::default(),
+    }
+}
+
+fn file(parent: Option<u32>, name: impl AsRef<[u8]>) -> Entry {
+    entry(parent, name, Kind::File { bytes: 1 })
+}
+
+fn directory(parent: Option<u32>, name: impl AsRef<[u8]>) -> Entry {
+    entry(parent, name, Kind::Directory)
+}
+
+fn build(entries: Vec<Entry>) -> Result<Manifest, ManifestError> {
+    let mut builder = ManifestBuilder::default();
+    for entry in entries {
+        builder.push(entry)?;
+    }
+    builder.build()
+}
+
+fn why(entries: Vec<Entry>) -> EntryError {
+    match build(entries).expect_err("it breaks a rule") {
+        ManifestError::Entry { why, .. } => why,
+        error => panic!("{error}"),
+    }
+}
+
+fn plan(manifest: &Manifest) -> TransferPlan {
+    TransferPlan {
+        scheme: Text::new("sr-nack"),
+        rate_bps: 1,
+        segment_bytes: 1,
+        entries: u32::try_from(manifest.entries().len()).expect("few"),
+        stream_bytes: manifest.stream_bytes(),
+    }
+}
+
+#[test]
+fn paths_and_sums() {
+    let manifest = build(vec![
+        directory(None, "a"),
+        file(Some(0), "b"),
+        directory(Some(0), "c"),
+        entry(Some(2), "d", Kind::File { bytes: 41 }),
+    ])
+    .expect("kept all rules");
+    assert_eq!(manifest.files(), 2);
+    assert_eq!(manifest.stream_bytes(), 42);
+    let paths: Vec<_> = (0..5).map(|index| manifest.path(index)).collect();
+    let shown: Vec<_> = paths
+        .iter()
+        .map(|path| path.to_str().expect("UTF-8"))
+        .collect();
+    assert_eq!(shown, ["a", "a/b", "a/c", "a/c/d", ""]);
+}
+
+#[test]
+fn parents_are_earlier_directories() {
+    for parent in [0, 1, 2, u32::MAX] {
+        let error = why(vec![file(None, "f"), file(Some(parent), "x")]);
+        assert_eq!(error, EntryError::Parent { came: parent });
+    }
+}
+
+#[test]
+fn same_path_twice_is_refused() {
+    for entries in [
+        vec![file(None, "a"), file(None, "b"), file(None, "a")],
+        vec![directory(None, "a"), file(None, "b"), directory(None, "a")],
+        vec![directory(None, "a"), file(None, "b"), file(None, "a")],
+    ] {
+        let error = build(entries).expect_err("twice");
+        assert!(
+            matches!(
+                error,
+                ManifestError::Twice {
+                    first: 0,
+                    second: 2,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+    }
+    let apart = vec![directory(None, "a"), file(Some(0), "a"), file(None, "b")];
+    assert!(build(apart).is_ok(), "one in the other");
+}
+
+#[test]
+fn bounds_are_kept() {
+    let mut deep = vec![directory(None, "d")];
+    deep.extend((1..u32::from(MAX_DEPTH)).map(|index| directory(Some(index - 1), "d")));
+    assert!(build(deep.clone()).is_ok());
+    deep.push(file(Some(u32::from(MAX_DEPTH) - 1), "f"));
+    assert_eq!(why(deep), EntryError::Deep);
+
+    let long = |count: u32, last: usize| {
+        let mut long = vec![directory(None, [b'x'; 255])];
+        long.extend((1..count).map(|index| directory(Some(index - 1), [b'x'; 255])));
+        long.push(file(Some(count - 1), vec![b'y'; last]));
+        long
+    };
+    // 15 names and the separators after them are 3840 bytes.
+    assert!(build(long(15, 255)).is_ok());
+    assert_eq!(why(long(16, 1)), EntryError::Long { came: 4097 });
+
+    let mut wide = file(None, "w");
+    wide.mode = 0o1000;
+    assert_eq!(why(vec![wide.clone()]), EntryError::Mode { came: 0o1000 });
+    wide.mode = 0o777;
+    wide.modified.nanos = 1_000_000_000;
+    assert_eq!(
+        why(vec![wide]),
+        EntryError::Nanos {
+            came: 1_000_000_000
+        }
+    );
+
+    let half = Kind::File { bytes: 1 << 62 };
+    let huge = vec![entry(None, "a", half), entry(None, "b", half)];
+    assert_eq!(why(huge), EntryError::Bytes { came: 1 << 62 });
+    let most = Kind::File { bytes: u64::MAX };
+    assert_eq!(
+        why(vec![file(None, "a"), entry(None, "b", most)]),
+        EntryError::Bytes { came: u64::MAX }
+    );
+}
+
+#[test]
+fn too_many_names_are_refused() {
+    let mut builder = ManifestBuilder::default();
+    let error = (0..MAX_ENTRIES)
+        .find_map(|index| builder.push(file(None, format!("{index:0255}"))).err())
+        .expect("names of 267 MB");
+    assert!(matches!(error, ManifestError::NamesTooLong), "{error}");
+}
+
+#[test]
+fn errors_show_no_control_characters() {
+    let error = build(vec![file(None, "\x1b[2J/..")])
+        .expect_err("a path")
+        .to_string();
+    assert!(!error.contains('\x1b'), "{error:?}");
+}
+
+#[test]
+fn manifest_crosses_a_channel() {
+    let mut entries = vec![directory(None, "tree")];
+    entries.extend((0..10_000).map(|index| file(Some(0), format!("file number {index}"))));
+    let manifest = build(entries).expect("kept all rules");
+    let plan = plan(&manifest);
+    let (mut near, mut far) = channels();
+    thread::scope(|scope| {
+        scope.spawn(|| send_manifest(near.halves().1, &manifest).expect("send"));
+        let came = recv_manifest(far.halves().0, &plan).expect("receive");
+        assert_eq!(came, manifest);
+    });
+}
+
+#[test]
+fn empty_manifest_needs_no_message() {
+    let manifest = build(vec![]).expect("nothing to refuse");
+    let (mut near, mut far) = channels();
+    send_manifest(near.halves().1, &manifest).expect("send");
+    near.send(&Message::Done).expect("send");
+    let came = recv_manifest(far.halves().0, &plan(&manifest)).expect("nothing");
+    assert_eq!(came, manifest);
+    assert_eq!(far.recv::<Message>().expect("next"), Message::Done);
+}
+
+/// What the receiver makes of entries that a peer sends for a plan.
+fn verdict(plan: &TransferPlan, messages: &[Message]) -> Error {
+    let (mut near, mut far) = channels();
+    for message in messages {
+        near.send(message).expect("send");
+    }
+    recv_manifest(far.halves().0, plan).expect_err("refused")
+}
+
+#[test]
+fn manifest_other_than_planned_is_refused() {
+    let entries = vec![file(None, "a"), file(None, "b")];
+    let right = plan(&build(entries.clone()).expect("kept all rules"));
+    let sent = [Message::Entries(entries)];
+    for (what, plan) in [
+        (
+            "entries",
+            TransferPlan {
+                entries: 1,
+                ..right.clone()
+            },
+        ),
+        (
+            "bytes",
+            TransferPlan {
+                stream_bytes: 3,
+                ..right.clone()
+            },
+        ),
+    ] {
+        let error = verdict(&plan, &sent);
+        assert!(error.to_string().contains(what), "{error}");
+        assert!(
+            matches!(error, Error::Manifest(ManifestError::NotAsPlanned { .. })),
+            "{error}"
+        );
+    }
+    let absurd = TransferPlan {
+        entries: u32::MAX,
+        ..right.clone()
+    };
+    let error = verdict(&absurd, &[]);
+    assert!(
+        matches!(error, Error::Manifest(ManifestError::TooMany)),
+        "{error}"
+    );
+    let error = verdict(&right, &[Message::Entries(vec![])]);
+    assert!(matches!(error, Error::Unexpected { .. }), "{error}");
+    let reason = Text::new("disk on fire");
+    let error = verdict(&right, &[Message::Abort { reason }]);
+    assert_eq!(error.to_string(), "the peer gave up: disk on fire");
+    let error = verdict(&right, &[Message::Done]);
+    assert!(error.to_string().contains("manifest entries"), "{error}");
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused_over_the_channel() {
+    for name in [
+        "..",
+        ".",
+        "",
+        "/etc/passwd",
+        "../../etc/passwd",
+        "a/../../b",
+        "a/b",
+        "/",
+        "a\0",
+    ] {
+        let entries = vec![file(None, name)];
+        let plan = TransferPlan {
+            entries: 1,
+            stream_bytes: 1,
+            ..plan(&Manifest::default())
+        };
+        let error = verdict(&plan, &[Message::Entries(entries)]);
+        let refused = matches!(
+            error,
+            Error::Manifest(ManifestError::Entry {
+                why: EntryError::Name(_),
+                ..
+            })
+        );
+        assert!(refused, "{name:?}: {error}");
+    }
+}
+
+/// Sends a message by hand, so that its bytes are the test's own.
+fn by_hand(body: &[u8]) -> Result<Message, Error> {
+    let (mut peer, mut channel): (HandMade, Channel) = hand_made();
+    let length = u32::try_from(body.len()).expect("short");
+    let record = peer.record(&[&length.to_be_bytes()[..], body].concat());
+    peer.write(&record);
+    channel.recv()
+}
+
+fn seen() -> Message {
+    Message::UdpSeen(UdpSeen {
+        port: 1,
+        source: "1.2.3.4:4791".parse().expect("address"),
+        destination: "[::1]:80".parse().expect("address"),
+    })
+}
+
+/// The form on the wire, byte by byte: the numbers of docs/protocol.md P7.6.
+#[test]
+fn messages_on_the_wire() {
+    let reason = Text::new("r");
+    let hash = [0xab; 32];
+    let hello = Hello {
+        software: Text::new("f"),
+        capabilities: 128,
+    };
+    let plan = TransferPlan {
+        scheme: Text::new("gbn"),
+        rate_bps: 1,
+        segment_bytes: 2,
+        entries: 3,
+        stream_bytes: 4,
+    };
+    let mut dressed = entry(Some(300), "n", Kind::File { bytes: 5 });
+    dressed.modified = Time {
+        seconds: -1,
+        nanos: 9,
+    };
+    let abandoned = Message::FileAbandoned {
+        index: 1,
+        reason: reason.clone(),
+    };
+    let failed = Message::FileFailed {
+        index: 1,
+        reason: reason.clone(),
+    };
+    let v6 = [&[0; 15][..], &[1]].concat();
+    let directory_bytes = [0, 1, b'd', 0, 0xa4, 3, 0, 0];
+    let file_bytes = [1, 0xac, 2, 1, b'n', 1, 5, 0xa4, 3, 1, 9];
+    let cases: [(Message, &[&[u8]]); 11] = [
+        (Message::Hello(hello), &[&[0, 1, b'f', 0x80, 1]]),
+        (Message::Plan(plan), &[&[1, 3], b"gbn", &[1, 2, 3, 4]]),
+        (Message::QpInfo(QpBlob(vec![7, 8])), &[&[2, 2, 7, 8]]),
+        (seen(), &[&[3, 1, 0, 1, 2, 3, 4, 0xb7, 0x25, 1], &v6, &[80]]),
+        (
+            Message::Entries(vec![directory(None, "d"), dressed]),
+            &[&[4, 2], &directory_bytes, &file_bytes],
+        ),
+        (Message::FileHash { index: 1, hash }, &[&[5, 1], &hash]),
+        (abandoned, &[&[6, 1, 1, b'r']]),
+        (Message::FileVerified { index: 200 }, &[&[7, 200, 1]]),
+        (failed, &[&[8, 1, 1, b'r']]),
+        (Message::Abort { reason }, &[&[9, 1, b'r']]),
+        (Message::Done, &[&[10]]),
+    ];
+    for (message, pieces) in cases {
+        let body = pieces.concat();
+        assert_eq!(by_hand(&body).expect("a message"), message);
+        let cut = by_hand(&body[..body.len() - 1]).expect_err("a byte is missing");
+        assert!(matches!(cut, Error::Malformed { .. }), "{cut}");
+    }
+    let secret = Message::QpInfo(QpBlob(vec![7, 8]));
+    assert_eq!(format!("{secret:?}"), "QpInfo(QpBlob(2 bytes))");
+    let unknown = by_hand(&[11]).expect_err("no such message");
+    assert!(matches!(unknown, Error::Malformed { .. }), "{unknown}");
+}
+
+fn any_entry() -> impl Strategy<Value = Entry> {
+    let kind = prop_oneof![
+        Just(Kind::Directory),
+        any::<u64>().prop_map(|bytes| Kind::File { bytes: bytes >> 2 }),
+    ];
+    let name = prop_oneof![
+        prop::collection::vec(prop::sample::select(&b"ab./\0"[..]), 0..4),
+        prop::collection::vec(any::<u8>(), 0..300),
+    ];
+    (
+        prop::option::of(0u32..6),
+        name,
+        kind,
+        0u16..0o2000,
+        any::<i64>(),
+        0u32..2_000_000_000,
+    )
+        .prop_map(|(parent, name, kind, mode, seconds, nanos)| Entry {
+            parent,
+            name,
+            kind,
+            mode,
+            modified: Time { seconds, nanos },
+        })
+}
+
+proptest! {
+    /// Whatever is accepted keeps all rules, so the sink need not look again.
+    #[test]
+    fn accepted_manifests_keep_the_rules(entries in prop::collection::vec(any_entry(), 0..12)) {
+        let mut builder = ManifestBuilder::default();
+        for entry in entries {
+            let before = builder.entries();
+            let pushed = builder.push(entry).is_ok();
+            prop_assert_eq!(builder.entries(), before + u32::from(pushed));
+        }
+        let Ok(manifest) = builder.build() else { return Ok(()) };
+        let mut paths = std::collections::HashSet::new();
+        let mut sum = 0u64;
+        for (index, entry) in (0u32..).zip(manifest.entries()) {
+            let path = manifest.path(index);
+            let all_normal = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+            prop_assert!(all_normal && path.is_relative());
+            prop_assert!(path.as_os_str().len() <= 4095);
+            if let Some(parent) = entry.parent {
+                prop_assert!(parent < index);
+                prop_assert_eq!(path.parent(), Some(&*manifest.path(parent)));
+                let parent = &manifest.entries()[usize::try_from(parent).expect("64 bits")];
+                prop_assert_eq!(parent.kind, Kind::Directory);
+            }
+            if let Kind::File { bytes } = entry.kind {
+                sum += bytes;
+            }
+            prop_assert!(paths.insert(path), "twice");
+        }
+        prop_assert_eq!(sum, manifest.stream_bytes());
+    }
+}
