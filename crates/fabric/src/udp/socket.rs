@@ -343,3 +343,42 @@ fn is_passing(e: &io::Error) -> bool {
 fn refuses_batch(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+
+    use super::*;
+
+    /// Kernels refuse to cut batches that go without a UDP checksum, as they do on devices that
+    /// cannot have one computed.
+    #[test]
+    fn a_refused_batch_leaves_as_single_datagrams() {
+        let any = SocketConfig::new(([127, 0, 0, 1], 0).into());
+        let (mut tx, mut rx) = (
+            UdpSocket::bind(&any).unwrap(),
+            UdpSocket::bind(&any).unwrap(),
+        );
+        sys::set_option(tx.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
+        let bytes = [7; 250];
+        let message = Outgoing {
+            src: None,
+            dst: rx.local_addr(),
+            segment_bytes: 100,
+            parts: &[IoSlice::new(&bytes)],
+        };
+        let single = Outgoing {
+            segment_bytes: 250,
+            ..message
+        };
+        assert_eq!(tx.send(&[single, message, message]).unwrap(), 7);
+        assert!(!tx.granted().gso);
+        let mut sizes = Vec::new();
+        while wait([(&rx, false)], Some(Duration::from_millis(100))).unwrap() {
+            for batch in rx.recv().unwrap().0 {
+                sizes.extend(batch.segments().map(<[u8]>::len));
+            }
+        }
+        assert_eq!(sizes, [250, 100, 100, 50, 100, 100, 50]);
+    }
+}
