@@ -106,7 +106,7 @@ impl UdpSocket {
         self.unsent
     }
 
-    /// Takes in up to [`BATCH`] datagrams or coalesced batches, and returns them with whether more
+    /// Takes in up to 16 datagrams or coalesced batches, and returns them with whether more
     /// may be waiting. Empty where nothing waits.
     ///
     /// # Errors
