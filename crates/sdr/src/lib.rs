@@ -17,6 +17,7 @@ extern crate alloc;
 extern crate std;
 
 mod bitmap;
+mod clearance;
 mod clearing;
 mod config;
 mod ends;
@@ -24,11 +25,13 @@ mod error;
 mod event;
 mod geometry;
 mod info;
+mod offer;
 mod qp;
 mod recv;
 mod repeat;
 mod send;
 mod slot;
+mod sync;
 mod table;
 mod writes;
 

@@ -12,6 +12,7 @@ use crate::ends::Ends;
 use crate::error::{SdrError, Violation};
 use crate::event::{Event, Refusal};
 use crate::geometry::Geometry;
+use crate::offer;
 use crate::slot::Extent;
 use crate::table::SlotTable;
 
@@ -213,7 +214,7 @@ impl RecvHalf {
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
         let message = offer.message;
-        self.check_offer(offer)?;
+        offer::check(&self.geometry, self.next, offer)?;
         self.offered = self.offered.max(message + 1);
         self.clearing.sender_holds(offer.cleared.min(self.next));
         let unposted = message >= self.next;
@@ -227,7 +228,7 @@ impl RecvHalf {
             };
             posted.offer
         };
-        if let Some(offer) = merge(known.as_ref(), offer)? {
+        if let Some(offer) = offer::merge(known.as_ref(), offer)? {
             if !unposted {
                 self.take_offer(known, offer, events);
             } else if let Some(ahead) = self.ahead.get_mut(index) {
@@ -240,27 +241,6 @@ impl RecvHalf {
         }
         if !unposted && offer.cleared <= message {
             self.clearing.pull(offer.cleared);
-        }
-        Ok(())
-    }
-
-    fn check_offer(&self, offer: &Offer) -> Result<(), Violation> {
-        let message = offer.message;
-        // The sender is done with what is over here at most, and at most `slots` ahead of that.
-        let limit = self.next + u64::from(self.geometry.slots());
-        if message >= limit {
-            return Err(Violation::MessageOutOfRange { message, limit });
-        }
-        let max = self.geometry.config().max_message_bytes;
-        if let Some(length) = offer.length.filter(|&length| length > max) {
-            return Err(Violation::OfferTooLong {
-                message,
-                length,
-                max,
-            });
-        }
-        if offer.has_immediate && self.geometry.fragments() == 0 {
-            return Err(Violation::ImmediatesOff(message));
         }
         Ok(())
     }
@@ -361,22 +341,4 @@ impl RecvHalf {
         let clearing = self.clearing.next_timeout(self.next);
         self.ends.next_timeout().into_iter().chain(clearing).min()
     }
-}
-
-/// What an offer adds to one known before: the offer to keep from now on, `None` if it adds nothing.
-fn merge(known: Option<&Offer>, new: &Offer) -> Result<Option<Offer>, Violation> {
-    let Some(known) = known else {
-        return Ok(Some(*new));
-    };
-    let lengths_differ = known.length.zip(new.length).is_some_and(|(a, b)| a != b);
-    if lengths_differ || known.scheme != new.scheme || known.has_immediate != new.has_immediate {
-        return Err(Violation::OfferChanged(new.message));
-    }
-    let merged = Offer {
-        length: known.length.or(new.length),
-        withdrawn: known.withdrawn || new.withdrawn,
-        ..*new
-    };
-    let adds = merged.length != known.length || merged.withdrawn != known.withdrawn;
-    Ok((adds && !known.withdrawn).then_some(merged))
 }

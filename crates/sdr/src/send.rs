@@ -5,6 +5,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome, SchemeTag};
 
+use crate::clearance;
 use crate::error::{SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
@@ -91,12 +92,6 @@ impl SendHalf {
 
     fn index(&self, message: u64) -> usize {
         self.geometry.slot(message) as usize
-    }
-
-    /// The most receives that the peer can have posted: one more in every slot whose last message
-    /// has been offered (P3.6).
-    fn limit(&self) -> u64 {
-        self.next + u64::from(self.geometry.slots())
     }
 
     fn get(&self, message: u64) -> Option<&Sending> {
@@ -259,7 +254,7 @@ impl SendHalf {
         cts: &ClearToSend,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        self.check_clear_to_send(cts)?;
+        clearance::check(&self.geometry, self.next, cts)?;
         for (message, clearance) in (cts.first..).zip(&cts.clearances) {
             let index = self.index(message);
             if let Some(slot) = self.clearances.get_mut(index) {
@@ -286,41 +281,6 @@ impl SendHalf {
             self.answer(now_ns, message);
         }
         self.answered = self.answered.max(cts.offers);
-        Ok(())
-    }
-
-    fn check_clear_to_send(&self, cts: &ClearToSend) -> Result<(), Violation> {
-        let check = |message: u64, limit: u64| {
-            let within = message <= limit;
-            within
-                .then_some(())
-                .ok_or(Violation::MessageOutOfRange { message, limit })
-        };
-        check(cts.posted, self.limit())?;
-        // A receive may be over before its message is started, let alone offered.
-        check(cts.offers, self.next.max(cts.posted))?;
-        check(
-            cts.first.saturating_add(cts.clearances.len() as u64),
-            cts.posted,
-        )?;
-        let max = self.geometry.config().max_message_bytes;
-        for (message, clearance) in (cts.first..).zip(&cts.clearances) {
-            let Clearance {
-                generation,
-                base,
-                length,
-                ..
-            } = *clearance;
-            let fits = length <= max && base.checked_add(length).is_some();
-            if !fits || generation != self.geometry.generation(message) {
-                return Err(Violation::BadClearance {
-                    message,
-                    generation,
-                    base,
-                    length,
-                });
-            }
-        }
         Ok(())
     }
 
@@ -357,7 +317,7 @@ impl SendHalf {
         outcome: Outcome,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        let limit = self.limit();
+        let limit = clearance::limit(&self.geometry, self.next);
         if message >= limit {
             return Err(Violation::MessageOutOfRange { message, limit });
         }

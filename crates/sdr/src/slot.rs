@@ -1,6 +1,6 @@
 //! One message slot: who is in it, and counts of what has arrived.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A message's length, once known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -110,6 +110,35 @@ fn a_late_offer_completes_the_last_short_chunk() {
 }
 
 #[test]
+fn copies_are_drained_too_and_what_is_over_is_not() {
+    let mut qp = connected(small());
+    let drained = |qp: &SdrQp| {
+        let mut messages = Vec::new();
+        qp.table().drain_arrivals(|message| messages.push(message));
+        messages
+    };
+    for _ in 0..4 {
+        post(&mut qp, 64);
+    }
+    arrive(&qp, 3, 0, 64);
+    arrive(&qp, 1, 0, 64);
+    assert_eq!(drained(&qp), [1, 3]);
+    assert_eq!(drained(&qp), []);
+    assert_eq!(arrive(&qp, 3, 0, 64), Arrival::Duplicate { message: 3 });
+    assert_eq!(drained(&qp), [3]);
+    arrive(&qp, 0, 0, 64);
+    take(&mut qp, offer(0, 64));
+    qp.complete_recv(0, Outcome::Whole).unwrap();
+    assert_eq!(drained(&qp), []);
+    arrive(&qp, 1, 0, 64);
+    qp.complete_recv(1, Outcome::Whole).unwrap();
+    take(&mut qp, offer(1, 64));
+    post(&mut qp, 64);
+    post(&mut qp, 64);
+    assert_eq!(drained(&qp), []);
+}
+
+#[test]
 fn a_buffer_that_is_full_needs_no_offer() {
     let mut qp = connected(QpConfig {
         split: crate::without_user_bits(),

@@ -47,7 +47,7 @@ fn config() -> impl Strategy<Value = QpConfig> {
     let shape = (
         prop_oneof![Just(1_u32), Just(3), Just(4), Just(70)],
         0_u32..3,
-        3_u8..6,
+        4_u8..7,
         1_u8..4,
     );
     (splits, shape).prop_map(|((id_bits, offset_bits, user_bits), shape)| {
@@ -68,7 +68,7 @@ fn config() -> impl Strategy<Value = QpConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, max_shrink_iters: 200, ..ProptestConfig::default() })]
 
     #[test]
     fn every_message_ends_as_planned(

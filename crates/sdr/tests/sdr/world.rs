@@ -148,7 +148,7 @@ impl World {
 
     /// Runs until both ends are silent and the network is empty.
     pub(crate) fn run(&mut self) {
-        for _ in 0..2_000_000 {
+        for _ in 0..200_000 {
             self.act();
             let timers = [self.a.next_timeout(), self.b.next_timeout()];
             let resend = self.sends.values().filter(|s| s.clear).map(|s| s.resend_ns);
