@@ -29,23 +29,30 @@ impl<F: RealTime> Endpoint<F> {
     /// [`Error::Fabric`] when the fabric is broken for good.
     pub fn poll_and_wait(&mut self, at_most: Duration) -> Result<(), Error> {
         let next_ns = self.poll_now()?;
+        self.wait_until(next_ns, at_most)
+    }
+
+    /// Polls and sleeps until `done` says so, which is asked after every poll, before any sleep.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is broken for good.
+    pub fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
+        loop {
+            let next_ns = self.poll_now()?;
+            if done(self) {
+                return Ok(());
+            }
+            self.wait_until(next_ns, MAX_WAIT)?;
+        }
+    }
+
+    fn wait_until(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
         let now_ns = self.fabric().now_ns();
         let wait = next_ns.map_or(at_most, |next| {
             Duration::from_nanos(next.saturating_sub(now_ns))
         });
         if !wait.is_zero() {
             self.fabric_mut().wait(wait.min(at_most))?;
-        }
-        Ok(())
-    }
-
-    /// Polls and sleeps until `done` says so.
-    ///
-    /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
-    pub fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
-        while !done(self) {
-            self.poll_and_wait(MAX_WAIT)?;
         }
         Ok(())
     }
