@@ -1,3 +1,33 @@
 //! The `farwrite` program.
 
-fn main() {}
+mod args;
+mod console;
+mod demo;
+mod exit;
+mod interrupt;
+mod keygen;
+mod units;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+use console::Console;
+
+fn main() -> ExitCode {
+    let cli = match Cli::parse_args() {
+        Ok(cli) => cli,
+        Err(refused) => return refused.show(),
+    };
+    let console = Console::new(cli.json, cli.quiet);
+    let result = match cli.command {
+        Command::Demo(args) => demo::run(&args, &console),
+        Command::Keygen(args) => keygen::run(&args, &console),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            console.fail(&failure);
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The command line: commands, and what is said when it makes no sense.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::demo::DemoArgs;
+use crate::exit::{EXIT_CODES, Exit};
+use crate::keygen::KeygenArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite demo                      see three ways of repairing losses at work on one machine
+  farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
+  farwrite keygen far.key            make the key that two machines share
+";
+
+/// Writes into the memory of far machines, over long, fast, lossy links, and repairs losses in
+/// software.
+#[derive(Debug, Parser)]
+#[command(name = "farwrite", version, max_term_width = 100)]
+#[command(after_help = format!("{EXAMPLES}\n{EXIT_CODES}"))]
+pub(crate) struct Cli {
+    /// Print one JSON object on standard output and nothing else there.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show no progress.
+    #[arg(long, short, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Move a message across an emulated long-haul link, once with each scheme.
+    Demo(DemoArgs),
+    /// Make a pre-shared key for two machines.
+    Keygen(KeygenArgs),
+}
+
+impl Cli {
+    /// Reads this process's arguments.
+    pub(crate) fn parse_args() -> Result<Self, Refused> {
+        Self::try_parse().map_err(|error| Refused {
+            command: std::env::args_os().nth(1),
+            error,
+        })
+    }
+}
+
+/// A command line that does not ask for work: it asks for help, or makes no sense.
+pub(crate) struct Refused {
+    /// Its first argument.
+    command: Option<OsString>,
+    error: clap::Error,
+}
+
+impl Refused {
+    /// Shows help where it was asked for, else one line on what is wrong.
+    pub(crate) fn show(&self) -> ExitCode {
+        match self.error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                // Nothing can be told to whoever closed standard output.
+                let _ = self.error.print();
+                ExitCode::SUCCESS
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                let _ = self.error.print();
+                Exit::Usage.into()
+            }
+            _ => {
+                eprintln!("farwrite: {}; see {} --help", self.line(), self.help_of());
+                Exit::Usage.into()
+            }
+        }
+    }
+
+    /// What clap has to say, without its usage, in one line.
+    fn line(&self) -> String {
+        let text = self.error.to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let told = text
+            .lines()
+            .map(str::trim)
+            .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+        let parts: Vec<_> = told.filter(|line| !line.is_empty()).collect();
+        parts.join("; ").replace(":; ", ": ")
+    }
+
+    /// The program and the command that was meant.
+    fn help_of(&self) -> String {
+        let command = self.command.as_ref().and_then(|name| name.to_str());
+        let known = |name: &&str| {
+            <Cli as clap::CommandFactory>::command()
+                .find_subcommand(name)
+                .is_some()
+        };
+        match command.filter(known) {
+            Some(name) => format!("farwrite {name}"),
+            None => "farwrite".into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    fn line(args: &[&str]) -> String {
+        let error = Cli::try_parse_from([&["farwrite"], args].concat()).expect_err("refused");
+        let command = args.first().map(Into::into);
+        Refused { command, error }.line()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_one_line() {
+        let told = line(&["demo", "--loss", "-1"]);
+        assert!(told.contains("'-1' for '--loss <P>'"), "{told}");
+        assert!(told.contains("0 to 0.5"), "{told}");
+        let told = line(&["demo", "--sead", "1"]);
+        assert!(
+            told.contains("--sead") && told.contains("'--seed'"),
+            "{told}"
+        );
+        let told = line(&["dance"]);
+        assert!(told.contains("dance"), "{told}");
+        assert!(!told.contains('\n'), "{told}");
+    }
+}

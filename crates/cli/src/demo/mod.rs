@@ -1,0 +1,142 @@
+//! `farwrite demo`: three schemes on one emulated link, compared.
+
+mod args;
+mod fill;
+mod picture;
+mod report;
+mod scenario;
+mod transfer;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use farwrite::SchemeName;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+pub(crate) use args::DemoArgs;
+use report::{Report, Row, Strain};
+use scenario::Scenario;
+use transfer::{Memory, Run, Standing, transfer};
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+use crate::units::{Bytes, Percent, Rate, Time, real};
+
+const PICTURE: &str = "farwrite-demo.svg";
+
+/// Runs the demo.
+pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
+    let interrupt = Interrupt::catch()?;
+    let scenario = Scenario::new(args);
+    check_memory(&scenario)?;
+    // Better to fail now than after the work.
+    let out = &args.out;
+    fs::create_dir_all(out).or_exit(
+        Exit::Files,
+        format_args!("making directory {}", out.display()),
+    )?;
+    console.say(report::introduction(&scenario));
+    let mut memory = prepare(&scenario);
+    let mut runs = Vec::new();
+    for &scheme in &args.scheme {
+        let (run, back) = run_scheme(&scenario, scheme, memory, console, &interrupt)?;
+        memory = back;
+        runs.push(run);
+    }
+    let strain = Strain::of(&runs);
+    console.say(report::results(&scenario, &runs, &strain));
+    if let Some(warning) = strain.warning(&scenario) {
+        console.warn(warning);
+    }
+    let path = out.join(PICTURE);
+    fs::write(&path, picture::draw(&scenario, &runs))
+        .or_exit(Exit::Files, format_args!("writing {}", path.display()))?;
+    console.say(format_args!(
+        "\nHow each message filled, as a picture: {}",
+        path.display()
+    ));
+    console.json(&Report::new(&scenario, &runs, &strain, &path))
+}
+
+/// Moves the message with one scheme, showing how far it is.
+fn run_scheme(
+    scenario: &Scenario,
+    scheme: SchemeName,
+    mut memory: Memory,
+    console: &Console,
+    interrupt: &Interrupt,
+) -> Result<(Run, Memory), Failure> {
+    // What an earlier run left must not pass for this one's, and pages that are there cost no time.
+    (*memory.target).as_mut().fill(0);
+    let chunks = scenario.chunks();
+    let progress = console.progress(&format!("{scheme:<8}"), chunks);
+    let show =
+        |standing: &Standing| progress.show(standing.arrived_chunks, tell(scenario, standing));
+    let (run, memory) = transfer(scenario, scheme, memory, interrupt, show)?;
+    let row = Row::new(scenario, &run);
+    let figures = figures(row.goodput_bps, row.retransmitted_share, run.completion);
+    progress.finish(chunks, format_args!("{figures}  verified"));
+    Ok((run, memory))
+}
+
+/// What a progress bar says beside itself while chunks arrive.
+fn tell(scenario: &Scenario, standing: &Standing) -> String {
+    let bits = real(standing.arrived_chunks * scenario.chunk_bytes()) * 8.0;
+    let sender = standing.sender.sender;
+    let retransmitted = real(sender.retransmitted_chunks) / real(sender.sent_chunks.max(1));
+    // The first moments would show a rate of nothing over nothing.
+    let seconds = standing.elapsed.as_secs_f64().max(1e-3);
+    figures(bits / seconds, retransmitted, standing.elapsed)
+}
+
+fn figures(bps: f64, retransmitted_share: f64, elapsed: Duration) -> String {
+    let (rate, share) = (
+        Rate(bps).to_string(),
+        Percent(retransmitted_share).to_string(),
+    );
+    format!(
+        "{rate:>11}  {share:>7} retransmitted  {:>7}",
+        Time(elapsed).to_string()
+    )
+}
+
+/// Random bytes to send, and as many to receive them.
+fn prepare(scenario: &Scenario) -> Memory {
+    let bytes = usize::try_from(scenario.size_bytes).expect("64-bit machine");
+    let mut source = vec![0; bytes];
+    ChaCha8Rng::seed_from_u64(scenario.seed).fill_bytes(&mut source);
+    Memory {
+        source: Box::new(source),
+        target: Box::new(vec![0; bytes]),
+    }
+}
+
+/// Refuses what this machine cannot hold: it would rather kill the program than say no.
+fn check_memory(scenario: &Scenario) -> Result<(), Failure> {
+    // Both ends' memory, and what is under way on the link.
+    let wanted = 2 * scenario.size_bytes + scenario.bdp_bytes().min(2 * scenario.size_bytes);
+    match available_memory() {
+        Some(available) if wanted > available => Err(Failure::new(
+            Exit::Other,
+            format!(
+                "the demo needs {} of memory and this machine has {} to spare: take a smaller --size, --rate or --rtt",
+                Bytes(wanted),
+                Bytes(available)
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that programs may still take (proc(5), `MemAvailable`); `None` where the system does not say.
+fn available_memory() -> Option<u64> {
+    let text = fs::read_to_string(Path::new("/proc/meminfo")).ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}

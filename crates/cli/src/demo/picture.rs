@@ -1,0 +1,299 @@
+//! How each message filled, as a picture (SVG): time to the right, place in the message upward.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use farwrite::SchemeName;
+
+use super::fill::Fill;
+use super::report::Row;
+use super::scenario::Scenario;
+use super::transfer::Run;
+use crate::units::{Bytes, Percent, Rate, Time, real};
+
+/// Measures of the picture, in pixels.
+const WIDTH: u32 = 960;
+const LEFT: u32 = 84;
+const PLOT_WIDTH: u32 = 852;
+const PLOT_HEIGHT: u32 = 180;
+const HEADER: u32 = 126;
+/// From one panel to the next, and below the last.
+const GAP: u32 = 46;
+const FOOTER: u32 = 56;
+/// Widest step in time that is drawn.
+const COLUMN: u32 = 2;
+
+/// Of text that is not the first thing to read, and of thin lines.
+const GREY: &str = "#57606a";
+const LINE: &str = "#8c959f";
+
+/// How full a row is at a moment, and how that is shown. The colours differ in lightness and in hue
+/// such that none are confused by the colour-blind (Okabe and Ito 2008 for the orange).
+const LEVELS: [(&str, &str); 4] = [
+    ("#c6dbef", "under half"),
+    ("#6baed6", "half or more"),
+    ("#e69f00", "nearly all, holes left"),
+    ("#08519c", "all"),
+];
+const NOTHING: &str = "#eef0f2";
+
+/// Which of [`LEVELS`] a row is at; `None` while nothing has arrived.
+fn level(arrived: u32, chunks: u32) -> Option<usize> {
+    let (arrived, chunks) = (u64::from(arrived), u64::from(chunks));
+    match arrived {
+        0 => None,
+        _ if arrived >= chunks => Some(3),
+        _ if arrived * 10 >= chunks * 9 => Some(2),
+        _ if arrived * 2 >= chunks => Some(1),
+        _ => Some(0),
+    }
+}
+
+/// Draws all runs on a common axis of time.
+pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
+    let mut svg = String::new();
+    write_picture(&mut svg, scenario, runs).expect("strings take all");
+    svg
+}
+
+fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Result {
+    let panels = u32::try_from(runs.len()).unwrap_or(0);
+    let height = HEADER + panels * (PLOT_HEIGHT + GAP) - GAP + FOOTER;
+    writeln!(
+        svg,
+        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13" fill="#1f2328">
+<title>How a message fills with each scheme</title>
+<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>"##
+    )?;
+    write_header(svg, scenario)?;
+    let longest = runs.iter().map(|run| run.completion).max();
+    let span_s = longest
+        .unwrap_or_default()
+        .max(scenario.ideal())
+        .as_secs_f64()
+        * 1.04;
+    let axis = Axis { span_s };
+    for (run, i) in runs.iter().zip(0..) {
+        let top = HEADER + i * (PLOT_HEIGHT + GAP);
+        writeln!(
+            svg,
+            r#"<g class="panel" transform="translate({LEFT} {top})">"#
+        )?;
+        write_panel(svg, scenario, run, &axis)?;
+        axis.write_ticks(svg, i + 1 == panels)?;
+        writeln!(svg, "</g>")?;
+    }
+    writeln!(svg, "</svg>")
+}
+
+fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
+    let burst = match scenario.burst {
+        Some(packets) => format!(" in bursts of {packets}"),
+        None => String::new(),
+    };
+    writeln!(
+        svg,
+        r##"<text x="{LEFT}" y="30" font-size="18" font-weight="600">{} across {} of round trip, {} packet loss{burst}</text>
+    <text x="{LEFT}" y="52" fill="{GREY}">sender paced at {}, MTU {} bytes, a chunk is {}, seed {}</text>"##,
+        Bytes(scenario.size_bytes),
+        Time(scenario.rtt),
+        Percent(scenario.loss_packet),
+        Rate(real(scenario.rate_bps)),
+        scenario.sdr.mtu,
+        scenario.chunk_name(),
+        scenario.seed
+    )?;
+    writeln!(
+        svg,
+        r##"<g transform="translate({LEFT} 66)"><text y="12" fill="{GREY}">arrived:</text>"##
+    )?;
+    let mut x = 64;
+    for (colour, name) in [(NOTHING, "nothing")].iter().chain(&LEVELS) {
+        writeln!(
+            svg,
+            r##"<rect x="{x}" y="1" width="14" height="14" fill="{colour}" stroke="{LINE}" stroke-width="0.5"/><text x="{}" y="12">{name}</text>"##,
+            x + 20
+        )?;
+        x += 46 + 7 * u32::try_from(name.len()).unwrap_or(0);
+    }
+    writeln!(svg, "</g>")
+}
+
+/// One scheme: its title, how its message filled, and the two times that matter.
+fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) -> fmt::Result {
+    let row = Row::new(scenario, run);
+    writeln!(
+        svg,
+        r#"<text y="-8"><tspan font-weight="600">{}</tspan> ({}): {}, {:.2} x ideal, {} retransmitted</text>
+<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="{NOTHING}"/>"#,
+        long_name(run.scheme),
+        run.scheme,
+        Time(run.completion),
+        row.ratio,
+        Percent(row.retransmitted_share)
+    )?;
+    write_fill(svg, &run.fill, run.completion, axis)?;
+    for share in [0, 1, 2] {
+        let y = PLOT_HEIGHT - PLOT_HEIGHT * share / 2;
+        let bytes = Bytes(scenario.size_bytes * u64::from(share) / 2);
+        writeln!(
+            svg,
+            r##"<line x1="-5" x2="0" y1="{y}" y2="{y}" stroke="{LINE}"/><text x="-9" y="{}" text-anchor="end" font-size="12" fill="{GREY}">{bytes}</text>"##,
+            y + 4
+        )?;
+    }
+    let (ideal, done) = (axis.x(scenario.ideal()), axis.x(run.completion));
+    let bottom = PLOT_HEIGHT;
+    writeln!(
+        svg,
+        r##"<path d="M{done:.1} 0V{bottom}" stroke="#1f2328" stroke-width="1.5"/>
+<path d="M{ideal:.1} 0V{bottom}" stroke="#ffffff" stroke-width="3.5"/>
+<path d="M{ideal:.1} 0V{bottom}" stroke="#1f2328" stroke-width="1.5" stroke-dasharray="5 4"/>"##
+    )?;
+    // At the side of the line where there is room, with a rim that parts it from what is behind.
+    let (x, anchor) = if ideal > 0.85 * f64::from(PLOT_WIDTH) {
+        (ideal - 6.0, "end")
+    } else {
+        (ideal + 6.0, "start")
+    };
+    writeln!(
+        svg,
+        r##"<text x="{x:.1}" y="15" text-anchor="{anchor}" stroke="#ffffff" stroke-width="3" paint-order="stroke" font-size="12">ideal {}</text>"##,
+        Time(scenario.ideal())
+    )
+}
+
+fn long_name(scheme: SchemeName) -> &'static str {
+    match scheme {
+        SchemeName::SrRto => "Selective repeat, timeouts",
+        SchemeName::SrNack => "Selective repeat, NACKs",
+        SchemeName::Gbn => "Go-back-N",
+    }
+}
+
+/// The cells. Those of one level are one path, and neighbours in time one rectangle of it.
+fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) -> fmt::Result {
+    let mut paths = LEVELS.map(|_| String::new());
+    let columns = axis.columns(fill, completion);
+    let rows = u32::try_from(fill.rows.len()).unwrap_or(0);
+    for (row, &chunks) in (0..).zip(&fill.rows) {
+        let edge = |row: u32| PLOT_HEIGHT - PLOT_HEIGHT * row / rows;
+        let (top, height) = (edge(row + 1), edge(row) - edge(row + 1));
+        let mut at = 0;
+        while at < columns.len() {
+            let is_at = |column: &Column<'_>| level(column.arrived[row as usize], chunks);
+            let now = is_at(&columns[at]);
+            let run = columns[at..]
+                .iter()
+                .take_while(|column| is_at(column) == now)
+                .count();
+            let (left, right) = (columns[at].left, columns[at + run - 1].right);
+            if let Some(level) = now {
+                let width = right - left;
+                write!(
+                    paths[level],
+                    "M{left:.1} {top}h{width:.1}v{height}h-{width:.1}z"
+                )?;
+            }
+            at += run;
+        }
+    }
+    for (path, (colour, _)) in paths.iter().zip(LEVELS) {
+        if !path.is_empty() {
+            writeln!(
+                svg,
+                r#"<path shape-rendering="crispEdges" fill="{colour}" d="{path}"/>"#
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The axis of time that all panels share.
+struct Axis {
+    span_s: f64,
+}
+
+/// A strip of a panel, and what had arrived by then.
+struct Column<'a> {
+    left: f64,
+    right: f64,
+    arrived: &'a [u32],
+}
+
+impl Axis {
+    fn x(&self, time: Duration) -> f64 {
+        time.as_secs_f64() / self.span_s * f64::from(PLOT_WIDTH)
+    }
+
+    /// The strips of a panel from the start to the completion: each shows its last sample.
+    fn columns<'a>(&self, fill: &'a Fill, completion: Duration) -> Vec<Column<'a>> {
+        let end = self.x(completion);
+        let mut columns: Vec<Column<'a>> = Vec::new();
+        for sample in &fill.samples {
+            let x = self.x(sample.at).min(end);
+            match columns.last_mut() {
+                Some(last) if x - last.left < f64::from(COLUMN) => last.arrived = &sample.arrived,
+                last => {
+                    if let Some(last) = last {
+                        last.right = x;
+                    }
+                    columns.push(Column {
+                        left: x,
+                        right: end,
+                        arrived: &sample.arrived,
+                    });
+                }
+            }
+        }
+        columns
+    }
+
+    fn write_ticks(&self, svg: &mut String, with_labels: bool) -> fmt::Result {
+        let step_s = self.step_s();
+        let mut tick = 0_u32;
+        while f64::from(tick) * step_s <= self.span_s {
+            let time = Duration::from_secs_f64(f64::from(tick) * step_s);
+            let (x, bottom) = (self.x(time), PLOT_HEIGHT);
+            writeln!(svg, r##"<path d="M{x:.1} {bottom}v5" stroke="{LINE}"/>"##)?;
+            if with_labels {
+                let y = bottom + 20;
+                writeln!(
+                    svg,
+                    r##"<text x="{x:.1}" y="{y}" text-anchor="middle" font-size="12" fill="{GREY}">{}</text>"##,
+                    self.tick(time)
+                )?;
+            }
+            tick += 1;
+        }
+        if with_labels {
+            let (x, y) = (PLOT_WIDTH / 2, PLOT_HEIGHT + 42);
+            writeln!(
+                svg,
+                r##"<text x="{x}" y="{y}" text-anchor="middle" fill="{GREY}">time since the first chunk was sent; dashed: ideal; solid: final ACK at the sender</text>"##
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A tick's time, all in the same unit.
+    fn tick(&self, time: Duration) -> String {
+        let (unit, name) = if self.span_s > 0.5 {
+            (1.0, "s")
+        } else {
+            (1e-3, "ms")
+        };
+        let value = (time.as_secs_f64() / unit * 1e3).round() / 1e3;
+        format!("{value} {name}")
+    }
+
+    /// A step of 1, 2 or 5 times a power of ten that cuts the axis into at most ten.
+    fn step_s(&self) -> f64 {
+        let least = self.span_s / 10.0;
+        let power = 10_f64.powf(least.log10().floor());
+        let factor = [1.0, 2.0, 5.0]
+            .into_iter()
+            .find(|factor| factor * power >= least);
+        factor.unwrap_or(10.0) * power
+    }
+}

@@ -1,0 +1,258 @@
+//! What the demo found: for people a table, for scripts JSON.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::scenario::Scenario;
+use super::transfer::Run;
+use crate::units::{Bytes, Percent, Rate, Time, real};
+
+/// The demo's result, as JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    size_bytes: u64,
+    wire_bytes: u64,
+    mtu_bytes: u32,
+    packets_per_chunk: u32,
+    rtt_s: f64,
+    loss_packet: f64,
+    burst_packets: Option<u32>,
+    rate_bps: u64,
+    link_bps: u64,
+    seed: u64,
+    /// Wire bytes / rate + round trip.
+    ideal_s: f64,
+    runs: Vec<Row>,
+    strain: Strain,
+    picture: String,
+}
+
+impl Report {
+    pub(crate) fn new(scenario: &Scenario, runs: &[Run], strain: &Strain, picture: &Path) -> Self {
+        Self {
+            size_bytes: scenario.size_bytes,
+            wire_bytes: scenario.wire_bytes(),
+            mtu_bytes: scenario.sdr.mtu,
+            packets_per_chunk: scenario.sdr.packets_per_chunk,
+            rtt_s: scenario.rtt.as_secs_f64(),
+            loss_packet: scenario.loss_packet,
+            burst_packets: scenario.burst,
+            rate_bps: scenario.rate_bps,
+            link_bps: scenario.link_bps(),
+            seed: scenario.seed,
+            ideal_s: scenario.ideal().as_secs_f64(),
+            runs: runs.iter().map(|run| Row::new(scenario, run)).collect(),
+            strain: strain.clone(),
+            picture: picture.display().to_string(),
+        }
+    }
+}
+
+/// How one scheme did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) scheme: &'static str,
+    /// Every byte was compared; a run that fails this is no result.
+    verified: bool,
+    /// From the first chunk to the final ACK, at the sender.
+    pub(crate) completion_s: f64,
+    /// Completion over the ideal.
+    pub(crate) ratio: f64,
+    /// Of all chunks sent, those that had been sent before.
+    pub(crate) retransmitted_share: f64,
+    /// Bits of the message a second of the completion time.
+    pub(crate) goodput_bps: f64,
+    sent_chunks: u64,
+    retransmitted_chunks: u64,
+    timeouts: u64,
+    /// Packets that the link lost on the way forward, as it was told to.
+    lost_packets: u64,
+    duplicate_packets: u64,
+    /// As the sender measured it in the end.
+    measured_rtt_s: f64,
+}
+
+impl Row {
+    pub(crate) fn new(scenario: &Scenario, run: &Run) -> Self {
+        let completion_s = run.completion.as_secs_f64();
+        let sender = run.sender.sender;
+        Self {
+            scheme: run.scheme.as_str(),
+            verified: true,
+            completion_s,
+            ratio: completion_s / scenario.ideal().as_secs_f64(),
+            retransmitted_share: real(sender.retransmitted_chunks)
+                / real(sender.sent_chunks.max(1)),
+            goodput_bps: real(scenario.size_bytes) * 8.0 / completion_s,
+            sent_chunks: sender.sent_chunks,
+            retransmitted_chunks: sender.retransmitted_chunks,
+            timeouts: sender.timeouts,
+            lost_packets: run.emulator.forward.link.lost,
+            duplicate_packets: run.receiver.duplicate_packets,
+            measured_rtt_s: Duration::from_nanos(run.sender.rtt_ns).as_secs_f64(),
+        }
+    }
+}
+
+/// Whether this machine kept up with the emulated link, all runs together.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Strain {
+    /// Nothing below is bad enough to have changed the result.
+    held: bool,
+    /// Packets that the emulator relayed.
+    packets: u64,
+    /// Those delivered more than 1 ms after they were due.
+    late_packets: u64,
+    worst_lateness_s: f64,
+    /// Packets that found a socket's buffer full, at either end or at the emulator.
+    socket_drops: u64,
+    /// Packets that found the link's queue full.
+    queue_drops: u64,
+}
+
+impl Strain {
+    /// Share of late packets from which on the result is not the link's alone.
+    const MOST_LATE: f64 = 0.01;
+
+    pub(crate) fn of(runs: &[Run]) -> Self {
+        let mut sum = Self::default();
+        for run in runs {
+            let emulator = &run.emulator;
+            for direction in [&emulator.forward, &emulator.backward] {
+                sum.packets += direction.link.offered;
+                sum.late_packets += direction.late;
+                let worst = Duration::from_nanos(direction.worst_lateness_ns).as_secs_f64();
+                sum.worst_lateness_s = sum.worst_lateness_s.max(worst);
+                sum.socket_drops += direction.socket_drops + direction.unsent;
+                sum.queue_drops += direction.link.queue_dropped;
+            }
+            sum.socket_drops += run.sockets.iter().map(|c| c.socket_drops).sum::<u64>();
+        }
+        let drops = sum.socket_drops + sum.queue_drops;
+        sum.held = drops == 0 && sum.late_share() <= Self::MOST_LATE;
+        sum
+    }
+
+    fn late_share(&self) -> f64 {
+        real(self.late_packets) / real(self.packets.max(1))
+    }
+
+    fn line(&self) -> String {
+        format!(
+            "{} of {} packets left the emulated link over 1 ms late (worst {}), {} found a full socket, {} a full queue",
+            self.late_packets,
+            self.packets,
+            Time(Duration::from_secs_f64(self.worst_lateness_s)),
+            self.socket_drops,
+            self.queue_drops
+        )
+    }
+
+    /// What to tell whoever might take the result for the link's.
+    pub(crate) fn warning(&self, scenario: &Scenario) -> Option<String> {
+        (!self.held).then(|| {
+            let half = Rate(real((scenario.rate_bps / 2).max(1_000_000))).to_string();
+            let half = half.replace(' ', "").replace("/s", "");
+            format!(
+                "this machine did not hold {}, which makes the times longer than the link does: try --rate {half}",
+                Rate(real(scenario.rate_bps))
+            )
+        })
+    }
+}
+
+/// Says what is about to be run.
+pub(crate) fn introduction(scenario: &Scenario) -> String {
+    let mut text = String::new();
+    let burst = match scenario.burst {
+        Some(packets) => format!(" in bursts of {packets} packets"),
+        None => String::new(),
+    };
+    let messages = match scenario.messages().len() {
+        1 => "one message".to_owned(),
+        n => format!("{n} messages"),
+    };
+    let lines = [
+        (
+            "message",
+            format!(
+                "{} in {messages}, random bytes of seed {}",
+                Bytes(scenario.size_bytes),
+                scenario.seed
+            ),
+        ),
+        (
+            "link",
+            format!(
+                "round trip {}, {}, loss {} each way{burst}",
+                Time(scenario.rtt),
+                Rate(real(scenario.link_bps())),
+                Percent(scenario.loss_packet)
+            ),
+        ),
+        (
+            "sender",
+            format!(
+                "paced at {}, MTU {} bytes, a chunk is {}",
+                Rate(real(scenario.rate_bps)),
+                scenario.sdr.mtu,
+                scenario.chunk_name()
+            ),
+        ),
+        (
+            "ideal",
+            format!(
+                "{}: {} on the wire at {}, and one round trip",
+                Time(scenario.ideal()),
+                Bytes(scenario.wire_bytes()),
+                Rate(real(scenario.rate_bps))
+            ),
+        ),
+    ];
+    for (name, value) in lines {
+        writeln!(text, "  {name:<9} {value}").expect("strings take all");
+    }
+    text
+}
+
+/// Says how the machine and the schemes did.
+pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> String {
+    let mut text = format!("\n  machine   {}\n\n", strain.line());
+    let mut cells = vec![
+        [
+            "scheme",
+            "time",
+            "x ideal",
+            "retransmitted",
+            "goodput",
+            "MTU",
+        ]
+        .map(str::to_owned),
+    ];
+    for run in runs {
+        let row = Row::new(scenario, run);
+        cells.push([
+            row.scheme.to_owned(),
+            Time(run.completion).to_string(),
+            format!("{:.2}", row.ratio),
+            Percent(row.retransmitted_share).to_string(),
+            Rate(row.goodput_bps).to_string(),
+            scenario.sdr.mtu.to_string(),
+        ]);
+    }
+    let widths: Vec<_> = (0..cells[0].len())
+        .map(|column| cells.iter().map(|row| row[column].len()).max().unwrap_or(0))
+        .collect();
+    for row in &cells {
+        write!(text, "  {:<1$}", row[0], widths[0]).expect("strings take all");
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            write!(text, "  {cell:>width$}").expect("strings take all");
+        }
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}

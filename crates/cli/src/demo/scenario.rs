@@ -1,0 +1,232 @@
+//! What follows from the demo's arguments: the link, the queue pairs, and the ideal time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::time::Duration;
+
+use farwrite::fabric::emulator::{Channel, EmulatorConfig, Side};
+use farwrite::{QpConfig, QpOptions};
+use farwrite_link::{LinkConfig, Loss};
+
+use super::args::DemoArgs;
+use crate::units::real;
+
+/// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload: 20, 8, 12, 16, 4, 4.
+const OVERHEAD_BYTES: u64 = 64;
+/// How much the queue in front of the link holds, as time at the link's rate.
+const QUEUE_MS: u64 = 50;
+/// As much as the sender may put on the wire at once, as time at its rate: the lateness of timers.
+const BURST_US: u64 = 500;
+
+/// A transfer to demonstrate.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) size_bytes: u64,
+    pub(crate) rtt: Duration,
+    pub(crate) loss_packet: f64,
+    /// Mean length of a burst of losses, in packets; `None`: every packet by itself.
+    pub(crate) burst: Option<u32>,
+    pub(crate) rate_bps: u64,
+    pub(crate) seed: u64,
+    pub(crate) sdr: QpConfig,
+}
+
+impl Scenario {
+    pub(crate) fn new(args: &DemoArgs) -> Self {
+        let longest = (1 << QpConfig::default().split.offset_bits) * u64::from(args.mtu);
+        let messages = args.size.div_ceil(longest);
+        // At most 256 of 64 MiB, well within the slots that there are identifiers for.
+        let slots = u32::try_from(messages).unwrap_or(u32::MAX);
+        Self {
+            size_bytes: args.size,
+            rtt: args.rtt,
+            loss_packet: args.loss,
+            burst: args.burst,
+            rate_bps: args.rate,
+            seed: args.seed,
+            sdr: QpConfig {
+                mtu: args.mtu,
+                packets_per_chunk: args.chunk,
+                slots: slots.next_power_of_two().max(2),
+                max_message_bytes: args.size.min(longest),
+                ..QpConfig::default()
+            },
+        }
+    }
+
+    /// Where the messages begin and end; more than one where the size exceeds a message's.
+    pub(crate) fn messages(&self) -> Vec<Range<u64>> {
+        let step = self.sdr.max_message_bytes;
+        (0..self.size_bytes.div_ceil(step))
+            .map(|i| i * step..self.size_bytes.min((i + 1) * step))
+            .collect()
+    }
+
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        u64::from(self.sdr.mtu) * u64::from(self.sdr.packets_per_chunk)
+    }
+
+    /// What a chunk is, in words.
+    pub(crate) fn chunk_name(&self) -> String {
+        match self.sdr.packets_per_chunk {
+            1 => "one packet".to_owned(),
+            n => format!("{n} packets"),
+        }
+    }
+
+    /// Chunks of each message.
+    pub(crate) fn chunks_of_messages(&self) -> Vec<u32> {
+        let chunks =
+            |message: Range<u64>| (message.end - message.start).div_ceil(self.chunk_bytes());
+        let messages = self.messages().into_iter().map(chunks);
+        // A message has no more packets than its offset bits count.
+        messages
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+            .collect()
+    }
+
+    /// Chunks of all messages.
+    pub(crate) fn chunks(&self) -> u64 {
+        self.chunks_of_messages().into_iter().map(u64::from).sum()
+    }
+
+    /// Bytes of IP datagrams when nothing is sent twice.
+    pub(crate) fn wire_bytes(&self) -> u64 {
+        let packets = self.size_bytes.div_ceil(self.sdr.mtu.into());
+        self.size_bytes + packets * OVERHEAD_BYTES
+    }
+
+    /// The time when nothing is lost: from the first bit sent to the acknowledgement of the last.
+    pub(crate) fn ideal(&self) -> Duration {
+        let sending_s = real(self.wire_bytes()) * 8.0 / real(self.rate_bps);
+        Duration::from_secs_f64(sending_s) + self.rtt
+    }
+
+    /// Rate of the link. It exceeds the sender's, or the queue that a pause of this machine leaves
+    /// would stand until the end.
+    pub(crate) fn link_bps(&self) -> u64 {
+        self.rate_bps + self.rate_bps / 20
+    }
+
+    /// Bytes under way when the link is full, in one direction and back.
+    pub(crate) fn bdp_bytes(&self) -> u64 {
+        let bits = u128::from(self.rate_bps) * self.rtt.as_nanos() / 1_000_000_000;
+        u64::try_from(bits / 8).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn qp_options(&self) -> QpOptions {
+        let burst_bytes = self.rate_bps / 8 * BURST_US / 1_000_000;
+        QpOptions {
+            sdr: self.sdr,
+            rate_bps: self.rate_bps,
+            burst_bytes: burst_bytes.max(64 << 10),
+            ..QpOptions::default()
+        }
+    }
+
+    /// An emulator between a sender and a receiver at these addresses.
+    pub(crate) fn emulator(&self, sender: SocketAddr, receiver: SocketAddr) -> EmulatorConfig {
+        let queue_bytes = self.link_bps() / 8 * QUEUE_MS / 1000;
+        let link = LinkConfig {
+            delay: self.rtt / 2,
+            rate_bps: Some(self.link_bps()),
+            queue_bytes: Some(queue_bytes.max(1 << 20)),
+            loss: self.loss(),
+            ..LinkConfig::default()
+        };
+        EmulatorConfig {
+            forward: link,
+            backward: link,
+            seed: self.seed,
+            channels: vec![Channel {
+                a: Side::facing(sender),
+                b: Side::facing(receiver),
+            }],
+        }
+    }
+
+    fn loss(&self) -> Loss {
+        let loss_packet = self.loss_packet;
+        match self.burst {
+            None => Loss::Iid { loss_packet },
+            Some(packets) => {
+                let p_bad_to_good = 1.0 / f64::from(packets);
+                Loss::Markov {
+                    // The share of time in the bad state is then the mean loss.
+                    p_good_to_bad: p_bad_to_good * loss_packet / (1.0 - loss_packet),
+                    p_bad_to_good,
+                    loss_good: 0.0,
+                    loss_bad: 1.0,
+                }
+            }
+        }
+    }
+}
+
+/// A free port on loopback.
+pub(crate) fn loopback() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        demo: DemoArgs,
+    }
+
+    pub(crate) fn scenario(args: &[&str]) -> Scenario {
+        Scenario::new(&Line::parse_from([&["demo"], args].concat()).demo)
+    }
+
+    #[test]
+    fn the_default_is_one_message_of_256_mib() {
+        let scenario = scenario(&[]);
+        let messages = scenario.messages();
+        assert_eq!((messages.len(), &messages[0]), (1, &(0..256 << 20)));
+        assert_eq!(scenario.chunks(), 65_536);
+        assert_eq!(scenario.wire_bytes(), (256 << 20) + 65_536 * 64);
+        let ideal_s = scenario.ideal().as_secs_f64();
+        assert!((ideal_s - 1.1155).abs() < 1e-4, "{ideal_s}");
+        scenario.sdr.validate().expect("a queue pair that can be");
+    }
+
+    #[test]
+    fn more_than_a_message_holds_is_split() {
+        for mtu in ["256", "4096", "65468"] {
+            let scenario = scenario(&["--size", "5000MiB", "--mtu", mtu]);
+            scenario.sdr.validate().expect("a queue pair that can be");
+            let messages = scenario.messages();
+            assert!(messages.len() <= scenario.sdr.slots as usize);
+            let ends = messages.windows(2).all(|pair| pair[0].end == pair[1].start);
+            assert!(ends && messages[0].start == 0);
+            assert_eq!(messages[messages.len() - 1].end, 5000 << 20);
+        }
+    }
+
+    #[test]
+    fn bursts_keep_the_mean_loss() {
+        let scenario = scenario(&["--loss", "10%", "--burst", "8"]);
+        let Loss::Markov {
+            p_good_to_bad,
+            p_bad_to_good,
+            ..
+        } = scenario.loss()
+        else {
+            panic!("not a Markov model");
+        };
+        let bad = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
+        assert!((bad - 0.1).abs() < 1e-12, "{bad}");
+        assert!((p_bad_to_good - 0.125).abs() < 1e-12);
+        scenario
+            .emulator(([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into())
+            .forward
+            .validate()
+            .expect("a link that can be");
+    }
+}

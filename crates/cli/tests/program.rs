@@ -1,0 +1,271 @@
+//! The built program, run as a user runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn farwrite(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_farwrite"))
+        .args(args)
+        .output()
+        .expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("text")
+}
+
+/// A fresh directory of this test's own, below cargo's for tests.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&path);
+    path
+}
+
+fn demo(directory: &Path, args: &[&str]) -> Value {
+    let out = directory.to_str().expect("a plain name");
+    let args = [&["demo", "--json", "--out", out], args].concat();
+    let output = farwrite(&args);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    println!("{stderr}{stdout}");
+    serde_json::from_str(stdout).expect("standard output is JSON and nothing else")
+}
+
+#[test]
+fn demo_moves_a_message_with_every_scheme() {
+    let directory = directory("demo/every-scheme");
+    let result = demo(
+        &directory,
+        &[
+            "--size", "4MiB", "--rtt", "5ms", "--rate", "500Mbit", "--loss", "1%",
+        ],
+    );
+    assert_eq!(result["size_bytes"], 4 << 20);
+    assert_eq!(result["wire_bytes"], (4 << 20) + 1024 * 64);
+    let ideal_s = result["ideal_s"].as_f64().expect("a number");
+    assert!((ideal_s - (f64::from((4 << 20) + 1024 * 64) * 8.0 / 5e8 + 5e-3)).abs() < 1e-6);
+    let runs = result["runs"].as_array().expect("runs");
+    let names: Vec<_> = runs
+        .iter()
+        .map(|run| run["scheme"].as_str().expect("a name"))
+        .collect();
+    assert_eq!(names, ["gbn", "sr-rto", "sr-nack"]);
+    for run in runs {
+        assert_eq!(run["verified"], true);
+        // The sender may start with a burst, which buys it half a millisecond of seventy.
+        assert!(run["ratio"].as_f64().expect("a number") > 0.98, "{run}");
+        let sent = run["sent_chunks"].as_u64().expect("a count");
+        let again = run["retransmitted_chunks"].as_u64().expect("a count");
+        assert_eq!(sent - again, 1024, "{run}");
+        assert!(run["lost_packets"].as_u64().expect("a count") > 0, "{run}");
+        assert!(again > 0, "{run}");
+    }
+    check_picture(
+        Path::new(result["picture"].as_str().expect("a path")),
+        &names,
+    );
+}
+
+fn check_picture(path: &Path, schemes: &[&str]) {
+    let svg = std::fs::read_to_string(path).expect("the picture is there");
+    assert!(svg.len() < 500_000, "{} bytes", svg.len());
+    let document = roxmltree::Document::parse(&svg).expect("the picture is XML");
+    assert_eq!(document.root_element().tag_name().name(), "svg");
+    let is_panel = |node: &roxmltree::Node<'_, '_>| node.attribute("class") == Some("panel");
+    let panels: Vec<_> = document.descendants().filter(is_panel).collect();
+    assert_eq!(panels.len(), schemes.len());
+    for (panel, scheme) in panels.iter().zip(schemes) {
+        let words: String = panel.descendants().filter_map(|node| node.text()).collect();
+        assert!(words.contains(scheme), "{words}");
+        assert!(words.contains("ideal"), "{words}");
+        let paths = panel.descendants().filter(|node| node.has_tag_name("path"));
+        assert!(paths.count() >= 3, "cells and two lines");
+    }
+}
+
+#[test]
+fn demo_splits_what_exceeds_a_message() {
+    let directory = directory("demo/split");
+    // 2^18 packets of 256 bytes are 64 MiB.
+    let args = [
+        "--size", "65MiB", "--mtu", "256", "--chunk", "16", "--rtt", "1ms", "--rate", "2Gbit",
+    ];
+    let result = demo(
+        &directory,
+        &[&args[..], &["--loss", "0", "--scheme", "sr-nack"]].concat(),
+    );
+    let run = &result["runs"][0];
+    assert_eq!(run["verified"], true);
+    let first_time = run["sent_chunks"].as_u64().expect("a count")
+        - run["retransmitted_chunks"].as_u64().expect("a count");
+    assert_eq!(first_time, (65 << 20) / 4096);
+}
+
+#[test]
+fn demo_survives_bursts_and_takes_a_list_of_schemes() {
+    let directory = directory("demo/bursts");
+    let args = [
+        "--size", "1000001", "--rtt", "2ms", "--rate", "200Mbit", "--loss", "5%", "--burst", "10",
+    ];
+    let result = demo(
+        &directory,
+        &[&args[..], &["--scheme", "sr-rto,gbn", "--seed", "7", "-q"]].concat(),
+    );
+    assert_eq!(result["burst_packets"], 10);
+    assert_eq!(result["seed"], 7);
+    let verified = |run: &Value| run["verified"] == true;
+    assert!(
+        result["runs"]
+            .as_array()
+            .expect("runs")
+            .iter()
+            .all(verified)
+    );
+}
+
+#[test]
+fn demo_shows_people_a_table() {
+    let directory = directory("demo/table");
+    let out = directory.to_str().expect("a plain name");
+    let output = farwrite(&[
+        "demo", "--size", "1MiB", "--rtt", "2ms", "--rate", "200Mbit", "--scheme", "sr-nack",
+        "--out", out,
+    ]);
+    assert!(output.status.success());
+    let stdout = text(&output.stdout);
+    for word in [
+        "1 MiB",
+        "2 ms",
+        "200 Mbit/s",
+        "seed 1",
+        "0.10 %",
+        "x ideal",
+        "retransmitted",
+        "goodput",
+        "sr-nack",
+        "farwrite-demo.svg",
+    ] {
+        assert!(stdout.contains(word), "{word:?} is not in\n{stdout}");
+    }
+}
+
+/// Arguments that make no sense, and what their refusal must name.
+const SENSELESS: [(&[&str], &str); 24] = [
+    (&["dance"], "dance"),
+    (&["demo", "--size", "-1"], "--size"),
+    (&["demo", "--size", "0"], "16GiB"),
+    (&["demo", "--size", "17GiB"], "16GiB"),
+    (&["demo", "--size", "NaN"], "256MiB"),
+    (&["demo", "--rtt", "25"], "25ms"),
+    (&["demo", "--rtt", "-25ms"], "--rtt"),
+    (&["demo", "--rtt", "1h"], "10s"),
+    (&["demo", "--loss", "-1"], "--loss"),
+    (&["demo", "--loss", "NaN"], "0 to 0.5"),
+    (&["demo", "--loss", "2"], "0 to 0.5"),
+    (&["demo", "--loss", "a few"], "1e-3"),
+    (&["demo", "--burst", "0"], "--burst"),
+    (&["demo", "--rate", "0"], "1Mbit"),
+    (&["demo", "--rate", "-2Gbit"], "--rate"),
+    (&["demo", "--rate", "2GB/s"], "bits"),
+    (&["demo", "--rate", "1Tbit"], "2Gbit"),
+    (&["demo", "--mtu", "1001"], "multiple of 4"),
+    (&["demo", "--mtu", "70000"], "65468"),
+    (&["demo", "--chunk", "65"], "64"),
+    (&["demo", "--seed", "-3"], "--seed"),
+    (&["demo", "--scheme", "tcp"], "sr-nack"),
+    (&["demo", "--sead", "3"], "--seed"),
+    (&["demo", "--size"], "--size"),
+];
+
+#[test]
+fn senseless_arguments_get_exit_code_2_and_one_line() {
+    for (args, named) in SENSELESS {
+        let output = farwrite(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{args:?}: {stderr}");
+        assert!(stderr.starts_with("farwrite: "), "{stderr}");
+        assert!(stderr.contains(named), "{args:?}: {stderr}");
+        assert!(stderr.contains("--help"), "{stderr}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_picture_that_cannot_be_written_is_a_matter_of_files() {
+    let output = farwrite(&["demo", "--json", "--out", "/dev/null/pictures"]);
+    assert_eq!(output.status.code(), Some(6));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("/dev/null/pictures"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    let told: Value = serde_json::from_str(text(&output.stdout)).expect("JSON");
+    assert_eq!(told["error"]["exit_code"], 6);
+}
+
+#[test]
+fn help_has_examples_and_exit_codes() {
+    for (args, wanted) in [
+        (
+            &["--help"][..],
+            &["Examples:", "farwrite demo", "Exit codes:"][..],
+        ),
+        (
+            &["demo", "--help"],
+            &["Examples:", "farwrite demo --", "[default: 256MiB]"],
+        ),
+    ] {
+        let output = farwrite(args);
+        assert!(output.status.success());
+        for word in wanted {
+            assert!(
+                text(&output.stdout).contains(word),
+                "{word} is not in the help of {args:?}"
+            );
+        }
+    }
+    let output = farwrite(&["--version"]);
+    assert_eq!(
+        text(&output.stdout).trim(),
+        concat!("farwrite ", env!("CARGO_PKG_VERSION"))
+    );
+    assert_eq!(farwrite(&[]).status.code(), Some(2));
+}
+
+#[test]
+fn keygen_writes_a_key_that_only_its_owner_reads_and_never_twice() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = directory("keygen");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let file = directory.join("far.key");
+    let name = file.to_str().expect("a plain name");
+    assert!(farwrite(&["keygen", name]).status.success());
+    let mode = std::fs::metadata(&file)
+        .expect("the file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let key = std::fs::read_to_string(&file).expect("a key");
+
+    let output = farwrite(&["keygen", name]);
+    assert_eq!(output.status.code(), Some(6));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains(name) && stderr.lines().count() == 1,
+        "{stderr}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).expect("a key"), key);
+}
+
+#[test]
+fn keygen_prints_another_key_each_time() {
+    let printed = farwrite(&["keygen"]).stdout;
+    let again = farwrite(&["keygen", "--json"]).stdout;
+    let again: Value = serde_json::from_slice(&again).expect("JSON");
+    let (printed, again) = (text(&printed), again["psk"].as_str().expect("a key"));
+    assert!(printed.starts_with("farwrite-psk-1:") && printed.lines().count() == 1);
+    assert!(again.starts_with("farwrite-psk-1:"));
+    assert_ne!(printed.trim(), again);
+}
