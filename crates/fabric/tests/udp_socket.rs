@@ -185,6 +185,37 @@ fn a_closed_port_at_the_peer_breaks_nothing() {
 }
 
 #[test]
+fn a_source_address_that_went_away_loses_packets_and_breaks_nothing() {
+    // Documentation addresses (RFC 5737, RFC 3849) are no machine's own.
+    for (any, ip, gone) in [
+        ("0.0.0.0:0", "127.0.0.1", "192.0.2.1"),
+        ("[::]:0", "::1", "2001:db8::1"),
+        ("[::]:0", "127.0.0.1", "192.0.2.1"),
+    ] {
+        for total in [100, 1000] {
+            let mut tx = bind(any, true);
+            let mut rx = bind(any, true);
+            let had = tx.granted();
+            let (data, dst) = (pattern(total), at(ip, &rx));
+            let parts = [IoSlice::new(&data)];
+            let mut message = Outgoing {
+                src: Some(gone.parse().unwrap()),
+                dst,
+                segment_bytes: 100,
+                parts: &parts,
+            };
+            let datagrams = total / 100;
+            assert_eq!(tx.send(&[message]).unwrap(), datagrams, "{gone}");
+            assert_eq!(tx.unsent(), datagrams as u64, "{gone}");
+            assert_eq!(tx.granted(), had, "batches were not what was refused");
+            message.src = Some(ip.parse().unwrap());
+            assert_eq!(tx.send(&[message]).unwrap(), datagrams);
+            assert_eq!(take(&mut rx, datagrams).len(), datagrams);
+        }
+    }
+}
+
+#[test]
 fn drops_for_want_of_room_are_counted() {
     let mut tx = bind("127.0.0.1:0", false);
     let mut rx = UdpSocket::bind(&SocketConfig {

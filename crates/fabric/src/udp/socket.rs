@@ -99,8 +99,8 @@ impl UdpSocket {
         self.drops
     }
 
-    /// Datagrams that [`Self::send`] gave up because the network was down or unreachable, or a
-    /// local firewall forbade them.
+    /// Datagrams that [`Self::send`] gave up because the network was down or unreachable, the
+    /// address to send from was not there, or a local firewall forbade them.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent
@@ -223,7 +223,7 @@ impl UdpSocket {
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) if is_full(&e) => return Ok((0, 0)),
-                Err(e) if is_passing(&e) => {
+                Err(e) if is_passing(&e) || has_lost_source(&e, first) => {
                     let lost = first.segments();
                     self.unsent += lost as u64;
                     return Ok((1, lost));
@@ -336,6 +336,26 @@ fn is_passing(e: &io::Error) -> bool {
                 | libc::EPERM
         )
     )
+}
+
+/// The address to send from is not this machine's now, which kernels answer with EINVAL. It may come
+/// back: IPv6 addresses go when their interface goes down.
+fn has_lost_source(e: &io::Error, message: &Outgoing<'_>) -> bool {
+    let Some(src) = message
+        .src
+        .filter(|_| e.raw_os_error() == Some(libc::EINVAL))
+    else {
+        return false;
+    };
+    let scope = match message.dst {
+        SocketAddr::V6(dst) => dst.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let mut addr = SocketAddr::new(src, 0);
+    if let SocketAddr::V6(addr) = &mut addr {
+        addr.set_scope_id(scope);
+    }
+    StdSocket::bind(addr).is_err_and(|e| e.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 /// What kernels answer where GSO does not work on the way to the peer: EIO from a device without
