@@ -1,0 +1,67 @@
+"""Captures packets with dumpcap, and reads and writes the files (libpcap format)."""
+
+import signal
+import struct
+import subprocess
+import time
+
+from .veth import until
+
+_HEADER = struct.Struct("<IHHiIII")
+_RECORD = struct.Struct("<IIII")
+_MAGIC = 0xA1B2C3D4
+_ETHERNET = 1
+
+
+class Capture:
+    """Packets of one interface that match a filter, from construction to `stop`."""
+
+    def __init__(self, veth, host, path, what="udp"):
+        self.path = path
+        self.process = veth.own(host.popen(
+            ["dumpcap", "-i", host.dev, "-P", "-B", "64", "-f", what, "-w", str(path)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        until(lambda: path.exists() and path.stat().st_size > 0, 5, "dumpcap starts")
+
+    def stop(self, expected=None):
+        """Ends the capture once `expected` frames are in the file, or no more come; returns all,
+        and a problem if they are not as many."""
+        # dumpcap takes frames from the kernel in blocks, the last when a timer expires.
+        frames, quiet_since = read(self.path), time.monotonic()
+        while len(frames) != expected and time.monotonic() < quiet_since + 1:
+            time.sleep(0.02)
+            before = len(frames)
+            frames = read(self.path)
+            if len(frames) != before:
+                quiet_since = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=10)
+        frames = read(self.path)
+        if expected in (None, len(frames)):
+            return frames, []
+        return frames, [f"{len(frames)} frames were captured, {expected} sent"]
+
+
+def read(path):
+    """The frames of a file."""
+    data = path.read_bytes()
+    magic, _, _, _, _, _, link = _HEADER.unpack_from(data)
+    if magic not in (_MAGIC, 0xA1B23C4D) or link != _ETHERNET:
+        raise ValueError(f"{path}: magic {magic:#x}, link type {link}")
+    frames, at = [], _HEADER.size
+    while at + _RECORD.size <= len(data):
+        _, _, kept, length = _RECORD.unpack_from(data, at)
+        at += _RECORD.size
+        if kept != length:
+            raise ValueError(f"{path}: {kept} of {length} bytes of a frame were kept")
+        frames.append(data[at:at + kept])
+        at += kept
+    return frames
+
+
+def write(path, frames):
+    """Makes a file of frames."""
+    with open(path, "wb") as file:
+        file.write(_HEADER.pack(_MAGIC, 2, 4, 0, 0, 1 << 18, _ETHERNET))
+        for number, frame in enumerate(frames):
+            file.write(_RECORD.pack(number, 0, len(frame), len(frame)) + frame)

@@ -1,0 +1,147 @@
+"""Runs two `farwrite-peer` programs and moves messages between them."""
+
+import os
+import queue
+import subprocess
+import threading
+from dataclasses import dataclass, field
+
+PORT = 4791
+
+
+class PeerFailed(Exception):
+    """A peer ended with an error, or said nothing in time."""
+
+
+class Peer:
+    """One end. Its lines are read aside, so that waiting for one has a limit."""
+
+    def __init__(self, veth, host, program, arguments, offload=True):
+        environment = dict(os.environ)
+        if not offload:
+            environment["FARWRITE_UDP_OFFLOAD"] = "0"
+        self.process = veth.own(host.popen(
+            [program, *arguments], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        self.lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line.split())
+        self.lines.put(None)
+
+    def expect(self, word, seconds=20):
+        """The words after `word` in the next line, which must start with it."""
+        try:
+            line = self.lines.get(timeout=seconds)
+        except queue.Empty:
+            raise PeerFailed(f"no line {word!r} within {seconds} s") from None
+        if line is None:
+            raise PeerFailed(self.process.stderr.read().strip())
+        if line[0] != word:
+            raise PeerFailed(f"line {word!r} expected, not {line}")
+        return line[1:]
+
+    def tell(self, line):
+        """Writes a line to the peer."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def stop(self):
+        """Ends the peer and returns its counters."""
+        self.process.stdin.close()
+        words = self.expect("counters")
+        self.process.wait(timeout=10)
+        return {name: int(value) for name, value in zip(words[::2], words[1::2])}
+
+
+@dataclass
+class Transfer:
+    """What was to be moved from `a` to `b`, and what became of it."""
+
+    messages: list
+    immediate: int | None
+    control_qpns: dict = field(default_factory=dict)
+    data_qpns: list = field(default_factory=list)
+    problems: list = field(default_factory=list)
+    sender: dict = field(default_factory=dict)
+    receiver: dict = field(default_factory=dict)
+
+
+    def drops(self):
+        """Packets that an end did not apply, and should have."""
+        # A repeat that comes when its message is over finds the null key: that is as it should be.
+        usual = {"sent", "received", "repeated", "gso", "gro", "NullKey"}
+        return [f"the {end} counts {value} {name}"
+                for end, counters in (("sender", self.sender), ("receiver", self.receiver))
+                for name, value in counters.items() if value and name not in usual]
+
+
+class Pair:
+    """Two connected peers: `a` sends `messages` to `b`."""
+
+    def __init__(self, veth, program, directory, messages, *, family=4, mtu=4096, rate=400_000_000,
+                 channels=1, immediate=None, offload=True, bind=None,
+                 scheme="sr-nack"):
+        self.transfer = Transfer(messages, immediate)
+        self.directory = directory
+        common = ["--mtu", str(mtu), "--rate", str(rate), "--channels", str(channels),
+                  "--scheme", scheme]
+        sends, recvs = [], []
+        for number, message in enumerate(messages):
+            (directory / f"sent{number}").write_bytes(message)
+            sends += ["--send", str(directory / f"sent{number}")]
+            recvs += ["--recv", f"{directory / f'received{number}'}={len(message)}"]
+        if immediate is not None:
+            sends += ["--immediate", str(immediate)]
+        ends = []
+        for host, work in ((veth.a, sends), (veth.b, recvs)):
+            address = bind or host.address(family)
+            where = ["--bind", f"[{address}]:{PORT}" if ":" in address else f"{address}:{PORT}"]
+            if bind:
+                where += ["--advertise", host.address(family)]
+            # One word for both ends, or one for each.
+            offloads = offload if isinstance(offload, dict) else {host: offload}
+            ends.append(Peer(veth, host, program, where + common + work, offloads[host]))
+        self.a, self.b = ends
+        self._connect(veth)
+
+    def _connect(self, veth):
+        infos = []
+        for host, peer in ((veth.a, self.a), (veth.b, self.b)):
+            control, *data = map(int, peer.expect("qpns"))
+            self.transfer.control_qpns[host] = control
+            if host is veth.b:
+                self.transfer.data_qpns = data
+            infos.append(peer.expect("info")[0])
+        # The receiver first, so that the first offer finds it listening.
+        self.b.tell(infos[0])
+        self.a.tell(infos[1])
+
+    def finish(self, seconds=20):
+        """Waits for every message to be whole, compares the bytes, and stops both ends."""
+        try:
+            return self._finish(seconds)
+        except PeerFailed as failure:
+            errors = [peer.process.stderr.read().strip() for peer in (self.a, self.b)
+                      if peer.process.poll() is not None]
+            raise PeerFailed("; ".join([str(failure), *errors])) from None
+
+    def _finish(self, seconds):
+        transfer = self.transfer
+        for number, message in enumerate(transfer.messages):
+            path, outcome, immediate = self.b.expect("received", seconds)
+            want = "None"
+            if transfer.immediate is not None:
+                want = f"Some({transfer.immediate + number})"
+            if outcome != "Some(Whole)" or immediate != want:
+                transfer.problems.append(f"message {number}: {outcome}, immediate {immediate}")
+            if open(path, "rb").read() != message:
+                transfer.problems.append(f"message {number}: other bytes arrived than were sent")
+        for _ in transfer.messages:
+            _, outcome = self.a.expect("sent", seconds)
+            if outcome != "Some(Whole)":
+                transfer.problems.append(f"a send ended as {outcome}")
+        transfer.sender, transfer.receiver = self.a.stop(), self.b.stop()
+        return transfer

@@ -1,0 +1,118 @@
+"""Two network namespaces joined by a veth pair, gone again when the `with` block ends."""
+
+import itertools
+import os
+import subprocess
+import time
+
+_numbers = itertools.count()
+
+
+class CommandFailed(Exception):
+    """A command of the set-up did not work."""
+
+
+def sh(*command):
+    """Runs a command and returns what it wrote."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise CommandFailed(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+class Host:
+    """A namespace with one end of the pair in it."""
+
+    def __init__(self, name, v4, v6):
+        self.name = name
+        self.v4 = v4
+        self.v6 = v6
+        self.dev = "veth0"
+
+    def address(self, family):
+        """The host's address, 4 or 6."""
+        return self.v4 if family == 4 else self.v6
+
+    def run(self, *command):
+        """Runs a command in the namespace and returns what it wrote."""
+        return sh("ip", "netns", "exec", self.name, *command)
+
+    def popen(self, command, **kwargs):
+        """Starts a process in the namespace: the process itself, `ip` becomes it."""
+        return subprocess.Popen(["ip", "netns", "exec", self.name, *command], **kwargs)
+
+    def ip(self, *arguments):
+        """`ip` in the namespace."""
+        return sh("ip", "-n", self.name, *arguments)
+
+    def add_v6(self):
+        """Gives the interface its IPv6 address."""
+        self.ip("addr", "add", f"{self.v6}/64", "dev", self.dev, "nodad")
+
+    def link(self, state):
+        """Takes the interface up or down."""
+        self.ip("link", "set", self.dev, state)
+
+
+class Veth:
+    """Hosts `a` and `b`. With `segment`, what passes between them are the packets that a wire
+    would carry, not batches that nobody has cut. With `checksums`, the kernel makes UDP checksums
+    instead of leaving them to a NIC, which before Linux 6.11 rules GSO out."""
+
+    def __init__(self, mtu, segment=False, checksums=False):
+        tag = f"fw{os.getpid()}-{next(_numbers)}"
+        self.a = Host(f"{tag}a", "10.77.0.1", "fd77::1")
+        self.b = Host(f"{tag}b", "10.77.0.2", "fd77::2")
+        self.mtu = mtu
+        self.offloads_off = []
+        if segment:
+            self.offloads_off += ["tx-udp-segmentation", "gso", "gro"]
+        if checksums:
+            self.offloads_off += ["tx"]
+        self.processes = []
+
+    def __enter__(self):
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self):
+        for host in (self.a, self.b):
+            sh("ip", "netns", "add", host.name)
+        sh("ip", "-n", self.a.name, "link", "add", "veth0", "mtu", str(self.mtu), "type", "veth",
+           "peer", "name", "veth0", "mtu", str(self.mtu), "netns", self.b.name)
+        for host in (self.a, self.b):
+            host.run("sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0",
+                     "net.ipv6.conf.veth0.accept_dad=0", "net.ipv6.conf.veth0.keep_addr_on_down=1")
+            host.ip("addr", "add", f"{host.v4}/24", "dev", host.dev)
+            host.add_v6()
+            for offload in self.offloads_off:
+                host.run("ethtool", "-K", host.dev, offload, "off")
+            host.ip("link", "set", "lo", "up")
+        for host in (self.a, self.b):
+            host.link("up")
+
+    def own(self, process):
+        """Ends `process` with the pair, if it has not ended by then."""
+        self.processes.append(process)
+        return process
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for host in (self.a, self.b):
+            subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
+
+
+def until(condition, seconds, what):
+    """Waits for a condition."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {seconds} s")
+        time.sleep(0.01)

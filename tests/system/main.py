@@ -1,0 +1,27 @@
+"""Runs the system tests: `main.py DIRECTORY-OF-PROGRAMS`. Called by `run`, which has what it needs."""
+
+import pathlib
+import signal
+import sys
+import tempfile
+
+import path_cases
+import wire_cases
+from lib.report import Report
+
+
+def main(programs):
+    """Runs all cases; returns the exit status."""
+    # So that namespaces go away when the tests are told to stop.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="farwrite-system-") as directory:
+        directory = pathlib.Path(directory)
+        peer = str(programs / "farwrite-peer")
+        wire_cases.run(report, peer, directory)
+        path_cases.run(report, peer, directory)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))

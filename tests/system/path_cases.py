@@ -1,0 +1,221 @@
+"""What networks do to a transfer: several ways, several addresses, small MTUs, loss, outages."""
+
+import contextlib
+import ipaddress
+import random
+import time
+from collections import Counter
+
+from lib import rocev2
+from lib.capture import Capture
+from lib.peer import PORT, Pair, PeerFailed
+from lib.veth import CommandFailed, Veth
+
+#: Bits a second, and bytes that take a second and a half at that rate.
+SLOW = 100_000_000
+LONG = SLOW // 8 * 3 // 2
+
+
+def run(report, program, directory):
+    """All of them."""
+    for number, (title, case) in enumerate(_CASES.items()):
+        where = directory / f"path-{number}"
+        where.mkdir()
+        with report.case(f"path: {title}"):
+            case(report, program, where)
+
+
+def _fresh(where, name):
+    directory = where / name
+    directory.mkdir()
+    return directory
+
+
+def _whole(transfer):
+    """What went wrong with a transfer."""
+    return transfer.problems + transfer.drops()
+
+
+def _channels(report, program, where):
+    with Veth(9000) as veth:
+        wire = Capture(veth, veth.b, where / "wire.pcap", f"udp and dst host {veth.b.v4}")
+        messages = [random.Random(1).randbytes(2_000_000)]
+        transfer = Pair(veth, program, where, messages, channels=4, offload=False).finish()
+        frames, problems = wire.stop(transfer.sender["sent"])
+    report.check("the message arrives whole", _whole(transfer) + problems)
+    packets = [rocev2.parse(frame) for frame in frames]
+    ports = Counter()
+    problems = []
+    for packet in packets:
+        if packet.opcode != rocev2.UC_WRITE_ONLY_WITH_IMMEDIATE:
+            continue
+        channel = transfer.data_qpns.index(packet.destination_qp) % 4
+        ports[packet.destination_port] += 1
+        if not packet.source_port == packet.destination_port == PORT + channel:
+            problems.append(f"channel {channel} from port {packet.source_port} "
+                            f"to {packet.destination_port}")
+    report.check("each channel has ports of its own at both ends", problems)
+    least = min(ports.values()) if len(ports) == 4 else 0
+    report.check("all four carry about as much",
+                 None if least > sum(ports.values()) // 8 else f"packets by port: {ports}")
+
+
+def _gro(report, program, where):
+    for family in (4, 6):
+        with Veth(9000) as veth:
+            # A veth joins packets of local sockets only with both.
+            veth.b.run("ethtool", "-K", veth.b.dev, "gro", "on", "rx-udp-gro-forwarding", "on")
+            # Packets wait this long for others to be joined with.
+            veth.b.run("sh", "-c", f"echo 200000 > /sys/class/net/{veth.b.dev}/gro_flush_timeout")
+            directory = _fresh(where, str(family))
+            wire = Capture(veth, veth.b, directory / "wire.pcap", "udp")
+            messages = [random.Random(2).randbytes(2_000_000)]
+            transfer = Pair(veth, program, directory, messages, family=family,
+                            offload={veth.a: False, veth.b: True}).finish()
+            frames, _ = wire.stop()
+        report.check(f"IPv{family}: the message arrives whole", _whole(transfer))
+        joined = sum(len(frame) > 9014 for frame in frames)
+        report.check(f"IPv{family}: and the kernel did join packets",
+                     None if joined else f"no batch among {len(frames)}")
+
+
+def _wildcards(report, program, where):
+    for bind, family in (("0.0.0.0", 4), ("::", 6), ("::", 4)):
+        name = f"{'[::]' if bind == '::' else bind}, IPv{family}"
+        with Veth(9000, segment=True) as veth:
+            other = "10.77.0.101" if family == 4 else "fd77::101"
+            subnet = "10.77.0.0/24" if family == 4 else "fd77::/64"
+            prefix = subnet.split("/")[1]
+            veth.a.ip("addr", "add", f"{other}/{prefix}", "dev", veth.a.dev, "nodad")
+            # IPv6 prefers the newest address: say which.
+            change = ["route", "change" if family == 4 else "replace", subnet, "dev", veth.a.dev]
+            metric = ["metric", "256"] if family == 6 else []
+            veth.a.ip(*change, *metric, "src", veth.a.address(family))
+            directory = _fresh(where, f"{len(bind)}-{family}")
+            wire = Capture(veth, veth.a, directory / "wire.pcap", "udp")
+            messages = [random.Random(3).randbytes(LONG // 4)]
+            pair = Pair(veth, program, directory, messages, family=family, bind=bind, rate=SLOW)
+            time.sleep(0.2)
+            veth.a.ip(*change, *metric, "src", other)
+            now = veth.a.ip("route", "get", veth.b.address(family))
+            transfer = pair.finish()
+            frames, problems = wire.stop(transfer.sender["sent"] + transfer.receiver["sent"])
+        report.check(f"{name}: the message arrives whole", _whole(transfer) + problems)
+        report.check(f"{name}: the route did change", None if other in now else now.strip())
+        report.check(f"{name}: yet every packet came from the address that the peer knows",
+                     _sources(frames, veth, family))
+
+
+def _sources(frames, veth, family):
+    from_a = ipaddress.ip_address(veth.a.address(family)).packed
+    from_b = ipaddress.ip_address(veth.b.address(family)).packed
+    start, size = (26, 4) if family == 4 else (22, 16)
+    sources = Counter(frame[start:start + size] for frame in frames)
+    strangers = set(sources) - {from_a, from_b}
+    return [f"{sources[s]} from {ipaddress.ip_address(s)}" for s in strangers]
+
+
+def _mtus(report, program, where):
+    for family, offload in ((4, True), (4, False), (6, True)):
+        name = f"IPv{family}, {'with' if offload else 'without'} GSO"
+        with Veth(1500) as veth:
+            directory = _fresh(where, f"{family}-{offload}")
+            pair = Pair(veth, program, directory, [bytes(100_000)], family=family, offload=offload)
+            report.check(f"{name}: the sender says so", _refusal(pair))
+    with Veth(9000) as veth:
+        directory = _fresh(where, "later")
+        pair = Pair(veth, program, directory, [bytes(LONG)], rate=SLOW)
+        time.sleep(0.2)
+        veth.a.ip("route", "change", "10.77.0.0/24", "dev", veth.a.dev, "mtu", "1500")
+        report.check("a path that shrinks in the middle: the sender says so", _refusal(pair))
+
+
+def _refusal(pair):
+    """What is wrong with the error of a sender whose path carries 1500 bytes."""
+    try:
+        pair.a.expect("sent", 10)
+    except PeerFailed as failure:
+        text = str(failure)
+        if "1500" in text and "path MTU" in text and "4132" in text:
+            return []
+        return [f"it says {text!r}"]
+    return ["it did not notice"]
+
+
+def _impair(veth, percent):
+    """Loses packets on the way to `b`, late by 5 ms where the kernel can; returns what was done."""
+    try:
+        veth.a.run("tc", "qdisc", "add", "dev", veth.a.dev, "root", "netem", "limit", "100000",
+                   "delay", "5ms", "loss", f"{percent}%")
+        return f"{percent}% loss and 5 ms delay"
+    except CommandFailed:
+        # A kernel without netem.
+        veth.b.run("nft", f"add table netdev lossy; add chain netdev lossy in {{ type filter hook "
+                   f"ingress device {veth.b.dev} priority 0; }}; add rule netdev lossy in "
+                   f"numgen random mod 100 < {percent} drop")
+        return f"{percent}% loss"
+
+
+def _loss(report, program, where):
+    for scheme, family in (("sr-nack", 4), ("sr-rto", 6), ("gbn", 4)):
+        with Veth(9000, segment=True) as veth:
+            done = _impair(veth, 2)
+            directory = _fresh(where, scheme)
+            messages = [random.Random(n).randbytes(4_000_000) for n in range(3)]
+            transfer = Pair(veth, program, directory, messages, family=family, immediate=5,
+                            scheme=scheme).finish(60)
+        problems = _whole(transfer)
+        if not transfer.sender["repeated"]:
+            problems.append("nothing was sent again: there was no loss")
+        report.check(f"{scheme}, IPv{family}, {done}: three messages arrive whole", problems)
+
+
+def _outages(report, program, where):
+    """All at a time: they mostly wait."""
+    # With IPv6 Linux takes the addresses from an interface that goes down, unless told to keep them.
+    cases = [("receiver's", 4, "sr-nack", True), ("sender's", 4, "sr-rto", True),
+             ("sender's", 6, "sr-nack", True), ("receiver's", 6, "gbn", True),
+             ("sender's", 6, "sr-rto", False), ("receiver's", 6, "sr-nack", False)]
+    with contextlib.ExitStack() as stack:
+        running = []
+        for end, family, scheme, keep in cases:
+            name = f"{end}, IPv{family}, {scheme}{'' if keep else ', addresses taken away'}"
+            veth = stack.enter_context(Veth(9000))
+            host = veth.b if end == "receiver's" else veth.a
+            if not keep:
+                host.run("sysctl", "-qw", f"net.ipv6.conf.{host.dev}.keep_addr_on_down=0")
+            pair = Pair(veth, program, _fresh(where, str(len(running))),
+                        [random.Random(7).randbytes(LONG)], family=family, rate=SLOW,
+                        scheme=scheme)
+            running.append((name, host, pair, keep))
+        time.sleep(0.4)
+        for _, host, _, _ in running:
+            host.link("down")
+        time.sleep(2)
+        for _, host, _, keep in running:
+            host.link("up")
+            if not keep:
+                host.add_v6()
+        for name, _, pair, _ in running:
+            report.check(f"{name}: the message arrives whole", _survives(pair))
+
+
+def _survives(pair):
+    """What went wrong with a transfer that had an outage."""
+    try:
+        transfer = pair.finish(30)
+    except PeerFailed as failure:
+        return [str(failure)]
+    if not transfer.sender["repeated"]:
+        return transfer.problems + ["nothing was sent again: there was no outage"]
+    return transfer.problems
+
+
+_CASES = {
+    "four channels": _channels,
+    "packets that left one by one, joined by the receiver's kernel": _gro,
+    "wildcard binds, and a route that changes its source address": _wildcards,
+    "an MTU that the path does not carry": _mtus,
+    "losses": _loss,
+    "an interface that is down for 2 s in the middle": _outages,
+}
