@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::Text;
 use crate::files::ManifestError;
+use crate::{Cause, Text};
 
 /// What went wrong on a channel. Every variant but [`Error::Timeout`] (when reading) and
 /// [`Error::TooLong`] (when sending) ends the channel: later calls answer [`Error::Over`].
@@ -130,6 +130,8 @@ pub enum Error {
     /// The peer gave up, and said why.
     #[error("the peer gave up: {reason}")]
     Aborted {
+        /// What kind of trouble it had.
+        cause: Cause,
         /// Its words.
         reason: Text,
     },

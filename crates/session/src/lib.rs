@@ -21,7 +21,7 @@ pub use dial::dial;
 pub use error::Error;
 pub use handshake::VERSION;
 pub use listener::Listener;
-pub use message::{Hello, Message, QpBlob, TransferPlan, UdpSeen};
+pub use message::{Cause, Hello, Message, QpBlob, TransferPlan};
 pub use psk::{Psk, PskError};
 pub use reader::Reader;
 pub use text::Text;

@@ -1,7 +1,6 @@
 //! The messages of a session (P7.6).
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +17,6 @@ pub enum Message {
     Plan(TransferPlan),
     /// Both ways: the bytes that tell the other end how to reach this end's queue pair (P6).
     QpInfo(QpBlob),
-    /// Both ways: where the other end's data packets seem to come from.
-    UdpSeen(UdpSeen),
     /// From the sender of files: the next entries of the manifest (P8.3).
     Entries(Vec<Entry>),
     /// From the sender of files: all bytes of a file have been read, and this is their hash.
@@ -49,13 +46,36 @@ pub enum Message {
         /// Why.
         reason: Text,
     },
+    /// From the receiver of files, at least once a second: how far it is. It also shows that the
+    /// receiver is there while its disk is slow.
+    Progress {
+        /// Bytes of the stream that were written.
+        stream_bytes: u64,
+    },
     /// Either way, at any time: the session is over. Nothing follows it.
     Abort {
-        /// Why.
+        /// What kind of trouble, for programs.
+        cause: Cause,
+        /// Why, for people.
         reason: Text,
     },
     /// From the sender of files: the last hash was sent. From the receiver: the last verdict was.
     Done,
+}
+
+/// What made an end give up. The order of the variants is their number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// None of the others.
+    Other,
+    /// Its user ended it.
+    Interrupted,
+    /// The two ends do not fit together.
+    Mismatch,
+    /// Its files or directories could not be read or written.
+    Files,
+    /// Packets do not come through.
+    Network,
 }
 
 /// How an end introduces itself.
@@ -93,19 +113,6 @@ pub struct TransferPlan {
     pub stream_bytes: u64,
 }
 
-/// Addresses of the other end's data packets as they arrive here. Where they differ from what the
-/// other end knows of itself, something in between rewrites them, and its ICRC must be made for
-/// these (P2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UdpSeen {
-    /// Which of the end's sockets, counted from 0.
-    pub port: u16,
-    /// Where they seem to come from.
-    pub source: SocketAddr,
-    /// Where they arrive.
-    pub destination: SocketAddr,
-}
-
 impl ChannelMessage for Message {
     const NAME: &'static str = "session message";
     const MAX_BYTES: usize = 256 << 10;
@@ -119,12 +126,12 @@ impl Message {
             Self::Hello(_) => "a hello",
             Self::Plan(_) => "a transfer plan",
             Self::QpInfo(_) => "queue-pair information",
-            Self::UdpSeen(_) => "a report of addresses",
             Self::Entries(_) => "manifest entries",
             Self::FileHash { .. } => "a file's hash",
             Self::FileAbandoned { .. } => "the end of a file that cannot be read",
             Self::FileVerified { .. } => "a file's success",
             Self::FileFailed { .. } => "a file's failure",
+            Self::Progress { .. } => "how far the receiver is",
             Self::Abort { .. } => "the session's end",
             Self::Done => "the end of the transfer",
         }
@@ -135,7 +142,7 @@ impl Message {
     #[must_use]
     pub fn unexpected(self, want: &'static str) -> Error {
         match self {
-            Self::Abort { reason } => Error::Aborted { reason },
+            Self::Abort { cause, reason } => Error::Aborted { cause, reason },
             other => Error::Unexpected {
                 came: other.kind(),
                 want,

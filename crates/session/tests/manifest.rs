@@ -9,7 +9,7 @@ use farwrite_session::files::{
     Entry, EntryError, Kind, MAX_DEPTH, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
     Time, recv_manifest, send_manifest,
 };
-use farwrite_session::{Channel, Error, Hello, Message, QpBlob, Text, TransferPlan, UdpSeen};
+use farwrite_session::{Cause, Channel, Error, Hello, Message, QpBlob, Text, TransferPlan};
 use proptest::prelude::*;
 
 fn entry(parent: Option<u32>, name: impl AsRef<[u8]>, kind: Kind) -> Entry {
@@ -237,7 +237,8 @@ fn manifest_other_than_planned_is_refused() {
     let error = verdict(&right, &[Message::Entries(vec![])]);
     assert!(matches!(error, Error::Unexpected { .. }), "{error}");
     let reason = Text::new("disk on fire");
-    let error = verdict(&right, &[Message::Abort { reason }]);
+    let cause = Cause::Files;
+    let error = verdict(&right, &[Message::Abort { cause, reason }]);
     assert_eq!(error.to_string(), "the peer gave up: disk on fire");
     let error = verdict(&right, &[Message::Done]);
     assert!(error.to_string().contains("manifest entries"), "{error}");
@@ -283,14 +284,6 @@ fn by_hand(body: &[u8]) -> Result<Message, Error> {
     channel.recv()
 }
 
-fn seen() -> Message {
-    Message::UdpSeen(UdpSeen {
-        port: 1,
-        source: "1.2.3.4:4791".parse().expect("address"),
-        destination: "[::1]:80".parse().expect("address"),
-    })
-}
-
 /// The form on the wire, byte by byte: the numbers of docs/protocol.md P7.6.
 #[test]
 fn messages_on_the_wire() {
@@ -320,23 +313,24 @@ fn messages_on_the_wire() {
         index: 1,
         reason: reason.clone(),
     };
-    let v6 = [&[0; 15][..], &[1]].concat();
+    let progress = Message::Progress { stream_bytes: 130 };
+    let cause = Cause::Network;
     let directory_bytes = [0, 1, b'd', 0, 0xa4, 3, 0, 0];
     let file_bytes = [1, 0xac, 2, 1, b'n', 1, 5, 0xa4, 3, 1, 9];
     let cases: [(Message, &[&[u8]]); 11] = [
         (Message::Hello(hello), &[&[0, 1, b'f', 0x80, 1]]),
         (Message::Plan(plan), &[&[1, 3], b"gbn", &[1, 2, 3, 4]]),
         (Message::QpInfo(QpBlob(vec![7, 8])), &[&[2, 2, 7, 8]]),
-        (seen(), &[&[3, 1, 0, 1, 2, 3, 4, 0xb7, 0x25, 1], &v6, &[80]]),
         (
             Message::Entries(vec![directory(None, "d"), dressed]),
-            &[&[4, 2], &directory_bytes, &file_bytes],
+            &[&[3, 2], &directory_bytes, &file_bytes],
         ),
-        (Message::FileHash { index: 1, hash }, &[&[5, 1], &hash]),
-        (abandoned, &[&[6, 1, 1, b'r']]),
-        (Message::FileVerified { index: 200 }, &[&[7, 200, 1]]),
-        (failed, &[&[8, 1, 1, b'r']]),
-        (Message::Abort { reason }, &[&[9, 1, b'r']]),
+        (Message::FileHash { index: 1, hash }, &[&[4, 1], &hash]),
+        (abandoned, &[&[5, 1, 1, b'r']]),
+        (Message::FileVerified { index: 200 }, &[&[6, 200, 1]]),
+        (failed, &[&[7, 1, 1, b'r']]),
+        (progress, &[&[8, 130, 1]]),
+        (Message::Abort { cause, reason }, &[&[9, 4, 1, b'r']]),
         (Message::Done, &[&[10]]),
     ];
     for (message, pieces) in cases {
