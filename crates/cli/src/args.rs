@@ -9,11 +9,14 @@ use clap::{Parser, Subcommand};
 use crate::demo::DemoArgs;
 use crate::exit::{EXIT_CODES, Exit};
 use crate::keygen::KeygenArgs;
+use crate::recv::RecvArgs;
+use crate::send::SendArgs;
 
 const EXAMPLES: &str = "\
 Examples:
   farwrite demo                      see three ways of repairing losses at work on one machine
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
+  farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
 ";
 
@@ -40,6 +43,10 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
+    /// Receive files from another machine.
+    Recv(RecvArgs),
+    /// Send files to another machine.
+    Send(SendArgs),
 }
 
 impl Cli {

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, OrExit};
 const LINE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Where results, progress and errors go.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Console {
     json: bool,
     quiet: bool,

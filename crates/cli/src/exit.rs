@@ -12,6 +12,8 @@ pub(crate) enum Exit {
     Other = 1,
     /// The command line makes no sense.
     Usage = 2,
+    /// The two ends do not fit: keys, versions or settings.
+    Mismatch = 3,
     /// Data did not verify.
     Corrupt = 4,
     /// The network or the peer could not be reached, or was lost.
@@ -28,6 +30,7 @@ Exit codes:
   0    done
   1    failed for a reason not listed here
   2    the command line makes no sense
+  3    the two ends do not fit: keys, versions or settings
   4    data did not verify
   5    the network or the peer could not be reached, or was lost
   6    a local file or directory could not be read or written
@@ -99,6 +102,7 @@ mod tests {
         let all = [
             Exit::Other,
             Exit::Usage,
+            Exit::Mismatch,
             Exit::Corrupt,
             Exit::Unreachable,
             Exit::Files,

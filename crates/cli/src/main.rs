@@ -6,6 +6,9 @@ mod demo;
 mod exit;
 mod interrupt;
 mod keygen;
+mod recv;
+mod send;
+mod transfer;
 mod units;
 
 use std::process::ExitCode;
@@ -20,11 +23,13 @@ fn main() -> ExitCode {
     };
     let console = Console::new(cli.json, cli.quiet);
     let result = match cli.command {
-        Command::Demo(args) => demo::run(&args, &console),
-        Command::Keygen(args) => keygen::run(&args, &console),
+        Command::Demo(args) => demo::run(&args, &console).map(|()| ExitCode::SUCCESS),
+        Command::Keygen(args) => keygen::run(&args, &console).map(|()| ExitCode::SUCCESS),
+        Command::Recv(args) => recv::run(&args, &console),
+        Command::Send(args) => send::run(&args, &console),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             console.fail(&failure);
             failure.exit.into()

@@ -34,6 +34,28 @@ pub(crate) fn parse_rtt(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Memory for a transfer, 1 MiB to 16 GiB.
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).ok().filter(|bytes| *bytes >= 1 << 20);
+    bytes.ok_or_else(|| "memory for a transfer is 1MiB to 16GiB; write it like 256MiB".to_owned())
+}
+
+/// How long to be patient, 1 s to 1 h: `60s`, `5min`.
+pub(crate) fn parse_timeout(text: &str) -> Result<Duration, String> {
+    const RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
+    let timeout = humantime::parse_duration(text).ok();
+    timeout
+        .filter(|timeout| RANGE.contains(timeout))
+        .ok_or_else(|| "a timeout is 1s to 1h; write it like 60s or 5min".to_owned())
+}
+
+/// Payload bytes of a packet, a multiple of 4 from 256 to 65468.
+pub(crate) fn parse_mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().ok();
+    mtu.filter(|mtu: &u32| (256..=65_468).contains(mtu) && mtu.is_multiple_of(4))
+        .ok_or_else(|| "an MTU is a multiple of 4 from 256 to 65468 bytes".to_owned())
+}
+
 /// Bits a second, 1 Mbit/s to 100 Gbit/s: `2Gbit`, `500Mbit`, or plain bits.
 pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
     const RANGE: RangeInclusive<f64> = 1e6..=1e11;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::SchemeName;
 
-use crate::units::{parse_loss, parse_rate, parse_rtt, parse_size};
+use crate::units::{parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,10 +75,4 @@ pub(crate) struct DemoArgs {
     /// Directory for the picture, farwrite-demo.svg; made if need be
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,
-}
-
-fn parse_mtu(text: &str) -> Result<u32, String> {
-    let mtu = text.parse().ok();
-    mtu.filter(|mtu: &u32| (256..=65_468).contains(mtu) && mtu.is_multiple_of(4))
-        .ok_or_else(|| "an MTU is a multiple of 4 from 256 to 65468 bytes".to_owned())
 }

@@ -1,0 +1,172 @@
+//! `farwrite recv`: files from another machine.
+
+mod door;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use farwrite::fabric::udp::source_for;
+use farwrite_session::{Channel, Listener, Psk};
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+use crate::transfer::{self, DEFAULT_PORT, Limits, Report, key};
+use crate::units::{parse_memory, parse_timeout};
+use door::Door;
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite recv                                       make a key, print the command for the other end
+  farwrite recv --listen 192.0.2.7:4792 --dir in --psk-file far.key --once
+  farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
+
+Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a file
+that is there already is replaced then. Nothing is written outside the directory.
+
+Whoever has the key can put any file into the directory: choose one made for the purpose.";
+
+/// Receives files and directory trees from a `farwrite send` on another machine, one sender after the
+/// other, until Ctrl-C.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct RecvArgs {
+    /// Where to listen, TCP and UDP; port 0 takes a free one. Without it, port 4792 of all addresses
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Directory to write into, which must be there
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// File with the pre-shared key of both ends; without it, the key is taken from the environment
+    /// variable FARWRITE_PSK, or else a fresh one is made and the sender's command printed
+    #[arg(long, value_name = "FILE")]
+    psk_file: Option<PathBuf>,
+    /// End after one transfer
+    #[arg(long)]
+    once: bool,
+    /// Most memory that a sender gets for what is under way: 1MiB to 16GiB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
+    #[arg(allow_hyphen_values = true)]
+    memory: u64,
+    /// Give a transfer up when the sender is not heard of, or nothing moves, for so long: 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
+    #[arg(allow_hyphen_values = true)]
+    timeout: Duration,
+}
+
+/// Receives files; the answer is what the program exits with.
+pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::catch()?;
+    check_directory(&args.dir)?;
+    let (psk, is_fresh) = match key::find(args.psk_file.as_deref())? {
+        Some(psk) => (psk, false),
+        None => (key::make()?, true),
+    };
+    let listener = listen(args.listen)?;
+    let local = listener.local_addr();
+    console.say(format_args!(
+        "listening on {local} (TCP and UDP), writing into {}",
+        args.dir.display()
+    ));
+    console.say(format_args!(
+        "on the other machine:\n\n  {}\n",
+        command(args, local, is_fresh.then_some(&psk))
+    ));
+    let door = Door::open(listener, psk, *console);
+    loop {
+        let channel = door.wait(&interrupt)?;
+        let received = receive(args, channel, &interrupt, console);
+        if args.once {
+            return received.map(|report| report.exit_code().into());
+        }
+        interrupt.check()?;
+        if let Err(failure) = received {
+            console.fail(&failure);
+        }
+        door.ready();
+    }
+}
+
+/// One transfer.
+fn receive(
+    args: &RecvArgs,
+    channel: Channel,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> Result<Report, Failure> {
+    let limits = Limits {
+        memory_bytes: args.memory,
+        timeout: args.timeout,
+    };
+    let route = transfer::direct(channel.peer_addr());
+    let report = transfer::receive(channel, &args.dir, &limits, &route, interrupt, console)?;
+    report.tell(console)?;
+    Ok(report)
+}
+
+/// Better to fail now than when a sender has come.
+fn check_directory(dir: &Path) -> Result<(), Failure> {
+    let what = format!("the directory {}", dir.display());
+    let metadata = fs::metadata(dir).or_exit(Exit::Files, &what)?;
+    if metadata.is_dir() {
+        Ok(())
+    } else {
+        Err(Failure::new(Exit::Files, format!("{what}: it is a file")))
+    }
+}
+
+/// Listens where it was asked for, or else on all addresses there are.
+fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
+    let failed = |error| transfer::sort("starting", &error);
+    let listener = match asked {
+        Some(addr) => Listener::bind(addr).map_err(failed)?,
+        // IPv6's wildcard takes IPv4 too; a machine without IPv6 has IPv4's.
+        None => Listener::bind((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT))
+            .or_else(|_| Listener::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)))
+            .map_err(failed)?,
+    };
+    let local = listener.local_addr();
+    // Data will come to the UDP port of the same number; this only looks whether it can be had.
+    UdpSocket::bind(local).or_exit(Exit::Unreachable, format_args!("listening on UDP {local}"))?;
+    Ok(listener)
+}
+
+/// What to type at the other end. A fresh key goes in by the environment: all users of a machine can
+/// see the arguments of all programs.
+fn command(args: &RecvArgs, local: SocketAddr, fresh: Option<&Psk>) -> String {
+    let mut line = String::new();
+    if let Some(psk) = fresh {
+        line += key::VARIABLE;
+        line += "=";
+        line += &psk.to_text();
+        line += " ";
+    }
+    let host = SocketAddr::new(reachable(local.ip()), local.port());
+    write!(line, "farwrite send --to {host}").expect("strings take all");
+    if let Some(file) = &args.psk_file {
+        write!(line, " --psk-file {}", file.display()).expect("strings take all");
+    }
+    line + " PATH..."
+}
+
+/// The address by which others are likely to know this machine: the one that packets to the world
+/// leave from, or loopback where no way leads there.
+fn reachable(ip: IpAddr) -> IpAddr {
+    if !ip.is_unspecified() {
+        return ip;
+    }
+    // Documentation addresses (RFC 5737, RFC 3849): nobody's, so only a default route matches.
+    let v4 = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9));
+    let v6 = SocketAddr::from((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), 9));
+    let source = match ip {
+        IpAddr::V4(_) => source_for(v4),
+        IpAddr::V6(_) => source_for(v4).or_else(|_| source_for(v6)),
+    };
+    source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}

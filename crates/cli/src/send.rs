@@ -1,0 +1,183 @@
+//! `farwrite send`: files to another machine.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use farwrite::SchemeName;
+use farwrite_session::files::{Source, Special};
+use farwrite_session::{Channel, Psk, dial};
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+use crate::transfer::{self, SETUP, Wishes, key};
+use crate::units::{parse_memory, parse_mtu, parse_rate, parse_timeout};
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite send --to 192.0.2.7:4792 --psk-file far.key data.bin photos/
+  farwrite send --to far.example:4792 --psk-file far.key --rate 9Gbit --scheme sr-nack archive/
+  FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
+
+Either end may be started first. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP and
+UDP of the port must reach the other end, and its UDP packets must come back; address translation
+between the ends is not supported.
+
+There is no congestion control: the sender paces itself at --rate, and slows down only where the
+receiver's own socket overflows. Give the share of the path that is yours.
+
+Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
+(go-back-N).";
+
+/// Between two looks at whether the user wants to end.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// Sends files and directory trees to a `farwrite recv` on another machine.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct SendArgs {
+    /// The receiver: a name or an address, and the port that it listens on
+    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host)]
+    to: String,
+    /// File with the pre-shared key of both ends; without it, the key is taken from the environment
+    /// variable FARWRITE_PSK
+    #[arg(long, value_name = "FILE")]
+    psk_file: Option<PathBuf>,
+    /// How losses are repaired
+    #[arg(long, value_name = "NAME", default_value = "sr-nack")]
+    scheme: SchemeName,
+    /// Bits a second to put on the wire, headers included: 1Mbit to 100Gbit
+    #[arg(long, value_name = "RATE", default_value = "1Gbit", value_parser = parse_rate)]
+    #[arg(allow_hyphen_values = true)]
+    rate: u64,
+    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
+    /// carries, but at most 4096
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
+    mtu: Option<u32>,
+    /// Most memory for what is under way, at each end: 1MiB to 16GiB
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
+    #[arg(allow_hyphen_values = true)]
+    memory: u64,
+    /// Give up when the receiver cannot be reached, or is not heard of, for so long: 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
+    #[arg(allow_hyphen_values = true)]
+    timeout: Duration,
+    /// Leave out symbolic links, pipes, sockets and devices in trees, instead of refusing to send
+    #[arg(long)]
+    skip_special: bool,
+    /// Files and directories to send
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+}
+
+/// Something that can be connected to: the name is looked up later.
+fn parse_host(text: &str) -> Result<String, String> {
+    let port = text
+        .rsplit_once(':')
+        .filter(|(host, _)| !host.is_empty() && (!host.contains(':') || host.ends_with(']')))
+        .and_then(|(_, port)| port.parse::<u16>().ok());
+    match port {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("write it like far.example:4792, 192.0.2.7:4792 or [2001:db8::7]:4792".into()),
+    }
+}
+
+/// Sends the files; the answer is what the program exits with.
+pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::catch()?;
+    let psk = key::find(args.psk_file.as_deref())?.ok_or_else(|| {
+        let what = format!(
+            "no key: give --psk-file, or set {} as `farwrite recv` prints it",
+            key::VARIABLE
+        );
+        Failure::new(Exit::Usage, what)
+    })?;
+    let special = if args.skip_special {
+        Special::Skip
+    } else {
+        Special::Refuse
+    };
+    let source = Source::scan(&args.paths, special).or_exit(Exit::Files, "listing the files")?;
+    for path in source.skipped() {
+        console.warn(format_args!("{path:?} is left out"));
+    }
+    let channel = reach(args, psk, &interrupt, console)?;
+    let wishes = Wishes {
+        scheme: args.scheme,
+        rate_bps: args.rate,
+        mtu: args.mtu,
+        memory_bytes: args.memory,
+        timeout: args.timeout,
+    };
+    let route = transfer::direct(channel.peer_addr());
+    let report = transfer::send(channel, source, &wishes, &route, &interrupt, console)?;
+    report.tell(console)?;
+    Ok(report.exit_code().into())
+}
+
+/// Connects to the receiver, and waits for it to listen.
+fn reach(
+    args: &SendArgs,
+    psk: Psk,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> Result<Channel, Failure> {
+    let (to, timeout) = (args.to.clone(), args.timeout);
+    let (tell, reached) = channel();
+    // In a thread of its own: a connection attempt cannot be interrupted.
+    thread::spawn(move || {
+        let channel = dial(&to, timeout).and_then(|stream| Channel::initiate(stream, &psk, SETUP));
+        // Nobody waits for it when the user has ended the program.
+        let _ = tell.send(channel);
+    });
+    let start = Instant::now();
+    let mut told = false;
+    loop {
+        interrupt.check()?;
+        match reached.recv_timeout(GLANCE) {
+            Ok(channel) => {
+                return channel.map_err(|error| {
+                    transfer::sort(&format!("connecting to {}", args.to), &error)
+                });
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new(Exit::Other, "the connecting thread died"));
+            }
+        }
+        if !told && start.elapsed() > Duration::from_secs(1) {
+            told = true;
+            console.say(format_args!("waiting for {} to answer", args.to));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_have_a_port() {
+        for text in ["far:4792", "192.0.2.7:1", "[::1]:65535", "a.b.c:80"] {
+            assert_eq!(parse_host(text).as_deref(), Ok(text));
+        }
+        for text in [
+            "",
+            "far",
+            "far:",
+            ":4792",
+            "far:0",
+            "far:65536",
+            "::1:4792",
+            "::1",
+            "far:x",
+        ] {
+            parse_host(text).expect_err(text);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The sender's end of a transfer.
+
+mod feed;
+mod listen;
+mod stream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite::{Endpoint, QueuePair, SchemeName, UdpConfig, UdpFabric};
+use farwrite_session::files::{Source, send_manifest};
+use farwrite_session::{Channel, Message, Reader, Text, TransferPlan};
+
+use super::Route;
+use super::failure::{of_endpoint, sort};
+use super::report::{Facts, Report};
+use super::shape::{Shape, mtu, options};
+use super::talk::{Voice, expect_info, hello, meet, say_info};
+use crate::console::Console;
+use crate::exit::Failure;
+use crate::interrupt::Interrupt;
+use crate::units::{Bytes, Rate, real};
+use listen::{Listener, Verdicts};
+use stream::Stream;
+
+/// What the user of a sender asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// What repairs losses.
+    pub(crate) scheme: SchemeName,
+    /// Bits a second on the wire.
+    pub(crate) rate_bps: u64,
+    /// Payload bytes of a packet; `None` takes what the path carries.
+    pub(crate) mtu: Option<u32>,
+    /// Most memory for messages in flight, at each end.
+    pub(crate) memory_bytes: u64,
+    /// How long the peer may be silent, and nothing may move.
+    pub(crate) timeout: Duration,
+}
+
+/// Everything that a transfer needs once both ends know each other.
+struct Joined {
+    endpoint: Endpoint<UdpFabric>,
+    qp: QueuePair,
+    shape: Shape,
+    /// As the channel's hellos took.
+    rtt: Duration,
+    peer: SocketAddr,
+    /// Between which UDP ports packets go, for people.
+    ports: String,
+}
+
+/// Sends what there is in `source` through a channel to a receiver.
+///
+/// # Errors
+/// Whatever ends the transfer as a whole; the peer is told why. Files that fail by themselves are in
+/// the report.
+pub(crate) fn send(
+    channel: Channel,
+    source: Source,
+    wishes: &Wishes,
+    route: Route<'_>,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> Result<Report, Failure> {
+    let ends = (channel.local_addr(), channel.peer_addr());
+    let (mut reader, writer) = channel.split();
+    let voice = Voice::new(writer, wishes.timeout)
+        .map_err(|error| sort("setting the transfer up", &error))?;
+    let sent = join(&mut reader, &voice, ends, &source, wishes, route, interrupt)
+        .and_then(|joined| run(joined, reader, &voice, source, wishes, interrupt, console));
+    if let Err(failure) = &sent {
+        voice.abort(failure);
+    }
+    voice.close();
+    sent
+}
+
+/// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
+fn join(
+    reader: &mut Reader,
+    voice: &Voice,
+    (local, peer): (SocketAddr, SocketAddr),
+    source: &Source,
+    wishes: &Wishes,
+    route: Route<'_>,
+    interrupt: &Interrupt,
+) -> Result<Joined, Failure> {
+    let failed = |error| sort("setting the transfer up", &error);
+    let start = Instant::now();
+    voice.say(&hello()).map_err(failed)?;
+    meet(reader, interrupt, super::SETUP)?;
+    let rtt = start.elapsed();
+
+    let manifest = source.manifest();
+    let (rate_bps, memory_bytes) = (wishes.rate_bps, wishes.memory_bytes);
+    let mtu = mtu(peer, wishes.mtu)?;
+    let shape = Shape::choose(manifest.stream_bytes(), rate_bps, rtt, mtu, memory_bytes);
+    let mut bind = local;
+    bind.set_port(0);
+    let make = || -> Result<_, farwrite::Error> {
+        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind))?;
+        let qp = endpoint.create_qp(options(shape.config(), rate_bps, rtt))?;
+        let info = endpoint.qp_info(qp)?;
+        Ok((endpoint, qp, info))
+    };
+    let (mut endpoint, qp, ours) = make().map_err(|error| of_endpoint(&error))?;
+
+    let plan = Message::Plan(TransferPlan {
+        scheme: Text::new(wishes.scheme),
+        rate_bps,
+        segment_bytes: shape.segment_bytes,
+        entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
+        stream_bytes: shape.stream_bytes,
+    });
+    voice.say(&plan).map_err(failed)?;
+    voice
+        .with(|writer| send_manifest(writer, manifest))
+        .map_err(failed)?;
+    say_info(voice, &ours)?;
+    // The receiver makes its directories meanwhile.
+    let theirs = expect_info(reader, interrupt, wishes.timeout)?;
+    let theirs = route(theirs)?;
+    endpoint
+        .connect_qp(qp, &theirs)
+        .map_err(|error| of_endpoint(&error))?;
+    Ok(Joined {
+        ports: format!("{} and {}", ours.control, theirs.control),
+        endpoint,
+        qp,
+        shape,
+        rtt,
+        peer,
+    })
+}
+
+/// Moves the files.
+fn run(
+    joined: Joined,
+    reader: Reader,
+    voice: &Voice,
+    source: Source,
+    wishes: &Wishes,
+    interrupt: &Interrupt,
+    console: &Console,
+) -> Result<Report, Failure> {
+    let manifest = Arc::clone(source.manifest());
+    let (shape, rtt, peer) = (joined.shape, joined.rtt, joined.peer);
+    console.say(format_args!(
+        "sending {} in {} files to {peer}: {} at {}, MTU {}; there is no congestion control, so give \
+         --rate the share of the path that is yours",
+        Bytes(shape.stream_bytes),
+        manifest.files(),
+        wishes.scheme,
+        Rate(real(wishes.rate_bps)),
+        shape.mtu
+    ));
+    let window_bps = shape.window_bps(rtt);
+    if window_bps < wishes.rate_bps && shape.segments() > shape.slots.into() {
+        console.warn(format_args!(
+            "--memory {} holds a rate of {} on this path; give both ends more for a higher one",
+            Bytes(wishes.memory_bytes),
+            Rate(real(window_bps))
+        ));
+    }
+    let start = Instant::now();
+    let listener = Listener::new(reader, Verdicts::new(Arc::clone(&manifest)));
+    let (verdicts, sent) = thread::scope(|scope| {
+        let (stream, feeder) = Stream::new(joined, wishes, voice.clone());
+        let (words, events) = listener.start(scope);
+        let feeding = scope.spawn(move || feeder.run(source));
+        let sent = stream.run(&words, &events, interrupt, console, &manifest);
+        if let Err(failure) = &sent {
+            voice.abort(failure);
+        }
+        // Both threads end now, if they have not already.
+        voice.close();
+        let abandoned = feeding
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        sent.map(|(verdicts, sent)| (verdicts.judge(&abandoned), sent))
+    })?;
+    let (files, failures) = verdicts;
+    let facts = Facts {
+        command: "send",
+        peer: peer.to_string(),
+        files,
+        elapsed: start.elapsed(),
+        scheme: wishes.scheme.to_string(),
+        rate_bps: wishes.rate_bps,
+        shape,
+        rtt: Duration::from_nanos(sent.rtt_ns),
+        retransmitted_share: Some(stream::again(&sent)),
+        duplicate_share: None,
+    };
+    Ok(Report::new(facts, failures))
+}
