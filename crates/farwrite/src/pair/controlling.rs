@@ -80,7 +80,7 @@ impl Pair {
             self.control.seal(now_ns);
         }
         while let Some(packet) = self.control.sealed() {
-            if !fabric.post_send(self.control_qpn, packet)? {
+            if !fabric.post_send(self.holdings.control_qpn(), packet)? {
                 break;
             }
             self.control.sealed_was_sent();

@@ -1,6 +1,7 @@
 //! One queue pair of an endpoint: SDR, schemes, control path and pacing, joined over a fabric.
 
 mod controlling;
+mod holdings;
 mod outgoing;
 mod receiving;
 mod sending;
@@ -8,7 +9,7 @@ mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, RemoteQp};
 use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_schemes::scheme::{Path, SenderCounters};
@@ -16,21 +17,19 @@ use farwrite_sdr::{Geometry, QpInfo, SdrError, SdrQp};
 
 use farwrite_wire::control::Outcome;
 
-use crate::control::{self, ControlPath};
+use crate::control::ControlPath;
 use crate::drain::DrainMeter;
 use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
 use crate::registry::{Halves, Registry};
+use holdings::Holdings;
 use outgoing::Outgoing;
 use receiving::Recv;
 use sending::{Send, StreamRun};
 use transmit::Halt;
 
-/// Receives kept posted on each internal queue pair: more than arrive between two polls.
-const DATA_RECV_DEPTH: u32 = 8192;
-const CONTROL_RECV_DEPTH: u32 = 1024;
 /// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
 const OVERHEAD_V4_BYTES: u64 = 64;
 const OVERHEAD_V6_BYTES: u64 = 84;
@@ -39,11 +38,7 @@ pub(crate) struct Pair {
     id: QueuePair,
     options: QpOptions,
     sdr: SdrQp,
-    control_qpn: Qpn,
-    /// Internal queue pairs, generation by generation, in each channel by channel.
-    data_qpns: Vec<Qpn>,
-    /// One zero-based root key a generation.
-    roots: Vec<Rkey>,
+    holdings: Holdings,
     control: ControlPath,
     rtt: RttEstimator,
     pacer: Pacer,
@@ -99,24 +94,7 @@ impl Pair {
         control_key: [u8; 32],
     ) -> Result<Self, Error> {
         let sdr = SdrQp::new(options.sdr)?;
-        let geometry = sdr.geometry();
-        let config = geometry.config();
-        let mut roots = Vec::new();
-        for _ in 0..config.generations {
-            roots.push(fabric.create_root_key(config.slots, geometry.slot_bytes())?);
-        }
-        let mut data_qpns = Vec::new();
-        for _ in 0..config.generations {
-            for channel in 0..config.channels {
-                data_qpns.push(create_qp(
-                    fabric,
-                    config.mtu,
-                    channel.into(),
-                    DATA_RECV_DEPTH,
-                )?);
-            }
-        }
-        let control_qpn = create_qp(fabric, control::MTU, 0, CONTROL_RECV_DEPTH)?;
+        let holdings = Holdings::take(fabric, sdr.geometry())?;
         Ok(Self {
             id,
             control: ControlPath::new(control_key),
@@ -124,9 +102,7 @@ impl Pair {
             pacer: Pacer::new(options.rate_bps, options.burst_bytes),
             options,
             sdr,
-            control_qpn,
-            data_qpns,
-            roots,
+            holdings,
             halves: Halves::default(),
             sends: BTreeMap::new(),
             streams: VecDeque::new(),
@@ -148,9 +124,10 @@ impl Pair {
             channels: (0..u16::from(config.channels))
                 .map(|port| fabric.local_addr(port))
                 .collect(),
-            control_qpn: self.control_qpn.0,
+            control_qpn: self.holdings.control_qpn().0,
             data_qpns: self
-                .data_qpns
+                .holdings
+                .data_qpns()
                 .chunks(usize::from(config.channels))
                 .map(|channels| channels.iter().map(|qpn| qpn.0).collect())
                 .collect(),
@@ -169,7 +146,7 @@ impl Pair {
             .data_qpns
             .iter()
             .flat_map(|generation| generation.iter().zip(&peer.channels));
-        for (&local, (&remote, &addr)) in self.data_qpns.iter().zip(remotes) {
+        for (&local, (&remote, &addr)) in self.holdings.data_qpns().iter().zip(remotes) {
             fabric.connect_qp(
                 local,
                 RemoteQp {
@@ -180,7 +157,7 @@ impl Pair {
         }
         let addr = peer.control;
         fabric.connect_qp(
-            self.control_qpn,
+            self.holdings.control_qpn(),
             RemoteQp {
                 addr,
                 qpn: Qpn(peer.control_qpn),
@@ -198,21 +175,17 @@ impl Pair {
         Ok(())
     }
 
-    /// Gives everything back to the fabric that [`Pair::create`] took.
+    /// Gives everything back to the fabric that [`Pair::create`] took, then ends all messages: an
+    /// outcome says that no packet changes their memory any more.
     pub(crate) fn destroy<F: Fabric>(self, fabric: &mut F) -> Result<(), FabricError> {
+        let result = self.holdings.give_back(fabric);
         self.sends
             .values()
             .for_each(|send| send.finish(Outcome::Failed));
         self.recvs
             .values()
             .for_each(|recv| recv.finish(Outcome::Failed));
-        for &qpn in self.data_qpns.iter().chain([&self.control_qpn]) {
-            fabric.destroy_qp(qpn)?;
-        }
-        for &root in &self.roots {
-            fabric.revoke(root)?;
-        }
-        Ok(())
+        result
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -222,11 +195,12 @@ impl Pair {
     /// The internal queue pairs: (number, generation), the control path's without one.
     pub(crate) fn qpns(&self) -> impl Iterator<Item = (Qpn, Option<u8>)> + '_ {
         let channels = usize::from(self.geometry().config().channels);
-        let data = self.data_qpns.iter().enumerate().map(move |(index, &qpn)| {
+        let data = self.holdings.data_qpns().iter().enumerate();
+        let data = data.map(move |(index, &qpn)| {
             let generation = u8::try_from(index / channels).expect("generations are a u8");
             (qpn, Some(generation))
         });
-        data.chain([(self.control_qpn, None)])
+        data.chain([(self.holdings.control_qpn(), None)])
     }
 
     pub(crate) fn stats(&self) -> QpStats {
@@ -345,19 +319,4 @@ impl Pair {
         ];
         timers.into_iter().flatten().min()
     }
-}
-
-fn create_qp<F: Fabric>(
-    fabric: &mut F,
-    mtu: u32,
-    port: u16,
-    depth: u32,
-) -> Result<Qpn, FabricError> {
-    let qpn = fabric.create_qp(QpAttr {
-        mtu,
-        port,
-        recv_depth: depth,
-    })?;
-    fabric.post_recv(qpn, depth)?;
-    Ok(qpn)
 }

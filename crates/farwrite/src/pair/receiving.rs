@@ -46,7 +46,7 @@ impl Pair {
     ) -> Result<RecvHandle, Error> {
         self.check_slice(&target)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
-        let root = self.roots[usize::from(place.generation)];
+        let root = self.holdings.root(place.generation);
         fabric.bind(
             root,
             place.slot,
@@ -93,10 +93,7 @@ impl Pair {
             .remove(&message)
             .ok_or(Error::NoSuchMessage(message))?;
         // First the memory, then the slot: a slot that was given out again must not be unbound.
-        fabric.unbind(
-            self.roots[usize::from(recv.place.generation)],
-            recv.place.slot,
-        )?;
+        fabric.unbind(self.holdings.root(recv.place.generation), recv.place.slot)?;
         if let Some(receiver) = recv
             .scheme
             .and_then(|tag| self.halves.existing_receiver(tag))

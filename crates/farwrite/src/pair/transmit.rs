@@ -142,7 +142,7 @@ impl Pair {
     /// Queues the packets of `chunks`; byte `first_byte` of the message is the first of `source`.
     fn queue_run(&mut self, chunks: Chunks, source: MrSlice, first_byte: u64) {
         let (qpns, channels) = (
-            &self.data_qpns,
+            self.holdings.data_qpns(),
             usize::from(self.sdr.geometry().config().channels),
         );
         let writes = self
