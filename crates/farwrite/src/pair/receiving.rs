@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Arrival, Event, RecvPlace, Target};
+use farwrite_sdr::{Arrival, Event, RecvPlace, SdrQp, Target};
 use farwrite_wire::control::{Outcome, SchemeTag};
 
 use super::Pair;
@@ -34,6 +34,16 @@ pub(super) struct Recv {
 impl Recv {
     pub(super) fn finish(&self, outcome: Outcome) {
         self.shared.finish(outcome);
+    }
+
+    /// Hands the user immediate on once it is whole.
+    fn look_for_immediate(&mut self, sdr: &SdrQp) {
+        if self.wants_immediate
+            && let Ok(immediate) = sdr.recv_immediate(self.place.message)
+        {
+            self.wants_immediate = false;
+            self.shared.set_immediate(immediate);
+        }
     }
 }
 
@@ -138,12 +148,7 @@ impl Pair {
             let Some(recv) = recvs.get_mut(&message) else {
                 return;
             };
-            if recv.wants_immediate
-                && let Ok(immediate) = sdr.recv_immediate(message)
-            {
-                recv.wants_immediate = false;
-                recv.shared.set_immediate(immediate);
-            }
+            recv.look_for_immediate(sdr);
             if let Some(receiver) = recv.scheme.and_then(|tag| halves.existing_receiver(tag)) {
                 receiver.handle_arrivals(&path, message, &TableArrivals(sdr.table()));
             }
@@ -202,6 +207,8 @@ impl Pair {
             return Ok(());
         };
         recv.wants_immediate = offer.has_immediate;
+        // All of it may have come before the offer, or with it.
+        recv.look_for_immediate(&self.sdr);
         if let Some(length) = offer.length {
             recv.shared.set_length(length);
         }
