@@ -45,9 +45,14 @@ impl Send {
     pub(super) fn chunks_departed(&mut self, count: u32) {
         if let Some(stream) = &mut self.stream {
             stream.in_hand = stream.in_hand.saturating_sub(count);
-            if stream.ended && stream.in_hand == 0 {
-                self.shared.set_injected();
-            }
+        }
+        self.note_injected();
+    }
+
+    fn note_injected(&self) {
+        let all_left = |stream: &Stream| stream.ended && stream.in_hand == 0;
+        if self.stream.as_ref().is_some_and(all_left) {
+            self.shared.set_injected();
         }
     }
 }
@@ -55,8 +60,6 @@ impl Send {
 /// What is known of a send without a scheme.
 #[derive(Default)]
 struct Stream {
-    /// One past the highest chunk that a run was given for.
-    chunks: u32,
     /// Bytes up to the end of the last run.
     bytes: u64,
     /// Chunks given and not yet departed.
@@ -95,7 +98,6 @@ impl Pair {
                 .geometry()
                 .chunks(source.length, options.immediate.is_some());
             send.stream = Some(Stream {
-                chunks,
                 bytes: source.length,
                 in_hand: chunks,
                 ended: true,
@@ -184,10 +186,14 @@ impl Pair {
                 "a run was added behind one that ended within a chunk",
             ));
         }
+        if end_bytes < stream.bytes && !end_bytes.is_multiple_of(chunk_bytes) {
+            return Err(Error::Stream(
+                "a run must end where a chunk ends, or the message",
+            ));
+        }
         let end = u32::try_from(end_bytes.div_ceil(chunk_bytes))
             .expect("checked against the largest message");
         stream.bytes = stream.bytes.max(end_bytes);
-        stream.chunks = stream.chunks.max(end);
         stream.in_hand += end - first_chunk;
         let chunks = Chunks {
             message,
@@ -207,28 +213,32 @@ impl Pair {
             .sends
             .get_mut(&message)
             .ok_or(Error::NoSuchMessage(message))?;
+        let has_immediate = send.has_immediate;
         let stream = send.stream.as_mut().filter(|stream| !stream.ended);
         let stream = stream.ok_or(Error::Stream("the message is not a stream, or ended"))?;
-        stream.ended = true;
         let bytes = stream.bytes;
-        let total = self.sdr.geometry().chunks(bytes, send.has_immediate);
-        // Packets past the last byte that carry the rest of an immediate.
-        if total > stream.chunks {
-            stream.in_hand += total - stream.chunks;
-            let (first_chunk, source) = (stream.chunks, MrSlice::EMPTY);
-            let chunks = Chunks {
-                message,
-                range: first_chunk..total,
-            };
-            self.streams.push_back(StreamRun {
-                chunks,
-                source,
-                first_chunk,
-            });
+        let ended = self.sdr.end_send(message, bytes);
+        if ended.is_ok() {
+            stream.ended = true;
+            let geometry = self.sdr.geometry();
+            // Packets past the last byte that carry the rest of an immediate; the first of them may
+            // share a chunk with the last byte.
+            let first = u32::try_from(bytes.div_ceil(geometry.mtu().into()))
+                .expect("checked against the largest message");
+            if first < geometry.packets(bytes, has_immediate) {
+                let first_chunk = geometry.chunk_of(first);
+                let range = first_chunk..geometry.chunks(bytes, has_immediate);
+                stream.in_hand += range.end - range.start;
+                self.streams.push_back(StreamRun {
+                    chunks: Chunks { message, range },
+                    source: MrSlice::EMPTY,
+                    first_chunk,
+                });
+            }
+            // Perhaps all had left before.
+            send.note_injected();
         }
-        self.sdr
-            .end_send(message, bytes)
-            .map_err(|e| self.sdr_error(e))
+        ended.map_err(|e| self.sdr_error(e))
     }
 
     /// Whether an open message is sent from the region.

@@ -6,6 +6,7 @@ use farwrite_wire::control::Outcome;
 
 use super::Pair;
 use super::outgoing::OutgoingWrite;
+use super::sending::StreamRun;
 use crate::error::Error;
 use crate::memory::MrSlice;
 
@@ -112,14 +113,14 @@ impl Pair {
         }
     }
 
-    /// Takes chunks of the oldest run of a stream, if its receiver is ready.
+    /// Takes chunks of the oldest run of a stream whose receiver is ready. Its user may have given
+    /// runs of messages whose buffers are only posted once an older message is over.
     fn pull_stream(&mut self, max_chunks: u32) -> bool {
-        let Some(run) = self.streams.front_mut() else {
+        let is_clear = |run: &StreamRun| self.sdr.is_clear(run.chunks.message);
+        let Some(index) = self.streams.iter().position(is_clear) else {
             return false;
         };
-        if !self.sdr.is_clear(run.chunks.message) {
-            return false;
-        }
+        let run = &mut self.streams[index];
         let end = run
             .chunks
             .range
@@ -132,7 +133,7 @@ impl Pair {
         let (source, first_chunk) = (run.source, run.first_chunk);
         run.chunks.range.start = end;
         if run.chunks.range.is_empty() {
-            self.streams.pop_front();
+            self.streams.remove(index);
         }
         let first_byte = u64::from(first_chunk) * self.geometry().chunk_bytes();
         self.queue_run(chunks, source, first_byte);
@@ -148,6 +149,8 @@ impl Pair {
         let writes = self
             .sdr
             .writes(chunks.message, chunks.range.clone())
+            // While a stream has no length, its last chunk counts as full.
+            .filter(|write| write.bytes == 0 || write.offset < first_byte + source.length)
             .map(|write| {
                 let skip = write.offset.saturating_sub(first_byte);
                 let length = source.length.saturating_sub(skip).min(write.bytes.into());
