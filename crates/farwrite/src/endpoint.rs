@@ -189,13 +189,16 @@ impl<F: Fabric> Endpoint<F> {
     ///
     /// # Errors
     /// [`Error::Retry`] while all slots are in flight, [`Error::NotConnected`],
-    /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`].
+    /// [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`], [`Error::Sdr`],
+    /// [`Error::Fabric`] for a region that is not registered here.
     pub fn post_send(
         &mut self,
         qp: QueuePair,
         source: MrSlice,
         options: SendOptions,
     ) -> Result<SendHandle, Error> {
+        // Found out while sending, it would stop the whole endpoint.
+        self.fabric.memory(source.region.lkey)?;
         let pair = self
             .pairs
             .get_mut(&qp)
@@ -224,13 +227,15 @@ impl<F: Fabric> Endpoint<F> {
     /// also when the stream has ended; only the last chunk of the message may be short.
     ///
     /// # Errors
-    /// [`Error::NoSuchMessage`], [`Error::Stream`], [`Error::OutOfBounds`], [`Error::TooLong`].
+    /// [`Error::NoSuchMessage`], [`Error::Stream`], [`Error::OutOfBounds`], [`Error::TooLong`],
+    /// [`Error::Fabric`] for a region that is not registered here.
     pub fn send_chunks(
         &mut self,
         stream: &SendHandle,
         source: MrSlice,
         first_chunk: u32,
     ) -> Result<(), Error> {
+        self.fabric.memory(source.region.lkey)?;
         let pair = self
             .pairs
             .get_mut(&stream.pair)
@@ -301,6 +306,10 @@ impl<F: Fabric> Endpoint<F> {
                 Completion::Write { qpn, .. } | Completion::Send { qpn, .. } => (*qpn, true),
                 Completion::Departed { qpn, .. } => (*qpn, false),
             };
+            // A queue pair that was destroyed, or made through the fabric, is no affair of ours.
+            let Some(&(id, generation)) = self.routes.get(&qpn) else {
+                continue;
+            };
             if is_receive {
                 match &mut run {
                     Some((last, count)) if *last == qpn => *count += 1,
@@ -311,9 +320,6 @@ impl<F: Fabric> Endpoint<F> {
                     }
                 }
             }
-            let Some(&(id, generation)) = self.routes.get(&qpn) else {
-                continue;
-            };
             let Some(pair) = self.pairs.get_mut(&id) else {
                 continue;
             };

@@ -306,12 +306,15 @@ impl Pair {
         /// No timer knows when a fabric that is full has room again.
         const FULL_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
-            Halt::Idle => None,
+            // That the last packets have left is told by the next poll, and begins their timeouts.
+            Halt::Idle => self.outgoing.is_departing().then_some(now_ns),
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
             Halt::Full => Some(now_ns + FULL_RETRY_NS),
         };
+        let unsent_control = self.control.sealed().map(|_| now_ns + FULL_RETRY_NS);
         let timers = [
             transmit,
+            unsent_control,
             self.halves.next_timeout(),
             self.sdr.next_timeout(),
             self.credit_due_ns,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farwrite_fabric::contract::{Fabric, FabricError, Qpn, Rkey, Sge, WriteWr};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, WriteWr};
 use farwrite_schemes::scheme::Chunks;
 
 /// Most packets handed to the fabric in one call.
@@ -57,8 +57,20 @@ impl Outgoing {
             pending += u32::from(write.signaled);
             self.queue.push_back(write);
         }
-        self.departures
-            .insert(departure, Departure { chunks, pending });
+        if pending > 0 {
+            self.departures
+                .insert(departure, Departure { chunks, pending });
+        }
+    }
+
+    /// Whether runs of chunks are here, or left and were not yet reported as departed.
+    pub(crate) fn is_departing(&self) -> bool {
+        !self.departures.is_empty()
+    }
+
+    /// Whether packets that are still here are sent from the region.
+    pub(crate) fn sends_from(&self, lkey: Lkey) -> bool {
+        self.queue.iter().any(|write| write.local.lkey == lkey)
     }
 
     /// A signalled packet left; returns the run of chunks that is thereby gone.

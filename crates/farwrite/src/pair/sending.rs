@@ -245,7 +245,7 @@ impl Pair {
     pub(super) fn sends_from(&self, lkey: Lkey) -> bool {
         let whole = self.sends.values().filter_map(|send| send.source);
         let runs = self.streams.iter().map(|run| run.source);
-        whole.chain(runs).any(|source| source.region.lkey == lkey)
+        whole.chain(runs).any(|source| source.region.lkey == lkey) || self.outgoing.sends_from(lkey)
     }
 
     /// Gives a message up; the receiver is told that no more comes.
