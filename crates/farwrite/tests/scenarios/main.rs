@@ -1,5 +1,6 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
+mod choked;
 mod parcel;
 mod seeds;
 mod traffic;
@@ -9,3 +10,4 @@ mod control_loss;
 mod delivery;
 mod hostile;
 mod outage;
+mod review;
