@@ -3,6 +3,7 @@
 use farwrite_sdr::{ConnectError, Event, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Target};
 use farwrite_wire::control::{Control, Outcome, SchemeTag};
 
+use crate::world::RTT_NS;
 use crate::{arrive, connected, info, offer, post, small, tell};
 
 fn spec(length: u64) -> SendSpec {
@@ -325,4 +326,54 @@ fn messages_match_in_the_order_of_posting() {
     }
     arrive(&receiver, 1, 0, 7);
     assert_eq!(buffers.map(|bitmap| bitmap.is_complete()), [false, true]);
+}
+
+#[test]
+fn a_send_that_is_done_frees_its_slot_when_its_length_is_known() {
+    let (mut sender, mut receiver) = pair();
+    for message in 0..4 {
+        post(&mut receiver, 1);
+        assert_eq!(sender.start_send(spec(1)), Ok(message));
+    }
+    tell(0, &mut receiver, &mut sender);
+    sender.close_send(0, Outcome::Whole);
+    assert!(matches!(
+        sender.start_send(spec(1)),
+        Err(SdrError::Retry(_))
+    ));
+    tell(0, &mut sender, &mut receiver);
+    // One answer for all offers, after a short wait.
+    tell(RTT_NS / 4, &mut receiver, &mut sender);
+    assert_eq!(sender.start_send(spec(1)), Ok(4));
+}
+
+#[test]
+fn a_send_without_length_or_clearance_cannot_be_whole() {
+    let (mut sender, mut receiver) = pair();
+    sender.start_send(spec(1)).unwrap();
+    sender.start_send(SendSpec::default()).unwrap();
+    sender.close_send(0, Outcome::Whole);
+    for _ in 0..2 {
+        post(&mut receiver, 1);
+    }
+    tell(0, &mut receiver, &mut sender);
+    sender.close_send(1, Outcome::Whole);
+    tell(0, &mut sender, &mut receiver);
+    let withdrawn = [0, 1].map(|message| Event::Withdrawn { message });
+    assert_eq!(events(&mut receiver), withdrawn);
+}
+
+#[test]
+fn packets_past_the_end_wait_for_the_end() {
+    let (mut sender, mut receiver) = pair();
+    let stream = SendSpec {
+        immediate: Some(9),
+        ..SendSpec::default()
+    };
+    let message = sender.start_send(stream).unwrap();
+    post(&mut receiver, 10);
+    tell(0, &mut receiver, &mut sender);
+    assert_eq!(sender.writes(message, 0..9).len(), 1);
+    sender.end_send(message, 10).unwrap();
+    assert_eq!(sender.writes(message, 0..9).len(), 8);
 }

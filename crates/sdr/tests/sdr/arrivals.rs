@@ -238,6 +238,31 @@ fn a_short_message_carries_a_whole_immediate() {
     assert!(bitmap.is_complete());
 }
 
+#[test]
+fn the_first_copy_of_a_fragment_holds() {
+    let mut qp = connected(small());
+    post(&mut qp, 1000);
+    take(
+        &mut qp,
+        Offer {
+            has_immediate: true,
+            ..offer(0, 1000)
+        },
+    );
+    for packet in 0..16 {
+        assert_eq!(qp.recv_immediate(0).is_ok(), packet >= 8);
+        let bytes = if packet == 15 { 40 } else { 64 };
+        // Packets 8 and up carry the same places again, here with other bits.
+        let fragment = if packet < 8 { packet + 1 } else { 0xf };
+        let imm = packet << 4 | fragment;
+        assert!(matches!(
+            qp.table().handle_packet(0, imm, bytes),
+            Arrival::New { .. }
+        ));
+    }
+    assert_eq!(qp.recv_immediate(0), Ok(0x8765_4321));
+}
+
 proptest! {
     /// Against a model that keeps sets of packets.
     #[test]

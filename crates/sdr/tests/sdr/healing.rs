@@ -1,11 +1,11 @@
 //! Lost offers, clearances and ends (P3.8).
 
-use farwrite_sdr::{Event, QpConfig, SendSpec};
-use farwrite_wire::control::{Control, Outcome};
+use farwrite_sdr::{Event, QpConfig, SdrQp, SendSpec};
+use farwrite_wire::control::{Control, Offer, Outcome};
 
 use crate::lossy::plain;
 use crate::world::{Faults, RTT_NS, World};
-use crate::{connected, post, small, tell};
+use crate::{connected, offer, post, small, tell};
 
 /// Nanoseconds until ten messages are over at both ends, and all is silent.
 fn time_ns(faults: Faults) -> u64 {
@@ -109,4 +109,69 @@ fn an_end_is_told_again_but_not_for_every_late_packet() {
         }
     }
     assert_eq!(told, 4);
+}
+
+#[test]
+fn a_clearance_is_told_again_unasked_until_it_is_known() {
+    let mut receiver = connected(small());
+    post(&mut receiver, 10);
+    let told = |receiver: &mut SdrQp, now_ns| {
+        std::iter::from_fn(|| receiver.poll_control(now_ns, RTT_NS)).count()
+    };
+    assert_eq!(told(&mut receiver, 0), 1);
+    assert_eq!(told(&mut receiver, RTT_NS / 4 - 1), 0);
+    assert_eq!(receiver.next_timeout(), Some(RTT_NS / 4));
+    assert_eq!(told(&mut receiver, RTT_NS / 4), 1);
+    let held = Offer {
+        cleared: 1,
+        ..offer(0, 5)
+    };
+    receiver
+        .handle_control(RTT_NS / 4, &Control::Offer(held))
+        .unwrap();
+    // The answer to the offer, and no more.
+    assert_eq!(told(&mut receiver, RTT_NS), 1);
+    assert_eq!(told(&mut receiver, 100 * RTT_NS), 0);
+    assert_eq!(receiver.next_timeout(), None);
+}
+
+#[test]
+fn a_sender_that_waits_for_its_clearance_goes_on_asking() {
+    let (mut sender, mut receiver) = (connected(small()), connected(small()));
+    let spec = SendSpec {
+        length: Some(1),
+        ..SendSpec::default()
+    };
+    sender.start_send(spec).unwrap();
+    let mut now_ns = 0;
+    while now_ns < 4 * RTT_NS {
+        tell(now_ns, &mut sender, &mut receiver);
+        tell(now_ns, &mut receiver, &mut sender);
+        let next_ns = sender.next_timeout().unwrap();
+        assert!(next_ns < now_ns + 5 * RTT_NS, "silent until {next_ns}");
+        now_ns = next_ns;
+    }
+}
+
+#[test]
+fn a_sender_does_not_wait_for_clearances_of_what_is_over() {
+    let (mut sender, mut receiver) = (connected(small()), connected(small()));
+    let spec = SendSpec {
+        length: Some(1),
+        ..SendSpec::default()
+    };
+    for message in 0..4 {
+        sender.start_send(spec).unwrap();
+        post(&mut receiver, 1);
+        receiver.complete_recv(message, Outcome::Failed).unwrap();
+    }
+    tell(0, &mut sender, &mut receiver);
+    post(&mut receiver, 1);
+    tell(0, &mut receiver, &mut sender);
+    let message = sender.start_send(spec).unwrap();
+    assert!(sender.is_clear(message));
+    let Some(Control::Offer(offer)) = sender.poll_control(0, RTT_NS) else {
+        panic!("no offer");
+    };
+    assert_eq!((offer.message, offer.cleared), (4, 5));
 }
