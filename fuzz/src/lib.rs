@@ -2,4 +2,5 @@
 //! panics when something that must hold does not.
 
 pub mod fabric;
+pub mod sdr;
 pub mod wire;

@@ -7,6 +7,9 @@ mod healing;
 mod hostile;
 mod info;
 mod lossy;
+#[allow(unreachable_pub)]
+#[path = "../../../../fuzz/src/sdr.rs"]
+mod targets;
 mod threads;
 mod world;
 mod wraparound;
