@@ -27,10 +27,10 @@ Examples:
 #[command(after_help = format!("{EXAMPLES}\n{EXIT_CODES}"))]
 pub(crate) struct Cli {
     /// Print one JSON object on standard output and nothing else there.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     /// Show no progress.
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 101)]
     pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -75,7 +75,7 @@ impl Console {
         } else {
             ProgressDrawTarget::hidden()
         };
-        let style = ProgressStyle::with_template("  {prefix} [{bar:28}] {percent:>3} %  {msg}")
+        let style = ProgressStyle::with_template("  {prefix:8} [{bar:28}] {percent:>3} %  {msg}")
             .expect("the template is constant")
             .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
@@ -112,6 +112,9 @@ impl Progress {
         self.bar.abandon_with_message(message.to_string());
         if self.lines {
             self.line();
+        } else if !self.bar.is_hidden() {
+            // The bar ends without a line end.
+            let _ = writeln!(std::io::stderr());
         }
     }
 
@@ -119,7 +122,10 @@ impl Progress {
         let total = self.bar.length().unwrap_or(0).max(1);
         let percent = self.bar.position() * 100 / total;
         let (prefix, message) = (self.bar.prefix(), self.bar.message());
-        let _ = writeln!(std::io::stderr(), "  {prefix}  {percent:>3} %  {message}");
+        let _ = writeln!(
+            std::io::stderr(),
+            "  {prefix:<8}  {percent:>3} %  {message}"
+        );
         self.last_line.set(Instant::now());
     }
 }

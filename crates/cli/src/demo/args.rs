@@ -15,11 +15,12 @@ Examples:
   farwrite demo --burst 20 --scheme sr-rto,sr-nack
   farwrite demo --size 1GiB --out pictures --json > result.json
 
-Both ends, and the link between them, live in this process and speak RoCEv2 over UDP on loopback. The
-sender paces itself at --rate; the link carries 5 % more, so that its queue drains after a pause of
-this machine. Losses strike both directions: data forward, acknowledgements backward.
+Both ends, and the link between them, live in this process and speak RoCEv2 over UDP on loopback. \
+The sender paces itself at --rate; the link carries 5 % more, so that its queue drains after a pause \
+of this machine. Losses strike both directions: data forward, acknowledgements backward; bursts of \
+losses strike forward only.
 
-Schemes: gbn (go-back-N), sr-rto (selective repeat with timeouts), sr-nack (selective repeat with
+Schemes: gbn (go-back-N), sr-rto (selective repeat with timeouts), sr-nack (selective repeat with \
 NACKs).";
 
 /// Moves a message from one end to the other across an emulated long-haul link, once with each

@@ -6,6 +6,7 @@ mod picture;
 mod report;
 mod scenario;
 mod transfer;
+mod wired;
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 pub(crate) use args::DemoArgs;
 use report::{Report, Row, Strain};
 use scenario::Scenario;
-use transfer::{Memory, Run, Standing, transfer};
+use transfer::{Run, Standing, transfer};
+use wired::Memory;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
         memory = back;
         runs.push(run);
     }
-    let strain = Strain::of(&runs);
+    let strain = Strain::of(&scenario, &runs);
     console.say(report::results(&scenario, &runs, &strain));
     if let Some(warning) = strain.warning(&scenario) {
         console.warn(warning);
@@ -72,12 +74,16 @@ fn run_scheme(
     // What an earlier run left must not pass for this one's, and pages that are there cost no time.
     (*memory.target).as_mut().fill(0);
     let chunks = scenario.chunks();
-    let progress = console.progress(&format!("{scheme:<8}"), chunks);
+    let progress = console.progress(scheme.as_str(), chunks);
     let show =
         |standing: &Standing| progress.show(standing.arrived_chunks, tell(scenario, standing));
     let (run, memory) = transfer(scenario, scheme, memory, interrupt, show)?;
     let row = Row::new(scenario, &run);
-    let figures = figures(row.goodput_bps, row.retransmitted_share, run.completion);
+    let figures = figures(
+        row.goodput_bps,
+        row.retransmitted_share,
+        run.times.completion,
+    );
     progress.finish(chunks, format_args!("{figures}  verified"));
     Ok((run, memory))
 }

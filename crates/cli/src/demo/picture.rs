@@ -66,7 +66,7 @@ fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Re
 <rect width="{WIDTH}" height="{height}" fill="#ffffff"/>"##
     )?;
     write_header(svg, scenario)?;
-    let longest = runs.iter().map(|run| run.completion).max();
+    let longest = runs.iter().map(|run| run.times.completion).max();
     let span_s = longest
         .unwrap_or_default()
         .max(scenario.ideal())
@@ -107,6 +107,7 @@ fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
         svg,
         r##"<g transform="translate({LEFT} 66)"><text y="12" fill="{GREY}">arrived:</text>"##
     )?;
+    let width = |name: &str| 40 + 13 * u32::try_from(name.len()).unwrap_or(0) / 2;
     let mut x = 64;
     for (colour, name) in [(NOTHING, "nothing")].iter().chain(&LEVELS) {
         writeln!(
@@ -114,7 +115,20 @@ fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
             r##"<rect x="{x}" y="1" width="14" height="14" fill="{colour}" stroke="{LINE}" stroke-width="0.5"/><text x="{}" y="12">{name}</text>"##,
             x + 20
         )?;
-        x += 46 + 7 * u32::try_from(name.len()).unwrap_or(0);
+        x += width(name);
+    }
+    let ideal = format!("ideal: {}", Time(scenario.ideal()));
+    for (dashes, name) in [
+        (r#" stroke-dasharray="5 4""#, ideal.as_str()),
+        ("", "final ACK"),
+    ] {
+        writeln!(
+            svg,
+            r##"<path d="M{} -2v19" stroke="#1f2328" stroke-width="1.5"{dashes}/><text x="{}" y="12">{name}</text>"##,
+            x + 8,
+            x + 16
+        )?;
+        x += width(name) - 4;
     }
     writeln!(svg, "</g>")
 }
@@ -128,11 +142,11 @@ fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) ->
 <rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="{NOTHING}"/>"#,
         long_name(run.scheme),
         run.scheme,
-        Time(run.completion),
+        Time(run.times.completion),
         row.ratio,
         Percent(row.retransmitted_share)
     )?;
-    write_fill(svg, &run.fill, run.completion, axis)?;
+    write_fill(svg, &run.fill, run.times.completion, axis)?;
     for share in [0, 1, 2] {
         let y = PLOT_HEIGHT - PLOT_HEIGHT * share / 2;
         let bytes = Bytes(scenario.size_bytes * u64::from(share) / 2);
@@ -142,24 +156,13 @@ fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) ->
             y + 4
         )?;
     }
-    let (ideal, done) = (axis.x(scenario.ideal()), axis.x(run.completion));
+    let (ideal, done) = (axis.x(scenario.ideal()), axis.x(run.times.completion));
     let bottom = PLOT_HEIGHT;
     writeln!(
         svg,
         r##"<path d="M{done:.1} 0V{bottom}" stroke="#1f2328" stroke-width="1.5"/>
 <path d="M{ideal:.1} 0V{bottom}" stroke="#ffffff" stroke-width="3.5"/>
 <path d="M{ideal:.1} 0V{bottom}" stroke="#1f2328" stroke-width="1.5" stroke-dasharray="5 4"/>"##
-    )?;
-    // At the side of the line where there is room, with a rim that parts it from what is behind.
-    let (x, anchor) = if ideal > 0.85 * f64::from(PLOT_WIDTH) {
-        (ideal - 6.0, "end")
-    } else {
-        (ideal + 6.0, "start")
-    };
-    writeln!(
-        svg,
-        r##"<text x="{x:.1}" y="15" text-anchor="{anchor}" stroke="#ffffff" stroke-width="3" paint-order="stroke" font-size="12">ideal {}</text>"##,
-        Time(scenario.ideal())
     )
 }
 
@@ -270,7 +273,7 @@ impl Axis {
             let (x, y) = (PLOT_WIDTH / 2, PLOT_HEIGHT + 42);
             writeln!(
                 svg,
-                r##"<text x="{x}" y="{y}" text-anchor="middle" fill="{GREY}">time since the first chunk was sent; dashed: ideal; solid: final ACK at the sender</text>"##
+                r##"<text x="{x}" y="{y}" text-anchor="middle" fill="{GREY}">time since the first chunk was sent</text>"##
             )?;
         }
         Ok(())

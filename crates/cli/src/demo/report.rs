@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use farwrite::fabric::udp::SocketConfig;
 use serde::Serialize;
 
-use super::scenario::Scenario;
-use super::transfer::Run;
+use super::scenario::{Scenario, loopback};
+use super::transfer::{Run, Times};
 use crate::units::{Bytes, Percent, Rate, Time, real};
 
 /// The demo's result, as JSON.
@@ -71,13 +72,15 @@ pub(crate) struct Row {
     /// Packets that the link lost on the way forward, as it was told to.
     lost_packets: u64,
     duplicate_packets: u64,
+    /// Share of its pace that the sender kept while it always had something to send.
+    pace_share: f64,
     /// As the sender measured it in the end.
     measured_rtt_s: f64,
 }
 
 impl Row {
     pub(crate) fn new(scenario: &Scenario, run: &Run) -> Self {
-        let completion_s = run.completion.as_secs_f64();
+        let completion_s = run.times.completion.as_secs_f64();
         let sender = run.sender.sender;
         Self {
             scheme: run.scheme.as_str(),
@@ -92,6 +95,7 @@ impl Row {
             timeouts: sender.timeouts,
             lost_packets: run.emulator.forward.link.lost,
             duplicate_packets: run.receiver.duplicate_packets,
+            pace_share: scenario.pace_share(run.times.first_pass_chunks, run.times.first_pass),
             measured_rtt_s: Duration::from_nanos(run.sender.rtt_ns).as_secs_f64(),
         }
     }
@@ -102,6 +106,8 @@ impl Row {
 pub(crate) struct Strain {
     /// Nothing below is bad enough to have changed the result.
     held: bool,
+    /// Smallest share of its pace that a sender kept.
+    pace_share: f64,
     /// Packets that the emulator relayed.
     packets: u64,
     /// Those delivered more than 1 ms after they were due.
@@ -109,19 +115,32 @@ pub(crate) struct Strain {
     worst_lateness_s: f64,
     /// Packets that found a socket's buffer full, at either end or at the emulator.
     socket_drops: u64,
+    /// The smallest receive buffer that the system granted to an end, in bytes.
+    recv_buffer_bytes: usize,
     /// Packets that found the link's queue full.
     queue_drops: u64,
 }
 
 impl Strain {
-    /// Share of late packets from which on the result is not the link's alone.
-    const MOST_LATE: f64 = 0.01;
+    /// Shares beyond which the result is not the link's alone.
+    const MOST_LATE: f64 = 0.05;
+    const LEAST_PACE: f64 = 0.9;
 
-    pub(crate) fn of(runs: &[Run]) -> Self {
-        let mut sum = Self::default();
+    pub(crate) fn of(scenario: &Scenario, runs: &[Run]) -> Self {
+        let mut sum = Self {
+            pace_share: 1.0,
+            recv_buffer_bytes: usize::MAX,
+            ..Self::default()
+        };
         for run in runs {
-            let emulator = &run.emulator;
-            for direction in [&emulator.forward, &emulator.backward] {
+            let Times {
+                first_pass,
+                first_pass_chunks,
+                ..
+            } = run.times;
+            let pace_share = scenario.pace_share(first_pass_chunks, first_pass);
+            sum.pace_share = sum.pace_share.min(pace_share);
+            for direction in [&run.emulator.forward, &run.emulator.backward] {
                 sum.packets += direction.link.offered;
                 sum.late_packets += direction.late;
                 let worst = Duration::from_nanos(direction.worst_lateness_ns).as_secs_f64();
@@ -129,10 +148,12 @@ impl Strain {
                 sum.socket_drops += direction.socket_drops + direction.unsent;
                 sum.queue_drops += direction.link.queue_dropped;
             }
+            sum.recv_buffer_bytes = sum.recv_buffer_bytes.min(run.recv_buffer_bytes);
             sum.socket_drops += run.sockets.iter().map(|c| c.socket_drops).sum::<u64>();
         }
-        let drops = sum.socket_drops + sum.queue_drops;
-        sum.held = drops == 0 && sum.late_share() <= Self::MOST_LATE;
+        sum.held = sum.socket_drops + sum.queue_drops == 0
+            && sum.late_share() <= Self::MOST_LATE
+            && sum.pace_share >= Self::LEAST_PACE;
         sum
     }
 
@@ -140,27 +161,40 @@ impl Strain {
         real(self.late_packets) / real(self.packets.max(1))
     }
 
-    fn line(&self) -> String {
-        format!(
-            "{} of {} packets left the emulated link over 1 ms late (worst {}), {} found a full socket, {} a full queue",
-            self.late_packets,
-            self.packets,
-            Time(Duration::from_secs_f64(self.worst_lateness_s)),
-            self.socket_drops,
-            self.queue_drops
-        )
+    fn lines(&self) -> [String; 2] {
+        [
+            format!(
+                "the sender kept {} of its pace; full sockets dropped {} packets, the link's queue {}",
+                Percent(self.pace_share),
+                self.socket_drops,
+                self.queue_drops
+            ),
+            format!(
+                "{} of {} packets left the link over 1 ms late, {} at worst",
+                self.late_packets,
+                self.packets,
+                Time(Duration::from_secs_f64(self.worst_lateness_s))
+            ),
+        ]
     }
 
     /// What to tell whoever might take the result for the link's.
     pub(crate) fn warning(&self, scenario: &Scenario) -> Option<String> {
-        (!self.held).then(|| {
-            let half = Rate(real((scenario.rate_bps / 2).max(1_000_000))).to_string();
-            let half = half.replace(' ', "").replace("/s", "");
-            format!(
-                "this machine did not hold {}, which makes the times longer than the link does: try --rate {half}",
-                Rate(real(scenario.rate_bps))
-            )
-        })
+        if self.held {
+            return None;
+        }
+        let half = Rate(real((scenario.rate_bps / 2).max(1_000_000))).to_string();
+        let half = half.replace(' ', "").replace("/s", "");
+        let mut text = format!(
+            "this machine did not hold {}, so the times are not the link's alone: try --rate {half}",
+            Rate(real(scenario.rate_bps))
+        );
+        let wanted = SocketConfig::new(loopback()).recv_buffer_bytes;
+        if self.socket_drops > 0 && self.recv_buffer_bytes < wanted {
+            let more = format!(", or larger socket buffers: sysctl -w net.core.rmem_max={wanted}");
+            text.push_str(&more);
+        }
+        Some(text)
     }
 }
 
@@ -220,7 +254,8 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
 
 /// Says how the machine and the schemes did.
 pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> String {
-    let mut text = format!("\n  machine   {}\n\n", strain.line());
+    let [first, second] = strain.lines();
+    let mut text = format!("\n  machine   {first}\n            {second}\n\n");
     let mut cells = vec![
         [
             "scheme",
@@ -236,7 +271,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> Str
         let row = Row::new(scenario, run);
         cells.push([
             row.scheme.to_owned(),
-            Time(run.completion).to_string(),
+            Time(run.times.completion).to_string(),
             format!("{:.2}", row.ratio),
             Percent(row.retransmitted_share).to_string(),
             Rate(row.goodput_bps).to_string(),

@@ -16,7 +16,7 @@ const OVERHEAD_BYTES: u64 = 64;
 /// How much the queue in front of the link holds, as time at the link's rate.
 const QUEUE_MS: u64 = 50;
 /// As much as the sender may put on the wire at once, as time at its rate: the lateness of timers.
-const BURST_US: u64 = 500;
+const BURST_US: u64 = 2000;
 
 /// A transfer to demonstrate.
 #[derive(Clone, Debug)]
@@ -96,6 +96,21 @@ impl Scenario {
         self.size_bytes + packets * OVERHEAD_BYTES
     }
 
+    /// Share of its pace that the sender kept, if sending so many chunks took it so long.
+    pub(crate) fn pace_share(&self, chunks: u64, took: Duration) -> f64 {
+        /// So short a time at the pace tells of one hiccup, not of the pace.
+        const SHORT_S: f64 = 20e-3;
+        let mean_chunk_bytes = real(self.wire_bytes()) / real(self.chunks());
+        let bits = real(chunks) * mean_chunk_bytes * 8.0;
+        // What may leave at once at the start leaves ahead of the pace.
+        let paced_s = (bits - real(self.burst_bytes()) * 8.0) / real(self.rate_bps);
+        if paced_s < SHORT_S {
+            1.0
+        } else {
+            (paced_s / took.as_secs_f64()).min(1.0)
+        }
+    }
+
     /// The time when nothing is lost: from the first bit sent to the acknowledgement of the last.
     pub(crate) fn ideal(&self) -> Duration {
         let sending_s = real(self.wire_bytes()) * 8.0 / real(self.rate_bps);
@@ -114,12 +129,17 @@ impl Scenario {
         u64::try_from(bits / 8).unwrap_or(u64::MAX)
     }
 
+    fn burst_bytes(&self) -> u64 {
+        (self.rate_bps / 8 * BURST_US / 1_000_000).max(64 << 10)
+    }
+
     pub(crate) fn qp_options(&self) -> QpOptions {
-        let burst_bytes = self.rate_bps / 8 * BURST_US / 1_000_000;
         QpOptions {
             sdr: self.sdr,
             rate_bps: self.rate_bps,
-            burst_bytes: burst_bytes.max(64 << 10),
+            burst_bytes: self.burst_bytes(),
+            // A session knows it from its handshake.
+            initial_rtt: self.rtt.max(Duration::from_millis(1)),
             ..QpOptions::default()
         }
     }
@@ -127,16 +147,19 @@ impl Scenario {
     /// An emulator between a sender and a receiver at these addresses.
     pub(crate) fn emulator(&self, sender: SocketAddr, receiver: SocketAddr) -> EmulatorConfig {
         let queue_bytes = self.link_bps() / 8 * QUEUE_MS / 1000;
-        let link = LinkConfig {
+        let link = |loss| LinkConfig {
             delay: self.rtt / 2,
             rate_bps: Some(self.link_bps()),
             queue_bytes: Some(queue_bytes.max(1 << 20)),
-            loss: self.loss(),
+            loss,
             ..LinkConfig::default()
         };
+        let loss_packet = self.loss_packet;
         EmulatorConfig {
-            forward: link,
-            backward: link,
+            forward: link(self.loss()),
+            // Acknowledgements are few: a burst, which is counted in packets, would last for
+            // seconds there.
+            backward: link(Loss::Iid { loss_packet }),
             seed: self.seed,
             channels: vec![Channel {
                 a: Side::facing(sender),
@@ -207,6 +230,18 @@ mod tests {
             assert!(ends && messages[0].start == 0);
             assert_eq!(messages[messages.len() - 1].end, 5000 << 20);
         }
+    }
+
+    #[test]
+    fn the_share_of_the_pace_leaves_out_the_first_burst() {
+        let scenario = scenario(&[]);
+        let (chunks, burst_s) = (scenario.chunks(), 2e-3);
+        let paced_s = real(scenario.wire_bytes()) * 8.0 / 2e9 - burst_s;
+        let share = |seconds| scenario.pace_share(chunks, Duration::from_secs_f64(seconds));
+        assert!((share(paced_s * 2.0) - 0.5).abs() < 1e-6);
+        assert!((share(paced_s / 2.0) - 1.0).abs() < 1e-6);
+        let moment = Duration::from_millis(1);
+        assert!((scenario.pace_share(100, moment) - 1.0).abs() < 1e-6);
     }
 
     #[test]

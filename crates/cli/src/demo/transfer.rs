@@ -5,14 +5,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{EmulatorCounters, LinkEmulator};
-use farwrite::{
-    Buffer, Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle,
-    SchemeName, SendHandle, SendOptions, UdpConfig, UdpFabric,
-};
+use farwrite::fabric::emulator::EmulatorCounters;
+use farwrite::{Counters, Outcome, QpStats, SchemeName, SendHandle};
 
 use super::fill::{Fill, Sampler};
-use super::scenario::{Scenario, loopback};
+use super::scenario::Scenario;
+use super::wired::{End, Memory, Wired};
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
 
@@ -21,23 +19,31 @@ const SAMPLE_PERIOD: Duration = Duration::from_millis(4);
 /// Without any arrival for so long, and twenty round trips, a transfer is given up.
 const STALL: Duration = Duration::from_secs(10);
 
-/// The memory of both ends. Endpoints own it while they are there.
-pub(crate) struct Memory {
-    pub(crate) source: Buffer,
-    pub(crate) target: Buffer,
-}
-
 /// How a transfer went.
 pub(crate) struct Run {
     pub(crate) scheme: SchemeName,
-    /// From the first chunk to the final ACK, at the sender.
-    pub(crate) completion: Duration,
+    pub(crate) times: Times,
     pub(crate) sender: QpStats,
     pub(crate) receiver: QpStats,
     /// Of the sender's and the receiver's sockets.
     pub(crate) sockets: [Counters; 2],
+    /// Receive buffer that the system granted to the receiver.
+    pub(crate) recv_buffer_bytes: usize,
     pub(crate) emulator: EmulatorCounters,
     pub(crate) fill: Fill,
+}
+
+/// When what happened, at the sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    start: Instant,
+    /// From the first chunk to the final ACK.
+    pub(crate) completion: Duration,
+    /// From the first chunk until each had been sent once: up to then there is always something to
+    /// send.
+    pub(crate) first_pass: Duration,
+    /// Chunks sent by then, repeats included.
+    pub(crate) first_pass_chunks: u64,
 }
 
 /// Where a transfer stands.
@@ -54,6 +60,8 @@ pub(crate) struct Standing {
 struct Live {
     over: AtomicBool,
     started: OnceLock<Instant>,
+    /// When every chunk had been sent once, and how many chunks had been sent by then.
+    passed: OnceLock<(Instant, u64)>,
     finished: OnceLock<Instant>,
     sender: Mutex<QpStats>,
 }
@@ -66,6 +74,18 @@ impl Live {
     fn sender(&self) -> QpStats {
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The times of a transfer that went to its end.
+    fn times(&self) -> Option<Times> {
+        let &start = self.started.get()?;
+        let &(passed, first_pass_chunks) = self.passed.get()?;
+        Some(Times {
+            start,
+            completion: *self.finished.get()? - start,
+            first_pass: passed - start,
+            first_pass_chunks,
+        })
+    }
 }
 
 /// Ends a transfer for all of its threads when the first of them ends, however it does.
@@ -74,106 +94,6 @@ struct EndAll<'a>(&'a Live);
 impl Drop for EndAll<'_> {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::Release);
-    }
-}
-
-/// One end of a transfer.
-struct End {
-    endpoint: Endpoint<UdpFabric>,
-    qp: QueuePair,
-    region: MemoryRegion,
-}
-
-impl End {
-    fn new(scenario: &Scenario, memory: Buffer) -> Result<Self, farwrite::Error> {
-        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(loopback()))?;
-        let qp = endpoint.create_qp(scenario.qp_options())?;
-        let region = endpoint.register_buffer(memory)?;
-        Ok(Self {
-            endpoint,
-            qp,
-            region,
-        })
-    }
-
-    fn info(&self) -> Result<QpInfo, farwrite::Error> {
-        self.endpoint.qp_info(self.qp)
-    }
-
-    /// Connects to a peer that is reached by way of `via`.
-    fn connect(
-        &mut self,
-        mut peer: QpInfo,
-        via: std::net::SocketAddr,
-    ) -> Result<(), farwrite::Error> {
-        peer.control = via;
-        peer.channels.fill(via);
-        self.endpoint.connect_qp(self.qp, &peer)
-    }
-
-    fn bytes(&self) -> Result<&[u8], farwrite::Error> {
-        self.endpoint.memory(self.region)
-    }
-
-    fn into_memory(mut self) -> Result<Buffer, farwrite::Error> {
-        self.endpoint.destroy_qp(self.qp)?;
-        self.endpoint.deregister(self.region)
-    }
-}
-
-/// Both ends and the link between them, connected.
-struct Wired {
-    sender: End,
-    receiver: End,
-    link: LinkEmulator,
-}
-
-impl Wired {
-    fn new(scenario: &Scenario, memory: Memory) -> Result<Self, Failure> {
-        let end = |memory, what| End::new(scenario, memory).or_exit(Exit::Other, what);
-        let mut sender = end(memory.source, "setting up the sender")?;
-        let mut receiver = end(memory.target, "setting up the receiver")?;
-        let infos = sender.info().and_then(|s| Ok((s, receiver.info()?)));
-        let (of_sender, of_receiver) = infos.or_exit(Exit::Other, "setting up the ends")?;
-        let config = scenario.emulator(of_sender.control, of_receiver.control);
-        let link = LinkEmulator::start(&config).or_exit(Exit::Other, "setting up the link")?;
-        let [to_receiver, to_sender] = link.addresses()[0];
-        sender
-            .connect(of_receiver, to_receiver)
-            .and_then(|()| receiver.connect(of_sender, to_sender))
-            .or_exit(Exit::Other, "connecting the ends")?;
-        Ok(Self {
-            sender,
-            receiver,
-            link,
-        })
-    }
-
-    fn post(
-        &mut self,
-        scenario: &Scenario,
-        scheme: SchemeName,
-    ) -> Result<(Vec<SendHandle>, Vec<RecvHandle>), farwrite::Error> {
-        let options = SendOptions {
-            scheme: scheme.scheme().tag(),
-            ..SendOptions::default()
-        };
-        let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-        for range in scenario.messages() {
-            let End {
-                endpoint,
-                qp,
-                region,
-            } = &mut self.receiver;
-            recvs.push(endpoint.post_recv(*qp, region.slice(range.clone()))?);
-            let End {
-                endpoint,
-                qp,
-                region,
-            } = &mut self.sender;
-            sends.push(endpoint.post_send(*qp, region.slice(range), options)?);
-        }
-        Ok((sends, recvs))
     }
 }
 
@@ -194,7 +114,7 @@ pub(crate) fn transfer(
     let mut sampler = Sampler::new(&recvs, &scenario.chunks_of_messages());
     thread::scope(|scope| {
         let (sender, receiver) = (&mut wired.sender, &mut wired.receiver);
-        let sending = scope.spawn(|| send(sender, &sends, &live));
+        let sending = scope.spawn(|| send(sender, &sends, scenario.chunks(), &live));
         let receiving = scope.spawn(|| receive(receiver, &live));
         let watched = watch_over(scenario, &live, interrupt, &mut sampler, watch);
         live.over.store(true, Ordering::Release);
@@ -209,29 +129,21 @@ pub(crate) fn transfer(
         watched
     })?;
     let whole = |outcome| outcome == Some(Outcome::Whole);
-    let (Some(&started), Some(&finished)) = (live.started.get(), live.finished.get()) else {
-        return Err(Failure::new(
-            Exit::Other,
-            format!("{scheme}: the transfer ended before its end"),
-        ));
-    };
-    if !sends.iter().all(|send| whole(send.outcome()))
-        || !recvs.iter().all(|recv| whole(recv.outcome()))
-    {
-        return Err(Failure::new(
-            Exit::Unreachable,
-            format!("{scheme}: the message failed to arrive whole"),
-        ));
-    }
+    let is_whole = sends.iter().all(|send| whole(send.outcome()))
+        && recvs.iter().all(|recv| whole(recv.outcome()));
+    let times = live.times().filter(|_| is_whole).ok_or_else(|| {
+        let what = format!("{scheme}: the transfer ended, and the message is not whole");
+        Failure::new(Exit::Unreachable, what)
+    })?;
     sampler.sample();
-    settle(scheme, wired, finished - started, sampler.finish(started))
+    settle(scheme, wired, times, sampler.finish(times.start))
 }
 
 /// Compares the bytes and takes everything apart.
 fn settle(
     scheme: SchemeName,
     wired: Wired,
-    completion: Duration,
+    times: Times,
     fill: Fill,
 ) -> Result<(Run, Memory), Failure> {
     let Wired {
@@ -241,13 +153,15 @@ fn settle(
     } = wired;
     let emulator = link.stop().or_exit(Exit::Other, "emulating the link")?;
     verify(scheme, &sender, &receiver)?;
+    let granted = receiver.endpoint.fabric().carrier().granted(0);
     let take = || -> Result<_, farwrite::Error> {
         let run = Run {
             scheme,
-            completion,
+            times,
             sender: sender.endpoint.qp_stats(sender.qp)?,
             receiver: receiver.endpoint.qp_stats(receiver.qp)?,
             sockets: [&sender, &receiver].map(|end| end.endpoint.counters()),
+            recv_buffer_bytes: granted.recv_buffer_bytes,
             emulator,
             fill,
         };
@@ -284,13 +198,22 @@ fn verify(scheme: SchemeName, sender: &End, receiver: &End) -> Result<(), Failur
 }
 
 /// The sender's thread.
-fn send(end: &mut End, sends: &[SendHandle], live: &Live) -> Result<(), farwrite::Error> {
+fn send(
+    end: &mut End,
+    sends: &[SendHandle],
+    chunks: u64,
+    live: &Live,
+) -> Result<(), farwrite::Error> {
     let _end_all = EndAll(live);
     let qp = end.qp;
     end.endpoint.run_until(|endpoint| {
         let stats = endpoint.qp_stats(qp).unwrap_or_default();
         if stats.sender.sent_chunks > 0 {
             live.started.get_or_init(Instant::now);
+        }
+        let sent = stats.sender.sent_chunks;
+        if sent - stats.sender.retransmitted_chunks >= chunks {
+            live.passed.get_or_init(|| (Instant::now(), sent));
         }
         *live.sender.lock().unwrap_or_else(PoisonError::into_inner) = stats;
         if sends.iter().all(|send| send.outcome().is_some()) {

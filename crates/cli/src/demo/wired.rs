@@ -1,0 +1,118 @@
+//! Two endpoints, and the emulated link between them.
+
+use std::net::SocketAddr;
+
+use farwrite::fabric::emulator::LinkEmulator;
+use farwrite::{
+    Buffer, Endpoint, MemoryRegion, QpInfo, QueuePair, RecvHandle, SchemeName, SendHandle,
+    SendOptions, UdpConfig, UdpFabric,
+};
+
+use super::scenario::{Scenario, loopback};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// The memory of both ends. Endpoints own it while they are there.
+pub(crate) struct Memory {
+    pub(crate) source: Buffer,
+    pub(crate) target: Buffer,
+}
+
+/// One end of a transfer.
+pub(crate) struct End {
+    pub(crate) endpoint: Endpoint<UdpFabric>,
+    pub(crate) qp: QueuePair,
+    region: MemoryRegion,
+}
+
+impl End {
+    fn new(scenario: &Scenario, memory: Buffer) -> Result<Self, farwrite::Error> {
+        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(loopback()))?;
+        let qp = endpoint.create_qp(scenario.qp_options())?;
+        let region = endpoint.register_buffer(memory)?;
+        Ok(Self {
+            endpoint,
+            qp,
+            region,
+        })
+    }
+
+    fn info(&self) -> Result<QpInfo, farwrite::Error> {
+        self.endpoint.qp_info(self.qp)
+    }
+
+    /// Connects to a peer that is reached by way of `via`.
+    fn connect(&mut self, mut peer: QpInfo, via: SocketAddr) -> Result<(), farwrite::Error> {
+        peer.control = via;
+        peer.channels.fill(via);
+        self.endpoint.connect_qp(self.qp, &peer)
+    }
+
+    /// Its memory, as it is now.
+    pub(crate) fn bytes(&self) -> Result<&[u8], farwrite::Error> {
+        self.endpoint.memory(self.region)
+    }
+
+    /// Takes it apart, for its memory.
+    pub(crate) fn into_memory(mut self) -> Result<Buffer, farwrite::Error> {
+        self.endpoint.destroy_qp(self.qp)?;
+        self.endpoint.deregister(self.region)
+    }
+}
+
+/// Both ends and the link between them, connected.
+pub(crate) struct Wired {
+    pub(crate) sender: End,
+    pub(crate) receiver: End,
+    pub(crate) link: LinkEmulator,
+}
+
+impl Wired {
+    /// Sets up both ends with this memory, connected by a link like the scenario's.
+    pub(crate) fn new(scenario: &Scenario, memory: Memory) -> Result<Self, Failure> {
+        let end = |memory, what| End::new(scenario, memory).or_exit(Exit::Other, what);
+        let mut sender = end(memory.source, "setting up the sender")?;
+        let mut receiver = end(memory.target, "setting up the receiver")?;
+        let infos = sender.info().and_then(|s| Ok((s, receiver.info()?)));
+        let (of_sender, of_receiver) = infos.or_exit(Exit::Other, "setting up the ends")?;
+        let config = scenario.emulator(of_sender.control, of_receiver.control);
+        let link = LinkEmulator::start(&config).or_exit(Exit::Other, "setting up the link")?;
+        let [to_receiver, to_sender] = link.addresses()[0];
+        sender
+            .connect(of_receiver, to_receiver)
+            .and_then(|()| receiver.connect(of_sender, to_sender))
+            .or_exit(Exit::Other, "connecting the ends")?;
+        Ok(Self {
+            sender,
+            receiver,
+            link,
+        })
+    }
+
+    /// Posts all messages, at both ends.
+    pub(crate) fn post(
+        &mut self,
+        scenario: &Scenario,
+        scheme: SchemeName,
+    ) -> Result<(Vec<SendHandle>, Vec<RecvHandle>), farwrite::Error> {
+        let options = SendOptions {
+            scheme: scheme.scheme().tag(),
+            ..SendOptions::default()
+        };
+        let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+        for range in scenario.messages() {
+            let End {
+                endpoint,
+                qp,
+                region,
+            } = &mut self.receiver;
+            recvs.push(endpoint.post_recv(*qp, region.slice(range.clone()))?);
+            let End {
+                endpoint,
+                qp,
+                region,
+            } = &mut self.sender;
+            sends.push(endpoint.post_send(*qp, region.slice(range), options)?);
+        }
+        Ok((sends, recvs))
+    }
+}
