@@ -20,6 +20,8 @@ pub(super) struct Send {
     source: Option<MrSlice>,
     scheme: SchemeTag,
     has_immediate: bool,
+    /// Whether its scheme has charge of it.
+    started: bool,
     stream: Option<Stream>,
     shared: Arc<SendShared>,
 }
@@ -35,6 +37,14 @@ impl Send {
 
     pub(super) fn has_immediate(&self) -> bool {
         self.has_immediate
+    }
+
+    pub(super) fn start(&mut self) {
+        self.started = true;
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.started
     }
 
     pub(super) fn finish(&self, outcome: Outcome) {
@@ -144,6 +154,7 @@ impl Pair {
             source: None,
             scheme: options.scheme,
             has_immediate: options.immediate.is_some(),
+            started: false,
             stream: None,
             shared: Arc::clone(&shared),
         };

@@ -25,11 +25,12 @@ impl Pair {
     /// The receiver's buffer for a message is known: its chunks may go.
     pub(super) fn clear_to_send(&mut self, now_ns: u64, message: u64) {
         let path = self.path(now_ns);
-        let Some(send) = self.sends.get(&message) else {
+        let Some(send) = self.sends.get_mut(&message) else {
             return;
         };
         let Some(source) = send.source() else { return };
         let has_immediate = send.has_immediate();
+        send.start();
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
             let bytes = source.length;
             let chunks = self.sdr.geometry().chunks(bytes, has_immediate);
@@ -207,8 +208,9 @@ impl Pair {
             return;
         };
         match self.halves.existing_sender(send.scheme()) {
-            Some(sender) => sender.handle_closed(&path, message, outcome),
-            None => self.finish_send(message, outcome),
+            Some(sender) if send.is_started() => sender.handle_closed(&path, message, outcome),
+            // Nobody has charge of it, perhaps because the receive was over before it was cleared.
+            _ => self.finish_send(message, outcome),
         }
     }
 
