@@ -16,7 +16,8 @@ pub(super) struct GoBackSender {
     messages: BTreeMap<u64, Outgoing>,
     /// Messages with chunks to hand out.
     unsent: BTreeSet<u64>,
-    /// What left since going back last, in sequence; the front has chunks without ACK.
+    /// What left since going back last, in the order of time, which is not that of the sequence where
+    /// a newer message was cleared first; the front has chunks without ACK.
     departures: VecDeque<Departure>,
     /// Timeout as of the last call that knew the path.
     rto_ns: u64,
@@ -91,11 +92,8 @@ impl GoBackSender {
 
     /// When the chunk left last; `None` if it has not since going back.
     fn departed_ns(&self, message: u64, chunk: u32) -> Option<u64> {
-        let after = |d: &Departure| (d.message, d.range.end) <= (message, chunk);
-        let index = self.departures.partition_point(after);
-        let departure = self.departures.get(index)?;
-        (departure.message == message && departure.range.contains(&chunk))
-            .then_some(departure.at_ns)
+        let of_it = |d: &&Departure| d.message == message && d.range.contains(&chunk);
+        self.departures.iter().rev().find(of_it).map(|d| d.at_ns)
     }
 
     /// Everything from this chunk on is to be sent again, and all messages after its own.
@@ -108,15 +106,12 @@ impl GoBackSender {
             }
             from = 0;
         }
-        while let Some(last) = self.departures.back_mut()
-            && (last.message, last.range.end) > (message, chunk)
-        {
-            if (last.message, last.range.start) < (message, chunk) {
-                last.range.end = chunk;
-            } else {
-                self.departures.pop_back();
+        self.departures.retain_mut(|departure| {
+            if departure.message == message {
+                departure.range.end = departure.range.end.min(chunk);
             }
-        }
+            departure.message <= message && !departure.range.is_empty()
+        });
         self.drop_settled_departures();
     }
 
@@ -201,13 +196,17 @@ impl Sender for GoBackSender {
     fn handle_timeout(&mut self, path: &Path) {
         self.rto_ns = rto_ns(path, self.alpha);
         self.drop_settled_departures();
-        if self.expiry_ns().is_some_and(|at_ns| at_ns <= path.now_ns)
+        let mut expired = false;
+        while self.expiry_ns().is_some_and(|at_ns| at_ns <= path.now_ns)
             && let Some(front) = self.departures.front()
         {
             let message = front.message;
             let acked = self.messages.get(&message).map_or(0, |o| o.acked);
             let from = front.range.start.max(acked);
             self.go_back(message, from);
+            expired = true;
+        }
+        if expired {
             self.counters.timeouts += 1;
             self.silence.expired(path.now_ns, self.rto_ns);
         }

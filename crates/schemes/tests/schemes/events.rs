@@ -249,3 +249,32 @@ fn going_back_repeats_all_that_follows_of_every_message() {
     assert_eq!(sender.poll_outcome(), Some((0, Outcome::Whole)));
     assert_eq!(sender.poll_transmit(&at(2 * RTT), 8), None);
 }
+
+#[test]
+fn a_newer_message_that_was_cleared_first_times_out_once() {
+    for name in SchemeName::ALL {
+        let mut sender = name.scheme().sender();
+        for number in [1, 0] {
+            let message = Message {
+                number,
+                bytes: 8192,
+                chunks: 2,
+            };
+            sender.start(&at(0), &message);
+            while let Some(chunks) = sender.poll_transmit(&at(0), 2) {
+                sender.handle_departed(&at(0), &chunks);
+            }
+        }
+        sender.handle_timeout(&at(RTO));
+        assert!(
+            sender.next_timeout().is_none_or(|at_ns| at_ns > RTO),
+            "{name}: a timer that never rests"
+        );
+        let mut again = 0;
+        while let Some(chunks) = sender.poll_transmit(&at(RTO), 2) {
+            again += chunks.range.len();
+            sender.handle_departed(&at(RTO), &chunks);
+        }
+        assert_eq!(again, 4, "{name}");
+    }
+}
