@@ -52,6 +52,8 @@ impl Holes {
             return;
         }
         let due_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+        let later = self.marks.iter_mut().map(|m| &mut m.due_ns);
+        advance(later.rev(), due_ns);
         match self.marks.back_mut() {
             // At most eight marks a window: chunks passed soon after each other share the later
             // time.
@@ -135,6 +137,8 @@ impl Holes {
     fn remember(&mut self, path: &Path, range: Range<u32>) {
         let again_ns = repair_ns(path);
         let due_ns = path.now_ns.saturating_add(again_ns);
+        let later = self.asked.iter_mut().map(|a| &mut a.due_ns);
+        advance(later.rev(), due_ns);
         let full = self.asked.len() >= MAX_ASKED;
         match self.asked.back_mut() {
             Some(last)
@@ -147,6 +151,14 @@ impl Holes {
             _ => self.asked.push_back(Asked { due_ns, range }),
         }
     }
+}
+
+/// Brings times, the latest first, down to `due_ns`: what is due after something newer was put off by
+/// a round trip that turned out shorter. So the first in stays the first due.
+fn advance<'a>(latest_first: impl Iterator<Item = &'a mut u64>, due_ns: u64) {
+    latest_first
+        .take_while(|at_ns| **at_ns > due_ns)
+        .for_each(|at_ns| *at_ns = due_ns);
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ struct Bench {
     receiver: Box<dyn Receiver + Send>,
     memory: Memory,
     now_ns: u64,
+    rtt_ns: u64,
 }
 
 impl Bench {
@@ -23,6 +24,7 @@ impl Bench {
             receiver: name.scheme().receiver(),
             memory: Memory::default(),
             now_ns: 0,
+            rtt_ns: RTT,
         };
         for (number, &chunks) in (0..).zip(chunks) {
             let bytes = u64::from(chunks) * 4096;
@@ -40,8 +42,8 @@ impl Bench {
     fn path(&self) -> Path {
         Path {
             now_ns: self.now_ns,
-            rtt_ns: RTT,
-            reordering_window_ns: WINDOW,
+            rtt_ns: self.rtt_ns,
+            reordering_window_ns: self.rtt_ns / 12,
         }
     }
 
@@ -281,5 +283,29 @@ proptest! {
             let next_ns = bench.receiver.next_timeout();
             prop_assert!(next_ns.is_none_or(|at_ns| at_ns > bench.now_ns));
         }
+    }
+}
+
+#[test]
+fn a_round_trip_that_turns_out_shorter_brings_everything_forward() {
+    let mut bench = Bench::new(SchemeName::SrNack, &[10]);
+    bench.rtt_ns = 40 * RTT;
+    // One hole told under the first estimate, one still too young then.
+    bench.arrive(0, [1]);
+    bench.now_ns = 20 * WINDOW;
+    bench.arrive(0, [3]);
+    let told = bench.nacks_until(40 * WINDOW);
+    assert_eq!(told, [(40 * WINDOW, 0, vec![0..1])]);
+    bench.arrive(0, [5]);
+    bench.rtt_ns = RTT;
+    bench.arrive(0, [7]);
+    let told = bench.nacks_until(41 * WINDOW);
+    let told: Vec<_> = told.into_iter().flat_map(|told| told.2).collect();
+    assert_eq!(told, [2..3, 4..5, 6..7]);
+    // All four are told again when repairs told now should have come.
+    let told = bench.nacks_until(41 * WINDOW + RTT + WINDOW + PERIOD);
+    let again: Vec<u32> = told.into_iter().flat_map(|t| t.2).flatten().collect();
+    for chunk in [0, 2, 4, 6] {
+        assert!(again.contains(&chunk), "{again:?}");
     }
 }
