@@ -96,9 +96,13 @@ impl Outgoing {
         }
     }
 
-    /// Hands the next packets of one queue pair to the fabric. Returns how many it took and their
-    /// payload bytes; none where it is full.
-    pub(crate) fn post<F: Fabric>(&mut self, fabric: &mut F) -> Result<(usize, u64), FabricError> {
+    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how many
+    /// it took and their payload bytes; none where it is full.
+    pub(crate) fn post<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        max_packets: usize,
+    ) -> Result<(usize, u64), FabricError> {
         let Some(first) = self.queue.front() else {
             return Ok((0, 0));
         };
@@ -106,7 +110,7 @@ impl Outgoing {
         let batch = self
             .queue
             .iter()
-            .take(BATCH_PACKETS)
+            .take(BATCH_PACKETS.min(max_packets))
             .take_while(|write| write.qpn == qpn);
         let writes: Vec<WriteWr<'_>> = batch
             .map(|write| WriteWr {

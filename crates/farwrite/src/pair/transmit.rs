@@ -61,13 +61,13 @@ impl Pair {
             if allowance == 0 {
                 return Ok(Halt::Paced);
             }
-            if self.outgoing.is_empty() {
-                let packets = allowance.div_ceil(packet_bytes);
-                if !self.pull(now_ns, packets) {
-                    return Ok(Halt::Idle);
-                }
+            let packets = allowance.div_ceil(packet_bytes);
+            if self.outgoing.is_empty() && !self.pull(now_ns, packets) {
+                return Ok(Halt::Idle);
             }
-            let (taken, payload_bytes) = self.outgoing.post(fabric)?;
+            // A chunk may be longer than the burst.
+            let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
+            let (taken, payload_bytes) = self.outgoing.post(fabric, max_packets)?;
             if taken == 0 {
                 return Ok(Halt::Full);
             }
