@@ -13,6 +13,8 @@ const MIN_PERIOD_NS: u64 = 5_000_000;
 const MAX_PERIOD_NS: u64 = 250_000_000;
 /// Longest time between two pings to a peer that is not heard.
 const MAX_SILENT_PERIOD_NS: u64 = 1_000_000_000;
+/// Silence after which a peer that nothing is sent to is left alone: it has nothing to say.
+const MAX_SILENCE_NS: u64 = 2_000_000_000;
 
 impl Pair {
     /// A control packet arrived.
@@ -144,8 +146,10 @@ impl Pair {
     /// long message would be measured once. A peer that stays silent is asked ever more rarely.
     pub(super) fn ping_due_ns(&self) -> Option<u64> {
         self.connected.as_ref()?;
-        let wanted = self.rtt.shortest_ns().is_none() || !self.sends.is_empty();
-        let silent_ns = (self.control.silence_ns() / 2).min(MAX_SILENT_PERIOD_NS);
+        let silence_ns = self.control.silence_ns();
+        let unmeasured = self.rtt.shortest_ns().is_none() && silence_ns < MAX_SILENCE_NS;
+        let wanted = unmeasured || !self.sends.is_empty();
+        let silent_ns = (silence_ns / 2).min(MAX_SILENT_PERIOD_NS);
         let period_ns = self.period_ns().max(silent_ns);
         wanted.then(|| self.control.last_sent_ns() + period_ns)
     }
