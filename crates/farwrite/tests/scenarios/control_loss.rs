@@ -14,7 +14,10 @@ const BYTES: usize = 2 << 20;
 fn with_lost(scheme: &str, count: u64, which: fn(&Seen<'_>) -> bool) -> u64 {
     let mut world = World::new(1, long_haul(), &options());
     world.traffic.drop_first(count, which);
-    let parcel = world.ship(Order::new(Dice::new(1).bytes(BYTES), tag(scheme)));
+    let parcel = world.ship(Order {
+        immediate: Some(0xcafe_f00d),
+        ..Order::new(Dice::new(1).bytes(BYTES), tag(scheme))
+    });
     let took_ns = world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
     let (again, tally) = (
         world.a.stats().sender.retransmitted_chunks,

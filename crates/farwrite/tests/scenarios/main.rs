@@ -3,11 +3,16 @@
 mod choked;
 mod parcel;
 mod seeds;
+mod shapes;
+mod streams;
 mod traffic;
 mod world;
+mod wraparound;
 
 mod control_loss;
 mod delivery;
+mod endings;
 mod hostile;
+mod mixes;
 mod outage;
 mod review;

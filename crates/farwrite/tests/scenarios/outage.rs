@@ -113,3 +113,14 @@ fn a_peer_that_is_gone_costs_little() {
         world.finish(vec![parcel]);
     }
 }
+
+#[test]
+fn an_end_that_was_never_answered_falls_silent_all_the_same() {
+    let mut world = World::new(1, long_haul(), &options());
+    world.traffic.filter(|seen| match seen.way {
+        Way::Forth => Verdict::Pass,
+        Way::Back => Verdict::Drop,
+    });
+    world.run_for(SECOND);
+    world.close(vec![], vec![]);
+}

@@ -149,8 +149,22 @@ impl World {
         self.close(outs, inns);
     }
 
+    /// Takes back the memory of a message that is over.
+    pub(crate) fn forget(&mut self, parcel: Parcel) {
+        let Parcel { order, out, inn } = parcel;
+        self.take_back(vec![(order.way, out)], vec![(order.way, inn)]);
+    }
+
     /// As [`World::finish`], for messages that need not have arrived.
     pub(crate) fn close(mut self, outs: Vec<(Way, Outbound)>, inns: Vec<(Way, Inbound)>) {
+        self.take_back(outs, inns);
+        self.expect_silence();
+        for end in [&mut self.a, &mut self.b] {
+            end.endpoint.destroy_qp(end.qp).expect("it is there");
+        }
+    }
+
+    fn take_back(&mut self, outs: Vec<(Way, Outbound)>, inns: Vec<(Way, Inbound)>) {
         for (way, out) in outs {
             assert!(
                 out.send.outcome().is_some(),
@@ -168,10 +182,6 @@ impl World {
             );
             let back = self.receiver(way).endpoint.deregister(inn.target);
             back.expect("nothing is received into it any more");
-        }
-        self.expect_silence();
-        for end in [&mut self.a, &mut self.b] {
-            end.endpoint.destroy_qp(end.qp).expect("it is there");
         }
     }
 

@@ -63,6 +63,17 @@ impl Dice {
         choices[usize::try_from(index).expect("an index")]
     }
 
+    /// True with the probability given.
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
+        self.unit() < probability
+    }
+
+    /// A number from 0 up to 1.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are taken")]
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// Bytes that differ everywhere.
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         let words = (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());

@@ -1,0 +1,304 @@
+//! Everything at once: a queue pair, two paths and a course of events, all from one seed.
+
+use std::time::Duration;
+
+use farwrite::{Error, Outcome, QpConfig, QpOptions};
+use farwrite_link::{LinkConfig, Loss, Reorder};
+
+use crate::parcel::{Inbound, Order, Outbound};
+use crate::seeds::{self, Dice};
+use crate::world::{MS, SCHEMES, SECOND, Way, World, tag};
+
+/// A message, posted on either side or on both.
+struct Errand {
+    order: Order,
+    out: Option<Outbound>,
+    inn: Option<Inbound>,
+    cancelled: bool,
+    completed: Option<Outcome>,
+}
+
+fn micros(dice: &mut Dice, choices: &[u64]) -> Duration {
+    Duration::from_micros(dice.pick(choices))
+}
+
+fn random_loss(dice: &mut Dice) -> Loss {
+    match dice.within(0..4) {
+        0 => Loss::None,
+        1 => Loss::Iid {
+            loss_packet: 0.02 * dice.unit(),
+        },
+        2 => Loss::Iid {
+            loss_packet: 0.2 * dice.unit(),
+        },
+        _ => Loss::Markov {
+            p_good_to_bad: 0.01 * dice.unit(),
+            p_bad_to_good: 0.02 + 0.2 * dice.unit(),
+            loss_good: 0.01 * dice.unit(),
+            loss_bad: 0.3 + 0.7 * dice.unit(),
+        },
+    }
+}
+
+/// One direction of a path, with faults beside those of `plain`.
+fn random_link(dice: &mut Dice, plain: LinkConfig) -> LinkConfig {
+    let delay = plain.delay;
+    LinkConfig {
+        loss: random_loss(dice),
+        reorder: Reorder {
+            probability: dice.pick(&[0.0, 0.01, 0.3]) * dice.unit(),
+            extra_delay: delay.mul_f64(dice.unit()) * dice.pick(&[1, 2]),
+        },
+        duplicate: dice.pick(&[0.0, 0.02, 0.5]) * dice.unit(),
+        corrupt: dice.pick(&[0.0, 0.02]) * dice.unit(),
+        ..plain
+    }
+}
+
+fn random_world(seed: u64, dice: &mut Dice) -> World {
+    let delay = micros(dice, &[20, 500, 12_500, 100_000]);
+    let rate_bps = dice.pick(&[None, Some(100_000_000), Some(1_000_000_000)]);
+    // A burst that its queue does not hold would lose the same packets for ever.
+    let (queue_bytes, burst_bytes) = dice.pick(&[
+        (None, 256 * 1024),
+        (Some(1_000_000), 256 * 1024),
+        (Some(60_000), 50_000),
+        (Some(60_000), 1),
+    ]);
+    let sdr = QpConfig {
+        mtu: dice.pick(&[64, 256, 1024, 4096]),
+        packets_per_chunk: dice.pick(&[1, 4, 16, 64]),
+        slots: dice.pick(&[2, 8, 64]),
+        max_message_bytes: 1 << 20,
+        // Each use of a slot takes a round trip at least. So with four, none comes to be used again
+        // by the same generation while packets can be late for two.
+        generations: dice.pick(&[4, 4, 8]),
+        channels: dice.pick(&[1, 1, 2, 5]),
+        ..QpConfig::default()
+    };
+    let within_rate = rate_bps.map_or(2_000_000_000, |bps| bps / 10 * 9);
+    let options = QpOptions {
+        sdr,
+        // Now and then too fast for the path.
+        rate_bps: dice.pick(&[within_rate, within_rate, within_rate, within_rate * 3 / 2]),
+        burst_bytes,
+        initial_rtt: micros(dice, &[100, 25_000, 1_000_000]),
+        reordering_window: dice.pick(&[None, Some(delay / 2)]),
+    };
+    let plain = LinkConfig {
+        delay,
+        rate_bps,
+        queue_bytes,
+        ..LinkConfig::default()
+    };
+    let (forth, back) = (random_link(dice, plain), random_link(dice, plain));
+    println!("{options:?}\nforth {forth:?}\nback {back:?}");
+    World::with_links(seed, forth, back, &options)
+}
+
+fn random_order(dice: &mut Dice, way: Way) -> Order {
+    let most = dice.pick(&[1, 100, 5_000, 60_000, 300_000]);
+    let bytes = usize::try_from(dice.within(0..most)).expect("small");
+    Order {
+        way,
+        immediate: dice.pick(&[None, None, Some(0), Some(0x8765_4321)]),
+        spare: dice.pick(&[0, 0, 1, 10_000]),
+        ..Order::new(dice.bytes(bytes), tag(dice.pick(&SCHEMES)))
+    }
+}
+
+/// What happened to the messages of one direction: sends and receives are posted in the same order,
+/// one ahead of the other.
+struct Course {
+    way: Way,
+    errands: Vec<Errand>,
+    sends: usize,
+    recvs: usize,
+}
+
+impl Course {
+    fn new(way: Way) -> Self {
+        Self {
+            way,
+            errands: Vec::new(),
+            sends: 0,
+            recvs: 0,
+        }
+    }
+
+    /// The message of that number; made up if it is new.
+    fn errand(&mut self, dice: &mut Dice, number: usize) -> &mut Errand {
+        if number == self.errands.len() {
+            self.errands.push(Errand {
+                order: random_order(dice, self.way),
+                out: None,
+                inn: None,
+                cancelled: false,
+                completed: None,
+            });
+        }
+        &mut self.errands[number]
+    }
+
+    fn post_send(&mut self, world: &mut World, dice: &mut Dice) {
+        let number = self.sends;
+        let errand = self.errand(dice, number);
+        match world.post_send(&errand.order) {
+            Ok(out) => {
+                errand.out = Some(out);
+                self.sends += 1;
+            }
+            Err(error) => assert!(matches!(error, Error::Retry { .. }), "{error}"),
+        }
+    }
+
+    fn post_recv(&mut self, world: &mut World, dice: &mut Dice) {
+        let (number, way) = (self.recvs, self.way);
+        let errand = self.errand(dice, number);
+        match world.post_recv(way, errand.order.bytes.len() + errand.order.spare) {
+            Ok(inn) => {
+                errand.inn = Some(inn);
+                self.recvs += 1;
+            }
+            Err(error) => assert!(matches!(error, Error::Retry { .. }), "{error}"),
+        }
+    }
+
+    /// Cancels or completes early a message that is open, if there is one.
+    fn interfere(&mut self, world: &mut World, dice: &mut Dice) {
+        let open = |e: &&mut Errand| !e.is_over() && !e.cancelled && e.completed.is_none();
+        let Some(errand) = self.errands.iter_mut().find(open) else {
+            return;
+        };
+        if let (Some(out), true) = (&errand.out, dice.chance(0.5)) {
+            let endpoint = &mut world.sender(self.way).endpoint;
+            endpoint.cancel_send(&out.send).expect("its queue pair");
+            errand.cancelled = true;
+        } else if let Some(inn) = errand.inn.as_ref().filter(|i| i.recv.outcome().is_none()) {
+            let outcome = dice.pick(&[Outcome::Partial, Outcome::Failed]);
+            let endpoint = &mut world.receiver(self.way).endpoint;
+            endpoint.complete_recv(&inn.recv, outcome).expect("open");
+            errand.completed = Some(outcome);
+        }
+    }
+
+    fn describe(&self) -> String {
+        let open = self
+            .errands
+            .iter()
+            .enumerate()
+            .filter(|(_, e)| !e.is_over());
+        let lines = open.map(|(number, errand)| {
+            let (scheme, bytes) = (errand.order.scheme.id, errand.order.bytes.len());
+            let outcomes = errand.outcomes();
+            format!(
+                "\n{:?} {number}: scheme {scheme}, {bytes} bytes, {outcomes:?}",
+                self.way
+            )
+        });
+        lines.collect()
+    }
+
+    fn is_over(&self) -> bool {
+        self.sends == self.recvs && self.errands.iter().all(Errand::is_over)
+    }
+}
+
+impl Errand {
+    fn outcomes(&self) -> [Option<Outcome>; 2] {
+        [
+            self.out.as_ref().and_then(|out| out.send.outcome()),
+            self.inn.as_ref().and_then(|inn| inn.recv.outcome()),
+        ]
+    }
+
+    fn is_over(&self) -> bool {
+        self.outcomes().iter().all(Option::is_some)
+    }
+
+    fn check(&self, world: &mut World) {
+        let [sent, received] = self.outcomes();
+        let expected = match (self.cancelled, self.completed) {
+            (true, _) => [Some(Outcome::Failed), received],
+            (false, Some(outcome)) => [Some(outcome); 2],
+            (false, None) => [Some(Outcome::Whole); 2],
+        };
+        assert_eq!([sent, received], expected);
+        let inn = self.inn.as_ref().expect("posted");
+        let buffer = world.buffer(self.order.way, inn);
+        let (written, rest) = buffer.split_at(self.order.bytes.len());
+        assert!(
+            rest.iter().all(|&byte| byte == 0xee),
+            "bytes behind the message"
+        );
+        if received == Some(Outcome::Whole) {
+            assert!(written == self.order.bytes, "wrong bytes");
+            assert_eq!(inn.recv.immediate(), self.order.immediate);
+        }
+    }
+}
+
+/// Runs a mix to its end.
+fn run(seed: u64) {
+    let dice = &mut Dice::new(seed);
+    let mut world = random_world(seed, dice);
+    let mut courses = [Course::new(Way::Forth), Course::new(Way::Back)];
+    let interferes = dice.chance(0.5);
+    for _ in 0..dice.within(10..150) {
+        let course = &mut courses[usize::from(dice.chance(0.3))];
+        match dice.within(0..20) {
+            0..8 => course.post_send(&mut world, dice),
+            8..16 => course.post_recv(&mut world, dice),
+            16 if interferes => course.interfere(&mut world, dice),
+            17 if dice.chance(0.2) => {
+                world.set_down(true);
+                world.run_for(dice.within(1..2_000) * MS);
+                world.set_down(false);
+            }
+            _ => world.run_for(dice.within(0..50) * MS),
+        }
+    }
+    let limit_ns = world.now_ns() + 600 * SECOND;
+    while !courses.iter().all(Course::is_over) {
+        if world.now_ns() >= limit_ns {
+            let open = courses.iter().map(Course::describe).collect::<String>();
+            panic!(
+                "not over in time:{open}
+a {:?}
+b {:?}",
+                world.a.stats(),
+                world.b.stats()
+            );
+        }
+        for course in &mut courses {
+            while course.sends < course.errands.len() {
+                let before = course.sends;
+                course.post_send(&mut world, dice);
+                if course.sends == before {
+                    break;
+                }
+            }
+            while course.recvs < course.errands.len() {
+                let before = course.recvs;
+                course.post_recv(&mut world, dice);
+                if course.recvs == before {
+                    break;
+                }
+            }
+        }
+        world.run_for(10 * MS);
+    }
+    let (mut outs, mut inns) = (Vec::new(), Vec::new());
+    for errand in courses.into_iter().flat_map(|course| course.errands) {
+        errand.check(&mut world);
+        outs.extend(errand.out.map(|out| (errand.order.way, out)));
+        inns.extend(errand.inn.map(|inn| (errand.order.way, inn)));
+    }
+    println!("{} messages in {} ms", outs.len(), world.now_ns() / MS);
+    world.close(outs, inns);
+}
+
+#[test]
+fn random_mixes_of_everything() {
+    seeds::each("random_mixes", 40, run);
+}

@@ -1,0 +1,216 @@
+//! Sends without a scheme: whole messages whose losses nobody repairs, and streams whose receiver
+//! watches the bitmap and asks for what is missing.
+
+use farwrite::{Error, Outcome, QpConfig, QpOptions, RecvHandle, SchemeTag};
+use farwrite_link::{LinkConfig, Loss};
+
+use crate::parcel::Order;
+use crate::seeds::{self, Dice};
+use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options};
+
+const MESSAGE: usize = 1_000_003;
+const CHUNK: u64 = 4 * 1024;
+
+fn lossy() -> LinkConfig {
+    LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.1 },
+        ..long_haul()
+    }
+}
+
+fn four_packets_a_chunk() -> QpOptions {
+    let sdr = QpConfig {
+        mtu: 1024,
+        packets_per_chunk: 4,
+        slots: 16,
+        max_message_bytes: 4 << 20,
+        ..QpConfig::default()
+    };
+    QpOptions { sdr, ..options() }
+}
+
+fn missing(recv: &RecvHandle) -> Vec<u32> {
+    let bitmap = recv.bitmap();
+    (0..bitmap.len())
+        .filter(|&chunk| !bitmap.get(chunk))
+        .collect()
+}
+
+#[test]
+fn a_message_without_a_scheme_arrives_in_part() {
+    let mut world = World::new(1, lossy(), &four_packets_a_chunk());
+    let order = Order::new(Dice::new(1).bytes(MESSAGE), SchemeTag::default());
+    let parcel = world.ship(order);
+    assert!(!parcel.out.send.is_injected());
+    world.run_for(10 * RTT);
+    assert!(parcel.out.send.is_injected());
+    assert_eq!(
+        parcel.inn.recv.outcome(),
+        None,
+        "nobody but its user ends it"
+    );
+    assert_eq!(parcel.inn.recv.length(), Some(MESSAGE as u64));
+    let lost = missing(&parcel.inn.recv);
+    let chunks = parcel.inn.recv.bitmap().len();
+    println!("{} of {chunks} chunks are missing", lost.len());
+    // A chunk of four packets is lost with 1 - 0.9^4.
+    assert!((chunks / 5..chunks / 2).contains(&u32::try_from(lost.len()).expect("small")));
+    let recv = &parcel.inn.recv;
+    world
+        .b
+        .endpoint
+        .complete_recv(recv, Outcome::Partial)
+        .expect("open");
+    world.deliver(std::slice::from_ref(&parcel), SECOND);
+    assert_eq!(parcel.out.send.outcome(), Some(Outcome::Partial));
+    world.close(
+        vec![(Way::Forth, parcel.out)],
+        vec![(Way::Forth, parcel.inn)],
+    );
+}
+
+#[test]
+fn a_stream_repaired_by_its_user_from_the_bitmap() {
+    seeds::each("a_stream_repaired", 4, |seed| {
+        let mut world = World::new(seed, lossy(), &four_packets_a_chunk());
+        let mut dice = Dice::new(seed);
+        let bytes = dice.bytes(MESSAGE);
+        let source = world.a.endpoint.register(bytes.clone()).expect("room");
+        let inn = world.post_recv(Way::Forth, MESSAGE).expect("a free slot");
+        let qp = world.a.qp;
+        let stream = world
+            .a
+            .endpoint
+            .start_stream(qp, Some(77))
+            .expect("a free slot");
+        let run = |world: &mut World, chunks: std::ops::Range<u32>| {
+            let end = (u64::from(chunks.end) * CHUNK).min(MESSAGE as u64);
+            let slice = source.slice(u64::from(chunks.start) * CHUNK..end);
+            let sent = world.a.endpoint.send_chunks(&stream, slice, chunks.start);
+            sent.expect("within the message");
+        };
+        // Runs of any length, while earlier ones are under way.
+        let chunks = u32::try_from(MESSAGE.div_ceil(4096)).expect("small");
+        let mut next = 0;
+        while next < chunks {
+            let end = chunks.min(next + u32::try_from(dice.within(1..40)).expect("small"));
+            run(&mut world, next..end);
+            world.run_for(dice.within(0..3) * MS);
+            next = end;
+        }
+        assert_eq!(inn.recv.length(), None, "not known before the end");
+        world.a.endpoint.end_stream(&stream).expect("open");
+        world.run_for(2 * RTT);
+        assert_eq!(inn.recv.length(), Some(MESSAGE as u64));
+        let mut rounds = 0;
+        while !inn.recv.bitmap().is_complete() {
+            for chunk in missing(&inn.recv) {
+                run(&mut world, chunk..chunk + 1);
+            }
+            world.run_for(RTT);
+            rounds += 1;
+            assert!(rounds < 50);
+        }
+        println!("whole after {rounds} rounds");
+        assert_eq!(inn.recv.immediate(), Some(77));
+        assert!(world.buffer(Way::Forth, &inn) == bytes);
+        world
+            .b
+            .endpoint
+            .complete_recv(&inn.recv, Outcome::Whole)
+            .expect("open");
+        world.run_for(2 * RTT);
+        assert_eq!(stream.outcome(), Some(Outcome::Whole));
+        world.a.endpoint.deregister(source).expect("over");
+        world.close(vec![], vec![(Way::Forth, inn)]);
+    });
+}
+
+#[test]
+fn streams_refuse_what_they_cannot_mean() {
+    let mut world = World::new(1, long_haul(), &four_packets_a_chunk());
+    let inn = world.post_recv(Way::Forth, 3 * 4096).expect("a free slot");
+    let (qp, endpoint) = (world.a.qp, &mut world.a.endpoint);
+    let source = endpoint.register(vec![5; 8 << 20]).expect("room");
+    let stream = endpoint.start_stream(qp, None).expect("a free slot");
+    let stream_error = |result: Result<(), Error>| matches!(result, Err(Error::Stream(_)));
+    assert!(stream_error(endpoint.send_chunks(
+        &stream,
+        source.slice(0..0),
+        0
+    )));
+    let too_long = endpoint.send_chunks(&stream, source.slice(0..5 << 20), 0);
+    assert!(
+        matches!(too_long, Err(Error::TooLong { .. })),
+        "{too_long:?}"
+    );
+    let outside = endpoint.send_chunks(&stream, source.slice(0..9 << 20), 0);
+    assert!(
+        matches!(outside, Err(Error::OutOfBounds { .. })),
+        "{outside:?}"
+    );
+    // The last chunk may be short; nothing can follow it.
+    endpoint
+        .send_chunks(&stream, source.slice(0..5000), 0)
+        .expect("two chunks");
+    assert!(stream_error(endpoint.send_chunks(
+        &stream,
+        source.slice(0..4096),
+        2
+    )));
+    endpoint.end_stream(&stream).expect("open");
+    assert!(stream_error(endpoint.end_stream(&stream)));
+    assert!(stream_error(endpoint.send_chunks(
+        &stream,
+        source.slice(0..4096),
+        2
+    )));
+    endpoint
+        .send_chunks(&stream, source.slice(0..4096), 0)
+        .expect("a chunk again");
+    world.run_for(2 * RTT);
+    assert_eq!(inn.recv.length(), Some(5000));
+    assert!(inn.recv.bitmap().is_complete());
+    world
+        .b
+        .endpoint
+        .complete_recv(&inn.recv, Outcome::Whole)
+        .expect("open");
+    world.run_for(2 * RTT);
+    world.a.endpoint.deregister(source).expect("over");
+    world.close(vec![], vec![(Way::Forth, inn)]);
+}
+
+#[test]
+fn a_stream_longer_than_its_buffer_fails() {
+    let mut world = World::new(1, long_haul(), &four_packets_a_chunk());
+    let inn = world.post_recv(Way::Forth, 4096).expect("a free slot");
+    let qp = world.a.qp;
+    let source = world.a.endpoint.register(vec![5; 1 << 20]).expect("room");
+    let stream = world
+        .a
+        .endpoint
+        .start_stream(qp, None)
+        .expect("a free slot");
+    world
+        .a
+        .endpoint
+        .send_chunks(&stream, source.whole(), 0)
+        .expect("allowed so far");
+    world.run_for(RTT);
+    let ended = world.a.endpoint.end_stream(&stream);
+    println!("{ended:?}");
+    if ended.is_err() {
+        world
+            .a
+            .endpoint
+            .cancel_send(&stream)
+            .expect("its queue pair");
+    }
+    world.run_for(SECOND);
+    assert_eq!(stream.outcome(), Some(Outcome::Failed));
+    assert_eq!(inn.recv.outcome(), Some(Outcome::Failed));
+    world.buffer(Way::Forth, &inn);
+    world.a.endpoint.deregister(source).expect("over");
+    world.close(vec![], vec![(Way::Forth, inn)]);
+}
