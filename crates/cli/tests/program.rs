@@ -1,7 +1,8 @@
 //! The built program, run as a user runs it.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -149,6 +150,32 @@ fn demo_shows_people_a_table() {
     ] {
         assert!(stdout.contains(word), "{word:?} is not in\n{stdout}");
     }
+}
+
+#[test]
+fn an_interrupt_ends_the_demo_cleanly() {
+    let directory = directory("demo/interrupt");
+    let out = directory.to_str().expect("a plain name");
+    // At this rate it would take half a minute.
+    let args = ["demo", "--size", "4MiB", "--rate", "1Mbit", "--out", out];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // It listens for signals before it says anything.
+    let mut first = [0];
+    let stdout = child.stdout.as_mut().expect("piped");
+    stdout.read_exact(&mut first).expect("an introduction");
+    let kill = format!("kill -INT {}", child.id());
+    let killed = Command::new("sh").args(["-c", &kill]).status();
+    assert!(killed.expect("a shell").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    let stderr = text(&output.stderr);
+    assert!(stderr.ends_with("farwrite: interrupted\n"), "{stderr}");
+    assert!(!directory.join("farwrite-demo.svg").exists());
 }
 
 /// Arguments that make no sense, and what their refusal must name.

@@ -177,24 +177,25 @@ fn settle(
 fn verify(scheme: SchemeName, sender: &End, receiver: &End) -> Result<(), Failure> {
     let both = sender.bytes().and_then(|s| Ok((s, receiver.bytes()?)));
     let (sent, received) = both.or_exit(Exit::Other, "looking at the memory")?;
-    if sent == received {
-        return Ok(());
+    match difference(sent, received) {
+        None => Ok(()),
+        Some(what) => Err(Failure::new(Exit::Corrupt, format!("{scheme}: {what}"))),
     }
-    let wrong = sent
-        .iter()
-        .zip(received)
-        .filter(|(sent, received)| sent != received);
-    let first = sent
-        .iter()
-        .zip(received)
-        .position(|(sent, received)| sent != received);
-    let what = format!(
-        "{scheme}: {} of {} bytes are not what was sent, the first at {}",
-        wrong.count(),
-        sent.len(),
-        first.unwrap_or(0)
-    );
-    Err(Failure::new(Exit::Corrupt, what))
+}
+
+/// In what the received bytes differ from the sent ones.
+fn difference(sent: &[u8], received: &[u8]) -> Option<String> {
+    if sent == received {
+        return None;
+    }
+    let pairs = sent.iter().zip(received).enumerate();
+    let mut wrong = pairs.filter(|(_, (sent, received))| sent != received);
+    let first = wrong.next().map_or(0, |(at, _)| at);
+    Some(format!(
+        "{} of {} bytes are not what was sent, the first at {first}",
+        wrong.count() + 1,
+        sent.len()
+    ))
 }
 
 /// The sender's thread.
@@ -261,4 +262,21 @@ fn watch_over(
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_byte_is_found_and_told() {
+        let sent = vec![7; 1000];
+        let mut received = sent.clone();
+        assert_eq!(difference(&sent, &received), None);
+        received[999] = 0;
+        received[300] = 0;
+        let told = difference(&sent, &received).expect("a difference");
+        assert!(told.starts_with("2 of 1000 bytes"), "{told}");
+        assert!(told.ends_with("at 300"), "{told}");
+    }
 }
