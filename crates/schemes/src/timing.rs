@@ -5,6 +5,9 @@ use crate::scheme::Path;
 /// Shortest time between two rounds of ACKs, in nanoseconds.
 pub const MIN_ACK_PERIOD_NS: u64 = 1_000_000;
 
+/// Least that a timeout adds to the round trip, in nanoseconds: a process may not run for so long.
+const MIN_MARGIN_NS: u64 = 10_000_000;
+
 /// What a timeout adds to the round trip, as a share of it: room for queues along the path
 /// (paper section 4.1.1). Fixed-point, in 1/256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +49,11 @@ pub fn ack_period_ns(path: &Path) -> u64 {
 }
 
 /// How long after its departure a chunk without ACK is sent again (P5.0.7). However small `alpha`,
-/// there is room for one ACK to be lost and the next to come.
+/// there is room for one ACK to be lost and the next to come, and for an end to be kept waiting by
+/// its operating system.
 pub fn rto_ns(path: &Path, alpha: Alpha) -> u64 {
     let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
-    let acks_ns = ack_period_ns(path).saturating_mul(2);
+    let acks_ns = ack_period_ns(path).saturating_mul(2).max(MIN_MARGIN_NS);
     path.rtt_ns.saturating_add(queues_ns.max(acks_ns))
 }
 
@@ -81,14 +85,15 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_one_plus_alpha_round_trips_and_never_shorter_than_two_acks() {
+    fn a_timeout_is_one_plus_alpha_round_trips_and_leaves_room_for_acks_and_processes() {
         let ms = 1_000_000;
         let table = [
             (25 * ms, Alpha::DEFAULT, 75 * ms),
             (25 * ms, Alpha::from_256ths(128), 37_500_000),
-            (24 * ms, Alpha::from_256ths(0), 30 * ms),
-            (100_000, Alpha::DEFAULT, 2_100_000),
-            (0, Alpha::DEFAULT, 2 * ms),
+            (80 * ms, Alpha::from_256ths(0), 100 * ms),
+            (24 * ms, Alpha::from_256ths(0), 34 * ms),
+            (100_000, Alpha::DEFAULT, 10_100_000),
+            (0, Alpha::DEFAULT, 10 * ms),
             (u64::MAX, Alpha::DEFAULT, u64::MAX),
         ];
         for (rtt_ns, alpha, rto) in table {

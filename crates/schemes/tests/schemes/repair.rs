@@ -52,7 +52,7 @@ proptest! {
             ..Channel::default()
         };
         let queues_ns = rtt_ns * u64::from(alpha) / 256;
-        let rto_ns = rtt_ns + queues_ns.max(2 * MS).max(rtt_ns / 4);
+        let rto_ns = rtt_ns + queues_ns.max(10 * MS).max(rtt_ns / 4);
         let run_ns = u64::from(channel.max_run) * channel.chunk_ns;
         let story = send_one(&scheme, channel, 2_000);
         prop_assert_eq!(story.counters.retransmitted_chunks, lost.len() as u64);
