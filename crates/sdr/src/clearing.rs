@@ -2,17 +2,14 @@
 
 use core::ops::Range;
 
-use farwrite_wire::control::{CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, HEADER_BYTES};
-
 use crate::repeat::{SLOW_NS, next_interval_ns};
 
 /// Clearances that one message carries at most, so that others fit beside it.
-const MAX_CLEARANCES: usize = 16;
+const MAX_CLEARANCES: u64 = 16;
 
 /// Which clearances the sender holds, was told of, or still has to be told.
+#[derive(Default)]
 pub(crate) struct Clearing {
-    /// Clearances that one message carries at most here.
-    batch: u64,
     /// The next clearance to tell: all of `cursor..posted` are due now.
     cursor: u64,
     /// The sender is known to hold the clearances of messages `0..known`.
@@ -30,21 +27,6 @@ pub(crate) struct Clearing {
 }
 
 impl Clearing {
-    /// Nothing told yet. A message with all its clearances fits a control packet of `mtu` bytes.
-    pub(crate) fn new(mtu: u32) -> Self {
-        let room = (mtu as usize).saturating_sub(HEADER_BYTES + CLEAR_TO_SEND_OVERHEAD_BYTES);
-        Self {
-            batch: (room / CLEARANCE_BYTES).clamp(1, MAX_CLEARANCES) as u64,
-            cursor: 0,
-            known: 0,
-            sent_ns: None,
-            pull: None,
-            answer_ns: None,
-            repeat: None,
-            fresh: false,
-        }
-    }
-
     /// A receive was posted.
     pub(crate) fn posted(&mut self) {
         self.fresh = true;
@@ -89,7 +71,7 @@ impl Clearing {
             return None;
         }
         let first = self.cursor;
-        self.cursor = posted.end.min(first + self.batch);
+        self.cursor = posted.end.min(first + MAX_CLEARANCES);
         self.sent_ns = Some(now_ns);
         self.answer_ns = None;
         if self.fresh {

@@ -1,6 +1,7 @@
 //! Why calls fail, and what a peer can do wrong.
 
 use crate::config::QpConfig;
+use crate::info::InfoError;
 
 /// Why a call on a queue pair failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +71,9 @@ pub enum ConnectError {
     /// The queue pair is connected already.
     #[error("the queue pair is connected already")]
     Connected,
+    /// The information contradicts itself, or names what cannot be.
+    #[error(transparent)]
+    Info(#[from] InfoError),
 }
 
 impl ConnectError {

@@ -211,7 +211,7 @@ impl QpInfo {
     }
 
     /// Whether the fields fit together and can be used.
-    fn check(&self) -> Result<(), InfoError> {
+    pub(crate) fn check(&self) -> Result<(), InfoError> {
         self.config.validate()?;
         let channels = usize::from(self.config.channels);
         let count = |what, got, want| {

@@ -74,6 +74,7 @@ impl SdrQp {
         if self.connected {
             return Err(ConnectError::Connected);
         }
+        peer.check()?;
         ConnectError::compare(self.geometry.config(), &peer.config)?;
         self.connected = true;
         Ok(())

@@ -74,7 +74,7 @@ impl RecvHalf {
             next: 0,
             offered: 0,
             settled: 0,
-            clearing: Clearing::new(geometry.mtu()),
+            clearing: Clearing::default(),
             geometry,
             table,
         }

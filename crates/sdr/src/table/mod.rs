@@ -238,8 +238,10 @@ impl SlotTable {
         {
             return geometry.packet_bytes(length, has_immediate, packet) == Some(bytes);
         }
+        // No key is checked for a write without bytes, so before the offer says that there are such
+        // packets, anyone who guessed a queue pair's number could make one up (P3.7).
         if bytes == 0 {
-            return packet < geometry.fragments().max(1);
+            return false;
         }
         let end = geometry.packet_offset(packet) + u64::from(bytes);
         bytes <= geometry.mtu() && end <= slot.capacity.load(Ordering::Relaxed)
