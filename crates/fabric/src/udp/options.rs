@@ -35,11 +35,13 @@ pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
 /// The option that could not be set, and the operating system's answer.
 pub(super) fn set_required(fd: BorrowedFd<'_>, v6: bool) -> Result<(), (&'static str, io::Error)> {
     use sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
-    // An IPv6 socket carries IPv4 too, by the IPv4 options.
-    sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::DO)
+    // Never fragmented, which the ICRC relies on, but deaf to ICMP's word on the path's MTU: anyone
+    // can forge that, and make us unable to send. An IPv6 socket carries IPv4 too, by the IPv4
+    // options.
+    sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::PROBE)
         .map_err(|e| ("IP_MTU_DISCOVER", e.into()))?;
     if v6 {
-        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::DO)
+        sockopt::set_ipv6_mtu_discover(fd, Ipv6PathMtuDiscovery::PROBE)
             .map_err(|e| ("IPV6_MTU_DISCOVER", e.into()))?;
         return sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
             .map_err(|e| ("IPV6_RECVPKTINFO", e));
