@@ -6,9 +6,10 @@ use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Builder, Control, Echo, Header, ReplayWindow,
 };
 
-/// Most bytes of a control packet, whatever the MTU of the data: enough for a report worth having,
-/// and no more than passes any path (RFC 8200 section 5: 1280 bytes with all headers).
-pub(crate) const MTU: u32 = 1200;
+/// Most bytes of a control packet, whatever the MTU of the data (P4): enough for a report worth
+/// having, one of RoCE's MTUs, and no more than passes any path (RFC 8200 section 5: 1280 bytes with
+/// all headers).
+pub(crate) const MTU: u32 = 1024;
 /// Packets kept while the fabric is full; older ones are dropped, as a network would.
 const MAX_SEALED: usize = 64;
 /// Least room for a report that is worth a place in the packet under construction.

@@ -240,10 +240,11 @@ impl Pair {
         self.look_at_arrivals(now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
-        // Control first: an offer must be ahead of its message's data.
+        // First what is over: nothing more of it may leave.
+        self.settle_sends();
+        // Control before data: an offer must be ahead of its message.
         self.send_control(fabric, now_ns)?;
         let halt = self.transmit(fabric, now_ns)?;
-        self.settle_sends();
         Ok(self.next_ns(now_ns, halt))
     }
 
