@@ -102,6 +102,7 @@ impl Disk {
     /// Works until all bytes and hashes are there, or nobody can bring more. Whatever has no final
     /// name then is removed with the sink.
     pub(super) fn run(mut self, tell: &Sender<Event>) {
+        let voice = self.voice.clone();
         let worked = match self.work() {
             Ok(()) => self.finish(),
             Err(stop) => Err(stop),
@@ -111,8 +112,14 @@ impl Disk {
             Err(Stop::Failed(failure)) => Err(failure),
             Err(Stop::Quiet) => return,
         };
+        let all_done = event.is_ok();
         // Nobody waits for it when the transfer failed before.
         let _ = tell.send(Event::Disk(event));
+        if all_done {
+            // Only now: the sender answers by closing the channel, which must not look like a failure
+            // here. All is well even if it does not hear of it any more.
+            let _ = voice.say(&Message::Done);
+        }
     }
 
     fn work(&mut self) -> Result<(), Stop> {
@@ -165,8 +172,6 @@ impl Disk {
 
     fn finish(self) -> Result<Tally, Stop> {
         let summary = self.sink.finish()?;
-        // All is well here, even if the sender does not hear of it any more.
-        let _ = self.voice.say(&Message::Done);
         Ok(Tally {
             verified_files: summary.verified_files,
             failures: self.failures,
