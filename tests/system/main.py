@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 import path_cases
+import program_cases
 import wire_cases
 from lib.report import Report
 
@@ -20,6 +21,7 @@ def main(programs):
         peer = str(programs / "farwrite-peer")
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)
+        program_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()
 
 

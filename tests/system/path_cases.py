@@ -9,7 +9,7 @@ from collections import Counter
 from lib import rocev2
 from lib.capture import Capture
 from lib.peer import PORT, Pair, PeerFailed
-from lib.veth import CommandFailed, Veth
+from lib.veth import Veth, impair, until
 
 #: Bits a second, and bytes that take a second and a half at that rate.
 SLOW = 100_000_000
@@ -95,7 +95,7 @@ def _wildcards(report, program, where):
             wire = Capture(veth, veth.a, directory / "wire.pcap", "udp")
             messages = [random.Random(3).randbytes(LONG // 4)]
             pair = Pair(veth, program, directory, messages, family=family, bind=bind, rate=SLOW)
-            time.sleep(0.2)
+            until(lambda: veth.b.received_bytes() > LONG // 16, 10, "a transfer under way")
             veth.a.ip(*change, *metric, "src", other)
             now = veth.a.ip("route", "get", veth.b.address(family))
             transfer = pair.finish()
@@ -125,7 +125,7 @@ def _mtus(report, program, where):
     with Veth(9000) as veth:
         directory = _fresh(where, "later")
         pair = Pair(veth, program, directory, [bytes(LONG)], rate=SLOW)
-        time.sleep(0.2)
+        until(lambda: veth.b.received_bytes() > LONG // 6, 10, "a transfer under way")
         veth.a.ip("route", "change", "10.77.0.0/24", "dev", veth.a.dev, "mtu", "1500")
         report.check("a path that shrinks in the middle: the sender says so", _refusal(pair))
 
@@ -142,24 +142,10 @@ def _refusal(pair):
     return ["it did not notice"]
 
 
-def _impair(veth, percent):
-    """Loses packets on the way to `b`, late by 5 ms where the kernel can; returns what was done."""
-    try:
-        veth.a.run("tc", "qdisc", "add", "dev", veth.a.dev, "root", "netem", "limit", "100000",
-                   "delay", "5ms", "loss", f"{percent}%")
-        return f"{percent}% loss and 5 ms delay"
-    except CommandFailed:
-        # A kernel without netem.
-        veth.b.run("nft", f"add table netdev lossy; add chain netdev lossy in {{ type filter hook "
-                   f"ingress device {veth.b.dev} priority 0; }}; add rule netdev lossy in "
-                   f"numgen random mod 100 < {percent} drop")
-        return f"{percent}% loss"
-
-
 def _loss(report, program, where):
     for scheme, family in (("sr-nack", 4), ("sr-rto", 6), ("gbn", 4)):
         with Veth(9000, segment=True) as veth:
-            done = _impair(veth, 2)
+            done = impair(veth, 2)
             directory = _fresh(where, scheme)
             messages = [random.Random(n).randbytes(4_000_000) for n in range(3)]
             transfer = Pair(veth, program, directory, messages, family=family, immediate=5,
@@ -187,16 +173,16 @@ def _outages(report, program, where):
             pair = Pair(veth, program, _fresh(where, str(len(running))),
                         [random.Random(7).randbytes(LONG)], family=family, rate=SLOW,
                         scheme=scheme)
-            running.append((name, host, pair, keep))
-        time.sleep(0.4)
-        for _, host, _, _ in running:
+            running.append((name, veth, host, pair, keep))
+        for _, veth, host, _, _ in running:
+            until(lambda: veth.b.received_bytes() > LONG // 6, 10, "a transfer under way")
             host.link("down")
         time.sleep(2)
-        for _, host, _, keep in running:
+        for _, _, host, _, keep in running:
             host.link("up")
             if not keep:
                 host.add_v6()
-        for name, _, pair, _ in running:
+        for name, _, _, pair, _ in running:
             report.check(f"{name}: the message arrives whole", _survives(pair))
 
 

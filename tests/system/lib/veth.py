@@ -49,6 +49,10 @@ class Host:
         """Gives the interface its IPv6 address."""
         self.ip("addr", "add", f"{self.v6}/64", "dev", self.dev, "nodad")
 
+    def received_bytes(self):
+        """Bytes that the interface has received."""
+        return int(self.run("cat", f"/sys/class/net/{self.dev}/statistics/rx_bytes"))
+
     def link(self, state):
         """Takes the interface up or down."""
         self.ip("link", "set", self.dev, state)
@@ -107,6 +111,20 @@ class Veth:
             process.wait()
         for host in (self.a, self.b):
             subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
+
+
+def impair(veth, percent):
+    """Loses packets on the way to `b`, late by 5 ms where the kernel can; returns what was done."""
+    try:
+        veth.a.run("tc", "qdisc", "add", "dev", veth.a.dev, "root", "netem", "limit", "100000",
+                   "delay", "5ms", "loss", f"{percent}%")
+        return f"{percent}% loss and 5 ms delay"
+    except CommandFailed:
+        # A kernel without netem.
+        veth.b.run("nft", f"add table netdev lossy; add chain netdev lossy in {{ type filter hook "
+                   f"ingress device {veth.b.dev} priority 0; }}; add rule netdev lossy in "
+                   f"numgen random mod 100 < {percent} drop")
+        return f"{percent}% loss"
 
 
 def until(condition, seconds, what):

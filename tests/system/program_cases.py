@@ -1,0 +1,219 @@
+"""The `farwrite` program between two machines: trees of files, keys, losses, outages."""
+
+import contextlib
+import hashlib
+import json
+import os
+import random
+import subprocess
+import time
+
+from lib import rocev2
+from lib.capture import Capture
+from lib.veth import Veth, impair, until
+
+PORT = 4792
+
+
+def run(report, program, directory):
+    """All of them."""
+    for number, (title, case) in enumerate(_CASES.items()):
+        where = directory / f"program-{number}"
+        where.mkdir()
+        with report.case(f"program: {title}"):
+            case(report, Program(program, where))
+
+
+class Program:
+    """The program, with a key and a tree of files to send."""
+
+    def __init__(self, path, where):
+        self.path = path
+        self.where = where
+        self.key = where / "key"
+        subprocess.run([path, "keygen", str(self.key)], check=True, capture_output=True)
+        self.tree = where / "tree"
+        _plant(self.tree)
+
+    def fresh(self, name):
+        """A new directory to receive into."""
+        directory = self.where / name
+        directory.mkdir()
+        return directory
+
+    def recv(self, veth, listen, directory, key=None):
+        """Starts `farwrite recv` on `b`."""
+        return self._start(veth, veth.b, "recv", "--listen", f"{listen}:{PORT}", "--once",
+                           "--dir", str(directory), "--psk-file", str(key or self.key))
+
+    def send(self, veth, to, *more, what=None):
+        """Starts `farwrite send` on `a`."""
+        return self._start(veth, veth.a, "send", "--to", f"{to}:{PORT}", "--psk-file",
+                           str(self.key), *more, str(what or self.tree))
+
+    def _start(self, veth, host, *arguments):
+        command = [self.path, "--json", "--quiet", *arguments]
+        return veth.own(host.popen(command, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE))
+
+
+def _plant(root):
+    """Files around the sizes of packets and larger, nested, empty, executable, oddly named."""
+    sizes = {"empty": 0, "one": 1, "packet-1": 4095, "packet": 4096, "packet+1": 4097,
+             "sub/large": 6_000_000, "sub/deep/er/name with ü and 'quotes'": 77_777,
+             "-leading-dash": 12, "sub/run": 500}
+    for name, size in sizes.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(random.Random(name).randbytes(size))
+    (root / "sub/run").chmod(0o755)
+    (root / "sub/nothing").mkdir()
+
+
+def _listing(root):
+    """What is in a tree: path to kind, executable or not, and checksum."""
+    found = {}
+    for path in root.rglob("*"):
+        name = path.relative_to(root).as_posix()
+        if path.is_dir():
+            found[name] = "directory"
+        else:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[name] = f"{bool(path.stat().st_mode & 0o100)} {digest}"
+    return found
+
+
+def _differences(sent, received):
+    want, got = _listing(sent), _listing(received)
+    return [f"{name}: {got.get(name)} arrived, {want.get(name)} sent"
+            for name in sorted(want.keys() | got.keys()) if want.get(name) != got.get(name)]
+
+
+def _ends(sender, receiver, seconds=30, lossy=False):
+    """Waits for both ends; what went wrong by their own words. With `lossy`, it has to be that the
+    sender sent something again."""
+    problems = []
+    for name, process in (("send", sender), ("recv", receiver)):
+        out, err = process.communicate(timeout=seconds)
+        if process.returncode != 0:
+            problems.append(f"{name}: exit code {process.returncode}: {err.strip()}")
+        elif json.loads(out)["exit_code"] != 0:
+            problems.append(f"{name}: {out}")
+        elif lossy and process is sender and not json.loads(out)["retransmitted_share"]:
+            problems.append("nothing was sent again: nothing was lost")
+    return problems
+
+
+def _trees(report, program):
+    for listen, family in (("v4", 4), ("v6", 6), ("0.0.0.0", 4), ("[::]", 6), ("[::]", 4)):
+        with Veth(9000 if family == 4 else 1500) as veth:
+            own = veth.b.v4 if family == 4 else f"[{veth.b.v6}]"
+            where = own if listen.startswith("v") else listen
+            directory = program.fresh(f"{listen}-{family}")
+            receiver = program.recv(veth, where, directory)
+            _listening(veth)
+            problems = _ends(program.send(veth, own), receiver)
+        problems += _differences(program.tree, directory / "tree")
+        report.check(f"recv on {where}, send over IPv{family}: the tree arrives", problems)
+
+
+    with Veth(9000) as veth:
+        directory = program.fresh("late")
+        sender = program.send(veth, veth.b.v4)
+        time.sleep(1)
+        early = sender.poll() is not None
+        problems = _ends(sender, program.recv(veth, veth.b.v4, directory))
+    problems += ["it had ended before recv started"] if early else []
+    problems += _differences(program.tree, directory / "tree")
+    report.check("send is started first: the tree arrives", problems)
+
+
+def _listening(veth):
+    """Waits for the receiver."""
+    until(lambda: f":{PORT}" in veth.b.run("ss", "-tln"), 10, "recv listens")
+
+
+def _sealed(report, program):
+    with Veth(9000, segment=True) as veth:
+        directory = program.fresh("sealed")
+        wire = Capture(veth, veth.b, program.where / "wire.pcap", f"udp port {PORT}")
+        receiver = program.recv(veth, veth.b.v4, directory)
+        _listening(veth)
+        problems = _ends(program.send(veth, veth.b.v4), receiver)
+        frames, _ = wire.stop()
+    report.check("the tree arrives", problems + _differences(program.tree, directory / "tree"))
+    packets = [rocev2.parse(frame) for frame in frames]
+    wrong = [f"frame {at}" for at, packet in enumerate(packets)
+             if packet.icrc != rocev2.icrc(packet)]
+    report.check(f"an independent ICRC matches in all {len(packets)} packets", wrong)
+    carried = sum(len(rocev2.write(packet).payload) for packet in packets
+                  if packet.opcode == rocev2.UC_WRITE_ONLY_WITH_IMMEDIATE)
+    size = sum(path.stat().st_size for path in program.tree.rglob("*") if path.is_file())
+    report.check("all bytes of the files went in RoCEv2 writes",
+                 None if carried >= size else f"{carried} of {size}")
+
+
+def _keys(report, program):
+    wrong = program.where / "other"
+    subprocess.run([program.path, "keygen", str(wrong)], check=True, capture_output=True)
+    with Veth(9000) as veth:
+        directory = program.fresh("refused")
+        receiver = program.recv(veth, veth.b.v4, directory, key=wrong)
+        _listening(veth)
+        sender = program.send(veth, veth.b.v4)
+        _, err = sender.communicate(timeout=30)
+        report.check("a sender with another key ends with exit code 3 and says why",
+                     None if sender.returncode == 3 and "key" in err
+                     else f"{sender.returncode}: {err}")
+        receiver.terminate()
+        receiver.communicate(timeout=10)
+    report.check("and nothing was written", [str(path) for path in directory.rglob("*")])
+
+
+def _losses(report, program):
+    for scheme in ("sr-nack", "sr-rto", "gbn"):
+        with Veth(9000, segment=True) as veth:
+            done = impair(veth, 2)
+            directory = program.fresh(f"loss-{scheme}")
+            receiver = program.recv(veth, veth.b.v4, directory)
+            _listening(veth)
+            sender = program.send(veth, veth.b.v4, "--scheme", scheme, "--rate", "400Mbit")
+            problems = _ends(sender, receiver, seconds=60, lossy=True)
+        problems += _differences(program.tree, directory / "tree")
+        report.check(f"{scheme}, {done}: the tree arrives", problems)
+
+
+def _outage(report, program):
+    big = program.where / "big"
+    big.write_bytes(random.Random(5).randbytes(20_000_000))
+    with contextlib.ExitStack() as stack:
+        running = []
+        for family in (4, 6):
+            veth = stack.enter_context(Veth(9000))
+            own = veth.b.v4 if family == 4 else f"[{veth.b.v6}]"
+            directory = program.fresh(f"outage-{family}")
+            receiver = program.recv(veth, own, directory)
+            _listening(veth)
+            sender = program.send(veth, own, "--rate", "100Mbit", what=big)
+            running.append((family, veth, sender, receiver, directory))
+        for _, veth, _, _, _ in running:
+            until(lambda: veth.b.received_bytes() > 3_000_000, 10, "a transfer under way")
+            veth.b.link("down")
+        time.sleep(2)
+        for _, veth, _, _, _ in running:
+            veth.b.link("up")
+        for family, _, sender, receiver, directory in running:
+            problems = _ends(sender, receiver, lossy=True)
+            arrived = directory / "big"
+            if not arrived.exists() or arrived.read_bytes() != big.read_bytes():
+                problems.append(f"in {directory.name}: {os.listdir(directory)}")
+            report.check(f"IPv{family}: the file arrives", problems)
+
+
+_CASES = {
+    "trees of files": _trees,
+    "what it puts on the wire": _sealed,
+    "another key": _keys,
+    "losses": _losses,
+    "an interface that is down for 2 s in the middle": _outage,
+}
