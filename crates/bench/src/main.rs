@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut pair = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
     let rate_bps = args.rate_gbps * 1_000_000_000;
-    let tag = args.scheme.scheme().tag();
+    let tag = args.scheme.tag();
     let mtu = u32::try_from(args.mtu)?;
     let mut stack_pair = StackPair::new(mtu, rate_bps, tag, cold(0x5a), cold(0xff))?;
     let (mut raw, mut fabric, mut stack) = (Vec::new(), Vec::new(), Vec::new());

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
-//! use farwrite::{Endpoint, MemoryRegion, Outcome, QpOptions, SendOptions, SchemeName, UdpConfig};
+//! use farwrite::{Endpoint, MemoryRegion, Outcome, QpOptions, SendOptions, UdpConfig};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Two ends in one process, over loopback sockets; two machines differ in how `qp_info` travels.
@@ -25,8 +25,7 @@
 //! let target: MemoryRegion = b.register(vec![0_u8; 1 << 20])?;
 //! let recv = b.post_recv(qb, target.whole())?;
 //! let source = a.register(vec![7_u8; 1 << 20])?;
-//! let scheme = "sr-nack".parse::<SchemeName>()?.scheme().tag();
-//! let send = a.post_send(qa, source.whole(), SendOptions { scheme, ..SendOptions::default() })?;
+//! let send = a.post_send(qa, source.whole(), SendOptions::default())?;
 //! while send.outcome().is_none() {
 //!     a.poll_now()?;
 //!     b.poll_now()?;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::QpConfig;
 use farwrite_wire::control::SchemeTag;
 
@@ -36,11 +37,20 @@ impl Default for QpOptions {
 }
 
 /// How a message is sent.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct SendOptions {
-    /// What repairs its losses: a scheme's tag, or the default tag for none (raw SDR), in which case
-    /// the receiver watches the bitmap and closes the receive itself.
+    /// What repairs its losses: by default selective repeat with NACKs. With [`SchemeTag::NONE`]
+    /// nothing does: the receiver watches the bitmap and closes the receive itself.
     pub scheme: SchemeTag,
     /// A user immediate to carry along.
     pub immediate: Option<u32>,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self {
+            scheme: SchemeName::SrNack.tag(),
+            immediate: None,
+        }
+    }
 }

@@ -59,6 +59,11 @@ impl SchemeName {
         self.with_alpha(Alpha::DEFAULT)
     }
 
+    /// How the scheme with its usual parameters is named on the wire.
+    pub fn tag(self) -> SchemeTag {
+        self.scheme().tag()
+    }
+
     /// The scheme with this timeout.
     pub fn with_alpha(self, alpha: Alpha) -> Box<dyn Scheme + Send + Sync> {
         match self {
@@ -66,6 +71,12 @@ impl SchemeName {
             Self::SrNack => Box::new(SelectiveRepeat::with_nacks(alpha)),
             Self::Gbn => Box::new(GoBackN::new(alpha)),
         }
+    }
+}
+
+impl From<SchemeName> for SchemeTag {
+    fn from(name: SchemeName) -> Self {
+        name.tag()
     }
 }
 

@@ -95,7 +95,7 @@ impl Wired {
         scheme: SchemeName,
     ) -> Result<(Vec<SendHandle>, Vec<RecvHandle>), farwrite::Error> {
         let options = SendOptions {
-            scheme: scheme.scheme().tag(),
+            scheme: scheme.tag(),
             ..SendOptions::default()
         };
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());

@@ -212,7 +212,7 @@ impl Pair {
         if let Some(length) = offer.length {
             recv.shared.set_length(length);
         }
-        let (Some(length), true) = (offer.length, offer.scheme != SchemeTag::default()) else {
+        let (Some(length), true) = (offer.length, offer.scheme != SchemeTag::NONE) else {
             return Ok(());
         };
         let Some(receiver) = self.halves.receiver(offer.scheme, known) else {

@@ -95,7 +95,7 @@ impl Pair {
         known: &Registry,
     ) -> Result<SendHandle, Error> {
         self.check_slice(&source)?;
-        let is_raw = options.scheme == SchemeTag::default();
+        let is_raw = options.scheme == SchemeTag::NONE;
         if !is_raw && self.halves.sender(options.scheme, known).is_none() {
             return Err(Error::UnknownScheme(options.scheme.id));
         }
@@ -131,7 +131,7 @@ impl Pair {
             None,
             SendOptions {
                 immediate,
-                ..SendOptions::default()
+                scheme: SchemeTag::NONE,
             },
         )?;
         let send = self.sends.get_mut(&handle.message).expect("just inserted");

@@ -259,7 +259,7 @@ fn a_control_packet_that_waits_for_room_is_tried_again_soon() {
     a.poll(0).expect("works");
     choke.is_full.set(true);
     let source = a.register(vec![5; 4096]).expect("room");
-    let scheme = SchemeTag::default();
+    let scheme = SchemeTag::NONE;
     let send = SendOptions {
         scheme,
         immediate: None,

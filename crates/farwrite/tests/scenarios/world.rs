@@ -79,7 +79,7 @@ pub(crate) fn options() -> QpOptions {
 }
 
 pub(crate) fn tag(name: &str) -> SchemeTag {
-    name.parse::<SchemeName>().expect("a scheme").scheme().tag()
+    name.parse::<SchemeName>().expect("a scheme").tag()
 }
 
 impl World {

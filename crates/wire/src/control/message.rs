@@ -34,6 +34,14 @@ pub struct SchemeTag {
     pub params: [u8; 6],
 }
 
+impl SchemeTag {
+    /// No scheme: the receiver watches the bitmap, and closes the receive itself.
+    pub const NONE: Self = Self {
+        id: 0,
+        params: [0; 6],
+    };
+}
+
 /// Announces a message before its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {

@@ -72,7 +72,7 @@ impl Stream {
             qp: joined.qp,
             shape,
             options: SendOptions {
-                scheme: wishes.scheme.scheme().tag(),
+                scheme: wishes.scheme.tag(),
                 immediate: None,
             },
             watch: Watch::new(wishes.timeout, joined.ports, Instant::now()),
