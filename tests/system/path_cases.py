@@ -126,8 +126,9 @@ def _mtus(report, program, where):
         directory = _fresh(where, "later")
         pair = Pair(veth, program, directory, [bytes(LONG)], rate=SLOW)
         until(lambda: veth.b.received_bytes() > LONG // 6, 10, "a transfer under way")
-        veth.a.ip("route", "change", "10.77.0.0/24", "dev", veth.a.dev, "mtu", "1500")
-        report.check("a path that shrinks in the middle: the sender says so", _refusal(pair))
+        veth.a.ip("link", "set", veth.a.dev, "mtu", "1500")
+        report.check("an interface whose MTU shrinks in the middle: the sender says so",
+                     _refusal(pair))
 
 
 def _refusal(pair):
