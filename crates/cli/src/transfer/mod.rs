@@ -23,6 +23,9 @@ mod shape;
 mod talk;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

@@ -1,0 +1,172 @@
+//! Both ends in one process, with an emulated link between their UDP sockets.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite::fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
+use farwrite::{QpInfo, SchemeName};
+use farwrite_link::{LinkConfig, Loss};
+use farwrite_session::files::{Source, Special};
+use farwrite_session::{Channel, Listener, Psk};
+
+use super::{Limits, Report, SETUP, Wishes, receive, send};
+use crate::console::Console;
+use crate::interrupt::Interrupt;
+
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A link that comes to be when the receiver hears where the sender is.
+struct Link {
+    config: LinkConfig,
+    receiver: SocketAddr,
+    emulator: OnceLock<LinkEmulator>,
+}
+
+impl Link {
+    fn emulator(&self, sender: SocketAddr) -> &LinkEmulator {
+        self.emulator.get_or_init(|| {
+            let config = EmulatorConfig {
+                forward: self.config,
+                backward: self.config,
+                seed: 7,
+                channels: vec![Ports {
+                    a: Side::facing(sender),
+                    b: Side::facing(self.receiver),
+                }],
+            };
+            LinkEmulator::start(&config).expect("a link that can be")
+        })
+    }
+
+    fn reroute(mut info: QpInfo, via: SocketAddr) -> QpInfo {
+        info.control = via;
+        info.channels.fill(via);
+        info
+    }
+}
+
+/// Moves bytes across a link; `meddle` is called when they are on their way.
+fn cross(
+    config: LinkConfig,
+    scheme: SchemeName,
+    rate_bps: u64,
+    bytes: &[u8],
+    meddle: impl Fn(&LinkEmulator) + Sync,
+) -> [Report; 2] {
+    let (from, to) = (
+        tempfile::tempdir().expect("directory"),
+        tempfile::tempdir().expect("directory"),
+    );
+    let path = from.path().join("file");
+    fs::write(&path, bytes).expect("write");
+    let source = Source::scan(&[path], Special::Refuse).expect("a file");
+    let psk = Psk::generate().expect("key");
+    let listener = Listener::bind("127.0.0.1:0").expect("loopback");
+    let addr = listener.local_addr();
+    let link = Link {
+        config,
+        receiver: addr,
+        emulator: OnceLock::new(),
+    };
+    let (interrupt, console) = (
+        Interrupt::catch().expect("signals"),
+        Console::new(true, true),
+    );
+    let wishes = Wishes {
+        scheme,
+        rate_bps,
+        mtu: Some(1400),
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+    };
+    let limits = Limits {
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+    };
+    let reports = thread::scope(|scope| {
+        let receives = scope.spawn(|| {
+            let channel = listener.accept(&psk, SETUP, None, |_, error| panic!("{error}"));
+            let route = |info: QpInfo| {
+                let via = link.emulator(info.control).addresses()[0][1];
+                Ok(Link::reroute(info, via))
+            };
+            receive(
+                channel.expect("channel"),
+                to.path(),
+                &limits,
+                &route,
+                &interrupt,
+                &console,
+            )
+        });
+        let channel = Channel::connect(addr, &psk, SETUP).expect("channel");
+        let route = |info: QpInfo| {
+            let emulator = link.emulator.get().expect("the receiver was first");
+            scope.spawn(|| meddle(emulator));
+            Ok(Link::reroute(info, emulator.addresses()[0][0]))
+        };
+        let sent = send(channel, source, &wishes, &route, &interrupt, &console);
+        let received = receives.join().expect("no panic");
+        [sent, received].map(|report| report.unwrap_or_else(|failure| panic!("{failure}")))
+    });
+    assert!(fs::read(to.path().join("file")).expect("received") == bytes);
+    reports
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes)
+        .map(|i| (i * 31 % 251).to_le_bytes()[0])
+        .collect()
+}
+
+#[test]
+fn files_cross_a_long_lossy_link_with_every_scheme() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(10),
+        loss: Loss::Iid { loss_packet: 0.01 },
+        ..LinkConfig::default()
+    };
+    for scheme in SchemeName::ALL {
+        let reports = cross(config, scheme, 100_000_000, &pattern(1_500_000), |_| {});
+        let [sent, received] = reports.map(|report| serde_json::to_value(report).expect("JSON"));
+        assert!(
+            sent["retransmitted_share"].as_f64().expect("a share") > 0.005,
+            "{sent}"
+        );
+        // The peers' own measure, through the link; TCP took the short way.
+        let rtt_ms = sent["rtt_ms"].as_f64().expect("a time");
+        assert!((20.0..60.0).contains(&rtt_ms), "{sent}");
+        assert_eq!(
+            (&sent["exit_code"], &received["files"]),
+            (&0.into(), &1.into())
+        );
+    }
+}
+
+#[test]
+fn a_link_dead_for_five_seconds_is_survived() {
+    const OUTAGE: Duration = Duration::from_secs(5);
+    let config = LinkConfig {
+        delay: Duration::from_millis(5),
+        ..LinkConfig::default()
+    };
+    let start = Instant::now();
+    cross(
+        config,
+        SchemeName::SrNack,
+        50_000_000,
+        &pattern(3_000_000),
+        |link| {
+            thread::sleep(Duration::from_millis(150));
+            link.set_down(true);
+            thread::sleep(OUTAGE);
+            link.set_down(false);
+        },
+    );
+    let elapsed = start.elapsed();
+    assert!(elapsed > OUTAGE, "it was over before: {elapsed:?}");
+    assert!(elapsed < 4 * OUTAGE, "it took {elapsed:?} to come back");
+}

@@ -1,0 +1,160 @@
+//! A sender that holds the key, and says and sends whatever a test wants.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use farwrite::{
+    Endpoint, Outcome, QpConfig, QpInfo, QpOptions, QueuePair, SchemeName, SendHandle, SendOptions,
+    UdpConfig, UdpFabric,
+};
+use farwrite_session::files::{Entry, Kind, Time};
+use farwrite_session::{Channel, Error, Hello, Message, QpBlob, Text, TransferPlan};
+
+use crate::rig::Rig;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const SEGMENT: usize = 64 << 10;
+pub(crate) const SEGMENT_BYTES: u64 = SEGMENT as u64;
+
+pub(crate) struct Liar {
+    pub(crate) channel: Channel,
+    pub(crate) endpoint: Endpoint<UdpFabric>,
+    pub(crate) qp: QueuePair,
+}
+
+/// What an honest sender of these entries would offer.
+pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
+    let bytes = entries.iter().map(|entry| match entry.kind {
+        Kind::File { bytes } => bytes,
+        Kind::Directory => 0,
+    });
+    TransferPlan {
+        scheme: Text::new("sr-nack"),
+        rate_bps: 1_000_000_000,
+        segment_bytes: SEGMENT_BYTES,
+        entries: u32::try_from(entries.len()).expect("few"),
+        stream_bytes: bytes.sum(),
+    }
+}
+
+pub(crate) fn config() -> QpConfig {
+    QpConfig {
+        slots: 8,
+        max_message_bytes: SEGMENT_BYTES,
+        ..QpConfig::default()
+    }
+}
+
+pub(crate) fn file(name: impl AsRef<[u8]>, bytes: u64) -> Entry {
+    Entry {
+        parent: None,
+        name: name.as_ref().to_vec(),
+        kind: Kind::File { bytes },
+        mode: 0o644,
+        modified: Time::default(),
+    }
+}
+
+impl Liar {
+    /// Shakes hands and says hello. Its queue pair has this shape.
+    pub(crate) fn meet(rig: &Rig, addr: SocketAddr, sdr: QpConfig) -> Self {
+        let mut channel = Channel::connect(addr, &rig.psk, PATIENCE).expect("the key fits");
+        channel.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let hello = Hello {
+            software: Text::new("liar"),
+            capabilities: u64::MAX,
+        };
+        channel.send(&Message::Hello(hello)).expect("sent");
+        assert!(matches!(channel.recv(), Ok(Message::Hello(_))));
+        let mut bind = channel.local_addr();
+        bind.set_port(0);
+        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind)).expect("socket");
+        let options = QpOptions {
+            sdr,
+            ..QpOptions::default()
+        };
+        let qp = endpoint.create_qp(options).expect("queue pair");
+        Self {
+            channel,
+            endpoint,
+            qp,
+        }
+    }
+
+    /// What it would tell the receiver of its queue pair, if it were honest.
+    pub(crate) fn info(&self) -> QpInfo {
+        self.endpoint.qp_info(self.qp).expect("queue pair")
+    }
+
+    pub(crate) fn say(&mut self, message: &Message) {
+        // A receiver that has heard enough has closed the channel.
+        let _ = self.channel.send(message);
+    }
+
+    /// Tells plan, manifest and queue pair, and connects to the receiver's, if it agrees.
+    pub(crate) fn offer(&mut self, plan: TransferPlan, entries: Vec<Entry>) -> Result<(), Error> {
+        let info = self.info();
+        self.offer_info(plan, entries, &info)
+    }
+
+    pub(crate) fn offer_info(
+        &mut self,
+        plan: TransferPlan,
+        entries: Vec<Entry>,
+        info: &QpInfo,
+    ) -> Result<(), Error> {
+        self.say(&Message::Plan(plan));
+        if !entries.is_empty() {
+            self.say(&Message::Entries(entries));
+        }
+        self.say(&Message::QpInfo(QpBlob(info.encode().expect("encoded"))));
+        match self.channel.recv()? {
+            Message::QpInfo(blob) => {
+                let theirs = QpInfo::decode(&blob.0).expect("decoded");
+                self.endpoint.connect_qp(self.qp, &theirs).expect("fits");
+                Ok(())
+            }
+            other => Err(other.unexpected("queue-pair information")),
+        }
+    }
+
+    /// Begins to send a message.
+    pub(crate) fn post(&mut self, bytes: Vec<u8>) -> SendHandle {
+        let region = self.endpoint.register(bytes).expect("memory");
+        let options = SendOptions {
+            scheme: SchemeName::SrNack.scheme().tag(),
+            immediate: None,
+        };
+        let posted = self.endpoint.post_send(self.qp, region.whole(), options);
+        posted.expect("a slot")
+    }
+
+    /// Polls until a message is over, or for so long.
+    pub(crate) fn drive(&mut self, send: &SendHandle, at_most: Duration) -> Option<Outcome> {
+        let start = Instant::now();
+        let done = |_: &mut Endpoint<_>| send.outcome().is_some() || start.elapsed() > at_most;
+        self.endpoint.run_until(done).expect("socket");
+        send.outcome()
+    }
+
+    /// What the receiver says next, its reports of progress aside.
+    pub(crate) fn hear(&mut self) -> Result<Message, Error> {
+        loop {
+            match self.channel.recv()? {
+                Message::Progress { .. } => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Why the receiver gave up.
+    pub(crate) fn hear_why(&mut self) -> String {
+        loop {
+            match self.hear() {
+                Ok(Message::Abort { reason, .. }) => return reason.to_string(),
+                Ok(_) => {}
+                Err(error) => return error.to_string(),
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Transfers that succeed.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::rig::{Receiver, Rig, Running, V4, V6, free_port, list, pattern, tree};
+
+/// Sends paths to a fresh receiver; both must say that all is well.
+#[track_caller]
+fn move_files(rig: &Rig, listen: &str, args: &[&str], paths: &[&Path]) {
+    let receiver = rig.recv(listen, &["--once"]);
+    let sent = rig.send(receiver.addr, args, paths).end();
+    sent.assert(0, "");
+    receiver.end().assert(0, "");
+}
+
+#[test]
+fn files_of_awkward_sizes_arrive_over_ipv4_and_ipv6() {
+    for (listen, scheme) in [(V4, "sr-nack"), (V6, "sr-rto"), (V4, "gbn")] {
+        let rig = Rig::new();
+        let sizes = [0, 1, 4095, 4096, 4097, 65_537, 5_000_001];
+        let files = sizes.map(|bytes| rig.file(&format!("file-{bytes}"), bytes));
+        let paths = files.each_ref().map(|path| path.as_path());
+        move_files(&rig, listen, &["--scheme", scheme], &paths);
+        assert_eq!(rig.received().len(), sizes.len());
+        for bytes in sizes {
+            let came = fs::read(rig.inbox().join(format!("file-{bytes}"))).expect("received");
+            assert!(came == pattern(bytes), "{bytes} bytes over {listen} differ");
+        }
+    }
+}
+
+#[test]
+fn one_empty_file_arrives_by_itself() {
+    let rig = Rig::new();
+    let empty = rig.file("empty", 0);
+    move_files(&rig, V4, &[], &[&empty]);
+    assert!(
+        fs::read(rig.inbox().join("empty"))
+            .expect("received")
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_small_mtu_and_little_memory_do() {
+    let rig = Rig::new();
+    let file = rig.file("file", 3_000_000);
+    let args = ["--mtu", "256", "--memory", "1MiB", "--rate", "200Mbit"];
+    move_files(&rig, V4, &args, &[&file]);
+    assert!(fs::read(rig.inbox().join("file")).expect("received") == pattern(3_000_000));
+}
+
+#[test]
+fn a_tree_keeps_its_names_modes_and_times() {
+    let rig = Rig::new();
+    let root = rig.path("tree");
+    let odd: [&[u8]; 7] = [
+        b"a b",
+        b"-rf",
+        b"new\nline",
+        b"\xff\xfe",
+        b"...",
+        b"\xe2\x80\xaegpj",
+        b"\x1b[2J",
+    ];
+    fs::create_dir_all(root.join("deep/er/st")).expect("directories");
+    fs::create_dir(root.join("empty")).expect("directory");
+    for name in odd {
+        fs::write(root.join("deep").join(OsStr::from_bytes(name)), name).expect("write");
+    }
+    for (name, mode) in [("private", 0o600), ("script", 0o755), ("read-only", 0o444)] {
+        let path = root.join("deep/er").join(name);
+        fs::write(&path, name).expect("write");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("chmod");
+    }
+    fs::set_permissions(root.join("deep/er/st"), fs::Permissions::from_mode(0o500)).expect("chmod");
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let script = fs::File::open(root.join("deep/er/script")).expect("open");
+    script.set_modified(old).expect("set time");
+
+    let receiver = rig.recv(V4, &["--once"]);
+    let sent = rig.send(receiver.addr, &[], &[&root]).end();
+    let received = receiver.end();
+    sent.assert(0, "");
+    received.assert(0, "");
+    assert_eq!(rig.received(), ["tree"]);
+    assert_eq!(tree(&root), tree(&rig.inbox().join("tree")));
+    let told = sent.stderr + &received.stderr + &sent.stdout + &received.stdout;
+    assert!(
+        !told.contains('\x1b') && !told.contains('\u{202e}'),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn two_thousand_small_files_arrive() {
+    let rig = Rig::new();
+    let root = rig.path("many");
+    for directory in 0..20 {
+        let directory = root.join(directory.to_string());
+        fs::create_dir_all(&directory).expect("directory");
+        for file in 0..100 {
+            fs::write(directory.join(file.to_string()), pattern(file * 7)).expect("write");
+        }
+    }
+    move_files(&rig, V4, &[], &[&root]);
+    assert_eq!(tree(&root), tree(&rig.inbox().join("many")));
+}
+
+#[test]
+fn the_sender_may_be_first() {
+    let rig = Rig::new();
+    let file = rig.file("file", 100_000);
+    let addr = free_port();
+    let sender = rig.send(addr, &[], &[&file]);
+    thread::sleep(Duration::from_millis(1200));
+    let receiver = rig.recv(&addr.to_string(), &["--once"]);
+    sender.end().assert(0, "");
+    receiver.end().assert(0, "");
+    assert_eq!(rig.received(), ["file"]);
+}
+
+#[test]
+fn one_receiver_serves_many_senders_and_replaces_files() {
+    let rig = Rig::new();
+    let receiver = rig.recv(V4, &[]);
+    for bytes in [1000, 2000, 10] {
+        let file = rig.file("file", bytes);
+        rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
+        // The sender is told when the file has its name.
+        assert!(fs::read(rig.inbox().join("file")).expect("received") == pattern(bytes));
+    }
+    receiver.running.signal("INT");
+    receiver.end().assert(130, "interrupted");
+}
+
+#[test]
+fn the_printed_command_has_a_key_that_fits() {
+    let rig = Rig::new();
+    let file = rig.file("file", 10_000);
+    let dir = rig.inbox();
+    let args = [
+        "recv",
+        "--listen",
+        V4,
+        "--once",
+        "--dir",
+        dir.to_str().expect("plain"),
+    ];
+    let receiver = Receiver::start(Running::start(&args, &[]));
+    let mut words = receiver.command.split_whitespace();
+    let variable = words
+        .next()
+        .and_then(|word| word.strip_prefix("FARWRITE_PSK="));
+    let key = variable.expect("a key in front of the command");
+    let rest: Vec<_> = words.collect();
+    let to = receiver.addr.to_string();
+    assert_eq!(rest, ["farwrite", "send", "--to", &to, "PATH..."]);
+    let path = file.to_str().expect("plain");
+    let sent = Running::start(&["send", "--to", &to, path], &[("FARWRITE_PSK", key)]).end();
+    sent.assert(0, "");
+    receiver.end().assert(0, "");
+    assert_eq!(rig.received(), ["file"]);
+}
+
+#[test]
+fn results_for_scripts_are_one_object() {
+    let rig = Rig::new();
+    let file = rig.file("file", 2_000_000);
+    let addr = free_port().to_string();
+    let (dir, key) = (rig.inbox(), rig.key());
+    let (dir, key) = (dir.to_str().expect("plain"), key.to_str().expect("plain"));
+    let args = [
+        "recv",
+        "--listen",
+        &addr,
+        "--dir",
+        dir,
+        "--psk-file",
+        key,
+        "--once",
+        "--json",
+    ];
+    let receiver = Running::start(&args, &[]);
+    let sent = rig
+        .send(addr.parse().expect("address"), &["--json"], &[&file])
+        .end();
+    let (sent, received) = (sent.json(), receiver.end().json());
+    for (result, command) in [(&sent, "send"), (&received, "recv")] {
+        assert_eq!(result["command"], command);
+        assert_eq!(result["files"], 1);
+        assert_eq!(result["bytes"], 2_000_000);
+        assert_eq!(result["scheme"], "sr-nack");
+        assert_eq!(result["rate_bps"], 1_000_000_000_u64);
+        assert_eq!(result["mtu"], 4096);
+        assert_eq!(result["failures"].as_array().expect("list").len(), 0);
+        assert_eq!(result["exit_code"], 0);
+        for number in ["seconds", "goodput_bps", "rtt_ms"] {
+            assert!(result[number].as_f64().expect("a number") > 0.0, "{result}");
+        }
+    }
+    assert!(sent["retransmitted_share"].is_f64() && sent["duplicate_share"].is_null());
+    assert!(received["duplicate_share"].is_f64() && received["retransmitted_share"].is_null());
+}
+
+#[test]
+fn links_are_refused_or_left_out() {
+    let rig = Rig::new();
+    let root = rig.path("tree");
+    fs::create_dir(&root).expect("directory");
+    fs::write(root.join("file"), "file").expect("write");
+    symlink("/etc/passwd", root.join("link")).expect("link");
+    let receiver = rig.recv(V4, &["--once"]);
+    let refused = rig.send(receiver.addr, &[], &[&root]).end();
+    refused.assert(6, "symbolic link");
+    let sent = rig.send(receiver.addr, &["--skip-special"], &[&root]).end();
+    sent.assert(0, "left out");
+    receiver.end().assert(0, "");
+    assert_eq!(list(&rig.inbox().join("tree")), ["file"]);
+}

@@ -1,0 +1,174 @@
+//! Transfers that do not begin, and files that cannot be read or written.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::Duration;
+
+use crate::rig::{Rig, Running, V4, free_port};
+
+#[test]
+fn another_key_is_refused_and_the_receiver_goes_on() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let stranger = Rig::new();
+    let receiver = rig.recv(V4, &["--once"]);
+    let refused = stranger.send(receiver.addr, &[], &[&file]).end();
+    refused.assert(3, "pre-shared keys of the two ends differ");
+    assert_eq!(rig.received(), [""; 0]);
+    rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
+    receiver.end().assert(0, "refused");
+}
+
+#[test]
+fn strangers_do_no_harm() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let receiver = rig.recv(V4, &["--once"]);
+    let garbage: [&[u8]; 5] = [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"FARWRITE\x00\x02",
+        b"FARWRITE\xff\xff",
+        &[&b"FARWRITE\x00\x01"[..], &[0; 48]].concat(),
+        &[0xff; 100_000],
+    ];
+    for words in garbage {
+        let mut stream = TcpStream::connect(receiver.addr).expect("connect");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(15)))
+            .expect("timeout");
+        // Both may fail: a stranger is cut off as soon as it shows itself.
+        let _ = stream.write_all(words);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        assert!(answer.len() <= 11, "a stranger is told {answer:?}");
+    }
+    let _silent = TcpStream::connect(receiver.addr).expect("connect");
+    rig.send(receiver.addr, &[], &[&file]).end().assert(0, "");
+    receiver.end().assert(0, "refused");
+    assert_eq!(rig.received(), ["file"]);
+}
+
+#[test]
+fn a_sender_tells_strangers_from_other_versions() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    for (words, told) in [
+        (&b"FARWRITE\x00\x02"[..], "version 2"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "not Farwrite"),
+    ] {
+        let listener = TcpListener::bind(V4).expect("loopback");
+        let addr = listener.local_addr().expect("address");
+        let answering = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("accept");
+            stream.write_all(words).expect("write");
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        rig.send(addr, &[], &[&file]).end().assert(3, told);
+        answering.join().expect("no panic");
+    }
+}
+
+#[test]
+fn nobody_there_is_unreachable_after_the_timeout() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let sender = rig.send(free_port(), &["--timeout", "1s"], &[&file]);
+    sender.end().assert(5, "connecting to 127.0.0.1");
+}
+
+#[test]
+fn a_second_sender_is_turned_away() {
+    let rig = Rig::new();
+    let file = rig.file("file", 3_000_000);
+    let receiver = rig.recv(V4, &["--once"]);
+    let mut first = rig.send(receiver.addr, &["--rate", "20Mbit"], &[&file]);
+    first.line("sending");
+    let second = rig.send(receiver.addr, &[], &[&file]).end();
+    second.assert(1, "another transfer is under way");
+    first.end().assert(0, "");
+    receiver.end().assert(0, "");
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_said_so() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let key = rig.key();
+    let key = key.to_str().expect("plain");
+    for dir in [rig.path("missing"), file.clone()] {
+        let dir = dir.to_str().expect("plain").to_owned();
+        let args = ["recv", "--listen", V4, "--dir", &dir, "--psk-file", key];
+        Running::start(&args, &[]).end().assert(6, &dir);
+    }
+    // Nobody can make files there, not even root.
+    let receiver = rig.recv_into(V4, "/proc", &["--once"]);
+    let sent = rig.send(receiver.addr, &[], &[&file]).end();
+    sent.assert(
+        1,
+        "the peer gave up: receiving files: cannot create \"/proc/file\"",
+    );
+    receiver.end().assert(6, "cannot create \"/proc/file\"");
+}
+
+#[test]
+fn a_directory_in_the_way_of_a_file_is_said_so() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    fs::create_dir(rig.inbox().join("file")).expect("directory");
+    let receiver = rig.recv(V4, &["--once"]);
+    rig.send(receiver.addr, &[], &[&file])
+        .end()
+        .assert(1, "is in the way");
+    receiver.end().assert(6, "is in the way");
+}
+
+#[test]
+fn what_cannot_be_sent_is_said_before_connecting() {
+    let rig = Rig::new();
+    let (missing, to) = (rig.path("missing"), free_port());
+    rig.send(to, &[], &[&missing]).end().assert(6, "missing");
+    let file = rig.file("file", 1);
+    let no_key = Running::start(
+        &[
+            "send",
+            "--to",
+            &to.to_string(),
+            file.to_str().expect("plain"),
+        ],
+        &[],
+    );
+    no_key.end().assert(2, "--psk-file");
+    let key = rig.key();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("chmod");
+    rig.send(to, &[], &[&file]).end().assert(6, "chmod 600");
+}
+
+#[test]
+fn an_unreadable_file_fails_by_itself() {
+    let rig = Rig::new();
+    let (good, bad) = (rig.file("good", 100_000), rig.file("bad", 100_000));
+    fs::set_permissions(&bad, fs::Permissions::from_mode(0o000)).expect("chmod");
+    if fs::File::open(&bad).is_ok() {
+        return; // Root reads everything.
+    }
+    let receiver = rig.recv(V4, &["--once"]);
+    let sent = rig.send(receiver.addr, &[], &[&bad, &good]).end();
+    sent.assert(6, "bad: ");
+    receiver.end().assert(1, "bad: ");
+    assert_eq!(rig.received(), ["good"]);
+}
+
+#[test]
+fn settings_that_do_not_fit_are_a_mismatch() {
+    let rig = Rig::new();
+    let file = rig.file("file", 30_000_000);
+    let receiver = rig.recv(V4, &["--once", "--memory", "1MiB"]);
+    let sent = rig.send(receiver.addr, &[], &[&file]).end();
+    sent.assert(3, "--memory");
+    receiver.end().assert(3, "--memory");
+    let too_large = rig.send(free_port(), &["--mtu", "100000"], &[&file]).end();
+    too_large.assert(2, "--mtu");
+}

@@ -1,0 +1,273 @@
+//! Running both ends.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_session::Psk;
+use serde_json::Value;
+
+/// No end may take longer than this.
+const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const V4: &str = "127.0.0.1:0";
+pub(crate) const V6: &str = "[::1]:0";
+
+/// Directories and a key of a test's own.
+pub(crate) struct Rig {
+    root: tempfile::TempDir,
+    pub(crate) psk: Psk,
+}
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let rig = Self {
+            root: tempfile::tempdir().expect("directory"),
+            psk: Psk::generate().expect("key"),
+        };
+        rig.psk.save(&rig.key()).expect("key file");
+        fs::create_dir(rig.inbox()).expect("directory");
+        rig
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// Where the receiver writes.
+    pub(crate) fn inbox(&self) -> PathBuf {
+        self.path("in")
+    }
+
+    pub(crate) fn key(&self) -> PathBuf {
+        self.path("key")
+    }
+
+    /// A file of bytes that depend on their place.
+    pub(crate) fn file(&self, name: &str, bytes: usize) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, pattern(bytes)).expect("write");
+        path
+    }
+
+    /// Starts a receiver with the rig's key, and waits until it listens.
+    pub(crate) fn recv(&self, listen: &str, args: &[&str]) -> Receiver {
+        let inbox = self.inbox();
+        let inbox = inbox.to_str().expect("plain").to_owned();
+        self.recv_into(listen, &inbox, args)
+    }
+
+    pub(crate) fn recv_into(&self, listen: &str, dir: &str, args: &[&str]) -> Receiver {
+        let key = self.key();
+        let key = key.to_str().expect("plain");
+        let fixed = ["recv", "--listen", listen, "--dir", dir, "--psk-file", key];
+        Receiver::start(Running::start(&[&fixed[..], args].concat(), &[]))
+    }
+
+    /// Starts a sender with the rig's key.
+    pub(crate) fn send(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Running {
+        let (to, key) = (to.to_string(), self.key());
+        let fixed = [
+            "send",
+            "--to",
+            &to,
+            "--psk-file",
+            key.to_str().expect("plain"),
+        ];
+        let paths = paths.iter().map(|path| path.to_str().expect("plain"));
+        let args: Vec<_> = fixed
+            .into_iter()
+            .chain(args.iter().copied())
+            .chain(paths)
+            .collect();
+        Running::start(&args, &[])
+    }
+
+    /// What there is in the inbox.
+    pub(crate) fn received(&self) -> Vec<String> {
+        list(&self.inbox())
+    }
+}
+
+/// Bytes that depend on their place.
+pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
+    let byte = |i: usize| (i % 251).to_le_bytes()[0] ^ (i >> 12).to_le_bytes()[0];
+    (0..bytes).map(byte).collect()
+}
+
+/// Names in a directory, hidden ones too.
+pub(crate) fn list(directory: &Path) -> Vec<String> {
+    let items = fs::read_dir(directory).expect("directory");
+    let mut names: Vec<_> = items
+        .map(|item| {
+            item.expect("item")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// Paths below a directory, with kind, permissions, time and content.
+pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, (u32, i64, Option<Vec<u8>>)> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![root.to_path_buf()];
+    while let Some(directory) = pending.pop() {
+        for item in fs::read_dir(&directory).expect("directory") {
+            let path = item.expect("item").path();
+            let metadata = fs::symlink_metadata(&path).expect("metadata");
+            let content = metadata.is_file().then(|| fs::read(&path).expect("read"));
+            let below = path.strip_prefix(root).expect("below").to_path_buf();
+            found.insert(below, (metadata.mode(), metadata.mtime(), content));
+            if metadata.is_dir() {
+                pending.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// How an end ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// The one JSON object on standard output.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn assert(&self, code: i32, told: &str) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert!(self.stderr.contains(told), "{told:?} is not in {self:?}");
+    }
+}
+
+/// A running end; it is killed when the test fails before its end.
+pub(crate) struct Running {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: Option<thread::JoinHandle<String>>,
+}
+
+impl Running {
+    pub(crate) fn start(args: &[&str], envs: &[(&str, &str)]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_farwrite"))
+            .args(args)
+            .env_remove("FARWRITE_PSK")
+            .envs(envs.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut stderr = child.stderr.take().expect("piped");
+        let stderr = thread::spawn(move || {
+            let mut told = Vec::new();
+            let _ = stderr.read_to_end(&mut told);
+            String::from_utf8_lossy(&told).into_owned()
+        });
+        Self {
+            child,
+            stdout,
+            stderr: Some(stderr),
+        }
+    }
+
+    /// The next line of standard output that contains a text.
+    pub(crate) fn line(&mut self, containing: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.stdout.read_line(&mut line).expect("text");
+            assert_ne!(read, 0, "no line with {containing:?}");
+            if line.contains(containing) {
+                return line;
+            }
+        }
+    }
+
+    /// Sends a signal, as `kill` names it.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.expect("kill").success());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("status") {
+                break status;
+            }
+            if start.elapsed() > PATIENCE {
+                self.child.kill().expect("kill");
+                let stderr = self.stderr.take().map(|thread| thread.join());
+                panic!("it did not end within {PATIENCE:?}: {stderr:?}");
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let mut stdout = String::new();
+        self.stdout.read_to_string(&mut stdout).expect("text");
+        let stderr = self.stderr.take().expect("once").join().expect("no panic");
+        Ended {
+            code: status.code(),
+            stdout,
+            stderr,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails where it has ended, as it should have.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A receiver that listens.
+pub(crate) struct Receiver {
+    pub(crate) running: Running,
+    pub(crate) addr: SocketAddr,
+    /// The command for the other end.
+    pub(crate) command: String,
+}
+
+impl Receiver {
+    /// Waits until it listens. With `--json` what people read is not on standard output: such a
+    /// receiver is given its port.
+    pub(crate) fn start(mut running: Running) -> Self {
+        let line = running.line("listening on");
+        let addr = line.split_whitespace().nth(2).expect("address");
+        let command = running.line("farwrite send");
+        Self {
+            running,
+            addr: addr.parse().expect("address"),
+            command,
+        }
+    }
+
+    pub(crate) fn end(self) -> Ended {
+        self.running.end()
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> SocketAddr {
+    let listener = std::net::TcpListener::bind(V4).expect("loopback");
+    listener.local_addr().expect("address")
+}
