@@ -5,15 +5,15 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit system deny bench fuzz miri install clean
+.PHONY: help demo test check unit loom system deny bench fuzz miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
-	$(CARGO) run --release --quiet --package farwrite-cli -- demo --out out
+	$(CARGO) run --release --package farwrite-cli -- demo --out out
 
-test: check deny unit system ## all tests: format, lints, dependency policy, unit, scenario and system tests
+test: check deny unit loom system ## all tests: format, lints, dependency policy, unit, scenario and system tests
 
 check: ## format and lints
 	$(CARGO) fmt --all --check
@@ -23,6 +23,9 @@ check: ## format and lints
 unit: ## unit, property, scenario and loopback tests
 	$(CARGO) test --workspace
 
+loom: ## every interleaving of receive workers on the slot table
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --lib
+
 system: ## tests in network namespaces, with tshark as the judge (root; installs tshark on Debian)
 	tests/system/run
 
@@ -30,10 +33,10 @@ deny: $(DENY) ## licences, sources and the borders between crates
 	$(DENY) --offline --log-level error check bans licenses sources
 
 $(DENY):
-	$(CARGO) install --quiet --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
+	$(CARGO) install --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
 
 bench: ## measure: goodput beside a raw blast, and simulated transfers a second
-	$(CARGO) run --release --quiet --package farwrite-bench
+	$(CARGO) run --release --package farwrite-bench
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 	fuzz/run

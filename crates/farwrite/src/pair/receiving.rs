@@ -212,11 +212,13 @@ impl Pair {
         if let Some(length) = offer.length {
             recv.shared.set_length(length);
         }
-        let (Some(length), true) = (offer.length, offer.scheme != SchemeTag::NONE) else {
+        if offer.scheme == SchemeTag::NONE {
             return Ok(());
-        };
-        let Some(receiver) = self.halves.receiver(offer.scheme, known) else {
-            // Nobody here can repair it: the sender learns so instead of sending for ever.
+        }
+        let receiver = self.halves.receiver(offer.scheme, known);
+        let (Some(length), Some(receiver)) = (offer.length, receiver) else {
+            // Nobody here can repair it, or it breaks P4.3: the sender learns so instead of sending
+            // for ever.
             return self.complete_recv(fabric, offer.message, Outcome::Failed);
         };
         recv.scheme = Some(offer.scheme);
