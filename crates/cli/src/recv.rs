@@ -16,7 +16,7 @@ use farwrite_session::{Channel, Listener, Psk};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::transfer::{self, DEFAULT_PORT, Limits, Report, key};
+use crate::transfer::{self, Around, DEFAULT_PORT, Limits, Report, key};
 use crate::units::{parse_memory, parse_timeout};
 use door::Door;
 
@@ -104,8 +104,12 @@ fn receive(
         memory_bytes: args.memory,
         timeout: args.timeout,
     };
-    let route = transfer::direct(channel.peer_addr());
-    let report = transfer::receive(channel, &args.dir, &limits, &route, interrupt, console)?;
+    let around = Around {
+        route: &transfer::direct(channel.peer_addr()),
+        interrupt,
+        console,
+    };
+    let report = transfer::receive(channel, &args.dir, &limits, &around)?;
     report.tell(console)?;
     Ok(report)
 }

@@ -14,7 +14,7 @@ use farwrite_session::{Channel, Psk, dial};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::transfer::{self, SETUP, Wishes, key};
+use crate::transfer::{self, Around, SETUP, Wishes, key};
 use crate::units::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 
 const EXAMPLES: &str = "\
@@ -114,8 +114,12 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         memory_bytes: args.memory,
         timeout: args.timeout,
     };
-    let route = transfer::direct(channel.peer_addr());
-    let report = transfer::send(channel, source, &wishes, &route, &interrupt, console)?;
+    let around = Around {
+        route: &transfer::direct(channel.peer_addr()),
+        interrupt: &interrupt,
+        console,
+    };
+    let report = transfer::send(channel, source, &wishes, &around)?;
     report.tell(console)?;
     Ok(report.exit_code().into())
 }

@@ -36,7 +36,9 @@ pub(crate) use receiver::{Limits, receive};
 pub(crate) use report::Report;
 pub(crate) use sender::{Wishes, send};
 
+use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::interrupt::Interrupt;
 
 /// Port for TCP and UDP that `recv` listens on unless told otherwise: the one after RoCEv2's own,
 /// which Soft-RoCE takes where it is loaded.
@@ -48,8 +50,15 @@ const MAX_WAIT: Duration = Duration::from_millis(2);
 /// Between two looks at everything that is not urgent.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 
-/// Where to send to, given what the peer says of itself.
-pub(crate) type Route<'a> = &'a dyn Fn(QpInfo) -> Result<QpInfo, Failure>;
+/// What a transfer has around itself.
+pub(crate) struct Around<'a> {
+    /// Where to send to, given what the peer says of itself; see [`direct`].
+    pub(crate) route: &'a dyn Fn(QpInfo) -> Result<QpInfo, Failure>,
+    /// Whether the user wants to end.
+    pub(crate) interrupt: &'a Interrupt,
+    /// Where to show how it goes.
+    pub(crate) console: &'a Console,
+}
 
 /// The way that the channel goes: the peer's packets come from the address that its channel comes
 /// from.

@@ -1,5 +1,6 @@
 //! What came of a transfer, for people and for scripts.
 
+use std::fmt;
 use std::time::Duration;
 
 use farwrite_session::Text;
@@ -38,6 +39,20 @@ pub(crate) struct Report {
     failures: Vec<FailedFile>,
     /// What the program answers, where this was all it had to do.
     exit_code: u8,
+}
+
+/// Shows a number of files.
+pub(super) struct Files(pub(super) u32);
+
+impl fmt::Display for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}",
+            self.0,
+            if self.0 == 1 { "file" } else { "files" }
+        )
+    }
 }
 
 /// A file that did not arrive.
@@ -124,10 +139,9 @@ impl Report {
             "send" => ("sent", "to"),
             _ => ("received", "from"),
         };
-        let files = if self.files == 1 { "file" } else { "files" };
         let mut line = format!(
-            "{verb} {} {files}, {}, in {} {from} {}: {}",
-            self.files,
+            "{verb} {}, {}, in {} {from} {}: {}",
+            Files(self.files),
             Bytes(self.bytes),
             Time(Duration::from_secs_f64(self.seconds)),
             self.peer,

@@ -45,7 +45,7 @@ impl Voice {
     }
 
     /// Tells the peer why this end gives up. Whether it hears that is no matter any more.
-    pub(super) fn abort(&self, failure: &Failure) {
+    fn abort(&self, failure: &Failure) {
         let mut writer = self.writer();
         if writer.set_timeout(Some(LAST_WORD)).is_ok() {
             let _ = writer.send(&Message::Abort {
@@ -55,8 +55,11 @@ impl Voice {
         }
     }
 
-    /// Ends the channel, and so the listener.
-    pub(super) fn close(&self) {
+    /// Ends the channel, and so the listener. The peer is told why if that is a failure here.
+    pub(super) fn end<T>(&self, result: &Result<T, Failure>) {
+        if let Err(failure) = result {
+            self.abort(failure);
+        }
         self.writer().close();
     }
 

@@ -12,7 +12,7 @@ use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Listener, Psk};
 
-use super::{Limits, Report, SETUP, Wishes, receive, send};
+use super::{Around, Limits, Report, SETUP, Wishes, receive, send};
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 
@@ -93,14 +93,12 @@ fn cross(
                 let via = link.emulator(info.control).addresses()[0][1];
                 Ok(Link::reroute(info, via))
             };
-            receive(
-                channel.expect("channel"),
-                to.path(),
-                &limits,
-                &route,
-                &interrupt,
-                &console,
-            )
+            let around = Around {
+                route: &route,
+                interrupt: &interrupt,
+                console: &console,
+            };
+            receive(channel.expect("channel"), to.path(), &limits, &around)
         });
         let channel = Channel::connect(addr, &psk, SETUP).expect("channel");
         let route = |info: QpInfo| {
@@ -108,7 +106,12 @@ fn cross(
             scope.spawn(|| meddle(emulator));
             Ok(Link::reroute(info, emulator.addresses()[0][0]))
         };
-        let sent = send(channel, source, &wishes, &route, &interrupt, &console);
+        let around = Around {
+            route: &route,
+            interrupt: &interrupt,
+            console: &console,
+        };
+        let sent = send(channel, source, &wishes, &around);
         let received = receives.join().expect("no panic");
         [sent, received].map(|report| report.unwrap_or_else(|failure| panic!("{failure}")))
     });

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -33,6 +34,21 @@ fn files_of_awkward_sizes_arrive_over_ipv4_and_ipv6() {
             assert!(came == pattern(bytes), "{bytes} bytes over {listen} differ");
         }
     }
+}
+
+#[test]
+fn a_wildcard_takes_both_versions_of_ip() {
+    let rig = Rig::new();
+    let receiver = rig.recv("[::]:0", &[]);
+    for host in ["127.0.0.1", "::1"] {
+        let file = rig.file(&host.replace([':', '.'], "-"), 100_000);
+        let addr = (
+            host.parse::<IpAddr>().expect("address"),
+            receiver.addr.port(),
+        );
+        rig.send(addr.into(), &[], &[&file]).end().assert(0, "");
+    }
+    assert_eq!(rig.received(), ["--1", "127-0-0-1"]);
 }
 
 #[test]

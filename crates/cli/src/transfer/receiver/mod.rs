@@ -15,12 +15,11 @@ use farwrite::{Endpoint, QpInfo, QueuePair, SchemeName, UdpConfig, UdpFabric};
 use farwrite_session::files::{Manifest, Sink, recv_manifest};
 use farwrite_session::{Channel, Message, Reader, TransferPlan};
 
-use super::Route;
+use super::Around;
 use super::failure::{of_endpoint, of_sink, sort};
-use super::report::{Facts, Report};
+use super::report::{Facts, Files, Report};
 use super::shape::{Shape, options};
 use super::talk::{Voice, expect, expect_info, hello, meet};
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::units::{Bytes, Rate, real};
@@ -71,29 +70,20 @@ pub(crate) fn receive(
     channel: Channel,
     directory: &Path,
     limits: &Limits,
-    route: Route<'_>,
-    interrupt: &Interrupt,
-    console: &Console,
+    around: &Around<'_>,
 ) -> Result<Report, Failure> {
     let ends = (channel.local_addr(), channel.peer_addr());
     let (mut reader, writer) = channel.split();
     let voice = Voice::new(writer, limits.timeout)
         .map_err(|error| sort("setting the transfer up", &error))?;
-    let received = join(
-        &mut reader,
-        &voice,
-        ends,
-        directory,
-        limits,
-        route,
-        interrupt,
-    )
-    .and_then(|joined| run(joined, reader, &voice, limits, interrupt, console));
-    if let Err(failure) = &received {
-        voice.abort(failure);
+    match join(&mut reader, &voice, ends, directory, limits, around) {
+        Ok(joined) => run(joined, reader, &voice, limits, around),
+        Err(failure) => {
+            let failed = Err(failure);
+            voice.end(&failed);
+            failed
+        }
     }
-    voice.close();
-    received
 }
 
 /// Agrees with the sender on the transfer, and makes all that it needs (P8.1). The sender hears of
@@ -104,17 +94,16 @@ fn join(
     (local, peer): (SocketAddr, SocketAddr),
     directory: &Path,
     limits: &Limits,
-    route: Route<'_>,
-    interrupt: &Interrupt,
+    around: &Around<'_>,
 ) -> Result<Joined, Failure> {
-    meet(reader, interrupt, super::SETUP)?;
+    meet(reader, around.interrupt, super::SETUP)?;
     voice
         .say(&hello())
         .map_err(|error| sort("setting the transfer up", &error))?;
     let start = Instant::now();
     let plan = expect(
         reader,
-        interrupt,
+        around.interrupt,
         super::SETUP,
         "a transfer plan",
         |message| match message {
@@ -124,8 +113,8 @@ fn join(
     )?;
     let rtt = start.elapsed();
     check_scheme(&plan)?;
-    let (manifest, theirs) = read_rest(reader, &plan, interrupt)?;
-    let theirs = route(theirs)?;
+    let (manifest, theirs) = read_rest(reader, &plan, around.interrupt)?;
+    let theirs = (around.route)(theirs)?;
     let shape = Shape::of_peer(&plan, &theirs.config, limits.memory_bytes)?;
 
     let make = || -> Result<_, farwrite::Error> {
@@ -177,8 +166,7 @@ fn run(
     reader: Reader,
     voice: &Voice,
     limits: &Limits,
-    interrupt: &Interrupt,
-    console: &Console,
+    around: &Around<'_>,
 ) -> Result<Report, Failure> {
     let Joined {
         endpoint,
@@ -190,10 +178,10 @@ fn run(
         peer,
         ports,
     } = joined;
-    console.say(format_args!(
-        "receiving {} in {} files from {peer}: {} at {}, MTU {}",
+    around.console.say(format_args!(
+        "receiving {} in {} from {peer}: {} at {}, MTU {}",
         Bytes(shape.stream_bytes),
-        manifest.files(),
+        Files(manifest.files()),
         plan.scheme,
         Rate(real(plan.rate_bps)),
         shape.mtu
@@ -207,9 +195,7 @@ fn run(
     let written = disk.written();
     let listener_tell = tell.clone();
     let listener_jobs = jobs.clone();
-    let mut stream = Stream::new(endpoint, qp, shape, jobs, empties, written);
-    stream.post()?;
-    stream.announce(voice)?;
+    let stream = Stream::new(endpoint, qp, shape, jobs, empties, written);
     let received = thread::scope(|scope| {
         scope.spawn(move || disk.run(&tell));
         let words = listen::start(scope, reader, listener_jobs, listener_tell);
@@ -221,15 +207,11 @@ fn run(
                 limits,
                 ports,
             },
-            interrupt,
-            console,
             &manifest,
+            around,
         );
-        if let Err(failure) = &received {
-            voice.abort(failure);
-        }
         // The listener ends now, and with it the last that may have work for the disk.
-        voice.close();
+        voice.end(&received);
         received
     })?;
     let facts = Facts {

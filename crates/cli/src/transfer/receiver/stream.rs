@@ -14,7 +14,6 @@ use farwrite_session::files::Manifest;
 
 use super::disk::{Job, Tally, Written};
 use super::{Event, Limits};
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::transfer::failure::of_endpoint;
@@ -22,7 +21,7 @@ use crate::transfer::meter::Meter;
 use crate::transfer::shape::Shape;
 use crate::transfer::talk::{Voice, say_info};
 use crate::transfer::watch::{Signs, Watch};
-use crate::transfer::{HOUSEKEEPING, MAX_WAIT};
+use crate::transfer::{Around, HOUSEKEEPING, MAX_WAIT};
 use crate::units::real;
 
 /// Between two words to the sender on how far this end is.
@@ -95,7 +94,7 @@ impl Stream {
     }
 
     /// Tells the sender where to send to.
-    pub(super) fn announce(&self, voice: &Voice) -> Result<(), Failure> {
+    fn announce(&self, voice: &Voice) -> Result<(), Failure> {
         let info = self.endpoint.qp_info(self.qp);
         say_info(voice, &info.map_err(|error| of_endpoint(&error))?)
     }
@@ -104,11 +103,13 @@ impl Stream {
     pub(super) fn run(
         mut self,
         watched: Watched<'_>,
-        interrupt: &Interrupt,
-        console: &Console,
         manifest: &Arc<Manifest>,
+        around: &Around<'_>,
     ) -> Result<Received, Failure> {
-        let mut meter = Meter::new(console, "receiving", Arc::clone(manifest));
+        // First the receives: the sender may be quick.
+        self.post()?;
+        self.announce(watched.voice)?;
+        let mut meter = Meter::new(around.console, "receiving", Arc::clone(manifest));
         let mut kept = Instant::now();
         let mut told = kept;
         let mut watch = Watch::new(watched.limits.timeout, watched.ports, kept);
@@ -120,7 +121,7 @@ impl Stream {
                 Ok(Event::Disk(tally)) => {
                     let tally = tally?;
                     meter.finish(self.shape.stream_bytes, "done");
-                    self.linger(watched.events, interrupt)?;
+                    self.linger(watched.events, around.interrupt)?;
                     let stats = self.stats()?;
                     return Ok(Received { tally, stats });
                 }
@@ -132,7 +133,7 @@ impl Stream {
                 continue;
             }
             kept = now;
-            interrupt.check()?;
+            around.interrupt.check()?;
             let stats = self.stats()?;
             watch.look(now, self.signs(&stats, watched.words))?;
             let stream_bytes = self.written.bytes();
@@ -154,8 +155,7 @@ impl Stream {
     /// Answers until the sender has closed the channel: what it heard last may have been lost.
     fn linger(&mut self, events: &Receiver<Event>, interrupt: &Interrupt) -> Result<(), Failure> {
         let start = Instant::now();
-        while start.elapsed() < LINGER && events.try_recv().is_err() {
-            interrupt.check()?;
+        while start.elapsed() < LINGER && events.try_recv().is_err() && interrupt.check().is_ok() {
             self.poll()?;
         }
         Ok(())
@@ -204,7 +204,7 @@ impl Stream {
     }
 
     /// Posts receives for the next segments, as far as there are buffers.
-    pub(super) fn post(&mut self) -> Result<(), Failure> {
+    fn post(&mut self) -> Result<(), Failure> {
         while self.posted_segments < self.shape.segments() {
             let Some(region) = self.memory()? else {
                 return Ok(());

@@ -13,14 +13,12 @@ use farwrite::{Endpoint, QueuePair, SchemeName, UdpConfig, UdpFabric};
 use farwrite_session::files::{Source, send_manifest};
 use farwrite_session::{Channel, Message, Reader, Text, TransferPlan};
 
-use super::Route;
+use super::Around;
 use super::failure::{of_endpoint, sort};
-use super::report::{Facts, Report};
+use super::report::{Facts, Files, Report};
 use super::shape::{Shape, mtu, options};
 use super::talk::{Voice, expect_info, hello, meet, say_info};
-use crate::console::Console;
 use crate::exit::Failure;
-use crate::interrupt::Interrupt;
 use crate::units::{Bytes, Rate, real};
 use listen::{Listener, Verdicts};
 use stream::Stream;
@@ -61,21 +59,20 @@ pub(crate) fn send(
     channel: Channel,
     source: Source,
     wishes: &Wishes,
-    route: Route<'_>,
-    interrupt: &Interrupt,
-    console: &Console,
+    around: &Around<'_>,
 ) -> Result<Report, Failure> {
     let ends = (channel.local_addr(), channel.peer_addr());
     let (mut reader, writer) = channel.split();
     let voice = Voice::new(writer, wishes.timeout)
         .map_err(|error| sort("setting the transfer up", &error))?;
-    let sent = join(&mut reader, &voice, ends, &source, wishes, route, interrupt)
-        .and_then(|joined| run(joined, reader, &voice, source, wishes, interrupt, console));
-    if let Err(failure) = &sent {
-        voice.abort(failure);
+    match join(&mut reader, &voice, ends, &source, wishes, around) {
+        Ok(joined) => run(joined, reader, &voice, source, wishes, around),
+        Err(failure) => {
+            let failed = Err(failure);
+            voice.end(&failed);
+            failed
+        }
     }
-    voice.close();
-    sent
 }
 
 /// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
@@ -85,13 +82,12 @@ fn join(
     (local, peer): (SocketAddr, SocketAddr),
     source: &Source,
     wishes: &Wishes,
-    route: Route<'_>,
-    interrupt: &Interrupt,
+    around: &Around<'_>,
 ) -> Result<Joined, Failure> {
     let failed = |error| sort("setting the transfer up", &error);
     let start = Instant::now();
     voice.say(&hello()).map_err(failed)?;
-    meet(reader, interrupt, super::SETUP)?;
+    meet(reader, around.interrupt, super::SETUP)?;
     let rtt = start.elapsed();
 
     let manifest = source.manifest();
@@ -121,8 +117,8 @@ fn join(
         .map_err(failed)?;
     say_info(voice, &ours)?;
     // The receiver makes its directories meanwhile.
-    let theirs = expect_info(reader, interrupt, wishes.timeout)?;
-    let theirs = route(theirs)?;
+    let theirs = expect_info(reader, around.interrupt, wishes.timeout)?;
+    let theirs = (around.route)(theirs)?;
     endpoint
         .connect_qp(qp, &theirs)
         .map_err(|error| of_endpoint(&error))?;
@@ -143,23 +139,22 @@ fn run(
     voice: &Voice,
     source: Source,
     wishes: &Wishes,
-    interrupt: &Interrupt,
-    console: &Console,
+    around: &Around<'_>,
 ) -> Result<Report, Failure> {
     let manifest = Arc::clone(source.manifest());
     let (shape, rtt, peer) = (joined.shape, joined.rtt, joined.peer);
-    console.say(format_args!(
-        "sending {} in {} files to {peer}: {} at {}, MTU {}; there is no congestion control, so give \
+    around.console.say(format_args!(
+        "sending {} in {} to {peer}: {} at {}, MTU {}; there is no congestion control, so give \
          --rate the share of the path that is yours",
         Bytes(shape.stream_bytes),
-        manifest.files(),
+        Files(manifest.files()),
         wishes.scheme,
         Rate(real(wishes.rate_bps)),
         shape.mtu
     ));
     let window_bps = shape.window_bps(rtt);
     if window_bps < wishes.rate_bps && shape.segments() > shape.slots.into() {
-        console.warn(format_args!(
+        around.console.warn(format_args!(
             "--memory {} holds a rate of {} on this path; give both ends more for a higher one",
             Bytes(wishes.memory_bytes),
             Rate(real(window_bps))
@@ -167,22 +162,18 @@ fn run(
     }
     let start = Instant::now();
     let listener = Listener::new(reader, Verdicts::new(Arc::clone(&manifest)));
-    let (verdicts, sent) = thread::scope(|scope| {
+    let ((files, failures), sent) = thread::scope(|scope| {
         let (stream, feeder) = Stream::new(joined, wishes, voice.clone());
         let (words, events) = listener.start(scope);
         let feeding = scope.spawn(move || feeder.run(source));
-        let sent = stream.run(&words, &events, interrupt, console, &manifest);
-        if let Err(failure) = &sent {
-            voice.abort(failure);
-        }
+        let sent = stream.run(&words, &events, &manifest, around);
         // Both threads end now, if they have not already.
-        voice.close();
+        voice.end(&sent);
         let abandoned = feeding
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         sent.map(|(verdicts, sent)| (verdicts.judge(&abandoned), sent))
     })?;
-    let (files, failures) = verdicts;
     let facts = Facts {
         command: "send",
         peer: peer.to_string(),

@@ -14,15 +14,13 @@ use farwrite_session::files::Manifest;
 use super::feed::{Feeder, Filled};
 use super::listen::{Heard, Verdicts, Words};
 use super::{Joined, Wishes};
-use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
 use crate::transfer::failure::of_endpoint;
 use crate::transfer::meter::Meter;
 use crate::transfer::shape::Shape;
 use crate::transfer::talk::Voice;
 use crate::transfer::watch::{Signs, Watch};
-use crate::transfer::{HOUSEKEEPING, MAX_WAIT};
+use crate::transfer::{Around, HOUSEKEEPING, MAX_WAIT};
 use crate::units::real;
 
 /// Buffers read ahead of those in flight.
@@ -91,11 +89,10 @@ impl Stream {
         mut self,
         words: &Words,
         events: &Receiver<Heard>,
-        interrupt: &Interrupt,
-        console: &Console,
         manifest: &Arc<Manifest>,
+        around: &Around<'_>,
     ) -> Result<(Verdicts, QpStats), Failure> {
-        let mut meter = Meter::new(console, "sending", Arc::clone(manifest));
+        let mut meter = Meter::new(around.console, "sending", Arc::clone(manifest));
         let mut kept = Instant::now();
         loop {
             self.endpoint
@@ -111,7 +108,7 @@ impl Stream {
             let now = Instant::now();
             if now - kept >= HOUSEKEEPING {
                 kept = now;
-                interrupt.check()?;
+                around.interrupt.check()?;
                 if let Ok(failure) = self.failures.try_recv() {
                     return Err(failure);
                 }
