@@ -22,12 +22,12 @@ use door::Door;
 
 const EXAMPLES: &str = "\
 Examples:
-  farwrite recv                                       make a key, print the command for the other end
+  farwrite recv                     make a key, and print the command for the other machine
   farwrite recv --listen 192.0.2.7:4792 --dir in --psk-file far.key --once
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
 
-Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a file
-that is there already is replaced then. Nothing is written outside the directory.
+Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
+file that is there already is replaced then. Nothing is written outside the directory.
 
 Whoever has the key can put any file into the directory: choose one made for the purpose.";
 

@@ -23,9 +23,9 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --rate 9Gbit --scheme sr-nack archive/
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
-Either end may be started first. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP and
-UDP of the port must reach the other end, and its UDP packets must come back; address translation
-between the ends is not supported.
+Either end may be started first. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
+and UDP of the port must reach the other end, and its UDP packets must come back; address
+translation between the ends is not supported.
 
 There is no congestion control: the sender paces itself at --rate, and slows down only where the
 receiver's own socket overflows. Give the share of the path that is yours.
