@@ -11,7 +11,7 @@
 use core::ops::Range;
 
 use alloc::boxed::Box;
-use farwrite_wire::control::{Ack, Nack, Outcome, SchemeTag};
+pub use farwrite_wire::control::{Ack, Nack, Outcome, SchemeTag};
 
 /// What is known of the path and the time, handed to every call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use crate::nic::NicFabric;
 
 pub use self::carrier::SimCarrier;
 pub use self::network::{SimError, SimNetwork, Verdict};
-pub use farwrite_link::{Datagram, LinkConfig, LinkCounters};
+pub use farwrite_link::{Datagram, LinkConfig, LinkCounters, Loss};
 
 /// One end in a [`SimNetwork`], made by [`SimNetwork::endpoint`].
 pub type SimFabric = NicFabric<SimCarrier>;
