@@ -1,6 +1,7 @@
 # Farwrite. `make` alone lists the targets; `make demo` and `make test` do all the set-up they need.
 CARGO ?= cargo
-TOOLS := $(CURDIR)/.tools
+# Outside of the clone, so that the next clone finds them.
+TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/farwrite-tools
 DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
@@ -30,7 +31,7 @@ system: ## tests in network namespaces, with tshark as the judge (root; installs
 	tests/system/run
 
 deny: $(DENY) ## licences, sources and the borders between crates
-	$(DENY) --offline --log-level error check bans licenses sources
+	$(DENY) --locked --log-level error check bans licenses sources
 
 $(DENY):
 	$(CARGO) install --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
@@ -49,4 +50,4 @@ install: ## install the program
 
 clean: ## remove what was built
 	$(CARGO) clean
-	rm -rf out $(TOOLS)
+	rm -rf out
