@@ -12,6 +12,7 @@ mod review;
 mod seeds;
 mod shapes;
 mod streams;
+mod sweep;
 mod traffic;
 mod world;
 mod wraparound;
