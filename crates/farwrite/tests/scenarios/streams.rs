@@ -100,7 +100,9 @@ fn a_stream_repaired_by_its_user_from_the_bitmap() {
         }
         assert_eq!(inn.recv.length(), None, "not known before the end");
         world.a.endpoint.end_stream(&stream).expect("open");
-        world.run_for(2 * RTT);
+        // Offers are lost too.
+        let limit_ns = world.now_ns() + 40 * RTT;
+        world.run_until(limit_ns, |_| inn.recv.length().is_some());
         assert_eq!(inn.recv.length(), Some(MESSAGE as u64));
         let mut rounds = 0;
         while !inn.recv.bitmap().is_complete() {
@@ -119,7 +121,8 @@ fn a_stream_repaired_by_its_user_from_the_bitmap() {
             .endpoint
             .complete_recv(&inn.recv, Outcome::Whole)
             .expect("open");
-        world.run_for(2 * RTT);
+        let limit_ns = world.now_ns() + 40 * RTT;
+        world.run_until(limit_ns, |_| stream.outcome().is_some());
         assert_eq!(stream.outcome(), Some(Outcome::Whole));
         world.a.endpoint.deregister(source).expect("over");
         world.close(vec![], vec![(Way::Forth, inn)]);
