@@ -30,6 +30,11 @@ impl Console {
         self.json
     }
 
+    /// Whether [`Console::say`] shows nothing.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.json && self.quiet
+    }
+
     /// Shows people a result: on standard output, unless that is for JSON.
     pub(crate) fn say(&self, text: impl fmt::Display) {
         // Whoever closed the stream does not want to read.

@@ -66,6 +66,11 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     check_directory(&args.dir)?;
     let (psk, is_fresh) = match key::find(args.psk_file.as_deref())? {
         Some(psk) => (psk, false),
+        None if console.is_silent() => {
+            let what = "with --json and --quiet a fresh key is shown nowhere: give --psk-file or \
+                        FARWRITE_PSK, or leave out --quiet";
+            return Err(Failure::new(Exit::Usage, what));
+        }
         None => (key::make()?, true),
     };
     let listener = listen(args.listen)?;
