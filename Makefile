@@ -16,7 +16,11 @@ demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictu
 
 test: check deny unit loom system ## all tests: format, lints, dependency policy, unit, scenario and system tests
 
-check: ## format and lints
+CORES := wire link sdr schemes
+
+check: ## format and lints; the core crates must stay no_std, which keeps clock, sockets and randomness out
+	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
+		|| { echo "crates/$$core must be no_std"; exit 1; }; done
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
