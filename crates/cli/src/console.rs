@@ -80,9 +80,10 @@ impl Console {
         } else {
             ProgressDrawTarget::hidden()
         };
-        let style = ProgressStyle::with_template("  {prefix:8} [{bar:28}] {percent:>3} %  {msg}")
-            .expect("the template is constant")
-            .progress_chars("=> ");
+        let style =
+            ProgressStyle::with_template("  {prefix:8} [{bar:28}] {percent:>3} %  {wide_msg}")
+                .expect("the template is constant")
+                .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
         bar.set_prefix(label.to_owned());
         Progress {

@@ -1,10 +1,10 @@
-//! Ctrl-C, as a flag to look at.
+//! Ctrl-C, and a terminal that goes away, as a flag to look at.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::exit::{Exit, Failure, OrExit};
@@ -18,7 +18,7 @@ impl Interrupt {
     pub(crate) fn catch() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         let register = || -> io::Result<()> {
-            for signal in [SIGINT, SIGTERM] {
+            for signal in [SIGHUP, SIGINT, SIGTERM] {
                 // The order matters: at the first signal the flag is not yet set here.
                 let status = i32::from(Exit::Interrupted as u8);
                 flag::register_conditional_shutdown(signal, status, Arc::clone(&flag))?;

@@ -1,5 +1,6 @@
 //! `farwrite keygen`: a fresh pre-shared key.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -35,8 +36,8 @@ pub(crate) fn run(args: &KeygenArgs, console: &Console) -> Result<(), Failure> {
         return if console.is_json() {
             console.json(&json!({ "psk": *text }))
         } else {
-            console.say(&*text);
-            Ok(())
+            // A key that nobody got must not pass for one.
+            writeln!(io::stdout(), "{}", &*text).or_exit(Exit::Files, "printing the key")
         };
     };
     let saved = key.save(file);

@@ -104,7 +104,7 @@ impl Scenario {
         let bits = real(chunks) * mean_chunk_bytes * 8.0;
         // What may leave at once at the start leaves ahead of the pace.
         let paced_s = (bits - real(self.burst_bytes()) * 8.0) / real(self.rate_bps);
-        if paced_s < SHORT_S {
+        if paced_s < SHORT_S && took.as_secs_f64() < 5.0 * SHORT_S {
             1.0
         } else {
             (paced_s / took.as_secs_f64()).min(1.0)

@@ -99,7 +99,7 @@ impl Pair {
             id,
             control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
-            pacer: Pacer::new(options.rate_bps, options.burst_bytes),
+            pacer: Pacer::new(options.rate_bps, burst_bytes(&options)),
             options,
             sdr,
             holdings,
@@ -323,4 +323,13 @@ impl Pair {
         ];
         timers.into_iter().flatten().min()
     }
+}
+
+/// Bytes that may leave at once: what the options say, but no more than a short time's worth, or
+/// the last of them would wait for the first on a slow path until they count as lost.
+fn burst_bytes(options: &QpOptions) -> u64 {
+    const MAX_MS: u64 = 5;
+    let packet_bytes = u64::from(options.sdr.mtu) + OVERHEAD_V6_BYTES;
+    let most = options.rate_bps.saturating_mul(MAX_MS) / 8000;
+    options.burst_bytes.min(most.max(packet_bytes))
 }
