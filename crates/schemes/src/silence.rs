@@ -20,7 +20,7 @@ pub struct Silence {
 
 #[derive(Debug)]
 struct Probe {
-    interval_ns: u64,
+    rto_ns: u64,
     next_ns: u64,
     chunks_left: u32,
 }
@@ -35,10 +35,9 @@ impl Silence {
     pub fn expired(&mut self, now_ns: u64, rto_ns: u64) {
         let since_ns = *self.silent_since_ns.get_or_insert(now_ns);
         if self.probe.is_none() && now_ns.saturating_sub(since_ns) >= rto_ns {
-            let interval_ns = next_interval(rto_ns);
             self.probe = Some(Probe {
-                interval_ns,
-                next_ns: now_ns.saturating_add(interval_ns),
+                rto_ns,
+                next_ns: now_ns.saturating_add(interval_ns(rto_ns, now_ns - since_ns)),
                 chunks_left: PROBE_CHUNKS,
             });
         }
@@ -46,11 +45,11 @@ impl Silence {
 
     /// Allows the next probe if its time has come.
     pub fn handle_timeout(&mut self, now_ns: u64) {
-        if let Some(probe) = &mut self.probe
+        if let (Some(probe), Some(since_ns)) = (&mut self.probe, self.silent_since_ns)
             && probe.next_ns <= now_ns
         {
-            probe.interval_ns = next_interval(probe.interval_ns);
-            probe.next_ns = now_ns.saturating_add(probe.interval_ns);
+            let silent_ns = now_ns.saturating_sub(since_ns);
+            probe.next_ns = now_ns.saturating_add(interval_ns(probe.rto_ns, silent_ns));
             probe.chunks_left = PROBE_CHUNKS;
         }
     }
@@ -76,10 +75,10 @@ impl Silence {
     }
 }
 
-/// Twice as long, up to the longest; a timeout longer than that is kept.
-fn next_interval(interval_ns: u64) -> u64 {
-    let longest_ns = MAX_PROBE_INTERVAL_NS.max(interval_ns);
-    interval_ns.saturating_mul(2).min(longest_ns)
+/// Time to the next probe: a share of the silence so far, so that a path that comes back is noticed
+/// soon against the time it was away, and one that loses in bursts is tried often enough.
+fn interval_ns(rto_ns: u64, silent_ns: u64) -> u64 {
+    (silent_ns / 16).min(MAX_PROBE_INTERVAL_NS).max(rto_ns)
 }
 
 #[cfg(test)]
@@ -98,7 +97,7 @@ mod tests {
         assert_eq!(silence.limit(100), PROBE_CHUNKS);
         silence.sent(PROBE_CHUNKS);
         assert_eq!(silence.limit(100), 0);
-        assert_eq!(silence.next_timeout(), Some(325 * MS));
+        assert_eq!(silence.next_timeout(), Some(250 * MS));
         silence.heard();
         assert_eq!((silence.limit(100), silence.next_timeout()), (100, None));
     }
@@ -118,16 +117,15 @@ mod tests {
         let mut silence = Silence::default();
         silence.expired(0, 75 * MS);
         silence.expired(75 * MS, 75 * MS);
-        let mut gaps = std::vec::Vec::new();
         let mut last = 75 * MS;
-        for _ in 0..6 {
+        while last < 60_000 * MS {
             let next = silence.next_timeout().unwrap();
-            gaps.push((next - last) / MS);
+            let share = (last / 16).clamp(75 * MS, 1_000 * MS);
+            assert_eq!(next - last, share, "after {last}");
             silence.handle_timeout(next);
             assert_eq!(silence.limit(100), PROBE_CHUNKS);
             last = next;
         }
-        assert_eq!(gaps, [150, 300, 600, 1000, 1000, 1000]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn a_peer_that_is_gone_costs_little() {
         let parcel = world.ship(Order::new(Dice::new(1).bytes(1 << 20), tag(scheme)));
         world.run_for(20 * MS);
         world.set_down(true);
-        world.run_for(10 * SECOND);
+        world.run_for(20 * SECOND);
         let before = world.traffic.tally();
         world.run_for(60 * SECOND);
         let after = world.traffic.tally();
