@@ -163,6 +163,8 @@ def _outages(report, program, where):
     cases = [("receiver's", 4, "sr-nack", True), ("sender's", 4, "sr-rto", True),
              ("sender's", 6, "sr-nack", True), ("receiver's", 6, "gbn", True),
              ("sender's", 6, "sr-rto", False), ("receiver's", 6, "sr-nack", False)]
+    # So slow that the first is still under way when the last was started, on a busy machine too.
+    rate = SLOW // 4
     with contextlib.ExitStack() as stack:
         running = []
         for end, family, scheme, keep in cases:
@@ -172,7 +174,7 @@ def _outages(report, program, where):
             if not keep:
                 host.run("sysctl", "-qw", f"net.ipv6.conf.{host.dev}.keep_addr_on_down=0")
             pair = Pair(veth, program, _fresh(where, str(len(running))),
-                        [random.Random(7).randbytes(LONG)], family=family, rate=SLOW,
+                        [random.Random(7).randbytes(LONG)], family=family, rate=rate,
                         scheme=scheme)
             running.append((name, veth, host, pair, keep))
         for _, veth, host, _, _ in running:
