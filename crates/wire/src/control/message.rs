@@ -133,3 +133,31 @@ pub enum Outcome {
     /// It was given up.
     Failed,
 }
+
+/// Set in the number of an SDR message that carries the parity chunks of another (P5.4): messages
+/// of a queue pair count from 0, and no queue pair lives to send so many.
+const PARITY: u64 = 1 << 60;
+
+/// Number of the SDR message with the parity chunks of data message `message`. That of a parity
+/// message is itself.
+///
+/// ```
+/// use farwrite_wire::control::{data_of, is_parity, parity_of};
+///
+/// let parity = parity_of(7);
+/// assert!(is_parity(parity) && !is_parity(7));
+/// assert_eq!((data_of(parity), data_of(7)), (7, 7));
+/// ```
+pub const fn parity_of(message: u64) -> u64 {
+    message | PARITY
+}
+
+/// Number of the data message that a message belongs to: itself, or the one that its parity is of.
+pub const fn data_of(message: u64) -> u64 {
+    message & !PARITY
+}
+
+/// Whether the number is that of a parity message.
+pub const fn is_parity(message: u64) -> bool {
+    message & PARITY != 0
+}

@@ -12,7 +12,10 @@ pub use body::{
     ACK_OVERHEAD_BYTES, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, NACK_OVERHEAD_BYTES,
     NACK_RANGE_BYTES, ParseError,
 };
-pub use message::{Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag};
+pub use message::{
+    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag, data_of,
+    is_parity, parity_of,
+};
 pub use packet::{
     Builder, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages, OpenError,
     open,
