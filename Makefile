@@ -16,7 +16,7 @@ demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictu
 
 test: check deny unit loom system ## all tests: format, lints, dependency policy, unit, scenario and system tests
 
-CORES := wire link sdr schemes
+CORES := wire codes link sdr schemes
 
 check: ## format and lints; the core crates must stay no_std, which keeps clock, sockets and randomness out
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \

@@ -1,0 +1,187 @@
+//! Codes as shapes: which chunks cover which, without a byte being touched.
+
+use core::fmt;
+use core::str::FromStr;
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+
+use crate::mask::{ChunkMask, MAX_CHUNKS, Present};
+
+/// The arithmetic by which parity is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Parity chunk `i` is the XOR of the data chunks `j` with `j mod m = i`: repairs one loss among
+    /// these (SDR-RDMA, section 4.1.2).
+    Xor,
+    /// Systematic Reed-Solomon over GF(2^8) (polynomial 0x11D) with ISA-L's Cauchy matrix, a maximum
+    /// distance separable code: as many parity chunks as data chunks are missing repair them.
+    Mds,
+}
+
+impl Kind {
+    /// As a user writes it, before the colon.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Xor => "ec-xor",
+            Self::Mds => "ec-mds",
+        }
+    }
+}
+
+/// An erasure code: groups of `k` data chunks, `m` parity chunks for each. Written `ec-mds:32,8`.
+///
+/// ```
+/// use farwrite_codes::{Code, Kind};
+///
+/// let code: Code = "ec-mds:32,8".parse()?;
+/// assert_eq!((code.kind(), code.k(), code.m()), (Kind::Mds, 32, 8));
+/// assert_eq!(code.to_string(), "ec-mds:32,8");
+/// # Ok::<(), farwrite_codes::ParseCodeError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Code {
+    kind: Kind,
+    k: u8,
+    m: u8,
+}
+
+/// A shape that no code has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// `k` or `m` is 0.
+    #[error("({k},{m}) has none of one sort: a code has at least 1 data and 1 parity chunk")]
+    Zero {
+        /// Data chunks.
+        k: usize,
+        /// Parity chunks.
+        m: usize,
+    },
+    /// Too large a group.
+    #[error("({k},{m}) has too many chunks in a group: k and m together are at most 255")]
+    TooLarge {
+        /// Data chunks.
+        k: usize,
+        /// Parity chunks.
+        m: usize,
+    },
+    /// An XOR code with parity chunks that would cover nothing.
+    #[error(
+        "XOR with {m} parity chunks for {k} data chunks: m is at most k, as more cover nothing"
+    )]
+    IdleParity {
+        /// Data chunks.
+        k: usize,
+        /// Parity chunks.
+        m: usize,
+    },
+}
+
+/// A text that names no code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseCodeError {
+    /// Not a name with a shape.
+    #[error("{given:?} is not a code; codes are written ec-mds:32,8 or ec-xor:32,8")]
+    Form {
+        /// What was given.
+        given: String,
+    },
+    /// A number that is none.
+    #[error("{given:?} is not a number of chunks: 1 to 254 would do")]
+    Number {
+        /// What was given.
+        given: String,
+    },
+    /// Numbers that do not make a code.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
+impl Code {
+    /// A code of `k` data and `m` parity chunks a group.
+    ///
+    /// # Errors
+    /// `k` or `m` is 0; they make more than 255 together; XOR with `m` above `k`.
+    pub const fn new(kind: Kind, k: usize, m: usize) -> Result<Self, ShapeError> {
+        if k == 0 || m == 0 {
+            return Err(ShapeError::Zero { k, m });
+        }
+        if k > MAX_CHUNKS || m > MAX_CHUNKS - k {
+            return Err(ShapeError::TooLarge { k, m });
+        }
+        if matches!(kind, Kind::Xor) && m > k {
+            return Err(ShapeError::IdleParity { k, m });
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "both are below 255")]
+        let (k, m) = (k as u8, m as u8);
+        Ok(Self { kind, k, m })
+    }
+
+    /// The arithmetic.
+    pub const fn kind(self) -> Kind {
+        self.kind
+    }
+
+    /// Data chunks of a full group.
+    pub const fn k(self) -> usize {
+        self.k as usize
+    }
+
+    /// Parity chunks of a full group.
+    pub const fn m(self) -> usize {
+        self.m as usize
+    }
+
+    /// Parity chunks of a group that has so many data chunks: the last group of a message can have
+    /// fewer than `k`, and with XOR the parity chunks that would cover nothing are left out. A group
+    /// without data has no parity.
+    pub const fn parity_chunks(self, data_chunks: usize) -> usize {
+        match self.kind {
+            _ if data_chunks == 0 => 0,
+            Kind::Xor if data_chunks < self.m() => data_chunks,
+            _ => self.m(),
+        }
+    }
+
+    /// Whether what is there of a group of `data_chunks` data chunks (at most `k`) suffices to have
+    /// all its data.
+    pub fn recoverable(self, data_chunks: usize, present: &Present) -> bool {
+        let missing = present.data.missing(data_chunks);
+        let parity = ChunkMask::first(self.parity_chunks(data_chunks)).and(&present.parity);
+        match self.kind {
+            Kind::Mds => missing.len() <= parity.len(),
+            Kind::Xor => {
+                let mut unused = parity;
+                missing.iter().all(|chunk| unused.remove(chunk % self.m()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{},{}", self.kind.as_str(), self.k, self.m)
+    }
+}
+
+impl FromStr for Code {
+    type Err = ParseCodeError;
+
+    fn from_str(text: &str) -> Result<Self, ParseCodeError> {
+        let form = || ParseCodeError::Form {
+            given: text.to_owned(),
+        };
+        let (name, shape) = text.split_once(':').ok_or_else(form)?;
+        let kind = [Kind::Xor, Kind::Mds]
+            .into_iter()
+            .find(|kind| kind.as_str() == name)
+            .ok_or_else(form)?;
+        let (k, m) = shape.split_once(',').ok_or_else(form)?;
+        let number = |text: &str| {
+            text.parse::<usize>().map_err(|_| ParseCodeError::Number {
+                given: text.to_owned(),
+            })
+        };
+        Ok(Self::new(kind, number(k)?, number(m)?)?)
+    }
+}

@@ -1,0 +1,99 @@
+//! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), which ISA-L and most storage codes
+//! use. Addition is XOR; multiplication is by tables that the compiler makes.
+
+const POLYNOMIAL: u16 = 0x11D;
+
+/// Products: `MUL[a][b]` is `a * b`.
+pub(crate) static MUL: [[u8; 256]; 256] = products();
+
+/// Inverses: `INV[a]` is `1 / a`; 0 has none, and 0 in its place.
+static INV: [u8; 256] = inverses();
+
+/// `1 / a`, and 0 for 0.
+pub(crate) fn inv(a: u8) -> u8 {
+    INV[usize::from(a)]
+}
+
+/// `a * b`.
+pub(crate) fn mul(a: u8, b: u8) -> u8 {
+    MUL[usize::from(a)][usize::from(b)]
+}
+
+/// `a * x`: a shift, and the polynomial taken off if a bit went over the top.
+#[expect(clippy::cast_possible_truncation, reason = "reduced to 8 bits")]
+const fn times_x(a: u8) -> u8 {
+    let wide = (a as u16) << 1;
+    (if wide > 0xFF { wide ^ POLYNOMIAL } else { wide }) as u8
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a is below 256")]
+const fn products() -> [[u8; 256]; 256] {
+    let mut table = [[0; 256]; 256];
+    let mut a = 0;
+    while a < 256 {
+        // The powers of x that make up b, each times a.
+        let (mut bit, mut power) = (1, a as u8);
+        while bit < 256 {
+            let mut b = 0;
+            while b < bit {
+                table[a][bit + b] = table[a][b] ^ power;
+                b += 1;
+            }
+            power = times_x(power);
+            bit <<= 1;
+        }
+        a += 1;
+    }
+    table
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "b is below 256")]
+const fn inverses() -> [u8; 256] {
+    let products = products();
+    let mut table = [0; 256];
+    let mut a = 1;
+    while a < 256 {
+        let mut b = 1;
+        while products[a][b] != 1 {
+            b += 1;
+        }
+        table[a] = b as u8;
+        a += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Multiplication as in a textbook: shift and add, then reduce.
+    fn textbook(a: u8, b: u8) -> u8 {
+        let mut wide = (0..8).fold(0_u16, |sum, bit| {
+            sum ^ (u16::from(a) << bit) * (u16::from(b) >> bit & 1)
+        });
+        for bit in (8..16).rev() {
+            if wide >> bit & 1 == 1 {
+                wide ^= POLYNOMIAL << (bit - 8);
+            }
+        }
+        u8::try_from(wide).unwrap()
+    }
+
+    #[test]
+    fn products_are_those_of_the_textbook() {
+        for a in 0..=255 {
+            for b in 0..=255 {
+                assert_eq!(mul(a, b), textbook(a, b), "{a} * {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_but_zero_has_an_inverse() {
+        assert_eq!(inv(0), 0);
+        for a in 1..=255 {
+            assert_eq!(mul(a, inv(a)), 1, "{a}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Coding all groups of a message, on several threads.
+
+use core::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::codec::Codec;
+use crate::error::CodecError;
+use crate::layout::Layout;
+use crate::mask::Present;
+
+/// Why a message was not coded. Nothing has been written where one is returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Something is wrong with the whole.
+    #[error(transparent)]
+    Whole(#[from] CodecError),
+    /// Something is wrong with a group.
+    #[error("group {group}: {error}")]
+    Group {
+        /// Its index in the message.
+        group: usize,
+        /// What is wrong with it.
+        error: CodecError,
+    },
+}
+
+impl Codec {
+    /// Makes the parity of all groups of a message, which lie as [`Layout`] says, on up to `threads`
+    /// threads. A group is worked on by one thread.
+    ///
+    /// # Errors
+    /// Lengths that do not fit the code or one another.
+    pub fn encode_message(
+        &self,
+        data: &[u8],
+        chunk_bytes: usize,
+        parity: &mut [u8],
+        threads: NonZeroUsize,
+    ) -> Result<(), CodecError> {
+        let layout = self.layout(data, chunk_bytes, parity)?;
+        let [data_bytes, parity_bytes] = group_bytes(&layout);
+        let groups = data.chunks(data_bytes).zip(parity.chunks_mut(parity_bytes));
+        on_threads(threads, &layout, groups, |(data, parity)| {
+            self.encode(data, chunk_bytes, parity)
+        })
+    }
+
+    /// Rebuilds in place the missing data chunks of all groups of a message, which lie as
+    /// [`Layout`] says, on up to `threads` threads. `present` has an entry for each group.
+    ///
+    /// # Errors
+    /// Lengths that do not fit the code or one another; a group with more losses than can be
+    /// repaired, which is named.
+    pub fn recover_message(
+        &self,
+        data: &mut [u8],
+        parity: &[u8],
+        chunk_bytes: usize,
+        present: &[Present],
+        threads: NonZeroUsize,
+    ) -> Result<(), MessageError> {
+        let layout = self.layout(data, chunk_bytes, parity)?;
+        if present.len() != layout.groups() {
+            return Err(MessageError::Whole(CodecError::Groups {
+                given: present.len(),
+                expected: layout.groups(),
+            }));
+        }
+        for (group, present) in present.iter().enumerate() {
+            let chunks = layout.group(group).map_or(0, |group| group.data_chunks);
+            self.check_recoverable(chunks, present)
+                .map_err(|error| MessageError::Group { group, error })?;
+        }
+        let [data_bytes, parity_bytes] = group_bytes(&layout);
+        let groups = data.chunks_mut(data_bytes).zip(parity.chunks(parity_bytes));
+        on_threads(
+            threads,
+            &layout,
+            groups.zip(present),
+            |((data, parity), present)| self.recover(data, parity, chunk_bytes, present),
+        )?;
+        Ok(())
+    }
+
+    fn layout(&self, data: &[u8], chunk_bytes: usize, parity: &[u8]) -> Result<Layout, CodecError> {
+        let layout = Layout::new(self.code(), data.len(), chunk_bytes)?;
+        if parity.len() != layout.parity_bytes() {
+            return Err(CodecError::ParityBytes {
+                given: parity.len(),
+                expected: layout.parity_bytes(),
+            });
+        }
+        Ok(layout)
+    }
+}
+
+/// Bytes of data and of parity of a full group; those of the first, if there is no other.
+fn group_bytes(layout: &Layout) -> [usize; 2] {
+    let chunks = |chunks: usize| chunks.saturating_mul(layout.chunk_bytes());
+    [chunks(layout.code().k()), chunks(layout.code().m())]
+}
+
+/// Works on each group once. Who is free takes the next, so that groups of unlike cost spread.
+fn on_threads<G: Send>(
+    threads: NonZeroUsize,
+    layout: &Layout,
+    groups: impl Iterator<Item = G> + Send,
+    work: impl Fn(G) -> Result<(), CodecError> + Sync,
+) -> Result<(), CodecError> {
+    let groups = Mutex::new(groups);
+    let next = || groups.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run = || {
+        while let Some(group) = next() {
+            work(group)?;
+        }
+        Ok(())
+    };
+    let others = threads.get().min(layout.groups()) - 1;
+    thread::scope(|scope| {
+        let others: std::vec::Vec<_> = (0..others).map(|_| scope.spawn(run)).collect();
+        others
+            .into_iter()
+            .map(|thread| thread.join())
+            .fold(run(), |sum, result| {
+                let result = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                sum.and(result)
+            })
+    })
+}

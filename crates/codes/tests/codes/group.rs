@@ -1,0 +1,88 @@
+//! Random groups.
+
+use farwrite_codes::{Code, Kernel, Kind, Present};
+use proptest::prelude::*;
+
+/// A group, and how it is cut.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) code: Code,
+    pub(crate) chunk_bytes: usize,
+    /// Bytes that the shape and the seed say.
+    pub(crate) data: Vec<u8>,
+}
+
+impl Group {
+    pub(crate) fn data_chunks(&self) -> usize {
+        self.data.len().div_ceil(self.chunk_bytes)
+    }
+
+    pub(crate) fn parity_bytes(&self) -> usize {
+        self.code.parity_chunks(self.data_chunks()) * self.chunk_bytes
+    }
+
+    /// The data with everything overwritten that is not present.
+    pub(crate) fn damaged(&self, present: &Present) -> Vec<u8> {
+        let mut data = self.data.clone();
+        for (chunk, bytes) in data.chunks_mut(self.chunk_bytes).enumerate() {
+            if !present.data.contains(chunk) {
+                bytes.fill(0xDB);
+            }
+        }
+        data
+    }
+}
+
+/// The kernels of this machine.
+pub(crate) fn kernels() -> Vec<Kernel> {
+    Kernel::available().collect()
+}
+
+/// Bytes without a pattern that chunk sizes could hide.
+pub(crate) fn bytes(count: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// Codes with up to `most` chunks a group.
+pub(crate) fn codes(most: usize) -> impl Strategy<Value = Code> {
+    (any::<bool>(), 1..most).prop_flat_map(move |(xor, k)| {
+        let (kind, m) = match xor {
+            true => (Kind::Xor, k.min(most - k)),
+            false => (Kind::Mds, most - k),
+        };
+        (1..=m).prop_map(move |m| Code::new(kind, k, m).unwrap())
+    })
+}
+
+/// Groups of up to `chunks` chunks, full and short ones.
+pub(crate) fn groups(chunks: usize, chunk_bytes: usize) -> impl Strategy<Value = Group> {
+    (codes(chunks), 1..=chunk_bytes, any::<u64>()).prop_flat_map(|(code, chunk_bytes, seed)| {
+        let whole = code.k() * chunk_bytes;
+        prop_oneof![Just(whole), 1..=whole].prop_map(move |data_bytes| Group {
+            code,
+            chunk_bytes,
+            data: bytes(data_bytes, seed),
+        })
+    })
+}
+
+/// What is left of a group when each chunk is lost with a chance of `loss` in 256.
+pub(crate) fn survivors(group: &Group, seed: u64, loss: u8) -> Present {
+    let dice = bytes(256 + 256, seed);
+    let mut present = Present::default();
+    for chunk in (0..group.data_chunks()).filter(|&chunk| dice[chunk] >= loss) {
+        present.data.insert(chunk);
+    }
+    let parity = group.code.parity_chunks(group.data_chunks());
+    for chunk in (0..parity).filter(|&chunk| dice[256 + chunk] >= loss) {
+        present.parity.insert(chunk);
+    }
+    present
+}

@@ -1,0 +1,9 @@
+//! Codes do what they promise: every kernel, every way of calling.
+
+mod group;
+mod losses;
+mod message;
+mod naive;
+mod refusals;
+mod shapes;
+mod ways;

@@ -1,0 +1,127 @@
+//! All kernels and all ways of calling give the bytes of the definition.
+
+use farwrite_codes::{Codec, Decoder, Encoder};
+use proptest::prelude::*;
+
+use crate::group::{Group, bytes, groups, kernels, survivors};
+use crate::naive;
+
+/// Cuts `0..chunks` into runs, and puts these into some order.
+fn runs(chunks: usize, seed: u64) -> Vec<std::ops::Range<usize>> {
+    let dice = bytes(2 * chunks, seed);
+    let mut runs = Vec::new();
+    let mut start = 0;
+    while start < chunks {
+        let end = chunks.min(start + 1 + usize::from(dice[start] % 7));
+        runs.push(start..end);
+        start = end;
+    }
+    runs.sort_by_key(|run| dice[chunks + run.start]);
+    runs
+}
+
+/// The bytes of a run of chunks.
+fn of<'a>(group: &Group, bytes: &'a [u8], run: &std::ops::Range<usize>) -> &'a [u8] {
+    &bytes[run.start * group.chunk_bytes..bytes.len().min(run.end * group.chunk_bytes)]
+}
+
+proptest! {
+    #[test]
+    fn parity_is_that_of_the_definition(group in groups(60, 400), junk: u8) {
+        let expected = naive::parity(group.code, &group.data, group.chunk_bytes);
+        for kernel in kernels() {
+            let codec = Codec::with_kernel(group.code, kernel);
+            let mut parity = vec![junk; group.parity_bytes()];
+            codec.encode(&group.data, group.chunk_bytes, &mut parity).unwrap();
+            prop_assert!(parity == expected, "{}", kernel);
+        }
+    }
+
+    #[test]
+    fn chunks_can_lie_anywhere(group in groups(60, 200), seed: u64, skew in 0_usize..70) {
+        let present = survivors(&group, seed, 50);
+        // Chunks apart from one another, at odd addresses.
+        let apart = |bytes: &[u8]| -> Vec<Vec<u8>> {
+            bytes.chunks(group.chunk_bytes).map(|chunk| [&vec![1; skew], chunk].concat()).collect()
+        };
+        for kernel in kernels() {
+            let codec = Codec::with_kernel(group.code, kernel);
+            let mut parity = vec![0; group.parity_bytes()];
+            codec.encode(&group.data, group.chunk_bytes, &mut parity).unwrap();
+
+            let data = apart(&group.data);
+            let data: Vec<&[u8]> = data.iter().map(|chunk| &chunk[skew..]).collect();
+            let mut parity_apart = apart(&vec![0xEE; parity.len()]);
+            let mut slices: Vec<_> = parity_apart.iter_mut().map(|chunk| &mut chunk[skew..]).collect();
+            codec.encode_chunks(&data, &mut slices).unwrap();
+            prop_assert!(slices.concat() == parity, "{}", kernel);
+
+            let mut damaged = apart(&group.damaged(&present));
+            let mut damaged: Vec<_> = damaged.iter_mut().map(|chunk| &mut chunk[skew..]).collect();
+            // What is not there need not have memory.
+            let parity: Vec<&[u8]> = parity_apart
+                .iter()
+                .enumerate()
+                .map(|(i, chunk)| if present.parity.contains(i) { &chunk[skew..] } else { &[] })
+                .collect();
+            let result = codec.recover_chunks(&mut damaged, &parity, &present);
+            let recoverable = group.code.recoverable(group.data_chunks(), &present);
+            prop_assert_eq!(result.is_ok(), recoverable);
+            prop_assert_eq!(damaged.concat() == group.data, recoverable || present.data.len() == group.data_chunks());
+        }
+    }
+
+    #[test]
+    fn chunk_by_chunk_gives_the_same_parity(group in groups(60, 200), seed: u64) {
+        for kernel in kernels() {
+            let codec = Codec::with_kernel(group.code, kernel);
+            let mut whole = vec![0; group.parity_bytes()];
+            codec.encode(&group.data, group.chunk_bytes, &mut whole).unwrap();
+            let mut parity = vec![0xCC; whole.len()];
+            let mut encoder =
+                Encoder::new(&codec, group.data.len(), group.chunk_bytes, &mut parity).unwrap();
+            for run in runs(group.data_chunks(), seed) {
+                encoder.add(run.start, of(&group, &group.data, &run)).unwrap();
+            }
+            encoder.finish().unwrap();
+            prop_assert!(parity == whole, "{}", kernel);
+        }
+    }
+
+    #[test]
+    fn chunk_by_chunk_recovers_the_same(group in groups(60, 200), seed: u64, loss: u8) {
+        let present = survivors(&group, seed, loss);
+        for kernel in kernels() {
+            let codec = Codec::with_kernel(group.code, kernel);
+            let mut parity = vec![0; group.parity_bytes()];
+            codec.encode(&group.data, group.chunk_bytes, &mut parity).unwrap();
+            let mut scratch = vec![0x77; parity.len()];
+            let mut decoder =
+                Decoder::new(&codec, group.data.len(), group.chunk_bytes, &mut scratch).unwrap();
+            // Single chunks, parity in the middle of the data.
+            let dice = bytes(255, seed);
+            let mut arrivals: Vec<_> = present.data.iter().map(|chunk| (false, chunk)).collect();
+            arrivals.extend(present.parity.iter().map(|chunk| (true, chunk)));
+            arrivals.sort_by_key(|&(_, chunk)| dice[chunk]);
+            for (is_parity, chunk) in arrivals {
+                let run = chunk..chunk + 1;
+                match is_parity {
+                    true => decoder.add_parity(chunk, of(&group, &parity, &run)).unwrap(),
+                    false => decoder.add_data(chunk, of(&group, &group.data, &run)).unwrap(),
+                }
+            }
+            prop_assert_eq!(decoder.present(), present);
+            let recoverable = group.code.recoverable(group.data_chunks(), &present);
+            prop_assert_eq!(decoder.recoverable(), recoverable);
+            let damaged = group.damaged(&present);
+            let mut data = damaged.clone();
+            match decoder.finish(&mut data) {
+                Ok(rebuilt) => {
+                    prop_assert!(recoverable && data == group.data, "{}", kernel);
+                    prop_assert_eq!(rebuilt, present.data.missing(group.data_chunks()));
+                }
+                Err(_) => prop_assert!(!recoverable && data == damaged, "{}", kernel),
+            }
+        }
+    }
+}
