@@ -6,6 +6,7 @@
 //!
 //! - [`selective_repeat`] sends again what is missing, [`go_back_n`] everything from the first
 //!   missing chunk on; [`registry`] finds them by name and by tag.
+//! - [`order`] is in which order a scheme sends chunks first.
 //! - [`rtt`] and [`pacer`] belong to the endpoint, which hands their results to every scheme.
 //! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
 //!   schemes here share, and that one written elsewhere may use.
@@ -19,6 +20,7 @@ pub mod ack_clock;
 pub mod arrived;
 pub mod chunk_set;
 pub mod go_back_n;
+pub mod order;
 pub mod pacer;
 pub mod registry;
 pub mod rtt;

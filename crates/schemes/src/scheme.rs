@@ -7,11 +7,19 @@
 //!
 //! Message numbers and what they mean are the endpoint's; a half ignores calls about messages that
 //! it does not have charge of, so that late news need no filter.
+//!
+//! A scheme that codes has a second SDR message beside the data one, for parity: the message numbered
+//! [`parity_of`] the data message's number, as long as [`Scheme::layout`] says. [`Chunks`] and
+//! [`Arrivals`] name it by that number; reports, jobs and outcomes are about the data message. The
+//! arithmetic is the endpoint's: schemes ask for it by [`Job`]s.
 
 use core::ops::Range;
 
 use alloc::boxed::Box;
-pub use farwrite_wire::control::{Ack, Nack, Outcome, SchemeTag};
+pub use farwrite_codes::Layout;
+pub use farwrite_wire::control::{Ack, Nack, Outcome, SchemeTag, data_of, is_parity, parity_of};
+
+use crate::order::{InSequence, WireOrder};
 
 /// What is known of the path and the time, handed to every call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +41,8 @@ pub struct Message {
     pub bytes: u64,
     /// Its chunks, at least 1: the last may be short, or carry no bytes but an immediate.
     pub chunks: u32,
+    /// Bytes of a chunk that is not short, at least 1.
+    pub chunk_bytes: u64,
 }
 
 /// A run of chunks of one message, never empty.
@@ -54,6 +64,32 @@ pub trait Arrivals {
     fn count(&self, message: u64) -> u32;
     /// One past the highest chunk of which a packet has arrived, 0 if none.
     fn seen(&self, message: u64) -> u32;
+    /// Whether the message has no user immediate, or all fragments of it are there. Chunks that were
+    /// rebuilt brought none, so a message with all its bytes may lack it; such a message must not be
+    /// closed.
+    fn immediate_is_whole(&self, _message: u64) -> bool {
+        true
+    }
+}
+
+/// Arithmetic on one group of a message, as [`Scheme::layout`] cuts it, for the endpoint to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Number of the data message.
+    pub message: u64,
+    /// Which group.
+    pub group: u32,
+    /// What to do.
+    pub work: Work,
+}
+
+/// What a [`Job`] asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Make the group's parity chunks from its data.
+    Encode,
+    /// Make the group's missing data chunks from what is there; from then on they read as arrived.
+    Rebuild,
 }
 
 /// What a receiving half wants the sender told.
@@ -76,6 +112,16 @@ pub trait Sender {
     /// All that is handed out must be told here, in the same order, or the message must end: until
     /// then a scheme takes it to be still in the endpoint's hands.
     fn handle_departed(&mut self, path: &Path, chunks: &Chunks);
+    /// The receiver has room for the parity of a data message: its parity chunks may be handed out.
+    /// Comes at or after [`Sender::start`], or never.
+    fn handle_parity_clear(&mut self, _path: &Path, _message: u64) {}
+    /// A job from [`Sender::poll_job`] is done.
+    fn handle_job(&mut self, _path: &Path, _job: &Job) {}
+    /// The next group to encode, ahead of when its parity is due. The endpoint does it when it has
+    /// time, or nothing else can be sent, in any order.
+    fn poll_job(&mut self) -> Option<Job> {
+        None
+    }
     /// The receiver closed the message: nothing of it needs sending any more. The outcome comes back
     /// by [`Sender::poll_outcome`].
     fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome);
@@ -109,9 +155,15 @@ pub trait Receiver {
     /// A message was offered, and its buffer is there; chunks may have arrived before, and the next
     /// [`Receiver::poll_report`] looks for them. Without effect if it has charge of it already.
     fn start(&mut self, path: &Path, message: &Message);
-    /// Packets of the message have arrived since the last call, duplicates included. Duplicates of a
-    /// message that is over are for the endpoint to answer (P4.7).
+    /// Packets of the data or parity message have arrived since the last call, duplicates included.
+    /// Duplicates of a message that is over are for the endpoint to answer (P4.7).
     fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals);
+    /// A job from [`Receiver::poll_job`] is done: what it made reads as arrived, unless it failed.
+    fn handle_job(&mut self, _path: &Path, _job: &Job, _arrivals: &dyn Arrivals) {}
+    /// The next group to rebuild. The endpoint does it at once.
+    fn poll_job(&mut self, _arrivals: &dyn Arrivals) -> Option<Job> {
+        None
+    }
     /// The receive was closed by its user, early or not. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Receiver::next_timeout`].
@@ -138,4 +190,13 @@ pub trait Scheme {
     fn sender(&self) -> Box<dyn Sender + Send>;
     /// A receiving half.
     fn receiver(&self) -> Box<dyn Receiver + Send>;
+    /// How a message is cut into groups; `None`: it has no parity message. Both ends compute the
+    /// length of the parity message from it, [`Layout::parity_bytes`].
+    fn layout(&self, _message: &Message) -> Option<Layout> {
+        None
+    }
+    /// In which order the chunks of a message first go on the wire.
+    fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {
+        Box::new(InSequence::of(message))
+    }
 }

@@ -223,12 +223,14 @@ impl Pair {
         };
         recv.scheme = Some(offer.scheme);
         let chunks = self.sdr.geometry().chunks(length, offer.has_immediate);
+        let chunk_bytes = self.sdr.geometry().chunk_bytes();
         receiver.start(
             &path,
             &Message {
                 number: offer.message,
                 bytes: length,
                 chunks,
+                chunk_bytes,
             },
         );
         // Chunks may have come before the offer.

@@ -34,12 +34,14 @@ impl Pair {
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
             let bytes = source.length;
             let chunks = self.sdr.geometry().chunks(bytes, has_immediate);
+            let chunk_bytes = self.sdr.geometry().chunk_bytes();
             sender.start(
                 &path,
                 &Message {
                     number: message,
                     bytes,
                     chunks,
+                    chunk_bytes,
                 },
             );
         }

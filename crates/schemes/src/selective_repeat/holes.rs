@@ -190,6 +190,7 @@ mod tests {
             number,
             bytes,
             chunks,
+            chunk_bytes: 4096,
         };
         let mut holes = Holes::default();
         let mut told: BTreeMap<u32, Vec<u64>> = BTreeMap::new();

@@ -68,6 +68,7 @@ fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
         number: 0,
         bytes: 8192,
         chunks: 2,
+        chunk_bytes: 4096,
     };
     sender.start(&at(0), &message);
     let mut now_ns = 0;
@@ -195,6 +196,7 @@ fn retransmissions_of_the_oldest_come_first_and_then_its_new_chunks() {
                     number,
                     bytes,
                     chunks,
+                    chunk_bytes: 4096,
                 },
             );
         }
@@ -228,6 +230,7 @@ fn going_back_repeats_all_that_follows_of_every_message() {
                 number,
                 bytes,
                 chunks,
+                chunk_bytes: 4096,
             },
         );
     }
@@ -259,6 +262,7 @@ fn a_newer_message_that_was_cleared_first_times_out_once() {
                 number,
                 bytes: 8192,
                 chunks: 2,
+                chunk_bytes: 4096,
             };
             sender.start(&at(0), &message);
             while let Some(chunks) = sender.poll_transmit(&at(0), 2) {

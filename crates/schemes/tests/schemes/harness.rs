@@ -195,6 +195,7 @@ impl World {
             number,
             bytes: u64::from(chunks) * 4096,
             chunks,
+            chunk_bytes: 4096,
         };
         self.chunks.insert(number, chunks);
         self.push(at_ns, Event::Start(message));

@@ -111,6 +111,7 @@ impl Bench {
                         number,
                         bytes,
                         chunks,
+                        chunk_bytes: 4096,
                     },
                 );
             }

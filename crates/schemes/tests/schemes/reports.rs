@@ -32,6 +32,7 @@ impl Bench {
                 number,
                 bytes,
                 chunks,
+                chunk_bytes: 4096,
             };
             bench.memory.post(&message);
             bench.receiver.start(&bench.path(), &message);
@@ -129,6 +130,7 @@ fn a_message_that_came_before_its_offer_is_acknowledged_at_once() {
             number: 5,
             bytes: 0,
             chunks: 1,
+            chunk_bytes: 4096,
         };
         bench.memory.post(&message);
         bench.memory.arrive(5, 0);
