@@ -156,6 +156,12 @@ pub trait Fabric {
     /// [`FabricError::UnknownKey`].
     fn memory_mut(&mut self, lkey: Lkey) -> Result<&mut [u8], FabricError>;
 
+    /// The bytes of two regions, the first to read and the second to change.
+    ///
+    /// # Errors
+    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] if they are the same region.
+    fn memory_pair(&mut self, read: Lkey, write: Lkey) -> Result<(&[u8], &mut [u8]), FabricError>;
+
     /// Makes `length` bytes of a region, from `offset` on, writable by whoever a queue pair is
     /// connected to, at addresses `0..length` of a fresh key. Regions may be exposed many times.
     ///

@@ -32,9 +32,12 @@ pub(crate) fn check(geometry: &Geometry, started: u64, cts: &ClearToSend) -> Res
             generation,
             base,
             length,
+            parity,
             ..
         } = *clearance;
-        let fits = length <= max && base.checked_add(length).is_some();
+        let lies_within = |base: u64, length| length <= max && base.checked_add(length).is_some();
+        let parity_fits = parity.is_none_or(|place| lies_within(place.base, place.length));
+        let fits = lies_within(base, length) && parity_fits;
         if !fits || generation != geometry.generation(message) {
             return Err(Violation::BadClearance {
                 message,

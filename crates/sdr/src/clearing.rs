@@ -32,6 +32,11 @@ impl Clearing {
         self.fresh = true;
     }
 
+    /// The clearance of a message has changed: it is due again, as are those after it.
+    pub(crate) fn tell(&mut self, message: u64) {
+        self.cursor = self.cursor.min(message);
+    }
+
     /// The sender says that it holds the clearances of messages `0..cleared`.
     pub(crate) fn sender_holds(&mut self, cleared: u64) {
         self.known = self.known.max(cleared);

@@ -38,8 +38,10 @@ pub struct QpConfig {
     /// How immediates are divided.
     pub split: ImmediateSplit,
     /// Messages that may be in flight at a time in one direction: a power of two, at most
-    /// 2^`id_bits`.
+    /// 2^`id_bits`, or half of that with [`QpConfig::parity`].
     pub slots: u32,
+    /// Whether a message may be accompanied by a parity message, which has an id of its own (P3.11).
+    pub parity: bool,
     /// Bytes of the longest message: at most 2^`offset_bits` x `mtu`.
     pub max_message_bytes: u64,
     /// How many messages in a row use a slot before its packets cannot be told apart by their
@@ -50,9 +52,9 @@ pub struct QpConfig {
 }
 
 impl Default for QpConfig {
-    /// The paper's 10+18+4 split with all its slots, packets of 4096 bytes, a bit a packet, four
-    /// generations, one channel: messages of up to 1 GiB, 1024 in flight. A slot's bitmap memory
-    /// is touched only as far as its messages reach.
+    /// The paper's 10+18+4 split with all its ids, packets of 4096 bytes, a bit a packet, four
+    /// generations, one channel: messages of up to 1 GiB, 512 in flight, each with its parity. A
+    /// slot's bitmap memory is touched only as far as its messages reach.
     fn default() -> Self {
         Self {
             mtu: 4096,
@@ -62,7 +64,8 @@ impl Default for QpConfig {
                 offset_bits: 18,
                 user_bits: 4,
             },
-            slots: 1024,
+            slots: 512,
+            parity: true,
             max_message_bytes: 1 << 30,
             generations: 4,
             channels: 1,
@@ -106,7 +109,8 @@ impl QpConfig {
         if bits != 32 || split.offset_bits > 31 {
             return Err(ConfigError::Split(split));
         }
-        let max_slots = MAX_SLOTS.min(1_u32.checked_shl(split.id_bits.into()).unwrap_or(MAX_SLOTS));
+        let ids = MAX_SLOTS.min(1_u32.checked_shl(split.id_bits.into()).unwrap_or(MAX_SLOTS));
+        let max_slots = ids >> u32::from(self.parity);
         if !self.slots.is_power_of_two() || self.slots > max_slots {
             return Err(ConfigError::Slots {
                 slots: self.slots,
@@ -152,7 +156,9 @@ pub enum ConfigError {
     )]
     Split(ImmediateSplit),
     /// [`QpConfig::slots`].
-    #[error("slots = {slots}: must be a power of two, and at most {max} with this split")]
+    #[error(
+        "slots = {slots}: must be a power of two, and at most {max}: a message takes one id of the split, with parity two"
+    )]
     Slots {
         /// What was asked for.
         slots: u32,

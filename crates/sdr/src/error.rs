@@ -12,6 +12,9 @@ pub enum SdrError {
     /// The queue pair has no peer yet.
     #[error("the queue pair is not connected: connect it first")]
     NotConnected,
+    /// The queue pair was made without parity messages.
+    #[error("this queue pair carries no parity: set `parity` in its configuration at both ends")]
+    ParityOff,
     /// There is no such message, or it is over.
     #[error("message {0} is not in flight")]
     UnknownMessage(u64),
@@ -79,7 +82,7 @@ pub enum ConnectError {
 impl ConnectError {
     /// The first field in which two configurations differ.
     pub(crate) fn compare(ours: &QpConfig, theirs: &QpConfig) -> Result<(), Self> {
-        let fields = |c: &QpConfig| -> [(&'static str, u64); 9] {
+        let fields = |c: &QpConfig| -> [(&'static str, u64); 10] {
             [
                 ("mtu", c.mtu.into()),
                 ("packets_per_chunk", c.packets_per_chunk.into()),
@@ -87,6 +90,7 @@ impl ConnectError {
                 ("split.offset_bits", c.split.offset_bits.into()),
                 ("split.user_bits", c.split.user_bits.into()),
                 ("slots", c.slots.into()),
+                ("parity", c.parity.into()),
                 ("max_message_bytes", c.max_message_bytes),
                 ("generations", c.generations.into()),
                 ("channels", c.channels.into()),

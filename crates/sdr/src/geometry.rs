@@ -1,5 +1,7 @@
 //! The arithmetic of a queue pair: which slot, packet, chunk and channel everything is in (P3).
 
+use farwrite_wire::control::{data_of, is_parity};
+
 use crate::config::{QpConfig, fragments};
 
 /// Packets that go through one channel before the next takes its turn, at least: enough that a
@@ -83,16 +85,27 @@ impl Geometry {
         self.config.generations
     }
 
-    /// Slot of a message.
+    /// Number of all slots: those of messages, and behind them as many for their parity.
     #[must_use]
-    pub fn slot(&self, message: u64) -> u32 {
-        low_u32(message & u64::from(self.config.slots - 1))
+    pub fn table_slots(&self) -> u32 {
+        self.config.slots << u32::from(self.config.parity)
     }
 
-    /// Generation of a message.
+    /// Slot of a message, or of a parity message (P3.11).
+    #[must_use]
+    pub fn slot(&self, message: u64) -> u32 {
+        let slot = low_u32(message & u64::from(self.config.slots - 1));
+        slot + if is_parity(message) {
+            self.config.slots
+        } else {
+            0
+        }
+    }
+
+    /// Generation of a message; its parity has the same.
     #[must_use]
     pub fn generation(&self, message: u64) -> u8 {
-        let reuse = message / u64::from(self.config.slots);
+        let reuse = data_of(message) / u64::from(self.config.slots);
         (reuse % u64::from(self.config.generations)).to_le_bytes()[0]
     }
 
@@ -210,7 +223,7 @@ impl Geometry {
 
     /// 64-bit words of all packet bitmaps; `None` where this machine cannot address them.
     pub(crate) fn table_words(&self) -> Option<usize> {
-        let words = u64::from(self.packet_words()) * u64::from(self.config.slots);
+        let words = u64::from(self.packet_words()) * u64::from(self.table_slots());
         usize::try_from(words)
             .ok()
             .filter(|&words| words <= usize::MAX / 32)

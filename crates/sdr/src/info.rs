@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use crate::config::{ConfigError, ImmediateSplit, QpConfig};
 
 /// Version of the protocol that this crate speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: [u8; 4] = *b"FWQP";
 /// Bytes before the addresses.
@@ -108,7 +108,8 @@ impl QpInfo {
         out.extend_from_slice(&config.packets_per_chunk.to_be_bytes());
         out.extend_from_slice(&config.slots.to_be_bytes());
         let split = config.split;
-        out.extend_from_slice(&[split.id_bits, split.offset_bits, split.user_bits, 0]);
+        let parity = u8::from(config.parity);
+        out.extend_from_slice(&[split.id_bits, split.offset_bits, split.user_bits, parity]);
         out.extend_from_slice(&config.max_message_bytes.to_be_bytes());
         out.extend_from_slice(&self.control_key);
         out.extend_from_slice(&self.control_qpn.to_be_bytes());
@@ -165,7 +166,7 @@ impl QpInfo {
         let mtu = reader.u32()?;
         let packets_per_chunk = reader.u32()?;
         let slots = reader.u32()?;
-        let [id_bits, offset_bits, user_bits, _] = reader.array()?;
+        let [id_bits, offset_bits, user_bits, parity] = reader.array()?;
         let max_message_bytes = u64::from_be_bytes(reader.array()?);
         let control_key = reader.array()?;
         let control_qpn = reader.u32()?;
@@ -180,6 +181,7 @@ impl QpInfo {
                     user_bits,
                 },
                 slots,
+                parity: parity != 0,
                 max_message_bytes,
                 generations,
                 channels,

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use farwrite_wire::control::{Control, Outcome};
+use farwrite_wire::control::{Control, Outcome, Place, data_of};
 
 use crate::bitmap::ChunkBitmap;
 use crate::config::{ConfigError, QpConfig};
@@ -12,9 +12,10 @@ use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
-use crate::recv::{RecvHalf, RecvPlace, Target};
+use crate::recv::{RecvHalf, RecvPlace};
 use crate::repeat::first_interval_ns;
-use crate::send::{SendHalf, SendSpec};
+use crate::send::SendHalf;
+use crate::sending::SendSpec;
 use crate::table::SlotTable;
 use crate::writes::PacketWrites;
 
@@ -99,8 +100,38 @@ impl SdrQp {
     /// [`SdrError::StalePlace`] if `place` is not the answer of [`SdrQp::next_recv`],
     /// [`SdrError::TooLong`] beyond [`QpConfig::max_message_bytes`], [`SdrError::BadTarget`], and
     /// those of [`SdrQp::next_recv`].
-    pub fn post_recv(&mut self, place: RecvPlace, target: Target) -> Result<ChunkBitmap, SdrError> {
+    pub fn post_recv(&mut self, place: RecvPlace, target: Place) -> Result<ChunkBitmap, SdrError> {
         self.recv.post(place, target, &mut self.events)
+    }
+
+    /// Where the parity of an open receive goes. Bind its memory there, then
+    /// [`SdrQp::post_parity`].
+    ///
+    /// # Errors
+    /// [`SdrError::ParityOff`].
+    pub fn parity_place(&self, message: u64) -> Result<RecvPlace, SdrError> {
+        self.recv.parity_place(message)
+    }
+
+    /// Posts memory for the parity of an open receive (P3.11), or larger memory in place of it: what
+    /// has arrived of the parity is forgotten. The sender is told with the next
+    /// [`SdrQp::poll_control`]. The same holds for workers as in [`SdrQp::post_recv`].
+    ///
+    /// # Errors
+    /// [`SdrError::ParityOff`], [`SdrError::TooLong`], [`SdrError::BadTarget`],
+    /// [`SdrError::UnknownMessage`] if no such receive is open.
+    pub fn post_parity(&mut self, message: u64, target: Place) -> Result<(), SdrError> {
+        self.recv.post_parity(message, target)
+    }
+
+    /// Says how many bytes of parity there are, once the offer of the message is known: only whole
+    /// packets of that count as parity from now on.
+    ///
+    /// # Errors
+    /// [`SdrError::TooLong`] for the memory posted, or less than what has arrived,
+    /// [`SdrError::UnknownMessage`].
+    pub fn expect_parity(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
+        self.recv.expect_parity(message, length)
     }
 
     /// Completes a receive, early or not (paper section 3.3.1): no more packets count for it, and
@@ -134,13 +165,13 @@ impl SdrQp {
         self.send.start(spec, &mut self.events)
     }
 
-    /// Whether a send may write now.
+    /// Whether a send, or its parity, may be written now.
     #[must_use]
     pub fn is_clear(&self, message: u64) -> bool {
         self.send.is_clear(message)
     }
 
-    /// The packets of a run of a send's chunks; none while it may not write. Of a streaming send
+    /// The packets of a run of chunks of a send, or of its parity; none while it may not write. Of a streaming send
     /// without a length yet, packets up to the end of the peer's buffer.
     #[must_use]
     pub fn writes(&self, message: u64, chunks: Range<u32>) -> PacketWrites {
@@ -196,7 +227,7 @@ impl SdrQp {
     /// A packet came for a message that is over ([`Arrival::Late`](crate::Arrival::Late)): tells
     /// its end again, unless that was just done.
     pub fn handle_late(&mut self, message: u64) {
-        self.recv.late(message);
+        self.recv.late(data_of(message));
     }
 
     /// What to tell the peer now, if anything. `rtt_ns` is the round-trip time as far as it is

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome};
+use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome, Place, parity_of};
 
 use crate::bitmap::ChunkBitmap;
 use crate::clearing::Clearing;
@@ -25,17 +25,6 @@ pub struct RecvPlace {
     pub slot: u32,
     /// Which generation's root key and queue pairs.
     pub generation: u8,
-}
-
-/// The memory of a receive, as the peer writes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Key: the root key of the generation, or one of the buffer's own.
-    pub rkey: u32,
-    /// Address of the first byte under that key.
-    pub base: u64,
-    /// Bytes.
-    pub length: u64,
 }
 
 /// The newest receive of a slot.
@@ -126,7 +115,7 @@ impl RecvHalf {
     pub(crate) fn post(
         &mut self,
         place: RecvPlace,
-        target: Target,
+        target: Place,
         events: &mut VecDeque<Event>,
     ) -> Result<ChunkBitmap, SdrError> {
         let next = self.next_place()?;
@@ -136,14 +125,7 @@ impl RecvHalf {
                 next: next.message,
             });
         }
-        let max = self.geometry.config().max_message_bytes;
-        let Target { rkey, base, length } = target;
-        if length > max {
-            return Err(SdrError::TooLong { length, max });
-        }
-        if base.checked_add(length).is_none() {
-            return Err(SdrError::BadTarget { base, length });
-        }
+        let Place { rkey, base, length } = self.check_place(target)?;
         let message = place.message;
         self.table.open(message, length);
         let posted = Posted {
@@ -154,6 +136,7 @@ impl RecvHalf {
                 rkey,
                 base,
                 length,
+                parity: None,
             },
             offer: None,
         };
@@ -170,6 +153,54 @@ impl RecvHalf {
         Ok(ChunkBitmap::new(self.table.clone(), message))
     }
 
+    fn check_place(&self, target: Place) -> Result<Place, SdrError> {
+        let max = self.geometry.config().max_message_bytes;
+        let Place { base, length, .. } = target;
+        if length > max {
+            return Err(SdrError::TooLong { length, max });
+        }
+        if base.checked_add(length).is_none() {
+            return Err(SdrError::BadTarget { base, length });
+        }
+        Ok(target)
+    }
+
+    /// Where the parity of a message goes.
+    pub(crate) fn parity_place(&self, message: u64) -> Result<RecvPlace, SdrError> {
+        if !self.geometry.config().parity {
+            return Err(SdrError::ParityOff);
+        }
+        Ok(self.place(parity_of(message)))
+    }
+
+    pub(crate) fn post_parity(&mut self, message: u64, target: Place) -> Result<(), SdrError> {
+        self.parity_place(message)?;
+        let target = self.check_place(target)?;
+        let posted = self
+            .open_mut(message)
+            .ok_or(SdrError::UnknownMessage(message))?;
+        posted.clearance.parity = Some(target);
+        self.table.open(parity_of(message), target.length);
+        self.clearing.tell(message);
+        Ok(())
+    }
+
+    pub(crate) fn expect_parity(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
+        let posted = self
+            .open_mut(message)
+            .ok_or(SdrError::UnknownMessage(message))?;
+        let max = posted.clearance.parity.map_or(0, |place| place.length);
+        if length > max {
+            return Err(SdrError::TooLong { length, max });
+        }
+        let extent = Extent {
+            length,
+            has_immediate: false,
+        };
+        let set = self.table.set_extent(parity_of(message), extent);
+        set.map_err(|_| SdrError::TooLong { length, max })
+    }
+
     pub(crate) fn complete(
         &mut self,
         message: u64,
@@ -179,7 +210,11 @@ impl RecvHalf {
             .open_mut(message)
             .ok_or(SdrError::UnknownMessage(message))?;
         posted.open = false;
+        let has_parity = posted.clearance.parity.is_some();
         self.table.close(message);
+        if has_parity {
+            self.table.close(parity_of(message));
+        }
         self.ends.add(message, outcome);
         self.settle();
         Ok(self.place(message))

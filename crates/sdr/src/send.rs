@@ -3,59 +3,17 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 
-use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome, SchemeTag};
+use farwrite_wire::control::{
+    ClearToSend, Clearance, Control, Offer, Outcome, data_of, is_parity, parity_of,
+};
 
 use crate::clearance;
 use crate::error::{SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::repeat::{SLOW_NS, next_interval_ns};
+use crate::sending::{SendSpec, Sending, Stage, adds_parity};
 use crate::writes::PacketWrites;
-
-/// What to send.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SendSpec {
-    /// Bytes of the message; `None` for a streaming send whose end is not known yet.
-    pub length: Option<u64>,
-    /// A user immediate for the receiver.
-    pub immediate: Option<u32>,
-    /// The scheme that the receiver shall run.
-    pub scheme: SchemeTag,
-}
-
-/// How far a send is from its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Its user may write.
-    Active,
-    /// Its user is done; the receiver does not know the length yet.
-    Done,
-    /// Its user has given it up; the receiver has not completed it yet.
-    Withdrawn,
-}
-
-struct Sending {
-    spec: SendSpec,
-    /// Whether it started without a length: then reports do not prove that its length is known.
-    streaming: bool,
-    stage: Stage,
-    clearance: Option<Clearance>,
-    /// Whether the receiver is known to know the length.
-    answered: bool,
-    /// When something was last heard about the message.
-    heard_ns: u64,
-    /// Key of its entry in `timers`.
-    due_ns: u64,
-    /// Wait before the next offer; 0: none has been made since something changed.
-    interval_ns: u64,
-}
-
-impl Sending {
-    /// Whether the receiver knows all that the offer says, and this end where to write.
-    fn is_settled(&self) -> bool {
-        self.stage == Stage::Active && self.answered && self.clearance.is_some()
-    }
-}
 
 pub(crate) struct SendHalf {
     geometry: Geometry,
@@ -128,8 +86,12 @@ impl SendHalf {
         events: &mut VecDeque<Event>,
     ) -> Result<u64, SdrError> {
         let max = self.geometry.config().max_message_bytes;
-        if let Some(length) = spec.length.filter(|&length| length > max) {
+        let mut lengths = spec.length.into_iter().chain([spec.parity_bytes]);
+        if let Some(length) = lengths.find(|&length| length > max) {
             return Err(SdrError::TooLong { length, max });
+        }
+        if spec.parity_bytes > 0 && !self.geometry.config().parity {
+            return Err(SdrError::ParityOff);
         }
         if spec.immediate.is_some() && self.geometry.fragments() == 0 {
             return Err(SdrError::ImmediatesOff);
@@ -144,6 +106,7 @@ impl SendHalf {
             streaming: spec.length.is_none(),
             stage: Stage::Active,
             clearance: None,
+            parity: None,
             answered: false,
             heard_ns: 0,
             due_ns: 0,
@@ -165,43 +128,59 @@ impl SendHalf {
         let Some(sending) = self.get_mut(message) else {
             return;
         };
-        if sending.stage != Stage::Active || sending.clearance.is_some() {
+        if sending.stage != Stage::Active {
             return;
         }
-        let capacity = clearance.length;
-        match sending.spec.length {
-            Some(length) if length > capacity => events.push_back(Event::SendTooLong {
-                message,
-                length,
-                capacity,
-            }),
-            _ => {
-                sending.clearance = Some(clearance);
-                events.push_back(Event::ClearToSend { message });
+        if sending.clearance.is_none() {
+            let capacity = clearance.length;
+            if let Some(length) = sending.spec.length.filter(|&length| length > capacity) {
+                events.push_back(Event::SendTooLong {
+                    message,
+                    length,
+                    capacity,
+                });
+                return;
             }
+            sending.clearance = Some(clearance);
+            events.push_back(Event::ClearToSend { message });
         }
+        let needed = sending.spec.parity_bytes;
+        if sending.lacks_parity()
+            && let Some(place) = clearance.parity.filter(|place| place.length >= needed)
+        {
+            sending.parity = Some(place);
+            let message = parity_of(message);
+            events.push_back(Event::ClearToSend { message });
+        }
+    }
+
+    fn active(&self, message: u64) -> Option<&Sending> {
+        let sending = self.get(data_of(message))?;
+        (sending.stage == Stage::Active).then_some(sending)
     }
 
     pub(crate) fn is_active(&self, message: u64) -> bool {
-        self.get(message).is_some_and(|s| s.stage == Stage::Active)
+        self.active(message).is_some()
     }
 
     pub(crate) fn is_clear(&self, message: u64) -> bool {
-        self.is_active(message) && self.get(message).is_some_and(|s| s.clearance.is_some())
+        self.active(message)
+            .is_some_and(|sending| sending.place(message).is_some())
     }
 
     pub(crate) fn writes(&self, message: u64, chunks: core::ops::Range<u32>) -> PacketWrites {
-        let active = self
-            .get(message)
-            .filter(|sending| sending.stage == Stage::Active);
-        let cleared = active.and_then(|sending| Some((sending, sending.clearance?)));
+        let cleared = self
+            .active(message)
+            .and_then(|sending| Some((sending, sending.place(message)?)));
         cleared.map_or_else(
             || PacketWrites::none(self.geometry),
-            |(sending, clearance)| {
-                let SendSpec {
-                    length, immediate, ..
-                } = sending.spec;
-                PacketWrites::new(self.geometry, message, clearance, length, immediate, chunks)
+            |(sending, place)| {
+                let (length, immediate) = if is_parity(message) {
+                    (Some(sending.spec.parity_bytes), None)
+                } else {
+                    (sending.spec.length, sending.spec.immediate)
+                };
+                PacketWrites::new(self.geometry, message, place, length, immediate, chunks)
             },
         )
     }
@@ -259,7 +238,9 @@ impl SendHalf {
             let index = self.index(message);
             if let Some(slot) = self.clearances.get_mut(index) {
                 // What a slot's newer message has must not give way to a late copy.
-                if slot.is_none_or(|(newest, _)| newest < message) {
+                if slot.is_none_or(|(newest, known)| {
+                    newest < message || (newest == message && adds_parity(&known, clearance))
+                }) {
                     *slot = Some((message, *clearance));
                     self.hear(now_ns, message);
                     self.clear(message, events);
@@ -335,7 +316,7 @@ impl SendHalf {
             if due_ns > now_ns {
                 return None;
             }
-            let cleared = self.cleared;
+            let mut cleared = self.cleared;
             let Some(sending) = self.get_mut(message) else {
                 self.timers.remove(&(due_ns, message));
                 continue;
@@ -349,6 +330,10 @@ impl SendHalf {
                 0 => interval_ns,
                 last => next_interval_ns(last),
             };
+            if sending.lacks_parity() {
+                // So that the receiver tells again what it has for this message.
+                cleared = cleared.min(message);
+            }
             let offer = Offer {
                 message,
                 length: sending.spec.length,

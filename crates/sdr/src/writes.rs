@@ -3,7 +3,7 @@
 use core::iter::FusedIterator;
 use core::ops::Range;
 
-use farwrite_wire::control::Clearance;
+use farwrite_wire::control::Place;
 
 use crate::geometry::{Geometry, ImmediateParts};
 
@@ -34,7 +34,7 @@ pub struct PacketWrite {
 pub struct PacketWrites {
     geometry: Geometry,
     message: u64,
-    clearance: Clearance,
+    place: Place,
     /// Bytes that may be written: those of the message, or of the buffer while it has no end.
     length: u64,
     immediate: Option<u32>,
@@ -47,12 +47,12 @@ impl PacketWrites {
     pub(crate) fn new(
         geometry: Geometry,
         message: u64,
-        clearance: Clearance,
+        place: Place,
         length: Option<u64>,
         immediate: Option<u32>,
         chunks: Range<u32>,
     ) -> Self {
-        let bytes = length.unwrap_or(clearance.length).min(clearance.length);
+        let bytes = length.unwrap_or(place.length).min(place.length);
         // Packets without bytes lie past the end, so they have no place until there is one.
         let padded = immediate.is_some() && length.is_some();
         let total = geometry.packets(bytes, padded);
@@ -64,7 +64,7 @@ impl PacketWrites {
         Self {
             geometry,
             message,
-            clearance,
+            place,
             length: bytes,
             immediate,
             next: packet(chunks.start),
@@ -74,13 +74,12 @@ impl PacketWrites {
 
     /// No packets.
     pub(crate) fn none(geometry: Geometry) -> Self {
-        let clearance = Clearance {
-            generation: 0,
+        let place = Place {
             rkey: 0,
             base: 0,
             length: 0,
         };
-        Self::new(geometry, 0, clearance, None, None, 0..0)
+        Self::new(geometry, 0, place, None, None, 0..0)
     }
 }
 
@@ -98,7 +97,7 @@ impl Iterator for PacketWrites {
             .packet_bytes(self.length, self.immediate.is_some(), packet)
             .unwrap_or(0);
         // Zero-length writes are not checked against the key; they name an address that exists.
-        let place = if bytes == 0 {
+        let offset = if bytes == 0 {
             0
         } else {
             geometry.packet_offset(packet)
@@ -106,15 +105,15 @@ impl Iterator for PacketWrites {
         let chunk = geometry.chunk_of(packet);
         Some(PacketWrite {
             channel: geometry.channel(self.message, chunk),
-            generation: self.clearance.generation,
-            remote_addr: self.clearance.base.saturating_add(place),
-            rkey: self.clearance.rkey,
+            generation: geometry.generation(self.message),
+            remote_addr: self.place.base.saturating_add(offset),
+            rkey: self.place.rkey,
             imm: geometry.encode_immediate(ImmediateParts {
                 slot: geometry.slot(self.message),
                 packet,
                 fragment: geometry.fragment(self.immediate.unwrap_or(0), packet),
             }),
-            offset: place,
+            offset,
             bytes,
             chunk,
         })

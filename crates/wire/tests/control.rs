@@ -5,9 +5,9 @@ mod common;
 use common::control_messages;
 use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Ack, Builder, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES,
-    ClearToSend, Clearance, Control, Credit, Echo, HEADER_BYTES, Header, MESSAGE_OVERHEAD_BYTES,
-    NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError,
-    ReplayWindow, SchemeTag,
+    CLEARANCE_PARITY_BYTES, ClearToSend, Clearance, Control, Credit, Echo, HEADER_BYTES, Header,
+    MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome,
+    ParseError, Place, ReplayWindow, SchemeTag,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -96,15 +96,29 @@ fn bodies_are_laid_out_as_specified() {
         withdrawn: true,
     });
     let clear_to_send = Control::ClearToSend(ClearToSend {
-        posted: 4,
+        posted: 5,
         offers: 2,
         first: 3,
-        clearances: vec![Clearance {
-            generation: 1,
-            rkey: 2,
-            base: 3,
-            length: 4,
-        }],
+        clearances: vec![
+            Clearance {
+                generation: 1,
+                rkey: 2,
+                base: 3,
+                length: 4,
+                parity: None,
+            },
+            Clearance {
+                generation: 2,
+                rkey: 5,
+                base: 6,
+                length: 7,
+                parity: Some(Place {
+                    rkey: 8,
+                    base: 9,
+                    length: 10,
+                }),
+            },
+        ],
     });
     let ack = Control::Ack(Ack {
         message: 1,
@@ -130,8 +144,10 @@ fn bodies_are_laid_out_as_specified() {
     let packet = packet_of(&[offer, clear_to_send, ack, nack, complete, credit]);
     let expected =
         b"\x01\0\0\x20\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\x07\x09params\
-        \x02\0\0\x2d\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
+        \x02\0\0\x56\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
         \x01\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\
+        \x82\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\
+        \0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x0a\
         \x03\0\0\x16\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x08\xAA\x55\
         \x04\0\0\x18\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x03\0\0\0\x05\
         \x05\0\0\x09\0\0\0\0\0\0\0\x01\x01\
@@ -266,11 +282,25 @@ fn overheads_are_what_they_say() {
         rkey: 0,
         base: 0,
         length: 0,
+        parity: None,
+    };
+    let place = Place {
+        rkey: 0,
+        base: 0,
+        length: 0,
+    };
+    let with_parity = Clearance {
+        parity: Some(place),
+        ..clearance
     };
     assert_eq!(bytes(clear_to_send(vec![])), CLEAR_TO_SEND_OVERHEAD_BYTES);
     assert_eq!(
         bytes(clear_to_send(vec![clearance; 2])),
         CLEAR_TO_SEND_OVERHEAD_BYTES + 2 * CLEARANCE_BYTES
+    );
+    assert_eq!(
+        bytes(clear_to_send(vec![with_parity])),
+        CLEAR_TO_SEND_OVERHEAD_BYTES + CLEARANCE_BYTES + CLEARANCE_PARITY_BYTES
     );
 }
 

@@ -66,6 +66,10 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         self.nic.keys.memory_mut(lkey)
     }
 
+    fn memory_pair(&mut self, read: Lkey, write: Lkey) -> Result<(&[u8], &mut [u8]), FabricError> {
+        self.nic.keys.memory_pair(read, write)
+    }
+
     fn expose(&mut self, lkey: Lkey, offset: u64, length: u64) -> Result<Rkey, FabricError> {
         let Nic { keys, numbers, .. } = &mut self.nic;
         keys.expose(numbers, lkey, offset, length)

@@ -102,6 +102,20 @@ impl Keys {
         Ok(self.region_mut(lkey)?.bytes_mut())
     }
 
+    pub(super) fn memory_pair(
+        &mut self,
+        read: Lkey,
+        write: Lkey,
+    ) -> Result<(&[u8], &mut [u8]), FabricError> {
+        if read == write {
+            return Err(FabricError::InUse("the memory region"));
+        }
+        let [from, to] = self.regions.get_disjoint_mut([&read.0, &write.0]);
+        let from = from.ok_or(FabricError::UnknownKey(read.0))?;
+        let to = to.ok_or(FabricError::UnknownKey(write.0))?;
+        Ok((from.bytes(), to.bytes_mut()))
+    }
+
     pub(super) fn expose(
         &mut self,
         numbers: &mut Numbers,

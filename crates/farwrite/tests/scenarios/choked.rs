@@ -54,6 +54,9 @@ impl Fabric for Choked {
     fn memory_mut(&mut self, lkey: Lkey) -> Result<&mut [u8], FabricError> {
         self.inner.memory_mut(lkey)
     }
+    fn memory_pair(&mut self, read: Lkey, write: Lkey) -> Result<(&[u8], &mut [u8]), FabricError> {
+        self.inner.memory_pair(read, write)
+    }
     fn expose(&mut self, lkey: Lkey, offset: u64, length: u64) -> Result<Rkey, FabricError> {
         let result = self.inner.expose(lkey, offset, length);
         self.count(1, result)

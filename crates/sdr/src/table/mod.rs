@@ -6,6 +6,8 @@ mod view;
 
 use alloc::boxed::Box;
 
+use farwrite_wire::control::data_of;
+
 use crate::geometry::Geometry;
 use crate::slot::{Extent, Occupant, Phase, Slot};
 use crate::sync::{AtomicU64, Ordering, fence, zeroed};
@@ -28,7 +30,7 @@ pub enum Arrival {
     /// A packet of a message whose receive is over, or of an older generation of the slot. Its
     /// sender may have missed the end: [`SdrQp::handle_late`](crate::SdrQp::handle_late).
     Late {
-        /// The newest message of that slot and generation.
+        /// The newest message of that slot and generation; of parity, the message that it is for.
         message: u64,
     },
     /// A slot, generation or offset that does not exist, or a length that the packet cannot have.
@@ -59,7 +61,7 @@ pub struct SlotTable {
 
 impl SlotTable {
     pub(crate) fn new(geometry: Geometry) -> Self {
-        let slots = geometry.slots() as usize;
+        let slots = geometry.table_slots() as usize;
         let per_chunk = geometry.config().packets_per_chunk;
         let chunk_words = if per_chunk == 1 {
             0
@@ -103,6 +105,8 @@ impl SlotTable {
             return Arrival::Invalid;
         };
         if word.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+            // Its fragment can be missing where the chunk was rebuilt rather than received.
+            self.keep_fragment(slot, parts.packet, parts.fragment);
             self.mark_dirty(index);
             return Arrival::Duplicate { message };
         }
@@ -131,8 +135,48 @@ impl SlotTable {
         }
     }
 
-    /// Calls `each` with every open message of which packets have arrived, duplicates included,
-    /// since the last call.
+    /// A chunk of an open message was computed from others, and is in its place: from now on it
+    /// counts as arrived, with its bytes, but without fragments of a user immediate.
+    pub fn handle_rebuilt(&self, message: u64, chunk: u32) {
+        let index = self.geometry.slot(message) as usize;
+        let Some(slot) = self.slots.get(index) else {
+            return;
+        };
+        let open = Occupant {
+            message,
+            phase: Phase::Open,
+        };
+        let Some(extent) = slot.extent().filter(|_| slot.occupant() == Some(open)) else {
+            return;
+        };
+        let per_chunk = self.geometry.config().packets_per_chunk;
+        let total = self.total_packets(slot, Some(extent));
+        let first = chunk.saturating_mul(per_chunk).min(total);
+        let mut is_new = false;
+        for packet in first..first.saturating_add(per_chunk).min(total) {
+            let Some((word, bit)) = self.packet_bit(index, packet) else {
+                return;
+            };
+            if word.fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+                let Extent {
+                    length,
+                    has_immediate,
+                } = extent;
+                let bytes = self.geometry.packet_bytes(length, has_immediate, packet);
+                slot.see(packet);
+                slot.packets.fetch_add(1, Ordering::Relaxed);
+                slot.bytes
+                    .fetch_add(bytes.unwrap_or(0).into(), Ordering::Relaxed);
+                is_new = true;
+            }
+        }
+        if is_new {
+            self.complete_chunk(index, slot, chunk, total);
+        }
+    }
+
+    /// Calls `each` with every open message or parity message of which packets have arrived,
+    /// duplicates included, since the last call.
     pub fn drain_arrivals(&self, mut each: impl FnMut(u64)) {
         for (word, slots) in self.dirty.iter().zip(self.slots.chunks(64)) {
             let mut bits = word.load(Ordering::Relaxed);
@@ -223,7 +267,7 @@ impl SlotTable {
         let ahead = self.geometry.generation(newest) + generations - generation;
         let back = u64::from(ahead % generations) * u64::from(self.geometry.slots());
         // Before 0 there was none: nobody was ever cleared to send it.
-        newest
+        data_of(newest)
             .checked_sub(back)
             .map_or(Arrival::Invalid, |message| Arrival::Late { message })
     }

@@ -1,6 +1,6 @@
 //! Calls in the wrong order or with the wrong numbers, and what each end tells its user.
 
-use farwrite_sdr::{ConnectError, Event, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Target};
+use farwrite_sdr::{ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec};
 use farwrite_wire::control::{Control, Outcome, SchemeTag};
 
 use crate::world::RTT_NS;
@@ -24,11 +24,12 @@ fn events(qp: &mut SdrQp) -> Vec<Event> {
 #[test]
 fn queue_pairs_of_different_shape_do_not_connect() {
     type Change = fn(&mut QpConfig);
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 8] = [
         ("mtu", |c| c.mtu = 128),
         ("packets_per_chunk", |c| c.packets_per_chunk = 1),
         ("split.id_bits", |c| c.split = crate::without_user_bits()),
         ("slots", |c| c.slots = 8),
+        ("parity", |c| c.parity = true),
         ("max_message_bytes", |c| c.max_message_bytes = 4095),
         ("generations", |c| c.generations = 2),
         ("channels", |c| c.channels = 1),
@@ -97,7 +98,7 @@ fn every_slot_takes_one_message_at_a_time() {
 fn receives_are_checked() {
     let mut qp = connected(small());
     let place = qp.next_recv().unwrap();
-    let target = Target {
+    let target = Place {
         rkey: 1,
         base: 0,
         length: 4097,
@@ -107,7 +108,7 @@ fn receives_are_checked() {
         max: 4096,
     };
     assert_eq!(qp.post_recv(place, target).unwrap_err(), too_long);
-    let target = Target {
+    let target = Place {
         rkey: 1,
         base: u64::MAX - 3,
         length: 4,
@@ -117,7 +118,7 @@ fn receives_are_checked() {
         length: 4,
     };
     assert_eq!(qp.post_recv(place, target).unwrap_err(), bad);
-    let target = Target {
+    let target = Place {
         rkey: 1,
         base: 0,
         length: 4,
@@ -224,7 +225,7 @@ fn a_stream_gets_its_length_later() {
             id: 3,
             params: [1; 6],
         },
-        immediate: None,
+        ..SendSpec::default()
     };
     let message = sender.start_send(stream).unwrap();
     let bitmap = post(&mut receiver, 1000);

@@ -16,6 +16,7 @@ fn with_split(id_bits: u8, offset_bits: u8, user_bits: u8) -> QpConfig {
             user_bits,
         },
         slots: 1 << id_bits.min(4),
+        parity: false,
         max_message_bytes: u64::from(mtu) << offset_bits,
         generations: 3,
         channels: 3,
@@ -83,6 +84,14 @@ fn each_field_is_refused_by_name() {
             max: 1024
         }
     );
+    let slots = error(|c| (c.slots, c.parity) = (1024, true));
+    assert_eq!(
+        slots,
+        ConfigError::Slots {
+            slots: 1024,
+            max: 512
+        }
+    );
     let bytes = error(|c| c.max_message_bytes = (64 << 18) + 1);
     let max = 64 << 18;
     assert_eq!(
@@ -106,7 +115,7 @@ fn each_field_is_refused_by_name() {
     assert!(matches!(few, ConfigError::Fragments { fragments: 16, .. }));
     assert_eq!(
         error(|c| c.slots = 3).to_string(),
-        "slots = 3: must be a power of two, and at most 1024 with this split"
+        "slots = 3: must be a power of two, and at most 1024: a message takes one id of the split, with parity two"
     );
 }
 

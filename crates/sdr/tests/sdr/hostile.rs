@@ -2,7 +2,7 @@
 
 use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag,
+    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag,
 };
 use proptest::prelude::*;
 
@@ -14,6 +14,7 @@ fn clearance(message: u64) -> Clearance {
         rkey: 9,
         base: 0,
         length: 100,
+        parity: None,
     }
 }
 
@@ -179,12 +180,20 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 }
 
 fn any_clearance() -> impl Strategy<Value = Clearance> {
-    (0_u8..5, any::<u32>(), number(), number()).prop_map(|(generation, rkey, base, length)| {
-        Clearance {
-            generation,
+    let place = || {
+        (any::<u32>(), number(), number()).prop_map(|(rkey, base, length)| Place {
             rkey,
             base,
             length,
+        })
+    };
+    (0_u8..5, place(), prop::option::of(place())).prop_map(|(generation, place, parity)| {
+        Clearance {
+            generation,
+            rkey: place.rkey,
+            base: place.base,
+            length: place.length,
+            parity,
         }
     })
 }
@@ -287,7 +296,7 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
                 return false;
             };
             let base = qp.geometry().slot_base(place.slot);
-            let target = farwrite_sdr::Target {
+            let target = Place {
                 rkey: 1,
                 base,
                 length,

@@ -49,12 +49,13 @@ fn the_bytes_are_those_of_the_specification() {
     let bytes = info(QpConfig {
         channels: 1,
         generations: 1,
+        parity: true,
         ..small()
     })
     .encode()
     .unwrap();
-    let mut want = b"FWQP\x00\x01\x01\x01".to_vec();
-    want.extend([0, 0, 0, 64, 0, 0, 0, 4, 0, 0, 0, 4, 10, 18, 4, 0]);
+    let mut want = b"FWQP\x00\x02\x01\x01".to_vec();
+    want.extend([0, 0, 0, 64, 0, 0, 0, 4, 0, 0, 0, 4, 10, 18, 4, 1]);
     want.extend([0, 0, 0, 0, 0, 0, 16, 0]);
     want.extend([7; 32]);
     want.extend([0, 0, 0, 0x11, 0, 0, 0, 0]);
@@ -76,7 +77,7 @@ fn what_is_wrong_is_named() {
         QpInfo::decode(&bytes).unwrap_err()
     };
     assert_eq!(decode(&|b| b[0] = b'X'), InfoError::Magic(*b"XWQP"));
-    assert_eq!(decode(&|b| b[5] = 2), InfoError::Version { theirs: 2 });
+    assert_eq!(decode(&|b| b[5] = 3), InfoError::Version { theirs: 3 });
     assert!(matches!(decode(&|b| b[11] = 63), InfoError::Config(_)));
     assert!(matches!(decode(&|b| b[7] = 3), InfoError::Length { .. }));
     assert!(matches!(decode(&|b| b.push(0)), InfoError::Length { .. }));

@@ -7,6 +7,7 @@ mod healing;
 mod hostile;
 mod info;
 mod lossy;
+mod parity;
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/sdr.rs"]
 mod targets;
@@ -15,7 +16,7 @@ mod world;
 mod wraparound;
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, QpConfig, QpInfo, SdrQp, Target,
+    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo, SdrQp,
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
@@ -30,6 +31,7 @@ pub(crate) fn small() -> QpConfig {
             user_bits: 4,
         },
         slots: 4,
+        parity: false,
         max_message_bytes: 4096,
         generations: 4,
         channels: 2,
@@ -83,7 +85,7 @@ impl Random {
 /// A buffer of `length` bytes in the place that is posted next.
 pub(crate) fn post(qp: &mut SdrQp, length: u64) -> ChunkBitmap {
     let place = qp.next_recv().unwrap();
-    let target = Target {
+    let target = Place {
         rkey: place.generation.into(),
         base: qp.geometry().slot_base(place.slot),
         length,

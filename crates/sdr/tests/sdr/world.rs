@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, Event, QpConfig, RecvPlace, SdrError, SdrQp, SendSpec, Target,
+    Arrival, ChunkBitmap, Event, Place, QpConfig, RecvPlace, SdrError, SdrQp, SendSpec,
 };
-use farwrite_wire::control::{Ack, Control, Outcome, SchemeTag};
+use farwrite_wire::control::{Ack, Control, Outcome};
 
 use crate::{Random, connected};
 
@@ -288,7 +288,7 @@ impl World {
             };
             let short = u64::from(message.plan == Plan::TooLong);
             let length = message.length - short;
-            let target = Target {
+            let target = Place {
                 rkey: u32::from(place.generation),
                 base: self.b.geometry().slot_base(place.slot),
                 length,
@@ -315,7 +315,7 @@ impl World {
             let spec = SendSpec {
                 length: (message.plan != Plan::Stream).then_some(message.length),
                 immediate: message.immediate,
-                scheme: SchemeTag::default(),
+                ..SendSpec::default()
             };
             let number = match self.a.start_send(spec) {
                 Ok(number) => number,

@@ -1,7 +1,7 @@
 //! The bodies of control messages as bytes (P4.3 to P4.8).
 
 use super::message::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag,
+    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -18,6 +18,9 @@ const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;
 const OFFER_WITHDRAWN: u8 = 4;
 
+/// In the byte of a clearance's generation: memory for parity follows.
+const CLEARANCE_HAS_PARITY: u8 = 0x80;
+
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
 const FAILED: u8 = 2;
@@ -26,6 +29,8 @@ const FAILED: u8 = 2;
 pub const CLEAR_TO_SEND_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 24;
 /// Bytes of one clearance (P4.4).
 pub const CLEARANCE_BYTES: usize = 21;
+/// Bytes that memory for parity adds to a clearance (P4.4).
+pub const CLEARANCE_PARITY_BYTES: usize = 20;
 /// Bytes that an ACK takes in a packet before its bits (P4.5).
 pub const ACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 20;
 /// Bytes that a NACK takes in a packet before its first range (P4.6).
@@ -109,10 +114,7 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
                 out.extend(number.to_be_bytes());
             }
             for clearance in &cts.clearances {
-                out.push(clearance.generation);
-                out.extend(clearance.rkey.to_be_bytes());
-                out.extend(clearance.base.to_be_bytes());
-                out.extend(clearance.length.to_be_bytes());
+                encode_clearance(clearance, out);
             }
         }
         Control::Ack(ack) => {
@@ -163,6 +165,21 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
     out.push(flags);
     out.push(offer.scheme.id);
     out.extend(offer.scheme.params);
+}
+
+fn encode_clearance(clearance: &Clearance, out: &mut Vec<u8>) {
+    let flag = clearance.parity.map_or(0, |_| CLEARANCE_HAS_PARITY);
+    let data = Place {
+        rkey: clearance.rkey,
+        base: clearance.base,
+        length: clearance.length,
+    };
+    out.push(clearance.generation | flag);
+    for place in [data].into_iter().chain(clearance.parity) {
+        out.extend(place.rkey.to_be_bytes());
+        out.extend(place.base.to_be_bytes());
+        out.extend(place.length.to_be_bytes());
+    }
 }
 
 /// Reads a body; `None` if the type is unknown.
@@ -293,8 +310,24 @@ impl Reader<'_> {
     }
 
     fn clearance(&mut self) -> Option<Clearance> {
+        let generation = self.u8()?;
+        let Place { rkey, base, length } = self.place()?;
+        let parity = if generation & CLEARANCE_HAS_PARITY == 0 {
+            None
+        } else {
+            Some(self.place()?)
+        };
         Some(Clearance {
-            generation: self.u8()?,
+            generation: generation & !CLEARANCE_HAS_PARITY,
+            rkey,
+            base,
+            length,
+            parity,
+        })
+    }
+
+    fn place(&mut self) -> Option<Place> {
+        Some(Place {
             rkey: self.u32()?,
             base: self.u64()?,
             length: self.u64()?,

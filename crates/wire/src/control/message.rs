@@ -76,13 +76,26 @@ pub struct ClearToSend {
 /// Where one message may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clearance {
-    /// Generation of the slot, which picks the queue pairs to write through.
+    /// Generation of the slot, which picks the queue pairs to write through; below 128.
     pub generation: u8,
     /// Key of the memory.
     pub rkey: u32,
     /// Address of the message's first byte under that key.
     pub base: u64,
     /// Bytes that the buffer holds.
+    pub length: u64,
+    /// Where the message's parity may be written, if there is memory for it.
+    pub parity: Option<Place>,
+}
+
+/// Memory that a peer may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Key of the memory.
+    pub rkey: u32,
+    /// Address of the first byte under that key.
+    pub base: u64,
+    /// Bytes.
     pub length: u64,
 }
 

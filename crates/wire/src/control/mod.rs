@@ -9,11 +9,11 @@ mod packet;
 mod replay;
 
 pub use body::{
-    ACK_OVERHEAD_BYTES, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, NACK_OVERHEAD_BYTES,
-    NACK_RANGE_BYTES, ParseError,
+    ACK_OVERHEAD_BYTES, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, CLEARANCE_PARITY_BYTES,
+    NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, ParseError,
 };
 pub use message::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, SchemeTag, data_of,
+    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag, data_of,
     is_parity, parity_of,
 };
 pub use packet::{

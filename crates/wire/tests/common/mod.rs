@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, Nack, Offer, Outcome, SchemeTag,
+    Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, Nack, Offer, Outcome, Place,
+    SchemeTag,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -145,13 +146,16 @@ fn offers() -> impl Strategy<Value = Control> {
 }
 
 fn clears_to_send() -> impl Strategy<Value = Control> {
-    let clearance =
-        any::<(u8, u32, u64, u64)>().prop_map(|(generation, rkey, base, length)| Clearance {
-            generation,
-            rkey,
-            base,
-            length,
-        });
+    let place =
+        any::<(u32, u64, u64)>().prop_map(|(rkey, base, length)| Place { rkey, base, length });
+    let parity = prop::option::of(place.clone());
+    let clearance = (0..128_u8, place, parity).prop_map(|(generation, place, parity)| Clearance {
+        generation,
+        rkey: place.rkey,
+        base: place.base,
+        length: place.length,
+        parity,
+    });
     let clearances = prop::collection::vec(clearance, 0..6);
     let numbers = (0..=u64::MAX - 12, 0..6_u64, any::<u64>());
     (numbers, clearances).prop_map(|((first, after, offers), clearances)| {

@@ -27,6 +27,27 @@ pub(crate) fn memory_comes_and_goes(world: &mut impl World) {
     }
 }
 
+pub(crate) fn two_regions_at_once(world: &mut impl World) {
+    let mut end = world.end(1);
+    let from = end.register(Box::new(pattern(100))).unwrap();
+    let to = end.register(Box::new(vec![0; 50])).unwrap();
+    let (read, write) = end.memory_pair(from, to).unwrap();
+    write.copy_from_slice(&read[50..]);
+    assert_eq!(end.memory(to).unwrap(), &pattern(100)[50..]);
+    assert!(matches!(
+        end.memory_pair(from, from),
+        Err(FabricError::InUse(_))
+    ));
+    end.deregister(to).unwrap();
+    for (read, write) in [(from, to), (to, from)] {
+        let error = end.memory_pair(read, write).unwrap_err();
+        assert!(
+            matches!(error, FabricError::UnknownKey(key) if key == to.0),
+            "{error}"
+        );
+    }
+}
+
 pub(crate) fn bounds_of_a_window(world: &mut impl World) {
     let mut pair = Pair::new(world);
     let rkey = pair.b.expose(pair.target, 100, 50).unwrap();

@@ -40,7 +40,7 @@ macro_rules! contract_tests {
                 first_fault_counts,
             ],
             keys: [
-                memory_comes_and_goes, bounds_of_a_window, bounds_of_exposing, unknown_key,
+                memory_comes_and_goes, two_regions_at_once, bounds_of_a_window, bounds_of_exposing, unknown_key,
                 revoked_key, revoking_is_synchronous, in_use_while_exposed, several_windows,
             ],
             queue_pairs: [
