@@ -169,7 +169,7 @@ impl<F: Fabric> Endpoint<F> {
             .pairs
             .get_mut(&qp)
             .ok_or(Error::NoSuchQueuePair(qp.0))?;
-        pair.post_recv(&mut self.fabric, target)
+        pair.post_recv(&mut self.fabric, &self.known, target)
     }
 
     /// Ends a receive before its scheme did, or one that has no scheme: no packet changes its

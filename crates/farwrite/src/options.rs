@@ -22,6 +22,13 @@ pub struct QpOptions {
     /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
     /// takes an eighth of the round trip.
     pub reordering_window: Option<Duration>,
+    /// The scheme that the peer is expected to use at first; later it is the one that it used last.
+    /// Receives are posted with memory for the parity of that scheme, so that it need not wait a
+    /// round trip for it.
+    pub expected_scheme: SchemeTag,
+    /// Most memory for the parity of posted receives, in bytes. Beyond that, messages are received
+    /// without their parity.
+    pub max_parity_bytes: u64,
 }
 
 impl Default for QpOptions {
@@ -32,6 +39,8 @@ impl Default for QpOptions {
             burst_bytes: 256 * 1024,
             initial_rtt: Duration::from_millis(100),
             reordering_window: None,
+            expected_scheme: SchemeTag::NONE,
+            max_parity_bytes: 1 << 30,
         }
     }
 }

@@ -115,6 +115,20 @@ impl Halves {
             .map(|(_, sender)| &mut **sender as _)
     }
 
+    /// One of the senders, `0..sender_count`.
+    pub(crate) fn sender_at(&mut self, index: usize) -> &mut (dyn Sender + Send) {
+        &mut *self.senders[index].1
+    }
+
+    /// One of the receivers, `0..receiver_count`.
+    pub(crate) fn receiver_at(&mut self, index: usize) -> &mut (dyn Receiver + Send) {
+        &mut *self.receivers[index].1
+    }
+
+    pub(crate) fn receiver_count(&self) -> usize {
+        self.receivers.len()
+    }
+
     pub(crate) fn sender_count(&self) -> usize {
         self.senders.len()
     }
@@ -173,5 +187,9 @@ impl Arrivals for TableArrivals<'_> {
 
     fn seen(&self, message: u64) -> u32 {
         self.0.seen(message)
+    }
+
+    fn immediate_is_whole(&self, message: u64) -> bool {
+        self.0.immediate_is_whole(message)
     }
 }

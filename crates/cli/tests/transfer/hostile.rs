@@ -111,11 +111,11 @@ fn absurd_sizes_are_refused() {
         (|plan, _, _| plan.segment_bytes = 0, "segments of"),
         (
             |plan, config, _| {
-                config.slots = 1024;
+                config.slots = 512;
                 config.max_message_bytes = 1 << 30;
                 plan.segment_bytes = 1 << 30;
             },
-            "1024 buffers",
+            "512 buffers",
         ),
         (|_, config, _| config.generations = 16, "16 generations"),
         (|plan, _, _| plan.scheme = Text::new("magic"), "magic"),
@@ -132,7 +132,7 @@ fn absurd_sizes_are_refused() {
         );
     }
     receiver.running.signal("INT");
-    nothing_left(&rig, receiver).assert(130, "1024 buffers");
+    nothing_left(&rig, receiver).assert(130, "512 buffers");
 }
 
 #[test]

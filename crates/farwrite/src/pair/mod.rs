@@ -3,6 +3,7 @@
 mod controlling;
 mod holdings;
 mod outgoing;
+mod parity;
 mod receiving;
 mod sending;
 mod transmit;
@@ -15,7 +16,7 @@ use farwrite_schemes::rtt::RttEstimator;
 use farwrite_schemes::scheme::{Path, SenderCounters};
 use farwrite_sdr::{Geometry, QpInfo, SdrError, SdrQp};
 
-use farwrite_wire::control::Outcome;
+use farwrite_wire::control::{Outcome, SchemeTag};
 
 use crate::control::ControlPath;
 use crate::drain::DrainMeter;
@@ -26,6 +27,7 @@ use crate::options::QpOptions;
 use crate::registry::{Halves, Registry};
 use holdings::Holdings;
 use outgoing::Outgoing;
+use parity::Workshop;
 use receiving::Recv;
 use sending::{Send, StreamRun};
 use transmit::Halt;
@@ -47,6 +49,9 @@ pub(crate) struct Pair {
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
+    workshop: Workshop,
+    /// The scheme that the peer is expected to use: receives get memory for its parity.
+    expected: SchemeTag,
     drain: DrainMeter,
     credit_due_ns: Option<u64>,
     /// Packets that the last credit told of.
@@ -76,6 +81,8 @@ pub struct QpStats {
     pub received_bytes: u64,
     /// Packets that carried nothing new.
     pub duplicate_packets: u64,
+    /// Chunks that were lost and computed from others.
+    pub rebuilt_chunks: u64,
     /// Packets of messages that were over; none was applied.
     pub late_packets: u64,
     /// Packets whose immediate made no sense.
@@ -100,6 +107,7 @@ impl Pair {
             control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
             pacer: Pacer::new(options.rate_bps, burst_bytes(&options)),
+            expected: options.expected_scheme,
             options,
             sdr,
             holdings,
@@ -108,6 +116,7 @@ impl Pair {
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
+            workshop: Workshop::default(),
             drain: DrainMeter::default(),
             credit_due_ns: None,
             credited_packets: 0,
@@ -177,8 +186,9 @@ impl Pair {
 
     /// Gives everything back to the fabric that [`Pair::create`] took, then ends all messages: an
     /// outcome says that no packet changes their memory any more.
-    pub(crate) fn destroy<F: Fabric>(self, fabric: &mut F) -> Result<(), FabricError> {
+    pub(crate) fn destroy<F: Fabric>(mut self, fabric: &mut F) -> Result<(), FabricError> {
         let result = self.holdings.give_back(fabric);
+        let result = result.and(self.give_parity_back(fabric));
         self.sends
             .values()
             .for_each(|send| send.finish(Outcome::Failed));
@@ -240,12 +250,17 @@ impl Pair {
         self.look_at_arrivals(now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
+        // Before the reports: what can be rebuilt is not asked for.
+        self.rebuild(fabric, now_ns)?;
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         // Control before data: an offer must be ahead of its message.
         self.send_control(fabric, now_ns)?;
         let halt = self.transmit(fabric, now_ns)?;
-        Ok(self.next_ns(now_ns, halt))
+        // While the pace or the fabric holds packets back, there is time to encode.
+        let encoded = self.encode(fabric, now_ns)?;
+        let next_ns = self.next_ns(now_ns, halt);
+        Ok(if encoded { Some(now_ns) } else { next_ns })
     }
 
     /// Whether a message is sent from the region or received into it.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, WriteWr};
-use farwrite_schemes::scheme::Chunks;
+use farwrite_schemes::scheme::{Chunks, data_of};
 
 /// Most packets handed to the fabric in one call.
 const BATCH_PACKETS: usize = 128;
@@ -85,11 +85,11 @@ impl Outgoing {
             .map(|departure| departure.chunks)
     }
 
-    /// Drops the packets of a message that are still here.
+    /// Drops the packets of a message, and of its parity, that are still here.
     pub(crate) fn forget(&mut self, message: u64) {
         let before = self.departures.len();
         self.departures
-            .retain(|_, departure| departure.chunks.message != message);
+            .retain(|_, departure| data_of(departure.chunks.message) != message);
         if self.departures.len() < before {
             self.queue
                 .retain(|write| self.departures.contains_key(&write.departure));

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Arrival, Event, RecvPlace, SdrQp, Target};
-use farwrite_wire::control::{Outcome, SchemeTag};
+use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
+use farwrite_wire::control::{Outcome, SchemeTag, data_of};
 
 use super::Pair;
+use super::parity::Parity;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::memory::MrSlice;
@@ -28,10 +29,16 @@ pub(super) struct Recv {
     /// The scheme that runs it, once it was offered.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
+    /// Memory for its parity, if there is any.
+    pub(super) parity: Option<Parity>,
     shared: Arc<RecvShared>,
 }
 
 impl Recv {
+    pub(super) fn target(&self) -> MrSlice {
+        self.target
+    }
+
     pub(super) fn finish(&self, outcome: Outcome) {
         self.shared.finish(outcome);
     }
@@ -52,6 +59,7 @@ impl Pair {
     pub(crate) fn post_recv<F: Fabric>(
         &mut self,
         fabric: &mut F,
+        known: &Registry,
         target: MrSlice,
     ) -> Result<RecvHandle, Error> {
         self.check_slice(&target)?;
@@ -67,7 +75,7 @@ impl Pair {
         let base = self.geometry().slot_base(place.slot);
         let posted = self.sdr.post_recv(
             place,
-            Target {
+            Place {
                 rkey: root.0,
                 base,
                 length: target.length,
@@ -80,9 +88,13 @@ impl Pair {
             target,
             scheme: None,
             wants_immediate: false,
+            parity: None,
             shared: Arc::clone(&shared),
         };
         self.recvs.insert(place.message, recv);
+        if let Some(layout) = self.layout(known, self.expected, target.length) {
+            self.provide_parity(fabric, place.message, layout)?;
+        }
         Ok(RecvHandle {
             pair: self.id,
             message: place.message,
@@ -104,6 +116,7 @@ impl Pair {
             .ok_or(Error::NoSuchMessage(message))?;
         // First the memory, then the slot: a slot that was given out again must not be unbound.
         fabric.unbind(self.holdings.root(recv.place.generation), recv.place.slot)?;
+        self.release_parity(fabric, message, &recv)?;
         if let Some(receiver) = recv
             .scheme
             .and_then(|tag| self.halves.existing_receiver(tag))
@@ -145,7 +158,7 @@ impl Pair {
             sdr, recvs, halves, ..
         } = self;
         sdr.table().drain_arrivals(|message| {
-            let Some(recv) = recvs.get_mut(&message) else {
+            let Some(recv) = recvs.get_mut(&data_of(message)) else {
                 return;
             };
             recv.look_for_immediate(sdr);
@@ -187,7 +200,7 @@ impl Pair {
                     self.complete_recv(fabric, message, Outcome::Failed)?;
                 }
                 Event::SendTooLong { message, .. } => self.finish_send(message, Outcome::Failed),
-                Event::ClearToSend { message } => self.clear_to_send(now_ns, message),
+                Event::ClearToSend { message } => self.clear_to_send(fabric, now_ns, message)?,
                 Event::Closed { message, outcome } => self.handle_closed(now_ns, message, outcome),
             }
         }
@@ -203,6 +216,9 @@ impl Pair {
         offer: &Offered,
     ) -> Result<(), Error> {
         let path = self.path(now_ns);
+        if !self.expect_parity(fabric, known, offer)? {
+            return self.complete_recv(fabric, offer.message, Outcome::Failed);
+        }
         let Some(recv) = self.recvs.get_mut(&offer.message) else {
             return Ok(());
         };
@@ -236,6 +252,26 @@ impl Pair {
         // Chunks may have come before the offer.
         receiver.handle_arrivals(&path, offer.message, &TableArrivals(self.sdr.table()));
         Ok(())
+    }
+
+    /// Sees to it that there is memory for the parity of an offered message, and from now on for those
+    /// after it. False if parity has arrived that the message does not have.
+    fn expect_parity<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        known: &Registry,
+        offer: &Offered,
+    ) -> Result<bool, Error> {
+        self.expected = offer.scheme;
+        let bytes = offer.length.unwrap_or(0);
+        let Some(layout) = self.layout(known, offer.scheme, bytes) else {
+            return Ok(true);
+        };
+        if !self.provide_parity(fabric, offer.message, layout)? {
+            return Ok(true);
+        }
+        let parity_bytes = layout.parity_bytes() as u64;
+        Ok(self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
     }
 
     /// Closes the receives that their schemes have done with.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use farwrite_fabric::contract::Lkey;
+use farwrite_codes::Layout;
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
 use farwrite_schemes::scheme::Chunks;
 use farwrite_sdr::SendSpec;
 use farwrite_wire::control::{Outcome, SchemeTag};
 
 use super::Pair;
+use super::parity::Parity;
 use crate::error::Error;
 use crate::handle::{SendHandle, SendShared};
 use crate::memory::MrSlice;
@@ -20,6 +22,10 @@ pub(super) struct Send {
     source: Option<MrSlice>,
     scheme: SchemeTag,
     has_immediate: bool,
+    /// How it is cut into groups, if its scheme codes.
+    layout: Option<Layout>,
+    /// There from the time that it is cleared.
+    parity: Option<Parity>,
     /// Whether its scheme has charge of it.
     started: bool,
     stream: Option<Stream>,
@@ -33,6 +39,10 @@ impl Send {
 
     pub(super) fn scheme(&self) -> SchemeTag {
         self.scheme
+    }
+
+    pub(super) fn parity(&self) -> Option<Parity> {
+        self.parity
     }
 
     pub(super) fn has_immediate(&self) -> bool {
@@ -99,7 +109,11 @@ impl Pair {
         if !is_raw && self.halves.sender(options.scheme, known).is_none() {
             return Err(Error::UnknownScheme(options.scheme.id));
         }
-        let handle = self.start(Some(source.length), options)?;
+        let layout = self.layout(known, options.scheme, source.length);
+        if let Some(layout) = &layout {
+            self.check_length(layout.parity_bytes() as u64)?;
+        }
+        let handle = self.start(Some(source.length), options, layout)?;
         let send = self.sends.get_mut(&handle.message).expect("just inserted");
         send.source = Some(source);
         if is_raw {
@@ -133,13 +147,19 @@ impl Pair {
                 immediate,
                 scheme: SchemeTag::NONE,
             },
+            None,
         )?;
         let send = self.sends.get_mut(&handle.message).expect("just inserted");
         send.stream = Some(Stream::default());
         Ok(handle)
     }
 
-    fn start(&mut self, length: Option<u64>, options: SendOptions) -> Result<SendHandle, Error> {
+    fn start(
+        &mut self,
+        length: Option<u64>,
+        options: SendOptions,
+        layout: Option<Layout>,
+    ) -> Result<SendHandle, Error> {
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.id.0));
         }
@@ -147,6 +167,7 @@ impl Pair {
             length,
             immediate: options.immediate,
             scheme: options.scheme,
+            parity_bytes: layout.map_or(0, |layout| layout.parity_bytes() as u64),
         };
         let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(SendShared::default());
@@ -154,6 +175,8 @@ impl Pair {
             source: None,
             scheme: options.scheme,
             has_immediate: options.immediate.is_some(),
+            layout,
+            parity: None,
             started: false,
             stream: None,
             shared: Arc::clone(&shared),
@@ -164,6 +187,22 @@ impl Pair {
             message,
             shared,
         })
+    }
+
+    /// Takes memory for the parity of a send that is cleared.
+    pub(super) fn begin_coding<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        message: u64,
+    ) -> Result<(), FabricError> {
+        let send = self.sends.get(&message);
+        if let Some(layout) = send.and_then(|send| send.layout) {
+            let parity = self.prepare_parity(fabric, layout)?;
+            if let Some(send) = self.sends.get_mut(&message) {
+                send.parity = Some(parity);
+            }
+        }
+        Ok(())
     }
 
     /// Sends a run of chunks, from `first_chunk` on, of a message without a scheme. Only the message's

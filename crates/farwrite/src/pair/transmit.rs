@@ -2,7 +2,7 @@
 
 use farwrite_fabric::contract::{Fabric, Rkey, Sge};
 use farwrite_schemes::scheme::{Chunks, Message};
-use farwrite_wire::control::Outcome;
+use farwrite_wire::control::{Outcome, data_of, is_parity};
 
 use super::Pair;
 use super::outgoing::OutgoingWrite;
@@ -23,12 +23,24 @@ pub(super) enum Halt {
 
 impl Pair {
     /// The receiver's buffer for a message is known: its chunks may go.
-    pub(super) fn clear_to_send(&mut self, now_ns: u64, message: u64) {
+    pub(super) fn clear_to_send<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        now_ns: u64,
+        message: u64,
+    ) -> Result<(), Error> {
+        if is_parity(message) {
+            self.parity_clear(now_ns, message);
+            return Ok(());
+        }
+        self.begin_coding(fabric, message)?;
         let path = self.path(now_ns);
         let Some(send) = self.sends.get_mut(&message) else {
-            return;
+            return Ok(());
         };
-        let Some(source) = send.source() else { return };
+        let Some(source) = send.source() else {
+            return Ok(());
+        };
         let has_immediate = send.has_immediate();
         send.start();
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
@@ -45,6 +57,7 @@ impl Pair {
                 },
             );
         }
+        Ok(())
     }
 
     /// Sends what the pace and the fabric allow.
@@ -101,10 +114,12 @@ impl Pair {
     }
 
     fn queue_scheme_chunks(&mut self, chunks: Chunks) {
-        let source = self
-            .sends
-            .get(&chunks.message)
-            .and_then(|send| send.source());
+        let send = self.sends.get(&data_of(chunks.message));
+        let source = if is_parity(chunks.message) {
+            send.and_then(|send| Some(send.parity()?.source()))
+        } else {
+            send.and_then(|send| send.source())
+        };
         // A scheme that speaks of a message it was never given would send another's bytes.
         debug_assert!(
             source.is_some(),
@@ -181,7 +196,7 @@ impl Pair {
             return;
         };
         let path = self.path(now_ns);
-        let Some(send) = self.sends.get_mut(&chunks.message) else {
+        let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
             return;
         };
         match self.halves.existing_sender(send.scheme()) {
@@ -219,6 +234,9 @@ impl Pair {
     pub(super) fn finish_send(&mut self, message: u64, outcome: Outcome) {
         if let Some(send) = self.sends.remove(&message) {
             send.finish(outcome);
+            if let Some(parity) = send.parity() {
+                self.discard_parity(parity);
+            }
         }
         self.streams.retain(|run| run.chunks.message != message);
         // Its memory is the user's again: no repeat may be read from it.

@@ -87,6 +87,7 @@ fn random_world(seed: u64, dice: &mut Dice) -> World {
         burst_bytes,
         initial_rtt: micros(dice, &[100, 25_000, 1_000_000]),
         reordering_window: dice.pick(&[None, Some(delay / 2)]),
+        ..QpOptions::default()
     };
     let plain = LinkConfig {
         delay,

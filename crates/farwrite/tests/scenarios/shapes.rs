@@ -106,6 +106,7 @@ fn immediates_split_otherwise() {
         };
         let sdr = QpConfig {
             split,
+            parity: false,
             max_message_bytes: 1 << 20,
             ..small(1024, 4)
         };

@@ -19,6 +19,8 @@ fn many_small(slots: u32, generations: u8) -> QpOptions {
     let sdr = QpConfig {
         mtu: 1000,
         slots,
+        // All ids for messages.
+        parity: false,
         generations,
         max_message_bytes: 1 << 20,
         ..QpConfig::default()

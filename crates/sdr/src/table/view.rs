@@ -96,6 +96,13 @@ impl SlotTable {
         bits.unwrap_or(0) & (u64::MAX >> unused)
     }
 
+    /// Whether a message, whose length must be known, carries no user immediate or has all of it.
+    #[must_use]
+    pub fn immediate_is_whole(&self, message: u64) -> bool {
+        let has_immediate = self.read(message, |_, slot| Some(slot.extent()?.has_immediate));
+        has_immediate.is_some_and(|has| !has || self.immediate(message).is_some())
+    }
+
     /// The user immediate of a message, once all its fragments have arrived.
     pub(crate) fn immediate(&self, message: u64) -> Option<u32> {
         self.read(message, |_, slot| slot.immediate(self.geometry.fragments()))
