@@ -9,6 +9,36 @@ pub(crate) static MUL: [[u8; 256]; 256] = products();
 /// Inverses: `INV[a]` is `1 / a`; 0 has none, and 0 in its place.
 static INV: [u8; 256] = inverses();
 
+/// Products of one factor with the low and with the high half of a byte, for kernels that look up
+/// 16 values at once: `a * b = low[b & 15] ^ high[b >> 4]`.
+#[derive(Clone, Copy)]
+pub(crate) struct Nibbles {
+    pub(crate) low: [u8; 16],
+    pub(crate) high: [u8; 16],
+}
+
+/// [`Nibbles`] of every factor.
+pub(crate) static NIBBLES: [Nibbles; 256] = nibbles();
+
+const fn nibbles() -> [Nibbles; 256] {
+    let none = Nibbles {
+        low: [0; 16],
+        high: [0; 16],
+    };
+    let mut table = [none; 256];
+    let mut a = 0;
+    while a < 256 {
+        let mut half = 0;
+        while half < 16 {
+            table[a].low[half] = MUL[a][half];
+            table[a].high[half] = MUL[a][half << 4];
+            half += 1;
+        }
+        a += 1;
+    }
+    table
+}
+
 /// `1 / a`, and 0 for 0.
 pub(crate) fn inv(a: u8) -> u8 {
     INV[usize::from(a)]
@@ -49,12 +79,11 @@ const fn products() -> [[u8; 256]; 256] {
 
 #[expect(clippy::cast_possible_truncation, reason = "b is below 256")]
 const fn inverses() -> [u8; 256] {
-    let products = products();
     let mut table = [0; 256];
     let mut a = 1;
     while a < 256 {
         let mut b = 1;
-        while products[a][b] != 1 {
+        while MUL[a][b] != 1 {
             b += 1;
         }
         table[a] = b as u8;
@@ -70,7 +99,7 @@ mod tests {
     /// Multiplication as in a textbook: shift and add, then reduce.
     fn textbook(a: u8, b: u8) -> u8 {
         let mut wide = (0..8).fold(0_u16, |sum, bit| {
-            sum ^ (u16::from(a) << bit) * (u16::from(b) >> bit & 1)
+            sum ^ ((u16::from(a) << bit) * (u16::from(b) >> bit & 1))
         });
         for bit in (8..16).rev() {
             if wide >> bit & 1 == 1 {

@@ -1,0 +1,161 @@
+//! AVX2: a multiplication by a factor is two look-ups in tables of 16, by the low and by the high
+//! half of each byte, whose results add up.
+#![allow(unsafe_code)]
+
+use alloc::vec::Vec;
+use core::arch::x86_64::{
+    __m256i, _MM_HINT_T1, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm256_and_si256,
+    _mm256_broadcastsi128_si256, _mm256_loadu_si256, _mm256_set1_epi8, _mm256_setzero_si256,
+    _mm256_shuffle_epi8, _mm256_srli_epi64, _mm256_storeu_si256, _mm256_stream_si256,
+    _mm256_xor_si256,
+};
+use core::ops::Range;
+
+use super::blocks::{Block, blocks};
+use super::pass::{self, Pass};
+use super::{LINE, Product, Start, Stores};
+use crate::gf256::{NIBBLES, Nibbles};
+
+/// Sums in registers, of two vectors each: with 4 rows there is room for inputs and tables.
+const ROWS: usize = 4;
+/// Bytes of a vector.
+const VECTOR: usize = 32;
+
+/// Whether the machine has the instructions.
+pub(super) fn supported() -> bool {
+    #[cfg(feature = "std")]
+    return std::is_x86_feature_detected!("avx2");
+    #[cfg(not(feature = "std"))]
+    return cfg!(target_feature = "avx2");
+}
+
+/// Works out a product.
+#[target_feature(enable = "avx2")]
+pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
+    let (matrix, columns) = (product.matrix, product.inputs.len());
+    // Without squares: the sums of their products need more registers than there are.
+    let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, 0);
+    let tables = |block: Block| -> Vec<Nibbles> {
+        (0..columns)
+            .flat_map(|column| block.rows().map(move |row| (row, column)))
+            .map(|(row, column)| NIBBLES[usize::from(matrix.at(row, column))])
+            .collect()
+    };
+    // SAFETY: the tables are those of the block, and the instructions are here.
+    pass::each(product, &blocks, tables, |block, pass| unsafe {
+        match block.rows().len() {
+            1 => plain::<1>(pass),
+            2 => plain::<2>(pass),
+            3 => plain::<3>(pass),
+            _ => plain::<ROWS>(pass),
+        }
+    });
+    if product.stores == Stores::Streamed {
+        // Streamed stores are not ordered before later ones otherwise, such as a lock's.
+        _mm_sfence();
+    }
+}
+
+/// A line at a time: two vectors of each input, and two sums for each row.
+///
+/// # Safety
+/// The factors are the tables of `R` rows, input by input.
+#[target_feature(enable = "avx2")]
+unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
+    let (factors, _) = pass.factors.as_chunks::<R>();
+    let low = _mm256_set1_epi8(0x0F);
+    for at in pass.span.clone().step_by(LINE) {
+        let mut sums = [[_mm256_setzero_si256(); 2]; R];
+        for (&source, factors) in pass.sources.iter().zip(factors) {
+            // SAFETY: both lines are in the input.
+            let input = unsafe {
+                _mm_prefetch::<_MM_HINT_T1>(source.add(pass.ahead(at)).cast());
+                load(source.add(at))
+            };
+            let halves = input.map(|input| {
+                let high = _mm256_srli_epi64::<4>(input);
+                [_mm256_and_si256(input, low), _mm256_and_si256(high, low)]
+            });
+            for (sums, factor) in sums.iter_mut().zip(factors) {
+                let tables = [&factor.low, &factor.high].map(|table| {
+                    // SAFETY: a table has 16 bytes.
+                    let table = unsafe { _mm_loadu_si128(table.as_ptr().cast()) };
+                    _mm256_broadcastsi128_si256(table)
+                });
+                for (sum, [low, high]) in sums.iter_mut().zip(halves) {
+                    let low = _mm256_shuffle_epi8(tables[0], low);
+                    let high = _mm256_shuffle_epi8(tables[1], high);
+                    *sum = _mm256_xor_si256(*sum, _mm256_xor_si256(low, high));
+                }
+            }
+        }
+        for (&target, sum) in pass.targets.iter().zip(sums) {
+            // SAFETY: the line is in the output, and at a multiple of a line where it is streamed.
+            unsafe { store(target.add(at), sum, pass.start, pass.stores) };
+        }
+    }
+}
+
+/// Adds up inputs in the lines of a span, which all of them and the output reach to the end of. With
+/// [`Stores::Streamed`], the span begins at a multiple of a line in the output.
+///
+/// # Panics
+/// If that is not so.
+#[target_feature(enable = "avx2")]
+pub(super) fn add(
+    inputs: &[&[u8]],
+    output: &mut [u8],
+    span: Range<usize>,
+    start: Start,
+    stores: Stores,
+) {
+    assert!(inputs.iter().all(|input| input.len() >= span.end));
+    assert!(output.len() >= span.end && span.len().is_multiple_of(LINE));
+    let target = output.as_mut_ptr();
+    assert!(
+        stores == Stores::Cached || target.addr().wrapping_add(span.start).is_multiple_of(LINE)
+    );
+    for at in span.step_by(LINE) {
+        let mut sum = [_mm256_setzero_si256(); 2];
+        for input in inputs {
+            // SAFETY: the line is in the input, as asserted.
+            let [a, b] = unsafe { load(input.as_ptr().add(at)) };
+            sum = [_mm256_xor_si256(sum[0], a), _mm256_xor_si256(sum[1], b)];
+        }
+        // SAFETY: the line is in the output, as asserted.
+        unsafe { store(target.add(at), sum, start, stores) };
+    }
+    if stores == Stores::Streamed {
+        _mm_sfence();
+    }
+}
+
+/// # Safety
+/// A line can be read from here.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load(source: *const u8) -> [__m256i; 2] {
+    // SAFETY: the caller's.
+    unsafe { [0, VECTOR].map(|at| _mm256_loadu_si256(source.add(at).cast())) }
+}
+
+/// # Safety
+/// A line can be written here, which lies at a multiple of a line if it is streamed.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store(target: *mut u8, sum: [__m256i; 2], start: Start, stores: Stores) {
+    for (at, sum) in [0, VECTOR].into_iter().zip(sum) {
+        // SAFETY: the caller's.
+        unsafe {
+            let target: *mut __m256i = target.add(at).cast();
+            match (stores, start) {
+                (Stores::Streamed, _) => _mm256_stream_si256(target, sum),
+                (Stores::Cached, Start::Zero) => _mm256_storeu_si256(target, sum),
+                (Stores::Cached, Start::Output) => {
+                    let before = _mm256_loadu_si256(target);
+                    _mm256_storeu_si256(target, _mm256_xor_si256(before, sum));
+                }
+            }
+        }
+    }
+}
