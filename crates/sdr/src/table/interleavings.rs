@@ -20,6 +20,7 @@ fn table() -> Arc<SlotTable> {
             user_bits: 0,
         },
         slots: 1,
+        parity: false,
         max_message_bytes: 64 * 130,
         generations: 2,
         channels: 1,
