@@ -42,18 +42,18 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
             .collect()
     };
     // SAFETY: the tables are those of the block, and the instructions are here.
-    pass::each(product, &blocks, tables, |block, pass| unsafe {
+    let run = |block: Block, pass: &Pass<'_, Nibbles>| unsafe {
         match block.rows().len() {
             1 => plain::<1>(pass),
             2 => plain::<2>(pass),
             3 => plain::<3>(pass),
             _ => plain::<ROWS>(pass),
         }
+    };
+    pass::each(product, &blocks, tables, run, |sums, output| {
+        stream(sums, output);
     });
-    if product.stores == Stores::Streamed {
-        // Streamed stores are not ordered before later ones otherwise, such as a lock's.
-        _mm_sfence();
-    }
+    end_stream(product.stores);
 }
 
 /// A line at a time: two vectors of each input, and two sums for each row.
@@ -64,7 +64,7 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
 unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
     let (factors, _) = pass.factors.as_chunks::<R>();
     let low = _mm256_set1_epi8(0x0F);
-    for at in pass.span.clone().step_by(LINE) {
+    for at in (0..pass.bytes).step_by(LINE) {
         let mut sums = [[_mm256_setzero_si256(); 2]; R];
         for (&source, factors) in pass.sources.iter().zip(factors) {
             // SAFETY: both lines are in the input.
@@ -90,8 +90,8 @@ unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
             }
         }
         for (&target, sum) in pass.targets.iter().zip(sums) {
-            // SAFETY: the line is in the output, and at a multiple of a line where it is streamed.
-            unsafe { store(target.add(at), sum, pass.start, pass.stores) };
+            // SAFETY: the line can be written.
+            unsafe { store(target.add(at), sum, pass.start) };
         }
     }
 }
@@ -110,23 +110,57 @@ pub(super) fn add(
     stores: Stores,
 ) {
     assert!(inputs.iter().all(|input| input.len() >= span.end));
-    assert!(output.len() >= span.end && span.len().is_multiple_of(LINE));
-    let target = output.as_mut_ptr();
-    assert!(
-        stores == Stores::Cached || target.addr().wrapping_add(span.start).is_multiple_of(LINE)
-    );
-    for at in span.step_by(LINE) {
+    let (lines, _) = output[span.clone()].as_chunks_mut::<LINE>();
+    for (line, at) in lines.iter_mut().zip(span.step_by(LINE)) {
         let mut sum = [_mm256_setzero_si256(); 2];
         for input in inputs {
             // SAFETY: the line is in the input, as asserted.
             let [a, b] = unsafe { load(input.as_ptr().add(at)) };
             sum = [_mm256_xor_si256(sum[0], a), _mm256_xor_si256(sum[1], b)];
         }
-        // SAFETY: the line is in the output, as asserted.
-        unsafe { store(target.add(at), sum, start, stores) };
+        match stores {
+            // SAFETY: it is a line.
+            Stores::Cached => unsafe { store(line.as_mut_ptr(), sum, start) },
+            Stores::Streamed => stream_line(line, sum),
+        }
     }
+    end_stream(stores);
+}
+
+/// Writes lines past the caches. The output lies at a multiple of a line.
+///
+/// # Panics
+/// If it does not, or is not as long.
+#[target_feature(enable = "avx2")]
+pub(super) fn stream(lines: &[u8], output: &mut [u8]) {
+    assert_eq!(lines.len(), output.len());
+    let (lines, _) = lines.as_chunks::<LINE>();
+    let (output, _) = output.as_chunks_mut::<LINE>();
+    for (line, output) in lines.iter().zip(output) {
+        // SAFETY: it is a line.
+        stream_line(output, unsafe { load(line.as_ptr()) });
+    }
+}
+
+/// Puts streamed stores before all later ones, such as a lock's; they have no order otherwise.
+#[target_feature(enable = "avx2")]
+pub(super) fn end_stream(stores: Stores) {
     if stores == Stores::Streamed {
         _mm_sfence();
+    }
+}
+
+/// # Panics
+/// If the line does not lie at a multiple of a line.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn stream_line(line: &mut [u8; LINE], sum: [__m256i; 2]) {
+    let target: *mut __m256i = line.as_mut_ptr().cast();
+    assert!(target.addr().is_multiple_of(LINE));
+    // SAFETY: the line has room for two vectors, and they lie as they must.
+    unsafe {
+        _mm256_stream_si256(target, sum[0]);
+        _mm256_stream_si256(target.add(1), sum[1]);
     }
 }
 
@@ -140,18 +174,17 @@ unsafe fn load(source: *const u8) -> [__m256i; 2] {
 }
 
 /// # Safety
-/// A line can be written here, which lies at a multiple of a line if it is streamed.
+/// A line can be written here.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn store(target: *mut u8, sum: [__m256i; 2], start: Start, stores: Stores) {
+unsafe fn store(target: *mut u8, sum: [__m256i; 2], start: Start) {
     for (at, sum) in [0, VECTOR].into_iter().zip(sum) {
         // SAFETY: the caller's.
         unsafe {
             let target: *mut __m256i = target.add(at).cast();
-            match (stores, start) {
-                (Stores::Streamed, _) => _mm256_stream_si256(target, sum),
-                (Stores::Cached, Start::Zero) => _mm256_storeu_si256(target, sum),
-                (Stores::Cached, Start::Output) => {
+            match start {
+                Start::Zero => _mm256_storeu_si256(target, sum),
+                Start::Output => {
                     let before = _mm256_loadu_si256(target);
                     _mm256_storeu_si256(target, _mm256_xor_si256(before, sum));
                 }

@@ -4,14 +4,13 @@
 
 use alloc::vec::Vec;
 use core::arch::x86_64::{
-    __m512i, _MM_HINT_T1, _mm_prefetch, _mm_sfence, _mm512_gf2p8affine_epi64_epi8,
-    _mm512_loadu_si512, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512,
-    _mm512_stream_si512, _mm512_xor_si512,
+    __m512i, _MM_HINT_T1, _mm_prefetch, _mm512_gf2p8affine_epi64_epi8, _mm512_loadu_si512,
+    _mm512_set1_epi64, _mm512_setzero_si512, _mm512_storeu_si512, _mm512_xor_si512,
 };
 
 use super::blocks::{Block, FACTOR_OF, PRODUCTS, SIDE, SUMS, blocks, factors};
 use super::pass::{self, Pass};
-use super::{LINE, Product, Start, Stores};
+use super::{LINE, Product, Start, avx2};
 use crate::gf256::MUL;
 use crate::matrix::Matrix;
 
@@ -54,19 +53,17 @@ pub(super) fn supported() -> bool {
 }
 
 /// Works out a product.
-#[target_feature(enable = "avx512f,gfni")]
+#[target_feature(enable = "avx2,avx512f,gfni")]
 pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
     let (matrix, columns) = (product.matrix, product.inputs.len());
     let blocks = blocks(matrix, product.outputs.len(), columns, ROWS, SQUARES);
     let factors = |block| affines(matrix, columns, block);
     // SAFETY: the factors are those of the block, and the instructions are here.
-    pass::each(product, &blocks, factors, |block, pass| unsafe {
-        run(block, pass);
+    let run = |block, pass: &Pass<'_, u64>| unsafe { run(block, pass) };
+    pass::each(product, &blocks, factors, run, |sums, output| {
+        avx2::stream(sums, output);
     });
-    if product.stores == Stores::Streamed {
-        // Streamed stores are not ordered before later ones otherwise, such as a lock's.
-        _mm_sfence();
-    }
+    avx2::end_stream(product.stores);
 }
 
 /// The factors of a block in the order in which its pass uses them.
@@ -113,17 +110,17 @@ unsafe fn run(block: Block, pass: &Pass<'_, u64>) {
 #[target_feature(enable = "avx512f,gfni")]
 unsafe fn plain<const R: usize>(pass: &Pass<'_, u64>) {
     let (factors, _) = pass.factors.as_chunks::<R>();
-    for at in pass.span.clone().step_by(LINE) {
+    for at in (0..pass.bytes).step_by(LINE) {
         let mut sums = [_mm512_setzero_si512(); R];
         for (&source, factors) in pass.sources.iter().zip(factors) {
-            // SAFETY: the line is in the span.
+            // SAFETY: the line is in the tile.
             let input = unsafe { load(pass, source, at) };
             for (sum, &factor) in sums.iter_mut().zip(factors) {
                 *sum = _mm512_xor_si512(*sum, times(input, factor));
             }
         }
         for (&target, sum) in pass.targets.iter().zip(sums) {
-            // SAFETY: the line is in the span.
+            // SAFETY: the line is in the tile.
             unsafe { store(pass, target, at, sum) };
         }
     }
@@ -138,10 +135,10 @@ unsafe fn by_squares<const S: usize>(pass: &Pass<'_, u64>) {
     let (factors, _) = pass.factors.as_chunks::<4>();
     let (factors, _) = factors.as_chunks::<S>();
     let (sources, _) = pass.sources.as_chunks::<SIDE>();
-    for at in pass.span.clone().step_by(LINE) {
+    for at in (0..pass.bytes).step_by(LINE) {
         let mut products = [[_mm512_setzero_si512(); PRODUCTS]; S];
         for (sources, factors) in sources.iter().zip(factors) {
-            // SAFETY: the line is in the span.
+            // SAFETY: the line is in the tile.
             let [a, b, c, d] = sources.map(|source| unsafe { load(pass, source, at) });
             let [ac, bd] = [_mm512_xor_si512(a, c), _mm512_xor_si512(b, d)];
             let [ab, cd] = [_mm512_xor_si512(a, b), _mm512_xor_si512(c, d)];
@@ -157,7 +154,7 @@ unsafe fn by_squares<const S: usize>(pass: &Pass<'_, u64>) {
             for (&target, [a, b, c, d]) in targets.iter().zip(SUMS) {
                 let ab = _mm512_xor_si512(products[a], products[b]);
                 let cd = _mm512_xor_si512(products[c], products[d]);
-                // SAFETY: the line is in the span.
+                // SAFETY: the line is in the tile.
                 unsafe { store(pass, target, at, _mm512_xor_si512(ab, cd)) };
             }
         }
@@ -174,7 +171,7 @@ fn times(input: __m512i, factor: u64) -> __m512i {
 /// A line of an input; asks for one that comes later.
 ///
 /// # Safety
-/// The source is one of the pass, the line is in its span.
+/// The source is one of the pass, the line is in its tile.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load(pass: &Pass<'_, u64>, source: *const u8, at: usize) -> __m512i {
@@ -185,20 +182,19 @@ unsafe fn load(pass: &Pass<'_, u64>, source: *const u8, at: usize) -> __m512i {
     }
 }
 
-/// Puts a line of an output into its place.
+/// Puts a line of sums into its place.
 ///
 /// # Safety
-/// The target is one of the pass, the line is in its span.
+/// The target is one of the pass, the line is in its tile.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store(pass: &Pass<'_, u64>, target: *mut u8, at: usize, sum: __m512i) {
-    // SAFETY: the line is in the output, and at a multiple of a line where it is streamed.
+    // SAFETY: the line can be written.
     unsafe {
         let target = target.add(at).cast();
-        match (pass.stores, pass.start) {
-            (Stores::Streamed, _) => _mm512_stream_si512(target, sum),
-            (Stores::Cached, Start::Zero) => _mm512_storeu_si512(target, sum),
-            (Stores::Cached, Start::Output) => {
+        match pass.start {
+            Start::Zero => _mm512_storeu_si512(target, sum),
+            Start::Output => {
                 let before = _mm512_loadu_si512(target.cast_const());
                 _mm512_storeu_si512(target, _mm512_xor_si512(before, sum));
             }

@@ -274,7 +274,8 @@ impl Lines {
     ) -> Self {
         let first = addresses.next().unwrap_or(0);
         let alike = addresses.all(|address| address % LINE == first % LINE);
-        let stream = start == Start::Zero && bytes >= STREAM_BYTES && alike;
+        let can = cfg!(target_arch = "x86_64") && start == Start::Zero;
+        let stream = can && alike && bytes >= STREAM_BYTES;
         let (stores, skip) = match stream {
             true => (
                 Stores::Streamed,

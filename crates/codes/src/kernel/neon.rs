@@ -30,13 +30,17 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
             .collect()
     };
     // SAFETY: the tables are those of the block.
-    pass::each(product, &blocks, tables, |block, pass| unsafe {
+    let run = |block: Block, pass: &Pass<'_, Nibbles>| unsafe {
         match block.rows().len() {
             1 => plain::<1>(pass),
             2 => plain::<2>(pass),
             3 => plain::<3>(pass),
             _ => plain::<ROWS>(pass),
         }
+    };
+    // Nothing is streamed here, see `Lines`.
+    pass::each(product, &blocks, tables, run, |sums, output| {
+        output.copy_from_slice(sums)
     });
 }
 
@@ -46,10 +50,10 @@ pub(super) fn multiply(product: &mut Product<'_, '_, '_>) {
 /// The factors are the tables of `R` rows, input by input.
 unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
     let (factors, _) = pass.factors.as_chunks::<R>();
-    // SAFETY: every 64-bit Arm has NEON; lines of the span are in all inputs and outputs.
+    // SAFETY: every 64-bit Arm has NEON; lines of the tile are in all inputs and outputs.
     unsafe {
         let low = vdupq_n_u8(0x0F);
-        for at in pass.span.clone().step_by(LINE) {
+        for at in (0..pass.bytes).step_by(LINE) {
             let mut sums = [[vdupq_n_u8(0); LINE / VECTOR]; R];
             for (&source, factors) in pass.sources.iter().zip(factors) {
                 let input = load(source.add(at));

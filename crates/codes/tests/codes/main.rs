@@ -1,5 +1,6 @@
 //! Codes do what they promise: every kernel, every way of calling.
 
+mod fuzz;
 mod group;
 mod losses;
 mod message;

@@ -1,6 +1,6 @@
 //! All kernels and all ways of calling give the bytes of the definition.
 
-use farwrite_codes::{Codec, Decoder, Encoder};
+use farwrite_codes::{Codec, Decoder, Encoder, Kernel, Present};
 use proptest::prelude::*;
 
 use crate::group::{Group, bytes, groups, kernels, survivors};
@@ -121,6 +121,49 @@ proptest! {
                     prop_assert_eq!(rebuilt, present.data.missing(group.data_chunks()));
                 }
                 Err(_) => prop_assert!(!recoverable && data == damaged, "{}", kernel),
+            }
+        }
+    }
+}
+
+/// Groups so large that outputs go past the caches, with chunks and addresses that are no multiples
+/// of a cache line, and with more rows than a kernel has registers for.
+#[test]
+fn large_groups_are_like_small_ones() {
+    for (name, chunk_bytes, data_bytes) in [
+        ("ec-mds:32,8", 40 << 10, 32 * (40 << 10)),
+        ("ec-mds:32,8", (40 << 10) + 13, 32 * (40 << 10) - 50),
+        ("ec-mds:30,21", 30_000, 29 * 30_000 + 70),
+        ("ec-xor:6,2", (1 << 20) + 3, 5 * (1 << 20)),
+    ] {
+        let code = name.parse().unwrap();
+        let group = Group {
+            code,
+            chunk_bytes,
+            data: bytes(data_bytes, 5),
+        };
+        let mut expected = vec![0; group.parity_bytes()];
+        let scalar = Codec::with_kernel(code, Kernel::SCALAR);
+        scalar
+            .encode(&group.data, chunk_bytes, &mut expected)
+            .unwrap();
+        let mut present = Present::all(code, group.data_chunks());
+        for lost in [1, 2] {
+            present.data.remove(lost);
+        }
+        for kernel in kernels() {
+            let codec = Codec::with_kernel(code, kernel);
+            for skew in [0, 1, 48] {
+                let mut parity = vec![0; skew + expected.len()];
+                codec
+                    .encode(&group.data, chunk_bytes, &mut parity[skew..])
+                    .unwrap();
+                assert!(parity[skew..] == expected, "{name} {kernel} {skew}");
+                let mut data = [vec![0; skew], group.damaged(&present)].concat();
+                codec
+                    .recover(&mut data[skew..], &expected, chunk_bytes, &present)
+                    .unwrap();
+                assert!(data[skew..] == group.data, "{name} {kernel} {skew}");
             }
         }
     }
