@@ -8,6 +8,7 @@
 //!   missing chunk on; [`registry`] finds them by name and by tag.
 //! - [`order`] is in which order a scheme sends chunks first.
 //! - [`rtt`] and [`pacer`] belong to the endpoint, which hands their results to every scheme.
+//! - [`loss_meter`] tells from the bitmaps what the path loses, whatever the scheme.
 //! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
 //!   schemes here share, and that one written elsewhere may use.
 #![no_std]
@@ -18,8 +19,10 @@ extern crate std;
 
 pub mod ack_clock;
 pub mod arrived;
+pub mod chunk_loss;
 pub mod chunk_set;
 pub mod go_back_n;
+pub mod loss_meter;
 pub mod order;
 pub mod pacer;
 pub mod registry;

@@ -130,6 +130,7 @@ mod tests {
             received_bytes: received_packets * 1_000,
             drain_bps,
             dropped_packets,
+            ..Credit::default()
         }
     }
 
@@ -235,7 +236,13 @@ mod tests {
         ) {
             let mut pacer = Pacer::new(1_000_000_000, 1_000);
             for (now_ns, received_packets, received_bytes, drain_bps, dropped_packets) in credits {
-                let credit = Credit { received_packets, received_bytes, drain_bps, dropped_packets };
+                let credit = Credit {
+                    received_packets,
+                    received_bytes,
+                    drain_bps,
+                    dropped_packets,
+                    ..Credit::default()
+                };
                 pacer.handle_credit(now_ns, &credit);
                 prop_assert!((FLOOR_BPS..=1_000_000_000).contains(&pacer.pace_bps()));
                 let _ = pacer.next_ns(now_ns);

@@ -6,8 +6,8 @@ use common::control_messages;
 use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Ack, Builder, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES,
     CLEARANCE_PARITY_BYTES, ClearToSend, Clearance, Control, Credit, Echo, HEADER_BYTES, Header,
-    MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome,
-    ParseError, Place, ReplayWindow, SchemeTag,
+    LossCounts, MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer,
+    OpenError, Outcome, ParseError, Place, ReplayWindow, SchemeTag,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -81,7 +81,7 @@ fn a_header_is_laid_out_as_specified() {
     );
 }
 
-/// P4.3 to P4.8 by the byte.
+/// P4.3 to P4.7 by the byte.
 #[test]
 fn bodies_are_laid_out_as_specified() {
     let offer = Control::Offer(Offer {
@@ -135,13 +135,7 @@ fn bodies_are_laid_out_as_specified() {
         message: 1,
         outcome: Outcome::Partial,
     };
-    let credit = Control::Credit(Credit {
-        received_packets: 1,
-        received_bytes: 2,
-        drain_bps: 3,
-        dropped_packets: 4,
-    });
-    let packet = packet_of(&[offer, clear_to_send, ack, nack, complete, credit]);
+    let packet = packet_of(&[offer, clear_to_send, ack, nack, complete]);
     let expected =
         b"\x01\0\0\x20\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\x07\x09params\
         \x02\0\0\x56\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
@@ -150,9 +144,29 @@ fn bodies_are_laid_out_as_specified() {
         \0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x0a\
         \x03\0\0\x16\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x08\xAA\x55\
         \x04\0\0\x18\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x03\0\0\0\x05\
-        \x05\0\0\x09\0\0\0\0\0\0\0\x01\x01\
-        \x06\0\0\x20\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04";
+        \x05\0\0\x09\0\0\0\0\0\0\0\x01\x01";
     assert_eq!(packet[HEADER_BYTES..], expected[..]);
+}
+
+/// P4.8 by the byte.
+#[test]
+fn a_credit_is_laid_out_as_specified() {
+    let credit = Control::Credit(Credit {
+        received_packets: 1,
+        received_bytes: 2,
+        drain_bps: 3,
+        dropped_packets: 4,
+        loss: LossCounts {
+            judged_chunks: 8,
+            lost_chunks: 7,
+            bursts: 5,
+            longest_burst_chunks: 3,
+        },
+    });
+    let expected =
+        b"\x06\0\0\x40\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\
+        \0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x03";
+    assert_eq!(packet_of(&[credit])[HEADER_BYTES..], expected[..]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The control path: what the two ends tell each other beside the data (P4).
 
 use farwrite_fabric::contract::Fabric;
+use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::Report;
 use farwrite_wire::control::{Control, Credit};
 
@@ -47,6 +48,11 @@ impl Pair {
             Control::Nack(nack) => self.handle_report(now_ns, nack.message, &Report::Nack(nack)),
             Control::Credit(credit) => {
                 self.stats.peer_socket_drops = credit.dropped_packets;
+                let loss = ChunkLoss::from_counts(credit.loss);
+                // Fewer were judged when an overtaken credit left.
+                if loss.judged_chunks() >= self.stats.send_loss.judged_chunks() {
+                    self.stats.send_loss = loss;
+                }
                 self.pacer.handle_credit(now_ns, &credit);
             }
             Control::Offer(_) | Control::ClearToSend(_) | Control::ReceiveComplete { .. } => {}
@@ -71,7 +77,10 @@ impl Pair {
     ) -> Result<(), Error> {
         self.push_reports(now_ns);
         // A receive that its scheme closed with the last report is told closed in the same packet.
-        self.settle_receives(fabric)?;
+        if self.settle_receives(fabric)? && !self.expects_data() {
+            // So is what was lost: its sender may have nothing more to wait for.
+            self.credit_due_ns = Some(now_ns);
+        }
         let rtt_ns = self.rtt.smoothed_ns();
         while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
             self.control.push(now_ns, &message);
@@ -114,17 +123,22 @@ impl Pair {
         }
     }
 
-    /// Tells how fast bytes are taken in, while any arrive.
+    /// Tells how fast bytes are taken in, while any arrive, and what was lost.
     fn push_credit<F: Fabric>(&mut self, fabric: &F, now_ns: u64) {
         let received_packets = self.drain.packets();
-        if self.credit_due_ns.is_none() && received_packets > self.credited_packets {
+        let loss = self.losses.sum();
+        let is_news = received_packets > self.credited_packets || loss != self.credited_loss;
+        // The last of them is told twice, since one may be lost.
+        if self.credit_due_ns.is_none() && (is_news || self.credit_again) {
             self.credit_due_ns = Some(now_ns + self.period_ns());
         }
         if self.credit_due_ns.is_none_or(|due| due > now_ns) {
             return;
         }
         self.credit_due_ns = None;
+        self.credit_again = is_news;
         self.credited_packets = received_packets;
+        self.credited_loss = loss;
         let before = self
             .connected
             .as_ref()
@@ -134,6 +148,7 @@ impl Pair {
             received_bytes: self.drain.bytes(),
             drain_bps: self.drain.rate_bps(now_ns),
             dropped_packets: fabric.counters().socket_drops.saturating_sub(before),
+            loss: loss.counts(),
         };
         self.control.push(now_ns, &Control::Credit(credit));
     }

@@ -11,6 +11,7 @@ mod transmit;
 use std::collections::{BTreeMap, VecDeque};
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, RemoteQp};
+use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_schemes::scheme::{Path, SenderCounters};
@@ -22,9 +23,10 @@ use crate::control::ControlPath;
 use crate::drain::DrainMeter;
 use crate::error::Error;
 use crate::handle::QueuePair;
+use crate::losses::Losses;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
-use crate::registry::{Halves, Registry};
+use crate::registry::{Halves, Registry, TableArrivals};
 use holdings::Holdings;
 use outgoing::Outgoing;
 use parity::Workshop;
@@ -53,9 +55,14 @@ pub(crate) struct Pair {
     /// The scheme that the peer is expected to use: receives get memory for its parity.
     expected: SchemeTag,
     drain: DrainMeter,
+    losses: Losses,
     credit_due_ns: Option<u64>,
     /// Packets that the last credit told of.
     credited_packets: u64,
+    /// Losses that the last credit told of.
+    credited_loss: ChunkLoss,
+    /// Whether it told anything new.
+    credit_again: bool,
     connected: Option<Connected>,
     stats: QpStats,
 }
@@ -91,6 +98,10 @@ pub struct QpStats {
     pub refused_controls: u64,
     /// Packets that the peer's socket dropped for want of room, as it reported.
     pub peer_socket_drops: u64,
+    /// What the path lost on the way to here, of messages with a scheme (P5.6).
+    pub receive_loss: ChunkLoss,
+    /// What it lost on the way to the peer, as the peer last reported.
+    pub send_loss: ChunkLoss,
 }
 
 impl Pair {
@@ -118,8 +129,11 @@ impl Pair {
             outgoing: Outgoing::default(),
             workshop: Workshop::default(),
             drain: DrainMeter::default(),
+            losses: Losses::default(),
             credit_due_ns: None,
             credited_packets: 0,
+            credited_loss: ChunkLoss::default(),
+            credit_again: false,
             connected: None,
             stats: QpStats::default(),
         })
@@ -220,6 +234,7 @@ impl Pair {
             sender: self.halves.sender_counters(),
             received_packets: self.drain.packets(),
             received_bytes: self.drain.bytes(),
+            receive_loss: self.losses.sum(),
             ..self.stats
         }
     }
@@ -306,6 +321,8 @@ impl Pair {
     fn handle_timeouts(&mut self, now_ns: u64) {
         let path = self.path(now_ns);
         self.halves.handle_timeouts(&path, self.sdr.table());
+        self.losses
+            .handle_timeouts(&path, &TableArrivals(self.sdr.table()));
     }
 
     /// Shortest sleep of a paced sender: packets that leave together cost one system call, not one
@@ -332,6 +349,7 @@ impl Pair {
             transmit,
             unsent_control,
             self.halves.next_timeout(),
+            self.losses.next_timeout(),
             self.sdr.next_timeout(),
             self.credit_due_ns,
             self.ping_due_ns(),

@@ -316,6 +316,9 @@ impl Pair {
         for chunk in present.data.missing(group.data_chunks).iter() {
             let chunk = u32::try_from(first + chunk).unwrap_or(u32::MAX);
             table.handle_rebuilt(job.message, chunk);
+            if let Some(meter) = recv.scheme().and_then(|tag| self.losses.meter(tag)) {
+                meter.handle_rebuilt(job.message, chunk);
+            }
         }
         self.stats.rebuilt_chunks += present.data.missing(group.data_chunks).len() as u64;
         Ok(())

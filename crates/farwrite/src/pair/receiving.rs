@@ -39,6 +39,10 @@ impl Recv {
         self.target
     }
 
+    pub(super) fn scheme(&self) -> Option<SchemeTag> {
+        self.scheme
+    }
+
     pub(super) fn finish(&self, outcome: Outcome) {
         self.shared.finish(outcome);
     }
@@ -126,6 +130,9 @@ impl Pair {
         self.sdr
             .complete_recv(message, outcome)
             .map_err(|e| self.sdr_error(e))?;
+        if let Some(meter) = recv.scheme.and_then(|tag| self.losses.meter(tag)) {
+            meter.end(message, &TableArrivals(self.sdr.table()));
+        }
         recv.shared.finish(outcome);
         Ok(())
     }
@@ -155,15 +162,24 @@ impl Pair {
     pub(super) fn look_at_arrivals(&mut self, now_ns: u64) {
         let path = self.path(now_ns);
         let Self {
-            sdr, recvs, halves, ..
+            sdr,
+            recvs,
+            halves,
+            losses,
+            ..
         } = self;
+        let arrivals = TableArrivals(sdr.table());
         sdr.table().drain_arrivals(|message| {
             let Some(recv) = recvs.get_mut(&data_of(message)) else {
                 return;
             };
             recv.look_for_immediate(sdr);
-            if let Some(receiver) = recv.scheme.and_then(|tag| halves.existing_receiver(tag)) {
-                receiver.handle_arrivals(&path, message, &TableArrivals(sdr.table()));
+            let Some(tag) = recv.scheme else { return };
+            if let Some(meter) = losses.meter(tag) {
+                meter.look(&path, data_of(message), &arrivals);
+            }
+            if let Some(receiver) = halves.existing_receiver(tag) {
+                receiver.handle_arrivals(&path, message, &arrivals);
             }
         });
     }
@@ -240,17 +256,23 @@ impl Pair {
         recv.scheme = Some(offer.scheme);
         let chunks = self.sdr.geometry().chunks(length, offer.has_immediate);
         let chunk_bytes = self.sdr.geometry().chunk_bytes();
-        receiver.start(
-            &path,
-            &Message {
-                number: offer.message,
-                bytes: length,
-                chunks,
-                chunk_bytes,
-            },
-        );
+        let message = Message {
+            number: offer.message,
+            bytes: length,
+            chunks,
+            chunk_bytes,
+        };
+        receiver.start(&path, &message);
         // Chunks may have come before the offer.
-        receiver.handle_arrivals(&path, offer.message, &TableArrivals(self.sdr.table()));
+        let arrivals = TableArrivals(self.sdr.table());
+        receiver.handle_arrivals(&path, offer.message, &arrivals);
+        if let Some(scheme) = known.find(offer.scheme) {
+            self.losses
+                .begin(offer.scheme, &message, scheme.order(&message));
+        }
+        if let Some(meter) = self.losses.meter(offer.scheme) {
+            meter.look(&path, offer.message, &arrivals);
+        }
         Ok(())
     }
 
@@ -274,19 +296,26 @@ impl Pair {
         Ok(self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
     }
 
-    /// Closes the receives that their schemes have done with.
-    pub(super) fn settle_receives<F: Fabric>(&mut self, fabric: &mut F) -> Result<(), Error> {
+    /// Whether the oldest open receive was offered.
+    pub(super) fn expects_data(&self) -> bool {
+        let oldest = self.recvs.values().next();
+        oldest.is_some_and(|recv| recv.scheme.is_some())
+    }
+
+    /// Closes the receives that their schemes have done with. Whether there were any.
+    pub(super) fn settle_receives<F: Fabric>(&mut self, fabric: &mut F) -> Result<bool, Error> {
         let mut over = Vec::new();
         for receiver in self.halves.receivers() {
             while let Some(outcome) = receiver.poll_outcome() {
                 over.push(outcome);
             }
         }
+        let any = !over.is_empty();
         for (message, outcome) in over {
             if self.recvs.contains_key(&message) {
                 self.complete_recv(fabric, message, outcome)?;
             }
         }
-        Ok(())
+        Ok(any)
     }
 }

@@ -5,6 +5,7 @@ mod control_loss;
 mod delivery;
 mod endings;
 mod hostile;
+mod losses;
 mod mixes;
 mod outage;
 mod parcel;

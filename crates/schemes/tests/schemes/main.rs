@@ -7,6 +7,7 @@ mod events;
 mod foreign;
 mod harness;
 mod hostile;
+mod losses;
 mod repair;
 mod reports;
 mod sweep;

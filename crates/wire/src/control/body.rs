@@ -1,7 +1,8 @@
 //! The bodies of control messages as bytes (P4.3 to P4.8).
 
 use super::message::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag,
+    Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
+    SchemeTag,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -144,6 +145,11 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
             out.extend(credit.received_bytes.to_be_bytes());
             out.extend(credit.drain_bps.to_be_bytes());
             out.extend(credit.dropped_packets.to_be_bytes());
+            let loss = &credit.loss;
+            out.extend(loss.judged_chunks.to_be_bytes());
+            out.extend(loss.lost_chunks.to_be_bytes());
+            out.extend(loss.bursts.to_be_bytes());
+            out.extend(loss.longest_burst_chunks.to_be_bytes());
         }
     }
 }
@@ -368,6 +374,12 @@ impl Reader<'_> {
             received_bytes: self.u64()?,
             drain_bps: self.u64()?,
             dropped_packets: self.u64()?,
+            loss: LossCounts {
+                judged_chunks: self.u64()?,
+                lost_chunks: self.u64()?,
+                bursts: self.u64()?,
+                longest_burst_chunks: self.u64()?,
+            },
         })
     }
 }

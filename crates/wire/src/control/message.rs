@@ -134,6 +134,22 @@ pub struct Credit {
     pub drain_bps: u64,
     /// Packets that the receiver's socket or NIC dropped for want of room since it was connected.
     pub dropped_packets: u64,
+    /// What the path has lost since then.
+    pub loss: LossCounts,
+}
+
+/// Chunks that were lost on the way, and in what bursts. From a peer these are only numbers: they
+/// may contradict one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LossCounts {
+    /// Chunks of which the receiver could tell whether they arrived at their first sending.
+    pub judged_chunks: u64,
+    /// Those that did not.
+    pub lost_chunks: u64,
+    /// Runs of lost chunks that follow one another on the wire.
+    pub bursts: u64,
+    /// Chunks of the longest run.
+    pub longest_burst_chunks: u64,
 }
 
 /// How a message ended.

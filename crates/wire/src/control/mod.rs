@@ -13,8 +13,8 @@ pub use body::{
     NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, ParseError,
 };
 pub use message::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag, data_of,
-    is_parity, parity_of,
+    Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
+    SchemeTag, data_of, is_parity, parity_of,
 };
 pub use packet::{
     Builder, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages, OpenError,

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, Nack, Offer, Outcome, Place,
-    SchemeTag,
+    Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, LossCounts, Nack, Offer, Outcome,
+    Place, SchemeTag,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -119,14 +119,31 @@ pub fn control_messages() -> impl Strategy<Value = Control> {
                 _ => Outcome::Failed,
             },
         }),
-        any::<[u64; 4]>().prop_map(|[packets, bytes, drain_bps, dropped]| {
-            Control::Credit(Credit {
-                received_packets: packets,
-                received_bytes: bytes,
+        any::<[u64; 8]>().prop_map(
+            |[
+                packets,
+                bytes,
                 drain_bps,
-                dropped_packets: dropped,
-            })
-        }),
+                dropped,
+                judged,
+                lost,
+                bursts,
+                longest,
+            ]| {
+                Control::Credit(Credit {
+                    received_packets: packets,
+                    received_bytes: bytes,
+                    drain_bps,
+                    dropped_packets: dropped,
+                    loss: LossCounts {
+                        judged_chunks: judged,
+                        lost_chunks: lost,
+                        bursts,
+                        longest_burst_chunks: longest,
+                    },
+                })
+            },
+        ),
     ]
 }
 

@@ -1,0 +1,190 @@
+//! What both ends say that the path loses, against what it loses.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use farwrite::fabric::sim::Verdict;
+use farwrite::{ChunkLoss, QpOptions, SchemeTag};
+use farwrite_link::{LinkConfig, Loss};
+use farwrite_wire::packet::Packet;
+
+use crate::parcel::Order;
+use crate::seeds::Dice;
+use crate::world::{SCHEMES, SECOND, Way, World, addr, long_haul, options, tag};
+
+const MESSAGES: usize = 4;
+const BYTES: usize = 4 << 20;
+const CHUNKS: u64 = (MESSAGES * BYTES / 4096) as u64;
+
+fn slow() -> QpOptions {
+    QpOptions {
+        rate_bps: 200_000_000,
+        burst_bytes: 8192,
+        ..options()
+    }
+}
+
+/// Bursts of four in the mean.
+fn bursts(loss_packet: f64) -> Loss {
+    Loss::Markov {
+        p_good_to_bad: loss_packet / (1.0 - loss_packet) / 4.0,
+        p_bad_to_good: 0.25,
+        loss_good: 0.0,
+        loss_bad: 1.0,
+    }
+}
+
+/// Sends messages one behind the other; what both ends say when the sender knows that all arrived.
+fn deliver(world: &mut World, scheme: &str) -> ChunkLoss {
+    let bytes = || Dice::new(1).bytes(BYTES);
+    let parcels: Vec<_> = (0..MESSAGES)
+        .map(|_| world.ship(Order::new(bytes(), tag(scheme))))
+        .collect();
+    world.deliver(&parcels, 600 * SECOND);
+    let (sender, receiver) = (world.a.stats(), world.b.stats());
+    assert_eq!(sender.send_loss, receiver.receive_loss, "{scheme}");
+    // Nothing went the other way.
+    assert_eq!(sender.receive_loss, ChunkLoss::default(), "{scheme}");
+    assert_eq!(receiver.send_loss, ChunkLoss::default(), "{scheme}");
+    receiver.receive_loss
+}
+
+#[test]
+fn both_ends_find_the_loss_of_the_link() {
+    for scheme in SCHEMES {
+        for (loss, loss_packet, burst) in [
+            (Loss::Iid { loss_packet: 0.03 }, 0.03, 1.0 / 0.97),
+            (bursts(0.05), 0.05, 4.0),
+        ] {
+            let forth = LinkConfig {
+                loss,
+                ..long_haul()
+            };
+            let mut world = World::with_links(5, forth, long_haul(), &slow());
+            let found = deliver(&mut world, scheme);
+            // Repairs and control packets are lost too.
+            let link = world.network.link_counters(addr(1).ip(), addr(2).ip());
+            assert!(found.lost_chunks() < link.expect("a link").lost, "{scheme}");
+            assert!(
+                found.judged_chunks() > CHUNKS * 9 / 10,
+                "{scheme} {found:?}"
+            );
+            // All that a link of this kind would do to as many in nearly all cases.
+            let near = |got: Option<f64>, want: f64, share: f64| {
+                let got = got.expect("losses");
+                assert!(
+                    (got / want - 1.0).abs() < share,
+                    "{scheme} {got} for {want}"
+                );
+            };
+            near(found.loss_chunk(), loss_packet, 0.3);
+            near(found.mean_burst_chunks(), burst, 0.25);
+            let markov = found.markov().expect("losses");
+            near(Some(markov.p_bad_to_good), 1.0 / burst, 0.25);
+        }
+    }
+}
+
+#[test]
+fn a_clean_path_has_no_loss() {
+    for scheme in SCHEMES {
+        let found = deliver(&mut World::new(1, long_haul(), &slow()), scheme);
+        assert!(found.judged_chunks() >= CHUNKS - 1, "{scheme} {found:?}");
+        assert_eq!(found.lost_chunks(), 0, "{scheme} {found:?}");
+    }
+}
+
+/// Drops data packets and keeps what became of the first sending of each, in order.
+fn drop_and_keep(world: &World, seed: u64, loss_packet: f64, burst: f64) -> Rc<RefCell<Vec<bool>>> {
+    let truth = Rc::new(RefCell::new(Vec::new()));
+    let kept = Rc::clone(&truth);
+    let mut dice = Dice::new(seed);
+    let mut sent = HashSet::new();
+    let mut bad = false;
+    let leave = 1.0 / burst;
+    let enter = leave * loss_packet / (1.0 - loss_packet);
+    world.traffic.filter(move |seen| {
+        if !(seen.is_data() && seen.way == Way::Forth) {
+            return Verdict::Pass;
+        }
+        bad = dice.unit() < if bad { 1.0 - leave } else { enter };
+        let packet = Packet::parse(&seen.datagram.payload).expect("whole packets");
+        if sent.insert((packet.bth().dest_qp, packet.imm())) {
+            kept.borrow_mut().push(bad);
+        }
+        if bad { Verdict::Drop } else { Verdict::Pass }
+    });
+    truth
+}
+
+/// Judged and lost chunks, bursts and the longest of them.
+fn numbers(lost: &[bool]) -> [u64; 4] {
+    let runs = lost.chunk_by(|a, b| a == b).filter(|run| run[0]);
+    let runs: Vec<u64> = runs.map(|run| run.len() as u64).collect();
+    let longest = runs.iter().max().copied().unwrap_or(0);
+    [
+        lost.len() as u64,
+        runs.iter().sum(),
+        runs.len() as u64,
+        longest,
+    ]
+}
+
+#[test]
+fn first_sendings_alone_are_counted() {
+    for scheme in SCHEMES {
+        for (seed, loss_packet, burst) in [(1, 0.01, 1.0), (2, 0.03, 3.0), (3, 0.2, 1.25)] {
+            let mut world = World::new(1, long_haul(), &slow());
+            let truth = drop_and_keep(&world, seed, loss_packet, burst);
+            let found = deliver(&mut world, scheme).counts();
+            let found = [
+                found.judged_chunks,
+                found.lost_chunks,
+                found.bursts,
+                found.longest_burst_chunks,
+            ];
+            // Nothing passed the last.
+            let truth = truth.borrow();
+            let truth = numbers(&truth[..truth.len() - 1]);
+            if scheme.starts_with("sr") {
+                assert_eq!(found, truth, "{scheme} {loss_packet}");
+            }
+            for (found, truth) in found.into_iter().zip(truth) {
+                let most = truth - truth / 20..=truth;
+                let rare = truth < 20;
+                assert!(rare || most.contains(&found), "{scheme} {found} of {truth}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_direction_is_told_of_by_itself() {
+    let loss = |loss_packet| LinkConfig {
+        loss: Loss::Iid { loss_packet },
+        ..long_haul()
+    };
+    let mut world = World::with_links(3, loss(0.02), loss(0.1), &slow());
+    let parcels = [Way::Forth, Way::Back].map(|way| {
+        let order = Order::new(Dice::new(1).bytes(BYTES), tag("sr-nack"));
+        world.ship(Order { way, ..order })
+    });
+    world.deliver(&parcels, 60 * SECOND);
+    world.run_for(SECOND);
+    let (a, b) = (world.a.stats(), world.b.stats());
+    assert_eq!(a.send_loss, b.receive_loss);
+    assert_eq!(b.send_loss, a.receive_loss);
+    let shares = [b, a].map(|end| end.receive_loss.loss_chunk().expect("chunks"));
+    assert!((0.01..0.03).contains(&shares[0]), "{shares:?}");
+    assert!((0.07..0.13).contains(&shares[1]), "{shares:?}");
+}
+
+#[test]
+fn what_has_no_scheme_is_not_judged() {
+    let mut world = World::new(1, long_haul(), &slow());
+    let parcel = world.ship(Order::new(vec![1; BYTES], SchemeTag::NONE));
+    world.run_for(SECOND);
+    assert!(parcel.out.send.is_injected());
+    assert_eq!(world.b.stats().receive_loss, ChunkLoss::default());
+}

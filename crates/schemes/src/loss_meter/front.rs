@@ -1,0 +1,86 @@
+//! When the front moved, and how fast it does.
+
+use crate::scheme::Path;
+
+/// Positions over which the pace is averaged, about.
+const PACE_POSITIONS: u64 = 1024;
+
+/// The place of the highest position that was seen, in time.
+#[derive(Debug, Default)]
+pub(super) struct Front {
+    moved_ns: u64,
+    /// It moved by `positions` from then to `moved_ns`.
+    since_ns: u64,
+    positions: u64,
+}
+
+impl Front {
+    /// It moves now. Whether it stood still before for so long that it may be a repair that moves
+    /// it: longer than repairs take to come and this many positions take at its pace.
+    pub(super) fn moves(&mut self, path: &Path, by: u64) -> bool {
+        let now_ns = path.now_ns;
+        let still_ns = now_ns.saturating_sub(self.moved_ns);
+        let elapsed_ns = self.moved_ns.saturating_sub(self.since_ns);
+        let pace_ns = u128::from(elapsed_ns) * u128::from(by) / u128::from(self.positions.max(1));
+        let stood = u128::from(still_ns) > u128::from(path.rtt_ns - path.rtt_ns / 8) + pace_ns;
+        if stood {
+            // Perhaps because the pace has become slower than that.
+            (self.since_ns, self.positions) = (self.moved_ns, 0);
+        } else if self.positions > PACE_POSITIONS {
+            self.since_ns += elapsed_ns / 2;
+            self.positions /= 2;
+        }
+        self.moved_ns = now_ns;
+        self.positions = self.positions.saturating_add(by);
+        stood
+    }
+
+    /// A message begins: the time before says nothing about the pace.
+    pub(super) fn restart(&mut self, now_ns: u64) {
+        (self.moved_ns, self.since_ns, self.positions) = (now_ns, now_ns, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn path(now_ns: u64) -> Path {
+        Path {
+            now_ns,
+            rtt_ns: 8 * MS,
+            reordering_window_ns: MS,
+        }
+    }
+
+    #[test]
+    fn a_slow_pace_is_no_standstill_and_neither_is_a_burst_of_losses() {
+        let mut front = Front::default();
+        front.restart(MS);
+        assert!(
+            front.moves(&path(11 * MS), 1),
+            "nothing is known of the pace yet"
+        );
+        for i in 2..2_000 {
+            assert!(!front.moves(&path((10 * i + 1) * MS), 1), "{i}");
+        }
+        // Twenty lost: as many positions later.
+        assert!(!front.moves(&path(20_191 * MS), 20));
+        // The same time for one position.
+        assert!(front.moves(&path(20_391 * MS), 1));
+    }
+
+    #[test]
+    fn a_repair_of_the_last_chunk_is_told_from_the_one_after_it() {
+        for (still_ns, stood) in [(7 * MS, false), (8 * MS, true)] {
+            let mut front = Front::default();
+            front.restart(0);
+            for i in 1..=100 {
+                assert!(!front.moves(&path(i * 10_000), 1));
+            }
+            assert_eq!(front.moves(&path(MS + still_ns), 1), stood);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! One message as the loss meter sees it.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use crate::order::WireOrder;
+use crate::scheme::{Arrivals, Message};
+
+/// Positions behind the last that is seen in which one look searches for more.
+const LOOKAHEAD: u32 = 64;
+
+/// What became of a chunk's first sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Arrived,
+    Lost,
+    /// Nobody can tell.
+    Unknown,
+    /// It was perhaps sent later than in its turn: its neighbours followed each other.
+    Elsewhere,
+}
+
+/// A message, and what was seen of it.
+pub(super) struct Watched {
+    number: u64,
+    order: Box<dyn WireOrder + Send>,
+    length: u32,
+    has_parity: bool,
+    /// Positions below were judged, or never will be.
+    judged: u32,
+    /// One past the highest position of which the chunk has arrived, as far as was looked.
+    front: u32,
+    /// Where the search for a higher one goes on.
+    searched: u32,
+    /// Chunks that were computed, and where the front was then.
+    rebuilt: BTreeMap<u32, u32>,
+    end: Option<End>,
+}
+
+/// What is known of a message that has ended.
+struct End {
+    /// One past the last position that can be judged.
+    limit: u32,
+    /// Positions below the limit that did not simply arrive, those judged before left out, in order.
+    others: Vec<(u32, Fate)>,
+}
+
+impl Watched {
+    pub(super) fn new(message: &Message, order: Box<dyn WireOrder + Send>) -> Self {
+        Self {
+            number: message.number,
+            length: order.len(),
+            has_parity: order.len() > message.chunks,
+            order,
+            judged: 0,
+            front: 0,
+            searched: 0,
+            rebuilt: BTreeMap::new(),
+            end: None,
+        }
+    }
+
+    /// Its positions.
+    pub(super) fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// One past the highest position seen, 0 if none.
+    pub(super) fn front(&self) -> u32 {
+        self.front
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.end.is_some()
+    }
+
+    pub(super) fn rebuilt(&mut self, chunk: u32) {
+        self.rebuilt.insert(chunk, self.front);
+    }
+
+    /// Moves the front; by how many positions, if any. A gap longer than what one look searches is
+    /// crossed by several.
+    pub(super) fn advance(&mut self, arrivals: &dyn Arrivals) -> Option<u32> {
+        if self.is_closed() {
+            return None;
+        }
+        let before = self.front;
+        let mut bits = Bits::new(arrivals);
+        let mut position = self.searched.max(self.front);
+        let mut stop = position.saturating_add(LOOKAHEAD);
+        while position < stop.min(self.length) {
+            if self.has_arrived(position, &mut bits) {
+                self.front = position + 1;
+                stop = self.front.saturating_add(LOOKAHEAD);
+            }
+            position += 1;
+        }
+        let moved = self.front > before;
+        let is_over = position >= self.length;
+        self.searched = if moved || is_over {
+            self.front
+        } else {
+            position
+        };
+        moved.then_some(self.front - before)
+    }
+
+    /// The positions below `end` that were not taken before.
+    pub(super) fn take_to_judge(&mut self, end: u32) -> Range<u32> {
+        let positions = self.judged..end.max(self.judged);
+        self.judged = positions.end;
+        positions
+    }
+
+    /// Says what became of each of these positions, all of which were passed.
+    pub(super) fn fates(
+        &self,
+        positions: Range<u32>,
+        arrivals: &dyn Arrivals,
+        mut each: impl FnMut(Fate),
+    ) {
+        // Where nothing was seen in its turn, perhaps nothing was sent; and of a single chunk only
+        // arrivals could be told.
+        if self.front == 0 || self.length == 1 {
+            return each(Fate::Unknown);
+        }
+        if let Some(end) = &self.end {
+            let mut others = end.others.iter().peekable();
+            for position in positions {
+                while others.next_if(|(other, _)| *other < position).is_some() {}
+                let other = others.next_if(|(other, _)| *other == position);
+                let known = other.map_or(Fate::Arrived, |(_, fate)| *fate);
+                each(if position < end.limit {
+                    known
+                } else {
+                    Fate::Unknown
+                });
+            }
+            return;
+        }
+        let mut bits = Bits::new(arrivals);
+        let parity_front = self.parity_front(positions.start, &mut bits);
+        for position in positions {
+            each(self.fate(position, parity_front, &mut bits));
+        }
+    }
+
+    /// Keeps what is known of it, for when its bitmap is gone. `was_left`: the front is in a newer
+    /// message.
+    pub(super) fn close(&mut self, arrivals: &dyn Arrivals, was_left: bool) {
+        let rest = self.judged..self.length;
+        let mut bits = Bits::new(arrivals);
+        let is_whole = rest.clone().all(|p| self.has_arrived(p, &mut bits));
+        let limit = if is_whole || was_left {
+            self.length
+        } else {
+            self.front - 1
+        };
+        let mut others = Vec::new();
+        if !is_whole {
+            let mut position = self.judged;
+            self.fates(self.judged..limit, arrivals, |fate| {
+                if fate != Fate::Arrived {
+                    others.push((position, fate));
+                }
+                position += 1;
+            });
+        }
+        self.end = Some(End { limit, others });
+    }
+
+    fn fate(&self, position: u32, parity_front: u32, bits: &mut Bits<'_>) -> Fate {
+        let Some(chunk) = self.order.at(position) else {
+            return Fate::Unknown;
+        };
+        if chunk.0 != self.number {
+            return match bits.has(chunk) {
+                true => Fate::Arrived,
+                false if position < parity_front => Fate::Lost,
+                false => Fate::Elsewhere,
+            };
+        }
+        match self.rebuilt.get(&chunk.1) {
+            Some(&front) if position < front => Fate::Lost,
+            // It was computed ahead of its turn.
+            Some(_) => Fate::Unknown,
+            None if bits.has(chunk) => Fate::Arrived,
+            None => Fate::Lost,
+        }
+    }
+
+    /// One past the highest position, from `from` on, of a parity chunk that has arrived; `from` if
+    /// there is none. Parity chunks that were not ready in their turn come after it.
+    fn parity_front(&self, from: u32, bits: &mut Bits<'_>) -> u32 {
+        if !self.has_parity {
+            return from;
+        }
+        let mut is_parity_here = |position: u32| {
+            let chunk = self.order.at(position);
+            chunk.is_some_and(|chunk| chunk.0 != self.number && bits.has(chunk))
+        };
+        let highest = (from..self.front).rev().find(|p| is_parity_here(*p));
+        highest.map_or(from, |position| position + 1)
+    }
+
+    fn has_arrived(&self, position: u32, bits: &mut Bits<'_>) -> bool {
+        let Some(chunk) = self.order.at(position) else {
+            return false;
+        };
+        let is_rebuilt = chunk.0 == self.number && self.rebuilt.contains_key(&chunk.1);
+        bits.has(chunk) && !is_rebuilt
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched")
+            .field("number", &self.number)
+            .field("length", &self.length)
+            .field("judged", &self.judged)
+            .field("front", &self.front)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Reads a bitmap chunk by chunk, keeping the word that it read last.
+struct Bits<'a> {
+    arrivals: &'a dyn Arrivals,
+    place: (u64, u32),
+    word: Option<u64>,
+}
+
+impl<'a> Bits<'a> {
+    fn new(arrivals: &'a dyn Arrivals) -> Self {
+        Self {
+            arrivals,
+            place: (0, 0),
+            word: None,
+        }
+    }
+
+    fn has(&mut self, (message, chunk): (u64, u32)) -> bool {
+        let place = (message, chunk / 64);
+        let word = match self.word {
+            Some(word) if place == self.place => word,
+            _ => self.arrivals.word(place.0, place.1),
+        };
+        (self.place, self.word) = (place, Some(word));
+        word >> (chunk % 64) & 1 != 0
+    }
+}

@@ -1,0 +1,445 @@
+//! The loss meter against what was lost.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use farwrite_schemes::chunk_loss::ChunkLoss;
+use farwrite_schemes::loss_meter::LossMeter;
+use farwrite_schemes::order::{InSequence, WireOrder};
+use farwrite_schemes::scheme::{Arrivals, Message, Path, parity_of};
+use farwrite_wire::control::LossCounts;
+use proptest::prelude::*;
+
+use crate::harness::{Dice, MS};
+
+const CHUNK_NS: u64 = 10_000;
+const RTT_NS: u64 = 25 * MS;
+const WINDOW_NS: u64 = MS;
+
+fn path(now_ns: u64) -> Path {
+    Path {
+        now_ns,
+        rtt_ns: RTT_NS,
+        reordering_window_ns: WINDOW_NS,
+    }
+}
+
+fn message(number: u64, chunks: u32) -> Message {
+    Message {
+        number,
+        bytes: u64::from(chunks) * 4096,
+        chunks,
+        chunk_bytes: 4096,
+    }
+}
+
+/// Bitmaps of SDR messages.
+#[derive(Default)]
+struct Bitmaps(BTreeSet<(u64, u32)>);
+
+impl Arrivals for Bitmaps {
+    fn word(&self, message: u64, word: u32) -> u64 {
+        let bits = self
+            .0
+            .range((message, word * 64)..(message, word * 64 + 64));
+        bits.fold(0, |bits, (_, chunk)| bits | 1 << (chunk % 64))
+    }
+    fn count(&self, message: u64) -> u32 {
+        let chunks = self.0.range((message, 0)..=(message, u32::MAX));
+        u32::try_from(chunks.count()).unwrap()
+    }
+    fn seen(&self, message: u64) -> u32 {
+        let chunks = self.0.range((message, 0)..=(message, u32::MAX));
+        chunks.last().map_or(0, |(_, chunk)| chunk + 1)
+    }
+}
+
+/// The counts of a sequence of chunks as it went over the wire, `None` where it is broken.
+fn counts(lost: impl Iterator<Item = Option<bool>>) -> LossCounts {
+    let mut counts = LossCounts::default();
+    let mut run = 0;
+    for lost in lost {
+        run = if lost == Some(true) { run + 1 } else { 0 };
+        counts.judged_chunks += u64::from(lost.is_some());
+        counts.lost_chunks += u64::from(run > 0);
+        counts.bursts += u64::from(run == 1);
+        counts.longest_burst_chunks = counts.longest_burst_chunks.max(run);
+    }
+    counts
+}
+
+/// Two states that lose all and nothing; as many losses as asked for, in bursts of that mean.
+fn losses(dice: &mut Dice, chunks: u32, loss_chunk: f64, burst_chunks: f64) -> Vec<bool> {
+    let mut bad = false;
+    let leave = 1.0 / burst_chunks;
+    let enter = leave * loss_chunk / (1.0 - loss_chunk);
+    let step = |_| {
+        bad = dice.hits(if bad { 1.0 - leave } else { enter });
+        bad
+    };
+    (0..chunks).map(step).collect()
+}
+
+/// A selective repeat that knows what is lost: messages one behind the other, chunks up to `late_ns`
+/// late, repairs from a window and a round trip after a loss on, some of them lost again.
+struct Transfer {
+    seed: u64,
+    messages: Vec<u32>,
+    loss_chunk: f64,
+    burst_chunks: f64,
+    late_ns: u64,
+    /// Arrivals within this time are looked at together.
+    batch_ns: u64,
+    /// So many of the last chunks are lost, and repaired one after the other.
+    tail: usize,
+}
+
+impl Transfer {
+    /// What the meter said, and the truth.
+    fn run(&self) -> (ChunkLoss, LossCounts) {
+        let mut dice = Dice(self.seed);
+        let total: u32 = self.messages.iter().sum();
+        let mut lost = losses(&mut dice, total, self.loss_chunk, self.burst_chunks);
+        let (rest, tail) = lost.split_at_mut(total as usize - self.tail);
+        rest[rest.len() - 1] = false;
+        tail.fill(true);
+        let chunks = (0..).zip(&self.messages);
+        let chunks = chunks.flat_map(|(number, &chunks)| (0..chunks).map(move |c| (number, c)));
+        let mut events = BinaryHeap::new();
+        for (i, (chunk, &lost)) in chunks.zip(&lost).enumerate() {
+            let mut at_ns = RTT_NS + i as u64 * CHUNK_NS + dice.below(self.late_ns);
+            let is_tail = i + self.tail >= total as usize;
+            if lost && is_tail {
+                at_ns += WINDOW_NS + RTT_NS;
+            } else if lost {
+                at_ns += WINDOW_NS + RTT_NS + dice.below(RTT_NS);
+                while dice.hits(self.loss_chunk) {
+                    at_ns += RTT_NS;
+                }
+            }
+            events.push(Reverse((at_ns, chunk)));
+            if dice.hits(0.05) {
+                events.push(Reverse((at_ns + dice.below(3 * RTT_NS), chunk)));
+            }
+        }
+        let loss = self.watch(events);
+        // What follows the last that arrived by itself was not passed.
+        let last = lost.len() - 1 - self.tail;
+        (loss, counts(lost[..last].iter().copied().map(Some)))
+    }
+
+    fn watch(&self, mut events: BinaryHeap<Reverse<(u64, (u64, u32))>>) -> ChunkLoss {
+        let mut meter = LossMeter::default();
+        let mut bitmaps = Bitmaps::default();
+        let chunks_of: BTreeMap<u64, u32> = (0..).zip(self.messages.iter().copied()).collect();
+        let mut open = BTreeSet::new();
+        for (&number, &chunks) in &chunks_of {
+            let message = message(number, chunks);
+            meter.begin(&message, Box::new(InSequence::of(&message)));
+            open.insert(number);
+        }
+        while let Some(Reverse((first_ns, _))) = events.peek() {
+            let now_ns = first_ns + self.batch_ns;
+            while let Some(due_ns) = meter.next_timeout().filter(|due| due <= first_ns) {
+                meter.handle_timeout(due_ns, &bitmaps);
+            }
+            let mut touched = BTreeSet::new();
+            while let Some(Reverse((at_ns, (number, chunk)))) = events.peek().copied()
+                && at_ns <= now_ns
+            {
+                events.pop();
+                if open.contains(&number) {
+                    bitmaps.0.insert((number, chunk));
+                    touched.insert(number);
+                }
+            }
+            // Slots come in any order.
+            for &number in touched.iter().rev() {
+                meter.look(&path(now_ns), number, &bitmaps);
+            }
+            for number in touched {
+                if bitmaps.count(number) == chunks_of[&number] {
+                    meter.end(number, &bitmaps);
+                    open.remove(&number);
+                    bitmaps.0.retain(|(of, _)| *of != number);
+                }
+            }
+        }
+        assert_eq!(open.len(), 0);
+        meter.loss()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn every_passed_chunk_is_judged_as_it_was(
+        seed in any::<u64>(),
+        messages in prop::collection::vec(200u32..2_000, 1..6),
+        loss_exponent in 0.5f64..4.0,
+        burst_chunks in prop_oneof![Just(1.0), 1.0f64..12.0],
+        late_ns in prop_oneof![Just(0), 0..WINDOW_NS],
+        batch_ns in prop_oneof![Just(0), 0..MS / 4],
+        tail in prop_oneof![Just(0), 1usize..8],
+    ) {
+        let loss_chunk = 10f64.powf(-loss_exponent);
+        let burst_chunks = burst_chunks.max(1.0 / (1.0 - loss_chunk));
+        let transfer = Transfer {
+            seed,
+            messages,
+            loss_chunk,
+            burst_chunks,
+            late_ns,
+            batch_ns,
+            tail,
+        };
+        let (loss, truth) = transfer.run();
+        let counts = loss.counts();
+        // The repairs of the tail pass one another.
+        let judged_chunks = truth.judged_chunks + (tail as u64).saturating_sub(2);
+        prop_assert!((truth.judged_chunks..=judged_chunks).contains(&counts.judged_chunks));
+        prop_assert_eq!(counts, LossCounts { judged_chunks: counts.judged_chunks, ..truth });
+    }
+}
+
+/// The estimates are those of the process that lost the chunks.
+#[test]
+fn estimates_come_near_the_probabilities() {
+    for (loss_chunk, burst_chunks) in [(0.01, 1.0 / 0.99), (0.05, 1.0 / 0.95), (0.02, 5.0)] {
+        let transfer = Transfer {
+            seed: 11,
+            messages: vec![20_000; 5],
+            loss_chunk,
+            burst_chunks,
+            late_ns: 0,
+            batch_ns: 100_000,
+            tail: 0,
+        };
+        let (loss, _) = transfer.run();
+        let near = |got: Option<f64>, want: f64| {
+            assert!(
+                (got.unwrap() / want - 1.0).abs() < 0.15,
+                "{got:?} for {want}"
+            );
+        };
+        near(loss.loss_chunk(), loss_chunk);
+        near(loss.mean_burst_chunks(), burst_chunks);
+        let markov = loss.markov().unwrap();
+        near(Some(markov.p_bad_to_good), 1.0 / burst_chunks);
+        near(
+            Some(markov.p_good_to_bad),
+            loss_chunk / (1.0 - loss_chunk) / burst_chunks,
+        );
+    }
+}
+
+/// Groups of data, each followed by its parity.
+struct Grouped {
+    number: u64,
+    groups: u32,
+}
+
+const DATA: u32 = 8;
+const PARITY: u32 = 2;
+
+impl WireOrder for Grouped {
+    fn len(&self) -> u32 {
+        self.groups * (DATA + PARITY)
+    }
+
+    fn at(&self, position: u32) -> Option<(u64, u32)> {
+        let (group, index) = (position / (DATA + PARITY), position % (DATA + PARITY));
+        let chunk = match index.checked_sub(DATA) {
+            None => (self.number, group * DATA + index),
+            Some(parity) => (parity_of(self.number), group * PARITY + parity),
+        };
+        (position < self.len()).then_some(chunk)
+    }
+}
+
+/// A coded message that arrives in order, without anything else.
+struct Coded {
+    meter: LossMeter,
+    bitmaps: Bitmaps,
+    now_ns: u64,
+}
+
+impl Coded {
+    fn new() -> Self {
+        Self {
+            meter: LossMeter::default(),
+            bitmaps: Bitmaps::default(),
+            now_ns: RTT_NS,
+        }
+    }
+
+    fn arrive(&mut self, number: u64, chunk: Option<(u64, u32)>) {
+        self.now_ns += CHUNK_NS;
+        while let Some(due_ns) = self.meter.next_timeout().filter(|due| *due <= self.now_ns) {
+            self.meter.handle_timeout(due_ns, &self.bitmaps);
+        }
+        if let Some(chunk) = chunk {
+            self.bitmaps.0.insert(chunk);
+            self.meter.look(&path(self.now_ns), number, &self.bitmaps);
+        }
+    }
+
+    /// Rebuilds what can be; whether the whole message is there now.
+    fn rebuild(&mut self, number: u64, groups: u32) -> bool {
+        for group in 0..groups {
+            let data = (group * DATA..group * DATA + DATA).map(|chunk| (number, chunk));
+            let parity = group * PARITY..group * PARITY + PARITY;
+            let parity =
+                parity.filter(|chunk| self.bitmaps.0.contains(&(parity_of(number), *chunk)));
+            let missing: Vec<_> = data
+                .filter(|chunk| !self.bitmaps.0.contains(chunk))
+                .collect();
+            if missing.len() <= parity.count() {
+                for chunk in missing {
+                    self.bitmaps.0.insert(chunk);
+                    self.meter.handle_rebuilt(number, chunk.1);
+                }
+            }
+        }
+        self.bitmaps.count(number) == groups * DATA
+    }
+
+    fn end(&mut self, number: u64) {
+        self.meter.end(number, &self.bitmaps);
+        self.bitmaps.0.clear();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn rebuilt_chunks_count_as_lost(
+        seed in any::<u64>(),
+        messages in prop::collection::vec(2u32..60, 1..8),
+        loss_chunk in 0.0f64..0.05,
+    ) {
+        let mut dice = Dice(seed);
+        let mut coded = Coded::new();
+        let mut truth = Vec::new();
+        let ends = messages.len() as u64;
+        for (number, groups) in (0..).zip(messages) {
+            let order = Grouped { number, groups };
+            let message = message(number, groups * DATA);
+            coded.meter.begin(&message, Box::new(Grouped { number, groups }));
+            let mut lost = Vec::new();
+            let mut ended = None;
+            for position in 0..order.len() {
+                lost.push(dice.hits(loss_chunk));
+                let chunk = order.at(position).filter(|_| !lost[position as usize]);
+                coded.arrive(number, chunk.filter(|_| ended.is_none()));
+                if ended.is_none() && coded.rebuild(number, groups) {
+                    coded.end(number);
+                    ended = Some(position);
+                }
+            }
+            if ended.is_none() {
+                coded.end(number);
+            }
+            // The last that was seen passed those before it.
+            let last = ended.unwrap_or(order.len() - 1);
+            let last = (0..=last).rev().find(|p| !lost[*p as usize]).unwrap_or(0);
+            // Of parity, nothing else shows that it was sent.
+            let is_parity = |position: u32| position % (DATA + PARITY) >= DATA;
+            let seen = |p: &u32| is_parity(*p) && !lost[*p as usize];
+            let proven = (0..=last).rev().find(seen).unwrap_or(0);
+            let judged = (0..last).filter(|p| !is_parity(*p) || *p <= proven);
+            truth.extend(judged.map(|p| Some(lost[p as usize])));
+            truth.push(None);
+        }
+        let (counts, truth) = (coded.meter.loss().counts(), counts(truth.into_iter()));
+        // Where the last position of a message ended it, the next message passes that.
+        let judged_chunks = truth.judged_chunks..=truth.judged_chunks + ends;
+        prop_assert!(judged_chunks.contains(&counts.judged_chunks));
+        prop_assert_eq!(counts, LossCounts { judged_chunks: counts.judged_chunks, ..truth });
+    }
+}
+
+/// The first message of a queue pair may have its parity cleared after its data were sent.
+#[test]
+fn parity_that_comes_late_is_not_lost() {
+    let (number, groups) = (0, 200);
+    let order = Grouped { number, groups };
+    let mut coded = Coded::new();
+    let begun = message(number, groups * DATA);
+    coded
+        .meter
+        .begin(&begun, Box::new(Grouped { number, groups }));
+    let (data, parity): (Vec<_>, Vec<_>) = (0..order.len())
+        .filter_map(|position| order.at(position))
+        .filter(|chunk| *chunk != (0, 77))
+        .partition(|chunk| chunk.0 == number);
+    for chunk in data.into_iter().chain(parity) {
+        coded.arrive(number, Some(chunk));
+    }
+    coded.end(number);
+    let counts = coded.meter.loss().counts();
+    assert_eq!((counts.lost_chunks, counts.bursts), (1, 1), "{counts:?}");
+    assert!(
+        counts.judged_chunks >= u64::from(groups * DATA - 1),
+        "{counts:?}"
+    );
+}
+
+/// Whatever comes, in whatever order, the counts stay possible.
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(u64, u32),
+    Arrive(u64, u32),
+    Rebuilt(u64, u32),
+    Look(u64),
+    End(u64),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let chunk = (0..6u64, prop_oneof![0..8u32, any::<u32>()]);
+    prop_oneof![
+        (0..6u64, 0..200u32).prop_map(|(m, c)| Step::Begin(m, c)),
+        chunk.clone().prop_map(|(m, c)| Step::Arrive(m, c)),
+        chunk.prop_map(|(m, c)| Step::Rebuilt(m, c)),
+        (0..7u64).prop_map(Step::Look),
+        (0..6u64).prop_map(Step::End),
+        prop_oneof![0..MS, 0..100 * MS].prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_order_of_events_is_survived(steps in prop::collection::vec(steps(), 1..200)) {
+        let mut meter = LossMeter::default();
+        let mut bitmaps = Bitmaps::default();
+        let mut begun = BTreeMap::new();
+        let mut now_ns = 0;
+        for step in steps {
+            match step {
+                Step::Begin(number, chunks) => {
+                    let message = message(number, chunks);
+                    meter.begin(&message, Box::new(InSequence::of(&message)));
+                    *begun.entry(number).or_insert(0) += u64::from(chunks);
+                }
+                Step::Arrive(number, chunk) => {
+                    bitmaps.0.insert((number, chunk));
+                    meter.look(&path(now_ns), number, &bitmaps);
+                }
+                Step::Rebuilt(number, chunk) => meter.handle_rebuilt(number, chunk),
+                Step::Look(number) => meter.look(&path(now_ns), number, &bitmaps),
+                Step::End(number) => meter.end(number, &bitmaps),
+                Step::Wait(ns) => {
+                    now_ns += ns;
+                    meter.handle_timeout(now_ns, &bitmaps);
+                    prop_assert!(meter.next_timeout().is_none_or(|due_ns| due_ns > now_ns));
+                }
+            }
+        }
+        let loss = meter.loss();
+        prop_assert_eq!(ChunkLoss::from_counts(loss.counts()), loss);
+        prop_assert!(loss.judged_chunks() <= begun.values().sum());
+    }
+}
