@@ -6,10 +6,10 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit loom system deny bench fuzz miri install clean
+.PHONY: help demo test check unit loom system deny bench model-check fuzz miri install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
 	$(CARGO) run --release --package farwrite-cli -- demo --out out
@@ -42,6 +42,9 @@ $(DENY):
 
 bench: ## measure: goodput beside a raw blast, and simulated transfers a second
 	$(CARGO) run --release --package farwrite-bench
+
+model-check: ## the exact completion-time model against a million draws a setting (minutes)
+	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 	fuzz/run

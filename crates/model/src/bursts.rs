@@ -1,0 +1,359 @@
+//! The excess of selective repeat under Markov loss, each round of transmissions on a chain of its own.
+//!
+//! Times are in slots. A timeout lies between two transmissions of a chunk, by which the chain has
+//! mostly forgotten its state: the rounds are taken to be independent, what happens within a round
+//! is exact (`docs/model.md` section 6.3).
+
+use std::collections::BinaryHeap;
+
+use crate::error::ModelError;
+use crate::excess::{float, index};
+use crate::loss::{Chain, States};
+use crate::recovery::{Mean, Parts};
+
+/// Mass that may be left out.
+const NEGLIGIBLE: f64 = 1e-15;
+/// Evaluations that a mean may take.
+const BUDGET: usize = 1024;
+
+/// Distribution of the excess, for messages of any length on one path.
+#[derive(Clone, Debug)]
+pub(crate) struct BurstExcess {
+    share: [f64; 2],
+    period: f64,
+    levels: Vec<Level>,
+}
+
+/// Chunks that have been sent in the same number of rounds, `rounds`, seen from the last to the
+/// first. The state is how many of the rounds' chains are bad.
+#[derive(Clone, Debug)]
+struct Level {
+    rounds: usize,
+    /// By powers of two of chunks.
+    spans: Vec<Span>,
+}
+
+#[derive(Clone, Debug)]
+struct Span {
+    /// From state to state.
+    walk: Square,
+    /// The same, with some chunk lost in all of its rounds.
+    dead: Square,
+}
+
+impl BurstExcess {
+    /// For messages up to `max_chunks` chunks.
+    pub(crate) fn new(chain: &Chain, period: f64, max_chunks: f64) -> Result<Self, ModelError> {
+        let loss = chain.loss_chunk();
+        if loss > 0.5 {
+            return Err(ModelError::Unsupported {
+                what: "loss_chunk in the mean, of selective repeat under Markov loss",
+                value: loss,
+                advice: "take at most 0.5, or sample",
+            });
+        }
+        let chain = chain.reversed();
+        let mut levels = Vec::new();
+        let mut all_lost = loss;
+        while all_lost * max_chunks > NEGLIGIBLE * loss {
+            levels.push(Level::new(&chain, levels.len() + 1, max_chunks));
+            all_lost *= loss;
+        }
+        Ok(Self {
+            share: chain.share,
+            period,
+            levels,
+        })
+    }
+
+    /// Probability that the excess over `chunks` chunks is more than `slots`, and that the chain was
+    /// good, or bad, before the first chunk's first transmission.
+    pub(crate) fn survival(&self, chunks: f64, slots: f64) -> [f64; 2] {
+        let passed = (slots / self.period).floor();
+        if passed >= float(self.levels.len()) || chunks < 1.0 {
+            return [0.0; 2];
+        }
+        let mut dead = vec![0.0; index(passed) + 2];
+        let mut done = 0.0;
+        for level in &self.levels[index(passed)..] {
+            // Chunks, from the last on, that have been sent at most this often.
+            let count = (float(level.rounds) * self.period - slots).ceil();
+            let count = count.clamp(done, chunks);
+            level.pass(self.share, &mut dead, count - done);
+            done = count;
+            if done >= chunks {
+                break;
+            }
+            // One round more, on a chain of its own.
+            dead.push(0.0);
+            for bad in (0..dead.len()).rev() {
+                let came = if bad > 0 { dead[bad - 1] } else { 0.0 };
+                dead[bad] = dead[bad] * self.share[0] + came * self.share[1];
+            }
+        }
+        // The first round's chain is one of them all, any as likely.
+        let rounds = float(dead.len() - 1);
+        let mut parts = [0.0; 2];
+        for (bad, p) in dead.iter().enumerate() {
+            let share = float(bad) / rounds;
+            parts[0] += p * (1.0 - share);
+            parts[1] += p * share;
+        }
+        parts
+    }
+
+    /// The mean excess over `chunks` chunks.
+    ///
+    /// Survival falls, so between two evaluations it lies between their values: the widest gap is
+    /// halved until the evaluations are used up. Steps are taken to be even within a gap.
+    pub(crate) fn mean(&self, chunks: f64) -> Parts {
+        if chunks < 1.0 || self.levels.is_empty() {
+            return Parts([Mean::default(); 2]);
+        }
+        let mut gaps = BinaryHeap::new();
+        let mut left = (0.0, self.survival(chunks, 0.0));
+        let mut add = |until: f64| {
+            let right = (until, self.survival(chunks, until));
+            gaps.push(Gap { left, right });
+            left = right;
+        };
+        for level in &self.levels {
+            let end = float(level.rounds) * self.period;
+            if chunks < self.period {
+                add(end - chunks);
+            }
+            add(end);
+        }
+        for _ in 0..BUDGET {
+            let Some(Gap { left, right }) = gaps.pop() else {
+                break;
+            };
+            let middle = left.0 + (right.0 - left.0) / 2.0;
+            let middle = (middle, self.survival(chunks, middle));
+            gaps.push(Gap {
+                left,
+                right: middle,
+            });
+            gaps.push(Gap {
+                left: middle,
+                right,
+            });
+        }
+        let mut parts = [Mean::default(); 2];
+        for gap in gaps {
+            let width = gap.right.0 - gap.left.0;
+            for (state, mean) in parts.iter_mut().enumerate() {
+                mean.low += gap.right.1[state] * width;
+                mean.high += gap.left.1[state] * width;
+                mean.middle = mean.low + (mean.high - mean.low) / 2.0;
+            }
+        }
+        Parts(parts)
+    }
+}
+
+/// A stretch of slots, and the survival at its ends.
+#[derive(Debug)]
+struct Gap {
+    left: (f64, [f64; 2]),
+    right: (f64, [f64; 2]),
+}
+
+impl Gap {
+    fn doubt(&self) -> f64 {
+        let fall = |state: usize| self.left.1[state] - self.right.1[state];
+        (fall(0) + fall(1)) * (self.right.0 - self.left.0)
+    }
+}
+
+impl PartialEq for Gap {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Gap {}
+
+impl PartialOrd for Gap {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Gap {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.doubt().total_cmp(&other.doubt())
+    }
+}
+
+impl Level {
+    fn new(chain: &Chain, rounds: usize, max_chunks: f64) -> Self {
+        let mut span = Span {
+            walk: Square::of_chains(&chain.walk(1.0), rounds),
+            dead: Square::of_chains(&chain.lost, rounds),
+        };
+        let mut spans = vec![];
+        let mut reach = 1.0;
+        while reach <= max_chunks {
+            let longer = span.twice();
+            spans.push(span);
+            span = longer;
+            reach *= 2.0;
+        }
+        Self { rounds, spans }
+    }
+
+    /// Takes `chunks` chunks more into account.
+    fn pass(&self, share: [f64; 2], dead: &mut Vec<f64>, chunks: f64) {
+        let mut left = chunks;
+        let mut alive = Vec::new();
+        for span in &self.spans {
+            if left < 1.0 {
+                break;
+            }
+            if left % 2.0 >= 1.0 {
+                alive.clear();
+                let shares = states(share, self.rounds);
+                alive.extend(
+                    shares
+                        .zip(dead.iter())
+                        .map(|(all, dead)| (all - dead).max(0.0)),
+                );
+                let mut next = vec![0.0; dead.len()];
+                span.walk.apply(dead, &mut next);
+                span.dead.apply(&alive, &mut next);
+                *dead = next;
+            }
+            left = (left / 2.0).floor();
+        }
+    }
+}
+
+/// Long-run probabilities that `0..=rounds` of as many chains are bad.
+fn states(share: [f64; 2], rounds: usize) -> impl Iterator<Item = f64> {
+    let mut choose = 1.0;
+    (0..=rounds).map(move |bad| {
+        let (bad, good) = (float(bad), float(rounds - bad));
+        let probability = choose * share[0].powf(good) * share[1].powf(bad);
+        choose *= good / (bad + 1.0);
+        probability
+    })
+}
+
+impl Span {
+    /// Two such spans after each other: someone dies in the first, or in the second only.
+    fn twice(&self) -> Self {
+        let mut dead = self.dead.times(&self.walk);
+        let alive = Square {
+            size: self.walk.size,
+            cells: self
+                .walk
+                .cells
+                .iter()
+                .zip(&self.dead.cells)
+                .map(|(w, d)| (w - d).max(0.0))
+                .collect(),
+        };
+        for (cell, more) in dead.cells.iter_mut().zip(alive.times(&self.dead).cells) {
+            *cell += more;
+        }
+        Self {
+            walk: self.walk.times(&self.walk),
+            dead,
+        }
+    }
+}
+
+/// A square matrix, row after row.
+#[derive(Clone, Debug)]
+struct Square {
+    size: usize,
+    cells: Vec<f64>,
+}
+
+impl Square {
+    /// What `step` does to the number of bad ones among `chains` chains.
+    fn of_chains(step: &States, chains: usize) -> Self {
+        let size = chains + 1;
+        let mut cells = Vec::with_capacity(size * size);
+        for bad in 0..size {
+            // Coefficients of (gg + gb z)^good (bg + bb z)^bad.
+            let mut row = vec![0.0; size];
+            row[0] = 1.0;
+            for chain in 0..chains {
+                let from = if chain < bad { step[1] } else { step[0] };
+                for to in (0..=chain + 1).rev() {
+                    let came = if to > 0 { row[to - 1] } else { 0.0 };
+                    row[to] = row[to] * from[0] + came * from[1];
+                }
+            }
+            cells.append(&mut row);
+        }
+        Self { size, cells }
+    }
+
+    /// Adds `vector` times this to `sum`.
+    fn apply(&self, vector: &[f64], sum: &mut [f64]) {
+        for (&factor, row) in vector.iter().zip(self.cells.chunks_exact(self.size)) {
+            for (cell, &by) in sum.iter_mut().zip(row) {
+                *cell += factor * by;
+            }
+        }
+    }
+
+    fn times(&self, right: &Self) -> Self {
+        let mut cells = vec![0.0; self.cells.len()];
+        for (row, sum) in self
+            .cells
+            .chunks_exact(self.size)
+            .zip(cells.chunks_exact_mut(self.size))
+        {
+            right.apply(row, sum);
+        }
+        Self {
+            size: self.size,
+            cells,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::excess::IidExcess;
+    use crate::loss::Loss;
+
+    #[test]
+    fn states_alike_are_iid_loss() {
+        for loss in [1e-6, 0.01, 0.4] {
+            let markov = Loss::Markov {
+                p_good_to_bad: 0.2,
+                p_bad_to_good: 0.3,
+                loss_good: loss,
+                loss_bad: loss,
+                packets_per_chunk: 1,
+            };
+            let chain = markov.chain().unwrap().unwrap();
+            for (chunks, period) in [(1.0, 7.0), (30.0, 100.5), (300.0, 21.0)] {
+                let bursts = BurstExcess::new(&chain, period, chunks).unwrap();
+                let iid = IidExcess::new(loss, period, chunks);
+                for step in 0..200 {
+                    let slots = f64::from(step) * period / 31.3;
+                    let want = -iid.log_cdf(chunks, slots).exp_m1();
+                    let got: f64 = bursts.survival(chunks, slots).iter().sum();
+                    assert!(
+                        (got - want).abs() < 1e-11 * want + 1e-14,
+                        "{loss} {chunks} {slots}: {got} {want}"
+                    );
+                }
+                let got = bursts.mean(chunks).leaning(crate::completion::UPRIGHT);
+                let want = iid.mean(chunks);
+                assert!(
+                    got.low <= want * (1.0 + 1e-9) && want <= got.high * (1.0 + 1e-9),
+                    "{got:?} {want}"
+                );
+                assert!((got.middle / want - 1.0).abs() < 2e-3, "{got:?} {want}");
+            }
+        }
+    }
+}

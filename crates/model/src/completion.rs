@@ -1,0 +1,224 @@
+//! The distribution of a completion time, to be asked for its mean, quantiles and cdf.
+
+use crate::error::{ModelError, within};
+use crate::recovery::{Mean, Parts, Recovery};
+use crate::sample::Sampler;
+use crate::setting::Checked;
+use crate::terms;
+
+/// Where a part of the distribution lies: completion is `start` slots plus the excess of selective
+/// repeat over `chunks` chunks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) start: f64,
+    pub(crate) chunks: f64,
+}
+
+/// A part of the distribution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Term {
+    pub(crate) weight: f64,
+    /// No later than the truth.
+    pub(crate) low: Place,
+    /// The truth, or what has its mean.
+    pub(crate) middle: Place,
+    /// No earlier than the truth.
+    pub(crate) high: Place,
+    /// By how much likelier than in the long run the chain of Markov loss is good, and bad, before
+    /// the first of the chunks.
+    pub(crate) lean: [f64; 2],
+}
+
+/// As in the long run.
+pub(crate) const UPRIGHT: [f64; 2] = [1.0, 1.0];
+
+/// The distribution of the completion time of one setting.
+///
+/// A finite mixture: each term is a shift plus the excess of selective repeat over some number of
+/// chunks (`docs/model.md` section 2). Where there are too many terms neighbours are merged; the
+/// functions that end in `bounds` say what that may cost, and answer twice the same where it costs
+/// nothing.
+#[derive(Clone, Debug)]
+pub struct CompletionTime {
+    setting: Checked,
+    recovery: Recovery,
+    terms: Vec<Term>,
+}
+
+/// Relative width to which quantiles are found.
+const RESOLUTION: f64 = 1e-13;
+/// Relative error of times by rounding, which `cdf` forgives.
+const ROUNDING: f64 = 4.0 * f64::EPSILON;
+
+impl CompletionTime {
+    pub(crate) fn new(setting: &Checked) -> Result<Self, ModelError> {
+        let recovery = Recovery::new(setting)?;
+        let terms = terms::of(setting)?;
+        Ok(Self {
+            setting: setting.clone(),
+            recovery,
+            terms,
+        })
+    }
+
+    /// What the message would take were nothing lost and no parity sent, in seconds:
+    /// `M T_inj + RTT`.
+    pub fn lossless_s(&self) -> f64 {
+        (self.setting.chunks + self.setting.rtt) * self.setting.slot_s
+    }
+
+    /// The mean in seconds.
+    pub fn mean(&self) -> f64 {
+        let means = self.excess(|term| term.middle);
+        let parts = self.terms.iter().zip(means);
+        let slots: f64 = parts
+            .map(|(term, mean)| term.weight * (term.middle.start + mean.middle))
+            .sum();
+        slots * self.setting.slot_s
+    }
+
+    /// Two numbers of seconds between which the mean lies.
+    pub fn mean_bounds(&self) -> (f64, f64) {
+        let lows = self.excess(|term| term.low);
+        let highs = self.excess(|term| term.high);
+        let (mut low, mut high) = (0.0, 0.0);
+        for ((term, from), to) in self.terms.iter().zip(lows).zip(highs) {
+            low += term.weight * (term.middle.start + from.low);
+            high += term.weight * (term.middle.start + to.high);
+        }
+        (low * self.setting.slot_s, high * self.setting.slot_s)
+    }
+
+    fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
+        let chunks: Vec<f64> = self.terms.iter().map(|term| place(term).chunks).collect();
+        let means = self.recovery.means(&chunks);
+        let lean = |(term, mean): (&Term, Parts)| mean.leaning(term.lean);
+        self.terms.iter().zip(means).map(lean).collect()
+    }
+
+    /// Probability that the message completes within `t_s` seconds.
+    ///
+    /// # Errors
+    ///
+    /// `t_s` is not a number.
+    pub fn cdf(&self, t_s: f64) -> Result<f64, ModelError> {
+        Ok(1.0 - self.survival(t_s)?)
+    }
+
+    /// Probability that the message takes longer than `t_s` seconds, with its digits where it is
+    /// small.
+    ///
+    /// # Errors
+    ///
+    /// `t_s` is not a number.
+    pub fn survival(&self, t_s: f64) -> Result<f64, ModelError> {
+        Ok(self.survival_at(self.slots(t_s)?, |term| term.middle))
+    }
+
+    /// Two probabilities between which [`Self::cdf`] lies.
+    ///
+    /// # Errors
+    ///
+    /// `t_s` is not a number.
+    pub fn cdf_bounds(&self, t_s: f64) -> Result<(f64, f64), ModelError> {
+        let slots = self.slots(t_s)?;
+        Ok((
+            1.0 - self.survival_at(slots, |term| term.high),
+            1.0 - self.survival_at(slots, |term| term.low),
+        ))
+    }
+
+    /// The least number of seconds within which the message completes with probability `q`.
+    ///
+    /// # Errors
+    ///
+    /// `q` must be 0 or more and below 1. Above 1 - 1e-12 rounding of `q` itself matters.
+    pub fn quantile(&self, q: f64) -> Result<f64, ModelError> {
+        self.quantile_at(q, |term| term.middle)
+    }
+
+    /// Two numbers of seconds between which the quantile lies.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::quantile`].
+    pub fn quantile_bounds(&self, q: f64) -> Result<(f64, f64), ModelError> {
+        Ok((
+            self.quantile_at(q, |term| term.low)?,
+            self.quantile_at(q, |term| term.high)?,
+        ))
+    }
+
+    /// `n` completion times in seconds, drawn by playing the protocol with losses from `seed`; they
+    /// owe nothing to the formulas of the other functions.
+    pub fn sample(&self, n: usize, seed: u64) -> Vec<f64> {
+        let mut sampler = self.sampler(seed);
+        (0..n).map(|_| sampler.draw_s()).collect()
+    }
+
+    pub(crate) fn sampler(&self, seed: u64) -> Sampler<'_> {
+        Sampler::new(&self.setting, seed)
+    }
+
+    fn slots(&self, t_s: f64) -> Result<f64, ModelError> {
+        let any = "a number";
+        let t_s = within("t_s", "s", t_s, f64::NEG_INFINITY, f64::INFINITY, any)?;
+        Ok(t_s / self.setting.slot_s * (1.0 + ROUNDING))
+    }
+
+    fn survival_at(&self, slots: f64, place: impl Fn(&Term) -> Place) -> f64 {
+        let mut sum = 0.0;
+        let mut begun = false;
+        for term in &self.terms {
+            let at = place(term);
+            let left = slots - at.start;
+            begun |= left >= 0.0;
+            sum += if left < 0.0 {
+                term.weight
+            } else if at.chunks > 0.0 {
+                term.weight * self.recovery.survival(at.chunks, left, term.lean)
+            } else {
+                0.0
+            };
+        }
+        // The weights sum to one but for rounding.
+        if begun { sum.clamp(0.0, 1.0) } else { 1.0 }
+    }
+
+    fn quantile_at(&self, q: f64, place: impl Fn(&Term) -> Place) -> Result<f64, ModelError> {
+        let below_one = 1.0 - f64::EPSILON / 2.0;
+        within(
+            "q",
+            "as a probability",
+            q,
+            0.0,
+            below_one,
+            "0 or more and below 1",
+        )?;
+        let starts = self.terms.iter().map(|term| place(term).start);
+        let (least, most) = starts.fold((f64::INFINITY, 0.0f64), |(least, most), start| {
+            (least.min(start), most.max(start))
+        });
+        let reached = |slots| self.survival_at(slots, &place) <= 1.0 - q;
+        if reached(least) {
+            return Ok(least * self.setting.slot_s);
+        }
+        let mut low = least;
+        let mut high = most;
+        let mut wait = self.setting.period;
+        while !reached(high) {
+            low = low.max(high);
+            high = most + wait;
+            wait *= 2.0;
+        }
+        while high - low > RESOLUTION * high {
+            let middle = low + (high - low) / 2.0;
+            if reached(middle) {
+                high = middle;
+            } else {
+                low = middle;
+            }
+        }
+        Ok(high * self.setting.slot_s)
+    }
+}

@@ -1,0 +1,244 @@
+//! How much longer than its injection a message takes under selective repeat, with i.i.d. loss.
+//!
+//! Times are in slots: one slot is the injection of one chunk. A message of `chunks` chunks is
+//! injected in `chunks` slots; the excess is what its completion (less the round trip) takes
+//! beyond that. `docs/model.md` section 3 has the derivation.
+
+/// Distribution of the excess, for messages of any length on one path.
+#[derive(Clone, Debug)]
+pub(crate) struct IidExcess {
+    loss_chunk: f64,
+    /// Slots from one transmission of a chunk to the next, `1 + RTO / T_inj`.
+    period: f64,
+    /// `steps[a - 1] = ln(1 - p^(a+1)) - ln(1 - p^a)`, as far as it matters.
+    steps: Vec<f64>,
+}
+
+/// Mass that may be left out of a distribution.
+const NEGLIGIBLE: f64 = 1e-18;
+
+impl IidExcess {
+    /// For messages up to `max_chunks` chunks. `loss_chunk` is within `[0, 1)`.
+    pub(crate) fn new(loss_chunk: f64, period: f64, max_chunks: f64) -> Self {
+        let mut steps = Vec::new();
+        let mut all_lost = loss_chunk;
+        // Beyond, max_chunks * p^a is negligible, and negligible beside p for a single chunk.
+        while all_lost * max_chunks.max(1.0) > NEGLIGIBLE * loss_chunk {
+            steps.push((all_lost * (1.0 - loss_chunk) / (1.0 - all_lost)).ln_1p());
+            all_lost *= loss_chunk;
+        }
+        Self {
+            loss_chunk,
+            period,
+            steps,
+        }
+    }
+
+    /// `ln(1 - p^a)`.
+    fn log_delivered(&self, a: usize) -> f64 {
+        let a = i32::try_from(a).unwrap_or(i32::MAX);
+        (-self.loss_chunk.powi(a)).ln_1p()
+    }
+
+    /// Log of the probability that a message of `chunks` chunks has an excess of at most `slots`.
+    pub(crate) fn log_cdf(&self, chunks: f64, slots: f64) -> f64 {
+        if slots < 0.0 {
+            return f64::NEG_INFINITY;
+        }
+        let first = (slots / self.period).floor();
+        if first >= float(self.steps.len()) {
+            return 0.0;
+        }
+        let mut log = 0.0;
+        for a in index(first) + 1..=self.steps.len() {
+            // Chunks that have been sent at most `a` times.
+            let count = (float(a) * self.period - slots).ceil();
+            if count >= chunks {
+                return log + chunks * self.log_delivered(a);
+            }
+            log -= self.steps[a - 1] * count.max(0.0);
+        }
+        log
+    }
+
+    /// Mean excess in slots of a message of `chunks` whole chunks.
+    ///
+    /// `log_cdf` is linear in the slot between the events at which a count of `log_cdf` begins or
+    /// ceases to change, so each stretch sums as a geometric series.
+    pub(crate) fn mean(&self, chunks: f64) -> f64 {
+        if chunks < 1.0 || self.steps.is_empty() {
+            return 0.0;
+        }
+        let mut events = vec![0.0];
+        for a in 1..=self.steps.len() {
+            let end = float(a) * self.period;
+            events.push(end);
+            if end > chunks {
+                events.push(end - chunks);
+            }
+        }
+        events.sort_unstable_by(f64::total_cmp);
+        let mut sum = 0.0;
+        let mut phases = Vec::new();
+        for pair in events.windows(2) {
+            sum += self.stretch(chunks, pair[0], pair[1], &mut phases);
+        }
+        sum
+    }
+
+    /// Integral of the survival function over `[begin, end)`, within which no event lies.
+    fn stretch(&self, chunks: f64, begin: f64, end: f64, phases: &mut Vec<(f64, f64)>) -> f64 {
+        let length = end - begin;
+        if length <= 0.0 {
+            return 0.0;
+        }
+        let middle = begin + length / 2.0;
+        phases.clear();
+        // Log of the cdf in whole slot 0, before any of the steps within it.
+        let mut log = 0.0;
+        // What it grows by from slot to slot.
+        let mut growth = 0.0;
+        let first = index((middle / self.period).floor()) + 1;
+        for a in first..=self.steps.len() {
+            let left = float(a) * self.period - begin;
+            if float(a) * self.period - middle >= chunks {
+                log += chunks * self.log_delivered(a);
+                break;
+            }
+            let step = self.steps[a - 1];
+            let whole = left.floor();
+            log -= step * (whole + 1.0);
+            growth += step;
+            phases.push((left - whole, step));
+        }
+        phases.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
+        phases.push((1.0, 0.0));
+        let slots = length.floor();
+        let part = length - slots;
+        let mut sum = 0.0;
+        let mut from = 0.0;
+        for &(until, step) in phases.iter() {
+            if until > from {
+                sum += (until - from) * series(log, growth, slots);
+                let rest = until.min(part) - from;
+                if rest > 0.0 {
+                    sum -= rest * (log + growth * slots).min(0.0).exp_m1();
+                }
+            }
+            log += step;
+            from = until;
+        }
+        sum
+    }
+}
+
+/// `sum of 1 - exp(log + q growth)` over `q = 0..n`, for exponents of at most zero.
+fn series(log: f64, growth: f64, n: f64) -> f64 {
+    if n < 1.0 {
+        return 0.0;
+    }
+    let log = log.min(0.0);
+    if growth <= 0.0 {
+        return -n * log.exp_m1();
+    }
+    let last = (log + (n - 1.0) * growth).min(0.0);
+    if log > -1e-3 {
+        // Direct evaluation would cancel: power sums about the middle, to the fourth order.
+        let middle = (log + last) / 2.0;
+        let square = middle * middle;
+        let spread2 = growth * growth * (n * n - 1.0) / 12.0;
+        let spread4 = growth.powi(4) * (n * n - 1.0) * (3.0 * n * n - 7.0) / 240.0;
+        let second = square + spread2;
+        let third = middle * (square + 3.0 * spread2);
+        let fourth = square * square + 6.0 * square * spread2 + spread4;
+        return -n * (middle + second / 2.0 + third / 6.0 + fourth / 24.0);
+    }
+    n - last.exp() * (-n * growth).exp_m1() / (-growth).exp_m1()
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts of rounds, far below 2^53"
+)]
+pub(crate) fn float(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates; callers compare first"
+)]
+pub(crate) fn index(count: f64) -> usize {
+    count as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition: a product over chunks.
+    fn log_cdf_by_chunk(loss: f64, period: f64, chunks: u32, slots: f64) -> f64 {
+        (0..chunks)
+            .map(|j| {
+                let sent = 1.0 + ((slots + f64::from(j)) / period).floor();
+                (-loss.powf(sent)).ln_1p()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn cdf_is_the_product_over_chunks() {
+        for loss in [1e-9, 1e-3, 0.1, 0.5, 0.9] {
+            for period in [1.0, 1.3, 7.25, 40.0] {
+                let excess = IidExcess::new(loss, period, 50.0);
+                for chunks in [1, 2, 7, 50] {
+                    for step in 0..400 {
+                        let slots = f64::from(step) * 0.37 + 0.011;
+                        let want = log_cdf_by_chunk(loss, period, chunks, slots);
+                        let got = excess.log_cdf(f64::from(chunks), slots);
+                        assert!(
+                            (got - want).abs() <= 1e-12 * want.abs() + 1e-17,
+                            "loss {loss} period {period} chunks {chunks} slots {slots}: {got} {want}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn mean_is_the_integral_of_the_survival_function() {
+        for loss in [1e-9, 1e-3, 0.1, 0.5, 0.9] {
+            for period in [1.0, 1.3, 7.25, 40.0] {
+                let excess = IidExcess::new(loss, period, 50.0);
+                for chunks in [1.0, 2.0, 7.0, 50.0] {
+                    // All steps lie on multiples of 1/20 slot; sample between them.
+                    let survival =
+                        |n: u32| -excess.log_cdf(chunks, (f64::from(n) + 0.5) / 20.0).exp_m1();
+                    let want: f64 = (0..400_000).map(survival).sum::<f64>() / 20.0;
+                    let got = excess.mean(chunks);
+                    assert!(
+                        (got - want).abs() <= 1e-9 * want,
+                        "loss {loss} period {period} chunks {chunks}: {got} {want}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_stay_finite() {
+        for loss in [0.0, 1e-300, 1e-12, 0.5, 0.99] {
+            for period in [1.0, 2.5, 1e6, 1e12, 1e27] {
+                for chunks in [1.0, 1e5, 2.7e8, 1e12] {
+                    let mean = IidExcess::new(loss, period, chunks).mean(chunks);
+                    assert!(
+                        mean.is_finite() && mean >= 0.0,
+                        "{loss} {period} {chunks}: {mean}"
+                    );
+                }
+            }
+        }
+    }
+}

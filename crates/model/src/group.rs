@@ -1,0 +1,248 @@
+//! What becomes of a group of `k` data and `m` parity chunks.
+
+use crate::error::ModelError;
+use crate::lattice::Odds;
+use crate::loss::{Chain, States};
+use crate::scheme::Code;
+
+/// Probabilities of what becomes of a group; they sum to one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Outcomes<P> {
+    /// No data chunk was lost.
+    pub(crate) clean: P,
+    /// Data chunks were lost, and decoding brings them back.
+    pub(crate) repaired: P,
+    /// Too much was lost.
+    pub(crate) failed: P,
+}
+
+/// Probability that a group of `k + m` chunks cannot be decoded, each chunk lost by itself with
+/// probability `loss_chunk` (paper section 5.1.1; `docs/model.md` section 4).
+///
+/// # Errors
+///
+/// `k` and `m` must be at least 1 and sum to at most 4096, with `m` at most `k` for XOR;
+/// `loss_chunk` must be 0 to 1.
+pub fn group_failure(code: Code, k: u32, m: u32, loss_chunk: f64) -> Result<f64, ModelError> {
+    crate::scheme::Scheme::Ec { code, k, m }.check()?;
+    crate::loss::probability("loss_chunk", loss_chunk)?;
+    Ok(odds(code, k, m, loss_chunk).fail)
+}
+
+/// Odds that a group cannot be decoded, with i.i.d. loss. `k` may be less than `m`: a short group.
+pub(crate) fn odds(code: Code, k: u32, m: u32, loss: f64) -> Odds {
+    match code {
+        Code::Mds => more_than(m, k + m, loss),
+        Code::Xor => {
+            // Sub-groups with one data chunk more than the others, and those others.
+            let more = k % m;
+            let mut ok_log = 0.0;
+            for (count, data) in [(more, k / m + 1), (m - more, k / m)] {
+                ok_log += f64::from(count) * (-more_than(1, data + 1, loss).fail).ln_1p();
+            }
+            Odds {
+                fail: -ok_log.exp_m1(),
+                ok: ok_log.exp(),
+            }
+        }
+    }
+}
+
+/// Outcomes of a group with i.i.d. loss.
+pub(crate) fn outcomes(code: Code, k: u32, m: u32, loss: f64) -> Outcomes<f64> {
+    let odds = odds(code, k, m, loss);
+    let clean_log = f64::from(k) * (-loss).ln_1p();
+    Outcomes {
+        clean: clean_log.exp(),
+        repaired: (-clean_log.exp_m1() - odds.fail).max(0.0),
+        failed: odds.fail,
+    }
+}
+
+/// Odds that more than `most` of `n` chunks are lost.
+fn more_than(most: u32, n: u32, loss: f64) -> Odds {
+    if loss <= 0.0 || n <= most {
+        return Odds { fail: 0.0, ok: 1.0 };
+    }
+    if loss >= 1.0 {
+        return Odds { fail: 1.0, ok: 0.0 };
+    }
+    let (log_lost, log_kept) = (loss.ln(), (-loss).ln_1p());
+    let mut log_choose = 0.0;
+    let mut odds = Odds { fail: 0.0, ok: 0.0 };
+    for lost in 0..=n {
+        let log = log_choose + f64::from(lost) * log_lost + f64::from(n - lost) * log_kept;
+        if lost > most {
+            odds.fail += log.exp();
+        } else {
+            odds.ok += log.exp();
+        }
+        log_choose += (f64::from(n - lost) / f64::from(lost + 1)).ln();
+    }
+    odds
+}
+
+/// Most parity chunks of an XOR group under Markov loss: what each sub-group lost is a bit.
+const MAX_XOR_BURST: u32 = 16;
+
+/// Outcomes of a group under Markov loss, from the state before its first chunk to the state after
+/// its last; data first, then parity.
+pub(crate) fn outcomes_markov(
+    code: Code,
+    k: u32,
+    m: u32,
+    chain: &Chain,
+) -> Result<Outcomes<States>, ModelError> {
+    let mut outcomes = Outcomes {
+        clean: [[0.0; 2]; 2],
+        repaired: [[0.0; 2]; 2],
+        failed: [[0.0; 2]; 2],
+    };
+    if code == Code::Xor && m > MAX_XOR_BURST {
+        return Err(ModelError::Unsupported {
+            what: "m of an XOR code under Markov loss",
+            value: f64::from(m),
+            advice: "take at most 16, or sample",
+        });
+    }
+    // What the chunks so far have cost: for MDS how many were lost, for XOR which sub-groups.
+    let memory = match code {
+        Code::Mds => m as usize + 1,
+        Code::Xor => 1 << m,
+    };
+    let spent = |before: usize, chunk: u32| match code {
+        Code::Mds => Some(before + 1).filter(|&now| now < memory),
+        Code::Xor => Some(before | 1 << (chunk % m)).filter(|&now| now != before),
+    };
+    for start in 0..2 {
+        let mut alive = vec![[0.0; 2]; memory];
+        let mut clean = [0.0; 2];
+        let mut failed = [0.0; 2];
+        alive[0][start] = 1.0;
+        for position in 0..k + m {
+            // The parity chunk i belongs to sub-group i.
+            let chunk = if position < k { position } else { position - k };
+            let mut next = vec![[0.0; 2]; memory];
+            let mut next_failed = step(failed, &chain.delivered);
+            increase(&mut next_failed, step(failed, &chain.lost));
+            for (before, &from) in alive.iter().enumerate() {
+                if from == [0.0; 2] {
+                    continue;
+                }
+                increase(&mut next[before], step(from, &chain.delivered));
+                let lost = step(from, &chain.lost);
+                match spent(before, chunk) {
+                    Some(now) => increase(&mut next[now], lost),
+                    None => increase(&mut next_failed, lost),
+                }
+            }
+            alive = next;
+            failed = next_failed;
+            if position + 1 == k {
+                clean = alive[0];
+            }
+        }
+        // Lost parity harms nothing by itself.
+        let after = chain.walk(f64::from(m));
+        let clean = step(clean, &after);
+        for end in 0..2 {
+            let ok: f64 = alive.iter().map(|states| states[end]).sum();
+            outcomes.clean[start][end] = clean[end];
+            outcomes.repaired[start][end] = (ok - clean[end]).max(0.0);
+            outcomes.failed[start][end] = failed[end];
+        }
+    }
+    Ok(outcomes)
+}
+
+fn step(from: [f64; 2], by: &States) -> [f64; 2] {
+    [
+        from[0] * by[0][0] + from[1] * by[1][0],
+        from[0] * by[0][1] + from[1] * by[1][1],
+    ]
+}
+
+fn increase(sum: &mut [f64; 2], by: [f64; 2]) {
+    sum[0] += by[0];
+    sum[1] += by[1];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loss::{Loss, weigh};
+
+    /// Failure by going through every pattern of losses, with the chain if there is one.
+    fn by_patterns(code: Code, k: u32, m: u32, loss: &Loss) -> f64 {
+        let chain = loss.chain().unwrap();
+        let p = loss.loss_chunk().unwrap();
+        let mut failure = 0.0;
+        for pattern in 0u32..1 << (k + m) {
+            let probability = match chain {
+                None => {
+                    let lost = pattern.count_ones();
+                    p.powi(lost as i32) * (1.0 - p).powi((k + m - lost) as i32)
+                }
+                Some(chain) => {
+                    let mut states = chain.share;
+                    for chunk in 0..k + m {
+                        let lost = pattern >> chunk & 1 == 1;
+                        states = step(states, if lost { &chain.lost } else { &chain.delivered });
+                    }
+                    states[0] + states[1]
+                }
+            };
+            let fails = match code {
+                Code::Mds => pattern.count_ones() > m,
+                Code::Xor => (0..m).any(|sub| {
+                    let members = (0..k).filter(|j| j % m == sub).chain([k + sub]);
+                    members.filter(|j| pattern >> j & 1 == 1).count() > 1
+                }),
+            };
+            failure += if fails { probability } else { 0.0 };
+        }
+        failure
+    }
+
+    #[test]
+    fn failure_is_the_sum_over_patterns() {
+        let burst = Loss::Markov {
+            p_good_to_bad: 0.05,
+            p_bad_to_good: 0.3,
+            loss_good: 0.01,
+            loss_bad: 0.6,
+            packets_per_chunk: 2,
+        };
+        for code in [Code::Mds, Code::Xor] {
+            for (k, m) in [(1, 1), (4, 2), (5, 2), (7, 3), (2, 3)] {
+                for p in [1e-6, 0.01, 0.3] {
+                    let want = by_patterns(code, k, m, &Loss::Iid { loss_chunk: p });
+                    let got = odds(code, k, m, p);
+                    assert!(
+                        (got.fail / want - 1.0).abs() < 1e-10,
+                        "{code:?} {k} {m} {p}"
+                    );
+                    assert!((got.ok + got.fail - 1.0).abs() < 1e-14);
+                }
+                let chain = burst.chain().unwrap().unwrap();
+                let got = outcomes_markov(code, k, m, &chain).unwrap();
+                let want = by_patterns(code, k, m, &burst);
+                assert!((weigh(chain.share, &got.failed) / want - 1.0).abs() < 1e-12);
+                let total = [got.clean, got.repaired, got.failed];
+                let total: f64 = total.iter().map(|o| weigh(chain.share, o)).sum();
+                assert!((total - 1.0).abs() < 1e-14);
+            }
+        }
+    }
+
+    #[test]
+    fn rare_failures_keep_their_digits() {
+        // 9 of 40: C(40, 9) p^9.
+        let want = 273_438_880.0 * 1e-108;
+        assert!((odds(Code::Mds, 32, 8, 1e-12).fail / want - 1.0).abs() < 1e-9);
+        // 8 sub-groups, 2 of 5: 80 p^2.
+        assert!((odds(Code::Xor, 32, 8, 1e-12).fail / 80e-24 - 1.0).abs() < 1e-9);
+        assert_eq!(odds(Code::Mds, 32, 8, 0.0).fail, 0.0);
+        assert!(group_failure(Code::Xor, 4, 8, 0.1).is_err());
+    }
+}

@@ -1,0 +1,280 @@
+//! How chunks are lost.
+
+use crate::error::{ModelError, within};
+
+/// The highest mean loss that can be asked for.
+const MAX_LOSS: f64 = 0.99;
+
+/// How chunks are lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Loss {
+    /// Each by itself, all with the same probability (paper section 4.2.1).
+    Iid {
+        /// Probability that a chunk is lost, 0 to 0.99.
+        loss_chunk: f64,
+    },
+    /// In bursts: a chain of two states that steps once a packet, found in its long-run state
+    /// (Gilbert 1960, Elliott 1963). A chunk is lost with any of its packets.
+    Markov {
+        /// Probability, after a packet in the good state, that the next finds the bad one.
+        p_good_to_bad: f64,
+        /// Probability, after a packet in the bad state, that the next finds the good one.
+        p_bad_to_good: f64,
+        /// Probability that a packet is lost in the good state.
+        loss_good: f64,
+        /// Probability that a packet is lost in the bad state.
+        loss_bad: f64,
+        /// Packets of a chunk.
+        packets_per_chunk: u32,
+    },
+}
+
+/// Probability that a chunk of `packets` packets is lost, `1 - (1 - loss_packet)^packets`, where
+/// packets are lost each by itself (paper section 5.4).
+///
+/// # Errors
+///
+/// `loss_packet` must be 0 to 1, `packets` at least 1.
+pub fn chunk_loss(loss_packet: f64, packets: u32) -> Result<f64, ModelError> {
+    probability("loss_packet", loss_packet)?;
+    within(
+        "packets",
+        "packets",
+        f64::from(packets),
+        1.0,
+        f64::MAX,
+        "at least 1",
+    )?;
+    Ok(-(f64::from(packets) * (-loss_packet).ln_1p()).exp_m1())
+}
+
+pub(crate) fn probability(argument: &'static str, value: f64) -> Result<f64, ModelError> {
+    within(argument, "as a probability", value, 0.0, 1.0, "0 to 1")
+}
+
+impl Loss {
+    /// Probability that a chunk is lost.
+    ///
+    /// # Errors
+    ///
+    /// Each probability must be 0 to 1, and the result at most 0.99; the chain must be able to
+    /// leave both states.
+    pub fn loss_chunk(&self) -> Result<f64, ModelError> {
+        let loss = match *self {
+            Self::Iid { loss_chunk } => loss_chunk,
+            Self::Markov { .. } => self.chain()?.map_or(0.0, |chain| chain.loss_chunk()),
+        };
+        within(
+            "loss_chunk",
+            "as a probability",
+            loss,
+            0.0,
+            MAX_LOSS,
+            "0 to 0.99 (in the mean)",
+        )
+    }
+
+    /// The chain as seen chunk by chunk; none for i.i.d. loss.
+    pub(crate) fn chain(&self) -> Result<Option<Chain>, ModelError> {
+        let Self::Markov {
+            p_good_to_bad,
+            p_bad_to_good,
+            loss_good,
+            loss_bad,
+            packets_per_chunk,
+        } = *self
+        else {
+            return Ok(None);
+        };
+        let leaves = |argument, value| {
+            within(
+                argument,
+                "as a probability",
+                value,
+                f64::MIN_POSITIVE,
+                1.0,
+                "above 0, to 1",
+            )
+        };
+        leaves("p_good_to_bad", p_good_to_bad)?;
+        leaves("p_bad_to_good", p_bad_to_good)?;
+        probability("loss_good", loss_good)?;
+        probability("loss_bad", loss_bad)?;
+        let packets = f64::from(packets_per_chunk);
+        within(
+            "packets_per_chunk",
+            "packets",
+            packets,
+            1.0,
+            f64::MAX,
+            "at least 1",
+        )?;
+        let share_bad = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
+        let step = [
+            [1.0 - p_good_to_bad, p_good_to_bad],
+            [p_bad_to_good, 1.0 - p_bad_to_good],
+        ];
+        // Every prefix of packets delivered, or any of them lost: sums of what is positive.
+        let mut delivered = IDENTITY;
+        let mut lost = [[0.0; 2]; 2];
+        for _ in 0..packets_per_chunk {
+            let survive = scale_rows(&step, [1.0 - loss_good, 1.0 - loss_bad]);
+            let die = scale_rows(&step, [loss_good, loss_bad]);
+            lost = add(&multiply(&lost, &step), &multiply(&delivered, &die));
+            delivered = multiply(&delivered, &survive);
+        }
+        Ok(Some(Chain {
+            share: [1.0 - share_bad, share_bad],
+            delivered,
+            lost,
+        }))
+    }
+}
+
+/// A matrix over the states good and bad, from row to column.
+pub(crate) type States = [[f64; 2]; 2];
+
+pub(crate) const IDENTITY: States = [[1.0, 0.0], [0.0, 1.0]];
+
+/// A two-state chain, chunk by chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    /// Long-run share of either state.
+    pub(crate) share: [f64; 2],
+    /// From state to state with the chunk delivered.
+    pub(crate) delivered: States,
+    /// From state to state with the chunk lost.
+    pub(crate) lost: States,
+}
+
+impl Chain {
+    pub(crate) fn loss_chunk(&self) -> f64 {
+        weigh(self.share, &self.lost)
+    }
+
+    /// From state to state over `chunks` chunks, whatever becomes of them.
+    pub(crate) fn walk(&self, chunks: f64) -> States {
+        let step = add(&self.delivered, &self.lost);
+        let memory = 1.0 - step[0][1] - step[1][0];
+        let mut left = memory.abs().powf(chunks);
+        if memory < 0.0 && chunks % 2.0 != 0.0 {
+            left = -left;
+        }
+        let [good, bad] = self.share;
+        [
+            [good + bad * left, bad * (1.0 - left)],
+            [good * (1.0 - left), bad + good * left],
+        ]
+    }
+
+    /// The same chain run backwards: as it is, but that a chunk's fate is decided after the step.
+    pub(crate) fn reversed(&self) -> Self {
+        let turn = |forward: &States| {
+            let mut back = [[0.0; 2]; 2];
+            for (from, row) in forward.iter().enumerate() {
+                for (to, p) in row.iter().enumerate() {
+                    back[to][from] = p * self.share[from] / self.share[to];
+                }
+            }
+            back
+        };
+        Self {
+            share: self.share,
+            delivered: turn(&self.delivered),
+            lost: turn(&self.lost),
+        }
+    }
+}
+
+/// Total probability of `matrix` from the states `from`.
+pub(crate) fn weigh(from: [f64; 2], matrix: &States) -> f64 {
+    from[0] * (matrix[0][0] + matrix[0][1]) + from[1] * (matrix[1][0] + matrix[1][1])
+}
+
+pub(crate) fn multiply(a: &States, b: &States) -> States {
+    let cell = |i: usize, j: usize| a[i][0] * b[0][j] + a[i][1] * b[1][j];
+    [[cell(0, 0), cell(0, 1)], [cell(1, 0), cell(1, 1)]]
+}
+
+pub(crate) fn add(a: &States, b: &States) -> States {
+    let cell = |i: usize, j: usize| a[i][j] + b[i][j];
+    [[cell(0, 0), cell(0, 1)], [cell(1, 0), cell(1, 1)]]
+}
+
+fn scale_rows(a: &States, by: [f64; 2]) -> States {
+    [a[0].map(|x| x * by[0]), a[1].map(|x| x * by[1])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_loss_is_that_of_the_paper_and_stable() {
+        assert!((chunk_loss(1e-5, 16).unwrap() - 1.599_880_005_6e-4).abs() < 1e-12);
+        assert!((chunk_loss(1e-15, 64).unwrap() / 6.4e-14 - 1.0).abs() < 1e-12);
+        assert_eq!(chunk_loss(1.0, 3), Ok(1.0));
+        assert!(chunk_loss(f64::NAN, 1).is_err());
+        assert!(chunk_loss(0.5, 0).is_err());
+    }
+
+    #[test]
+    fn chain_agrees_with_its_definition() {
+        let loss = Loss::Markov {
+            p_good_to_bad: 0.01,
+            p_bad_to_good: 0.25,
+            loss_good: 0.001,
+            loss_bad: 0.5,
+            packets_per_chunk: 1,
+        };
+        let bad = 0.01 / 0.26;
+        let want = (1.0 - bad) * 0.001 + bad * 0.5;
+        assert!((loss.loss_chunk().unwrap() - want).abs() < 1e-15);
+        let chain = loss.chain().unwrap().unwrap();
+        let mut walked = IDENTITY;
+        for _ in 0..7 {
+            walked = multiply(&walked, &add(&chain.delivered, &chain.lost));
+        }
+        for (got, want) in chain
+            .walk(7.0)
+            .iter()
+            .flatten()
+            .zip(walked.iter().flatten())
+        {
+            assert!((got - want).abs() < 1e-15);
+        }
+        let back = chain.reversed();
+        let forth = multiply(&chain.lost, &chain.delivered);
+        let turned = multiply(&back.delivered, &back.lost);
+        assert!((weigh(chain.share, &forth) - weigh(back.share, &turned)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn states_alike_are_iid_loss() {
+        let loss = Loss::Markov {
+            p_good_to_bad: 0.3,
+            p_bad_to_good: 0.1,
+            loss_good: 1e-4,
+            loss_bad: 1e-4,
+            packets_per_chunk: 16,
+        };
+        let want = chunk_loss(1e-4, 16).unwrap();
+        assert!((loss.loss_chunk().unwrap() / want - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn errors_name_the_argument() {
+        let error = Loss::Iid { loss_chunk: 0.999 }.loss_chunk().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "loss_chunk = 0.999 as a probability: must be 0 to 0.99 (in the mean)"
+        );
+        assert!(
+            Loss::Iid {
+                loss_chunk: f64::NAN
+            }
+            .loss_chunk()
+            .is_err()
+        );
+    }
+}

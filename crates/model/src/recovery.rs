@@ -1,0 +1,132 @@
+//! The excess of selective repeat, whatever the losses are.
+
+use crate::bursts::BurstExcess;
+use crate::error::ModelError;
+use crate::excess::{IidExcess, float, index};
+use crate::scheme::Scheme;
+use crate::setting::{Checked, Variant};
+
+/// The excess of selective repeat over messages of any length.
+#[derive(Clone, Debug)]
+pub(crate) enum Recovery {
+    Iid(IidExcess),
+    Bursts(BurstExcess),
+}
+
+/// A mean excess in slots, and what it lies between.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Mean {
+    pub(crate) low: f64,
+    pub(crate) middle: f64,
+    pub(crate) high: f64,
+}
+
+/// A mean excess in two parts: where the chain of Markov loss was good before the first chunk, and
+/// where it was bad. With i.i.d. loss the second is zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Parts(pub(crate) [Mean; 2]);
+
+impl Parts {
+    /// The mean where good and bad are that much likelier.
+    pub(crate) fn leaning(self, lean: [f64; 2]) -> Mean {
+        let sum = |part: fn(&Mean) -> f64| lean[0] * part(&self.0[0]) + lean[1] * part(&self.0[1]);
+        Mean {
+            low: sum(|mean| mean.low),
+            middle: sum(|mean| mean.middle),
+            high: sum(|mean| mean.high),
+        }
+    }
+}
+
+impl Recovery {
+    pub(crate) fn new(setting: &Checked) -> Result<Self, ModelError> {
+        let most = match setting.scheme {
+            Scheme::GoBackN => 0.0,
+            Scheme::Ec { k, .. } => setting.chunks + f64::from(k),
+            Scheme::SrRto | Scheme::SrNack => setting.chunks,
+        };
+        let most = match setting.variant {
+            Variant::Paper => most,
+            Variant::Serial => most.min(setting.period),
+        };
+        Ok(match setting.loss.chain()? {
+            Some(chain) => Self::Bursts(BurstExcess::new(&chain, setting.period, most)?),
+            None => Self::Iid(IidExcess::new(setting.loss_chunk, setting.period, most)),
+        })
+    }
+
+    /// Probability that the excess over `chunks` chunks is more than `slots`, where the states
+    /// before the first are that much likelier than in the long run.
+    pub(crate) fn survival(&self, chunks: f64, slots: f64, lean: [f64; 2]) -> f64 {
+        match self {
+            Self::Iid(excess) => -excess.log_cdf(chunks, slots).exp_m1(),
+            Self::Bursts(excess) => {
+                let [good, bad] = excess.survival(chunks, slots);
+                lean[0] * good + lean[1] * bad
+            }
+        }
+    }
+
+    /// The mean excess for each of `chunks`.
+    ///
+    /// It grows with the chunks, since each chunk more can only delay: where it is not computed it
+    /// lies between its neighbours, and is taken to be on the line between them.
+    pub(crate) fn means(&self, chunks: &[f64]) -> Vec<Parts> {
+        let mut distinct = chunks.to_vec();
+        distinct.sort_unstable_by(f64::total_cmp);
+        distinct.dedup();
+        let known: Vec<(f64, Parts)> = nodes(distinct.len(), self.nodes())
+            .into_iter()
+            .map(|node| (distinct[node], self.mean(distinct[node])))
+            .collect();
+        let between = |count: f64| {
+            let at = known.partition_point(|&(chunks, _)| chunks < count);
+            let (right, after) = known[at];
+            if right <= count {
+                return after;
+            }
+            let (left, before) = known[at - 1];
+            let share = (count - left) / (right - left);
+            let part = |before: Mean, after: Mean| Mean {
+                low: before.low,
+                middle: before.middle + (after.middle - before.middle) * share,
+                high: after.high,
+            };
+            Parts([0, 1].map(|state| part(before.0[state], after.0[state])))
+        };
+        chunks.iter().map(|&count| between(count)).collect()
+    }
+
+    /// Message lengths for which the mean is computed, where there are more.
+    fn nodes(&self) -> usize {
+        match self {
+            Self::Iid(_) => 128,
+            Self::Bursts(_) => 16,
+        }
+    }
+
+    fn mean(&self, chunks: f64) -> Parts {
+        match self {
+            Self::Iid(excess) => {
+                let exactly = |mean| Mean {
+                    low: mean,
+                    middle: mean,
+                    high: mean,
+                };
+                Parts([exactly(excess.mean(chunks)), exactly(0.0)])
+            }
+            Self::Bursts(excess) => excess.mean(chunks),
+        }
+    }
+}
+
+/// At most `most` of `0..count`, evenly, with both ends.
+fn nodes(count: usize, most: usize) -> Vec<usize> {
+    if count <= most {
+        return (0..count).collect();
+    }
+    let gap = float(count - 1) / float(most - 1);
+    (0..most)
+        .map(|node| index((float(node) * gap).round()))
+        .collect()
+}

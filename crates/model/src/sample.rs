@@ -1,0 +1,292 @@
+//! Completion times drawn by playing the protocol: losses are drawn, and what follows is acted out.
+
+use std::collections::VecDeque;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
+use crate::loss::Loss;
+use crate::scheme::{Code, Scheme};
+use crate::setting::{Checked, Variant};
+use crate::terms::{decoding, serial_injection};
+
+/// Draws completion times of one setting.
+#[derive(Debug)]
+pub(crate) struct Sampler<'a> {
+    setting: &'a Checked,
+    channel: Channel,
+}
+
+impl<'a> Sampler<'a> {
+    pub(crate) fn new(setting: &'a Checked, seed: u64) -> Self {
+        Self {
+            setting,
+            channel: Channel::new(setting, seed),
+        }
+    }
+
+    /// One completion time in seconds.
+    pub(crate) fn draw_s(&mut self) -> f64 {
+        self.draw() * self.setting.slot_s
+    }
+
+    /// One completion time in slots.
+    fn draw(&mut self) -> f64 {
+        self.channel.rest();
+        let setting = self.setting;
+        match setting.scheme {
+            Scheme::SrRto | Scheme::SrNack => self.selective_repeat(setting.chunks) + setting.rtt,
+            Scheme::GoBackN => self.go_back_n() + setting.rtt,
+            Scheme::Ec { code, k, m } => self.erasure(code, k, m) + setting.rtt,
+        }
+    }
+
+    /// Slots until the last of `chunks` chunks gets through.
+    fn selective_repeat(&mut self, chunks: f64) -> f64 {
+        if self.setting.variant == Variant::Paper && self.channel.is_iid() {
+            return self.independent_chunks(chunks);
+        }
+        let period = self.setting.period;
+        let (mut now, mut sent, mut last) = (0.0, 0.0, 0.0f64);
+        let mut due: VecDeque<f64> = VecDeque::new();
+        loop {
+            let new_at = match self.setting.variant {
+                Variant::Paper => sent + 1.0,
+                Variant::Serial => now + 1.0,
+            };
+            match due.front() {
+                Some(&at) if sent >= chunks || at <= new_at => {
+                    due.pop_front();
+                    now = at;
+                }
+                _ if sent < chunks => {
+                    sent += 1.0;
+                    now = new_at;
+                }
+                _ => return last,
+            }
+            if self.channel.loses(now) {
+                due.push_back(now + period);
+            } else {
+                last = last.max(now);
+            }
+        }
+    }
+
+    /// As the paper has it: each chunk's losses delay that chunk alone. Only lost ones are visited.
+    fn independent_chunks(&mut self, chunks: f64) -> f64 {
+        let (mut at, mut last) = (0.0, chunks);
+        while let Some(lost) = self.channel.next_loss(at + 1.0, chunks) {
+            at = lost;
+            let mut through = lost + self.setting.period;
+            while self.channel.loses(through) {
+                through += self.setting.period;
+            }
+            last = last.max(through);
+        }
+        last
+    }
+
+    /// Slots until all chunks have got through in sequence.
+    fn go_back_n(&mut self) -> f64 {
+        let (mut now, mut left) = (0.0, self.setting.chunks);
+        while let Some(lost) = self.channel.next_loss(now + 1.0, now + left) {
+            left -= lost - now - 1.0;
+            now = lost + self.setting.period - 1.0;
+        }
+        now + left
+    }
+
+    /// Slots until data and parity suffice, or the fallback is through.
+    fn erasure(&mut self, code: Code, k: u32, m: u32) -> f64 {
+        let setting = self.setting;
+        let (data, parity) = (f64::from(k), f64::from(m));
+        let groups = (setting.chunks / data).ceil();
+        let full = groups - 1.0;
+        let (short, injection) = match setting.variant {
+            Variant::Paper => (
+                data,
+                setting.chunks + (setting.chunks * parity / data).ceil(),
+            ),
+            Variant::Serial => (
+                setting.chunks - full * data,
+                serial_injection(setting, groups, data, parity),
+            ),
+        };
+        let sent = full * (data + parity) + short + parity;
+        let mut group = Group::new(code, m);
+        let (mut again, mut number, mut at) = (0.0, 0.0, 0.0);
+        while let Some(lost) = self.channel.next_loss(at + 1.0, sent) {
+            at = lost;
+            let now = ((lost - 1.0) / (data + parity)).floor();
+            if now > number {
+                again += if group.failed() { data } else { 0.0 };
+                group.clear();
+                number = now;
+            }
+            let size = if now < full { data } else { short };
+            group.lose(lost - 1.0 - now * (data + parity), size);
+        }
+        let size = if number < full { data } else { short };
+        again += if group.failed() { size } else { 0.0 };
+        if again > 0.0 {
+            self.channel.rest();
+            let late = (1.0 + setting.beta) * setting.rtt;
+            return injection + late + self.selective_repeat(again);
+        }
+        let (clean, repaired) = decoding(setting, full, short, data, parity);
+        let damaged = number >= full && group.lost_data;
+        injection + if damaged { repaired } else { clean }
+    }
+}
+
+/// What one group has lost.
+#[derive(Debug)]
+struct Group {
+    code: Code,
+    parity: u32,
+    lost: Vec<u32>,
+    lost_data: bool,
+}
+
+impl Group {
+    fn new(code: Code, parity: u32) -> Self {
+        let counts = match code {
+            Code::Mds => 1,
+            Code::Xor => parity as usize,
+        };
+        Self {
+            code,
+            parity,
+            lost: vec![0; counts],
+            lost_data: false,
+        }
+    }
+
+    fn clear(&mut self) {
+        self.lost.fill(0);
+        self.lost_data = false;
+    }
+
+    /// Loses the chunk at `position`; `data` chunks come first, then parity.
+    fn lose(&mut self, position: f64, data: f64) {
+        self.lost_data |= position < data;
+        let of_kind = if position < data {
+            position
+        } else {
+            position - data
+        };
+        let counter = match self.code {
+            Code::Mds => 0,
+            Code::Xor => crate::excess::index(of_kind) % self.lost.len(),
+        };
+        self.lost[counter] += 1;
+    }
+
+    fn failed(&self) -> bool {
+        let most = match self.code {
+            Code::Mds => self.parity,
+            Code::Xor => 1,
+        };
+        self.lost.iter().any(|&lost| lost > most)
+    }
+}
+
+/// Decides which transmissions are lost.
+#[derive(Debug)]
+struct Channel {
+    rng: ChaCha8Rng,
+    loss: Loss,
+    /// `ln(1 - loss_chunk)` for i.i.d. loss.
+    log_kept: f64,
+    /// The state of Markov loss, and the slot for which it holds.
+    bad: bool,
+    slot: f64,
+}
+
+impl Channel {
+    fn new(setting: &Checked, seed: u64) -> Self {
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            loss: setting.loss,
+            log_kept: (-setting.loss_chunk).ln_1p(),
+            bad: false,
+            slot: 0.0,
+        }
+    }
+
+    fn is_iid(&self) -> bool {
+        matches!(self.loss, Loss::Iid { .. })
+    }
+
+    /// So long a pause that the state is forgotten; slots begin anew.
+    fn rest(&mut self) {
+        self.slot = f64::NEG_INFINITY;
+    }
+
+    /// Whether the chunk sent in this slot is lost. Slots must not descend.
+    fn loses(&mut self, slot: f64) -> bool {
+        match self.loss {
+            Loss::Iid { loss_chunk } => self.uniform() < loss_chunk,
+            Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                loss_good,
+                loss_bad,
+                packets_per_chunk,
+            } => {
+                let packets = f64::from(packets_per_chunk);
+                let share = p_good_to_bad / (p_good_to_bad + p_bad_to_good);
+                let memory = (1.0 - p_good_to_bad - p_bad_to_good).abs();
+                let pause = (slot - self.slot).round().max(0.0);
+                if pause > 0.0 {
+                    // Negative memory alternates, over an even number of packets not.
+                    let odd = p_good_to_bad + p_bad_to_good > 1.0 && pause * packets % 2.0 == 1.0;
+                    let left = memory.powf(pause * packets) * if odd { -1.0 } else { 1.0 };
+                    let was = if self.bad { 1.0 } else { 0.0 };
+                    let left = if pause.is_finite() { left } else { 0.0 };
+                    self.bad = self.uniform() < share + (was - share) * left;
+                }
+                let mut lost = false;
+                for _ in 0..packets_per_chunk {
+                    let (loss, leave) = if self.bad {
+                        (loss_bad, p_bad_to_good)
+                    } else {
+                        (loss_good, p_good_to_bad)
+                    };
+                    lost |= self.uniform() < loss;
+                    self.bad ^= self.uniform() < leave;
+                }
+                self.slot = slot + 1.0;
+                lost
+            }
+        }
+    }
+
+    /// The first loss among the transmissions of the slots `from..=to`, one in each.
+    fn next_loss(&mut self, from: f64, to: f64) -> Option<f64> {
+        if self.is_iid() {
+            if self.log_kept == 0.0 {
+                return None;
+            }
+            let kept = ((1.0 - self.uniform()).ln() / self.log_kept).floor();
+            return Some(from + kept).filter(|&lost| lost <= to);
+        }
+        let mut slot = from;
+        while slot <= to {
+            if self.loses(slot) {
+                return Some(slot);
+            }
+            slot += 1.0;
+        }
+        None
+    }
+
+    /// Uniform over `[0, 1)`, in steps of 2^-53.
+    fn uniform(&mut self) -> f64 {
+        const STEP: f64 = 1.0 / (1u64 << 53) as f64;
+        #[expect(clippy::cast_precision_loss, reason = "53 bits are what an f64 holds")]
+        let whole = (self.rng.next_u64() >> 11) as f64;
+        whole * STEP
+    }
+}

@@ -1,0 +1,162 @@
+//! Schemes by the names that people type.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::error::ModelError;
+
+/// Most chunks of a group, data and parity together.
+const MAX_GROUP_CHUNKS: u32 = 4096;
+
+/// An erasure code (paper section 5.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Maximum distance separable (Reed-Solomon): any `m` of the `k + m` chunks may be lost.
+    Mds,
+    /// `m` sub-groups by `j mod m`, each with one parity chunk: each may lose one chunk.
+    Xor,
+}
+
+/// How losses are repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// Selective repeat; a timeout tells of a loss.
+    SrRto,
+    /// Selective repeat; the receiver tells of a loss.
+    SrNack,
+    /// Go-back-N: after a loss everything is sent again from there.
+    GoBackN,
+    /// Parity chunks, with selective repeat for groups that lost too much.
+    Ec {
+        /// What the parity chunks are.
+        code: Code,
+        /// Data chunks of a group.
+        k: u32,
+        /// Parity chunks of a group.
+        m: u32,
+    },
+}
+
+impl Scheme {
+    /// The timeout in round trips where none is given: 3 for `sr-rto` and the fallback of erasure
+    /// coding, 1 for the schemes whose receiver tells of losses (paper section 5.1.1).
+    pub fn default_rto_rtts(self) -> f64 {
+        match self {
+            Self::SrRto | Self::Ec { .. } => 3.0,
+            Self::SrNack | Self::GoBackN => 1.0,
+        }
+    }
+
+    /// Parity chunks for each data chunk, `m / k`; zero where there are none.
+    pub fn parity_overhead(self) -> f64 {
+        match self {
+            Self::Ec { k, m, .. } => f64::from(m) / f64::from(k),
+            _ => 0.0,
+        }
+    }
+
+    /// That a group can be.
+    pub(crate) fn check(self) -> Result<(), ModelError> {
+        let Self::Ec { code, k, m } = self else {
+            return Ok(());
+        };
+        let argument = |argument, value: u32, wants| ModelError::Argument {
+            argument,
+            unit: "chunks",
+            value: f64::from(value),
+            wants,
+        };
+        if k == 0 || k > MAX_GROUP_CHUNKS {
+            return Err(argument("k", k, "1 to 4096, with k + m at most 4096"));
+        }
+        if m == 0 || m > MAX_GROUP_CHUNKS - k {
+            return Err(argument("m", m, "at least 1, with k + m at most 4096"));
+        }
+        if code == Code::Xor && m > k {
+            return Err(argument("m", m, "at most k for an XOR code"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SrRto => f.write_str("sr-rto"),
+            Self::SrNack => f.write_str("sr-nack"),
+            Self::GoBackN => f.write_str("gbn"),
+            Self::Ec { code, k, m } => {
+                let code = match code {
+                    Code::Mds => "mds",
+                    Code::Xor => "xor",
+                };
+                write!(f, "ec-{code}:{k},{m}")
+            }
+        }
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        let unknown = || ModelError::Word {
+            argument: "scheme",
+            value: text.to_owned(),
+            wants: "sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M",
+        };
+        let scheme = match text {
+            "sr-rto" => Self::SrRto,
+            "sr-nack" => Self::SrNack,
+            "gbn" => Self::GoBackN,
+            _ => {
+                let (code, split) = text.split_once(':').ok_or_else(unknown)?;
+                let code = match code {
+                    "ec-mds" => Code::Mds,
+                    "ec-xor" => Code::Xor,
+                    _ => return Err(unknown()),
+                };
+                let (k, m) = split.split_once(',').ok_or_else(unknown)?;
+                Self::Ec {
+                    code,
+                    k: k.parse().map_err(|_| unknown())?,
+                    m: m.parse().map_err(|_| unknown())?,
+                }
+            }
+        };
+        scheme.check()?;
+        Ok(scheme)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for name in ["sr-rto", "sr-nack", "gbn", "ec-mds:32,8", "ec-xor:20,4"] {
+            assert_eq!(name.parse::<Scheme>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn other_names_are_refused_with_the_right_ones() {
+        for name in [
+            "",
+            "sr",
+            "ec-mds",
+            "ec-mds:32",
+            "ec-mds:32,x",
+            "ec-foo:1,1",
+            "ec-mds:-1,2",
+        ] {
+            let error = name.parse::<Scheme>().unwrap_err().to_string();
+            assert!(error.contains("ec-mds:K,M"), "{error}");
+        }
+        let error = "ec-xor:4,8".parse::<Scheme>().unwrap_err().to_string();
+        assert_eq!(error, "m = 8 chunks: must be at most k for an XOR code");
+        assert!("ec-mds:0,8".parse::<Scheme>().is_err());
+        assert!("ec-mds:4000,97".parse::<Scheme>().is_err());
+    }
+}

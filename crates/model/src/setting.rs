@@ -1,0 +1,188 @@
+//! What is asked: one message, one path, one scheme.
+
+use core::str::FromStr;
+
+use crate::completion::CompletionTime;
+use crate::error::{ModelError, positive, within};
+use crate::loss::Loss;
+use crate::scheme::Scheme;
+
+/// Which formulas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// The paper's, to the letter (sections 4.2.2 and 4.2.3).
+    #[default]
+    Paper,
+    /// Ours: chunks that are sent again take the place of new ones, the last group of a message may
+    /// be short, and coding takes time (`docs/model.md` section 5).
+    Serial,
+}
+
+impl FromStr for Variant {
+    type Err = ModelError;
+
+    fn from_str(text: &str) -> Result<Self, ModelError> {
+        match text {
+            "paper" => Ok(Self::Paper),
+            "serial" => Ok(Self::Serial),
+            _ => Err(ModelError::Word {
+                argument: "variant",
+                value: text.to_owned(),
+                wants: "paper or serial",
+            }),
+        }
+    }
+}
+
+/// How fast parity is computed, over all cores, in bits of data a second; none: at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Compute {
+    /// At the sender.
+    pub encode_bps: Option<f64>,
+    /// At the receiver.
+    pub decode_bps: Option<f64>,
+}
+
+/// One question to the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// How losses are repaired.
+    pub scheme: Scheme,
+    /// Length of the message in bytes.
+    pub message_bytes: f64,
+    /// Rate of the path in bits a second.
+    pub bandwidth_bps: f64,
+    /// Round-trip time in seconds.
+    pub rtt_s: f64,
+    /// How chunks are lost.
+    pub loss: Loss,
+    /// Bytes of a chunk.
+    pub chunk_bytes: f64,
+    /// Retransmission timeout in round trips; none: as the scheme has it
+    /// ([`Scheme::default_rto_rtts`]).
+    pub rto_rtts: Option<f64>,
+    /// Share of a round trip that an EC receiver waits beyond the injection (paper section 4.2.3).
+    pub beta: f64,
+    /// Which formulas.
+    pub variant: Variant,
+    /// Speed of coding, for [`Variant::Serial`].
+    pub compute: Compute,
+}
+
+impl Setting {
+    /// With i.i.d. loss, chunks of 4096 bytes, the scheme's own timeout, beta 0.5 and the paper's
+    /// formulas.
+    pub fn new(
+        scheme: Scheme,
+        message_bytes: f64,
+        bandwidth_bps: f64,
+        rtt_s: f64,
+        loss_chunk: f64,
+    ) -> Self {
+        Self {
+            scheme,
+            message_bytes,
+            bandwidth_bps,
+            rtt_s,
+            loss: Loss::Iid { loss_chunk },
+            chunk_bytes: 4096.0,
+            rto_rtts: None,
+            beta: 0.5,
+            variant: Variant::Paper,
+            compute: Compute::default(),
+        }
+    }
+
+    /// The distribution of the completion time.
+    ///
+    /// # Errors
+    ///
+    /// An argument is out of its range, which the error says; or the combination is too large for
+    /// the exact evaluation under Markov loss.
+    pub fn completion_time(&self) -> Result<CompletionTime, ModelError> {
+        CompletionTime::new(&Checked::new(self)?)
+    }
+}
+
+/// Most chunks of a message.
+const MAX_CHUNKS: f64 = (1u64 << 40) as f64;
+
+/// A setting whose arguments are in range, in slots: the time to inject one chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) scheme: Scheme,
+    pub(crate) loss: Loss,
+    /// Mean loss of chunks.
+    pub(crate) loss_chunk: f64,
+    pub(crate) variant: Variant,
+    pub(crate) beta: f64,
+    /// Seconds of a slot, `T_inj`.
+    pub(crate) slot_s: f64,
+    /// Chunks of the message, `M`.
+    pub(crate) chunks: f64,
+    /// Slots of a round trip.
+    pub(crate) rtt: f64,
+    /// Slots from one transmission of a chunk to the next, `O / T_inj`; whole in `Variant::Serial`.
+    pub(crate) period: f64,
+    /// Slots to encode one chunk.
+    pub(crate) encode: f64,
+    /// Slots to decode one chunk.
+    pub(crate) decode: f64,
+}
+
+impl Checked {
+    pub(crate) fn new(setting: &Setting) -> Result<Self, ModelError> {
+        setting.scheme.check()?;
+        let message_bytes = positive("message_bytes", "bytes", setting.message_bytes)?;
+        let bandwidth_bps = positive("bandwidth_bps", "bit/s", setting.bandwidth_bps)?;
+        let rtt_s = positive("rtt_s", "s", setting.rtt_s)?;
+        let chunk_bytes = positive("chunk_bytes", "bytes", setting.chunk_bytes)?;
+        let loss_chunk = setting.loss.loss_chunk()?;
+        let rto_rtts = setting
+            .rto_rtts
+            .unwrap_or(setting.scheme.default_rto_rtts());
+        within("rto_rtts", "round trips", rto_rtts, 1.0, 1e6, "1 to 1e6")?;
+        within("beta", "round trips", setting.beta, 0.0, 1e6, "0 to 1e6")?;
+        let chunks = (message_bytes / chunk_bytes).ceil();
+        let fits = "at most 2^40 chunks of chunk_bytes";
+        within(
+            "message_bytes",
+            "bytes",
+            message_bytes,
+            0.0,
+            MAX_CHUNKS * chunk_bytes,
+            fits,
+        )?;
+        let slot_s = chunk_bytes * 8.0 / bandwidth_bps;
+        let rtt = rtt_s / slot_s;
+        // Beyond, a message's slots are lost in the rounding of the round trip.
+        let sane = "1e-12 to 1e12 times the time to inject a chunk";
+        within("rtt_s", "s", rtt_s, slot_s * 1e-12, slot_s * 1e12, sane)?;
+        let mut period = 1.0 + rto_rtts * rtt;
+        if setting.variant == Variant::Serial {
+            period = period.ceil();
+        }
+        let per_chunk = |argument, rate: Option<f64>| match rate {
+            None => Ok(0.0),
+            Some(_) if setting.variant == Variant::Paper => Err(ModelError::Word {
+                argument: "variant",
+                value: "paper".to_owned(),
+                wants: "serial where coding takes time",
+            }),
+            Some(rate) => positive(argument, "bit/s", rate).map(|rate| bandwidth_bps / rate),
+        };
+        Ok(Self {
+            scheme: setting.scheme,
+            loss: setting.loss,
+            loss_chunk,
+            variant: setting.variant,
+            beta: setting.beta,
+            slot_s,
+            chunks,
+            rtt,
+            period,
+            encode: per_chunk("encode_bps", setting.compute.encode_bps)?,
+            decode: per_chunk("decode_bps", setting.compute.decode_bps)?,
+        })
+    }
+}

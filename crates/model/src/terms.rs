@@ -1,0 +1,320 @@
+//! Which terms make up the distribution of each scheme.
+
+use crate::completion::{Place, Term, UPRIGHT};
+use crate::error::ModelError;
+use crate::group;
+use crate::lattice::{Block, Lattice, binomial, negative_binomial};
+use crate::loss::{IDENTITY, States, add};
+use crate::scheme::{Code, Scheme};
+use crate::setting::{Checked, Variant};
+use crate::spectrum::{count_losses, count_steps};
+
+/// Most terms, about; where there would be more neighbours are merged.
+const MAX_TERMS: f64 = 4096.0;
+/// Most counts of failed groups, and of lost transmissions for each, where both vary.
+const MAX_PRODUCT: f64 = 192.0;
+
+/// The terms of a setting, in ascending order of chunks.
+pub(crate) fn of(setting: &Checked) -> Result<Vec<Term>, ModelError> {
+    match setting.scheme {
+        Scheme::SrRto | Scheme::SrNack => selective_repeat(setting),
+        Scheme::GoBackN => go_back_n(setting),
+        Scheme::Ec { code, k, m } => erasure(setting, code, k, m),
+    }
+}
+
+fn at(start: f64, chunks: f64) -> Place {
+    Place { start, chunks }
+}
+
+fn exactly(weight: f64, place: Place) -> Term {
+    Term {
+        weight,
+        low: place,
+        middle: place,
+        high: place,
+        lean: UPRIGHT,
+    }
+}
+
+/// A term for each block of counts, each count placed by `place`.
+fn placed(blocks: &[Block], weight: f64, place: impl Fn(f64) -> Place) -> Vec<Term> {
+    let term = |block: &Block| Term {
+        weight: weight * block.weight,
+        low: place(block.low),
+        middle: place(block.mean),
+        high: place(block.high),
+        lean: UPRIGHT,
+    };
+    blocks.iter().map(term).collect()
+}
+
+fn selective_repeat(setting: &Checked) -> Result<Vec<Term>, ModelError> {
+    let (chunks, period, rtt) = (setting.chunks, setting.period, setting.rtt);
+    if setting.variant == Variant::Paper || chunks <= period {
+        return Ok(vec![exactly(1.0, at(chunks + rtt, chunks))]);
+    }
+    // The last new chunk leaves after all losses but those of the period before it have been
+    // repaired, each in a slot of its own (docs/model.md section 5.1).
+    let mut terms = Vec::new();
+    for (lost, lean) in losses(setting, chunks - period, MAX_TERMS)? {
+        let mut leaning = placed(&lost, 1.0, |lost| at(chunks + lost + rtt, period));
+        leaning.iter_mut().for_each(|term| term.lean = lean);
+        terms.append(&mut leaning);
+    }
+    Ok(terms)
+}
+
+fn go_back_n(setting: &Checked) -> Result<Vec<Term>, ModelError> {
+    let start = setting.chunks + setting.rtt;
+    let lost = match setting.loss.chain()? {
+        None => negative_binomial(setting.chunks, setting.loss_chunk, MAX_TERMS),
+        Some(chain) => {
+            let pause = chain.walk(setting.period.round() - 1.0);
+            count_losses(&chain, &pause, setting.chunks, &IDENTITY, MAX_TERMS)?
+        }
+    };
+    let place = |lost| at(start + lost * setting.period, 0.0);
+    Ok(placed(&lost, 1.0, place))
+}
+
+/// How many transmissions are lost in full slots before `successes` are not, by the state after the
+/// last of these, which is told as [`Term::lean`].
+fn losses(
+    setting: &Checked,
+    successes: f64,
+    most: f64,
+) -> Result<Vec<(Lattice, [f64; 2])>, ModelError> {
+    let Some(chain) = setting.loss.chain()? else {
+        let lattice = negative_binomial(successes, setting.loss_chunk, most);
+        return Ok(vec![(lattice, UPRIGHT)]);
+    };
+    let [good, bad] = chain.share;
+    let count = |ending| count_losses(&chain, &IDENTITY, successes.max(0.0), &ending, most);
+    Ok(vec![
+        (count([[1.0, 0.0], [0.0, 0.0]])?, [1.0 / good, 0.0]),
+        (count([[0.0, 0.0], [0.0, 1.0]])?, [0.0, 1.0 / bad]),
+    ])
+}
+
+/// One way in which the last group of a message may end, and the other groups' failures then.
+struct Ending {
+    weight: f64,
+    /// Data chunks of the last group to be sent again.
+    chunks: f64,
+    /// Slots of decoding after the last arrival.
+    decode: f64,
+    failures: Lattice,
+}
+
+fn erasure(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Term>, ModelError> {
+    let (data, parity) = (f64::from(k), f64::from(m));
+    let groups = (setting.chunks / data).ceil();
+    let (injection, endings) = match setting.variant {
+        Variant::Paper => (
+            setting.chunks + (setting.chunks * parity / data).ceil(),
+            paper_ending(setting, code, k, m)?,
+        ),
+        Variant::Serial => (
+            serial_injection(setting, groups, data, parity),
+            serial_endings(setting, code, k, m)?,
+        ),
+    };
+    let mut terms = Vec::new();
+    for ending in &endings {
+        let place = |failures: f64| {
+            // Merged blocks have means between whole numbers; chunks come whole.
+            let again = (failures * data).round() + ending.chunks;
+            if again > 0.0 {
+                let late = (1.0 + setting.beta) * setting.rtt;
+                at(
+                    injection + late + failures * data + ending.chunks + setting.rtt,
+                    again,
+                )
+            } else {
+                at(injection + setting.rtt + ending.decode, 0.0)
+            }
+        };
+        terms.append(&mut placed(&ending.failures, ending.weight, place));
+    }
+    if setting.variant == Variant::Serial {
+        terms = queued(setting, terms)?;
+    }
+    terms.sort_by(|x, y| x.middle.chunks.total_cmp(&y.middle.chunks));
+    Ok(terms)
+}
+
+/// All groups alike.
+fn paper_ending(setting: &Checked, code: Code, k: u32, m: u32) -> Result<Vec<Ending>, ModelError> {
+    let groups = (setting.chunks / f64::from(k)).ceil();
+    let failures = match setting.loss.chain()? {
+        None => binomial(
+            groups,
+            group::odds(code, k, m, setting.loss_chunk),
+            MAX_TERMS,
+        ),
+        Some(chain) => {
+            let group = group::outcomes_markov(code, k, m, &chain)?;
+            let decoded = add(&group.clean, &group.repaired);
+            count_steps(
+                chain.share,
+                &decoded,
+                &group.failed,
+                groups,
+                &IDENTITY,
+                MAX_TERMS,
+            )?
+        }
+    };
+    Ok(vec![Ending {
+        weight: 1.0,
+        chunks: 0.0,
+        decode: 0.0,
+        failures,
+    }])
+}
+
+/// Slots to inject data and parity, each group's parity once it is computed.
+pub(crate) fn serial_injection(setting: &Checked, groups: f64, data: f64, parity: f64) -> f64 {
+    let (chunks, encode) = (setting.chunks, setting.encode);
+    let first = encode * data.min(chunks) + groups * parity;
+    let last = encode * chunks + parity;
+    (chunks + groups * parity).max(first).max(last)
+}
+
+/// The ways in which the last group, which may be short, may end.
+fn serial_endings(
+    setting: &Checked,
+    code: Code,
+    k: u32,
+    m: u32,
+) -> Result<Vec<Ending>, ModelError> {
+    let data = f64::from(k);
+    let full = (setting.chunks / data).ceil() - 1.0;
+    let short = setting.chunks - full * data;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1 to k"
+    )]
+    let last = short as u32;
+    let (clean, repaired) = decoding(setting, full, short, data, f64::from(m));
+    let ending = |weight, chunks, decode, failures| Ending {
+        weight,
+        chunks,
+        decode,
+        failures,
+    };
+    let Some(chain) = setting.loss.chain()? else {
+        let last = group::outcomes(code, last, m, setting.loss_chunk);
+        let odds = group::odds(code, k, m, setting.loss_chunk);
+        let failures = binomial(full, odds, MAX_PRODUCT);
+        return Ok(vec![
+            ending(last.clean, 0.0, clean, failures.clone()),
+            ending(last.repaired, 0.0, repaired, failures.clone()),
+            ending(last.failed, short, 0.0, failures),
+        ]);
+    };
+    let group = group::outcomes_markov(code, k, m, &chain)?;
+    let last = group::outcomes_markov(code, last, m, &chain)?;
+    let decoded = add(&group.clean, &group.repaired);
+    let failures =
+        |end: &States| count_steps(chain.share, &decoded, &group.failed, full, end, MAX_PRODUCT);
+    Ok(vec![
+        ending(1.0, 0.0, clean, failures(&last.clean)?),
+        ending(1.0, 0.0, repaired, failures(&last.repaired)?),
+        ending(1.0, short, 0.0, failures(&last.failed)?),
+    ])
+}
+
+/// Slots of decoding after the last arrival, where the last group lost no data and where it did.
+///
+/// A decoder that keeps up has at most the last group left to do; for one that does not, every
+/// group counts as damaged.
+pub(crate) fn decoding(
+    setting: &Checked,
+    full: f64,
+    short: f64,
+    data: f64,
+    parity: f64,
+) -> (f64, f64) {
+    let behind = data * setting.decode - (data + parity);
+    let last = short * setting.decode;
+    if behind > 0.0 {
+        (full * behind + last, full * behind + last)
+    } else {
+        (0.0, last)
+    }
+}
+
+/// Replaces terms whose fallback is longer than the period by those of section 5.1.
+fn queued(setting: &Checked, terms: Vec<Term>) -> Result<Vec<Term>, ModelError> {
+    let period = setting.period;
+    let (long, mut rest): (Vec<Term>, Vec<Term>) = terms
+        .into_iter()
+        .partition(|term| term.high.chunks > period);
+    let mut spread = Vec::new();
+    for term in long {
+        let extra = losses(setting, term.middle.chunks - period, MAX_PRODUCT)?;
+        let less = most_lost(term.middle.chunks - term.low.chunks, setting.loss_chunk);
+        let more = most_lost(term.high.chunks - term.middle.chunks, setting.loss_chunk);
+        for (lost, lean) in extra {
+            for block in lost {
+                let place = |from: Place, lost| at(from.start + lost, from.chunks.min(period));
+                spread.push(Term {
+                    weight: term.weight * block.weight,
+                    low: place(term.low, block.low - less),
+                    middle: place(term.middle, block.mean),
+                    high: place(term.high, block.high + more),
+                    lean,
+                });
+            }
+        }
+    }
+    // By lean, of which there are two under Markov loss.
+    let (good, bad) = spread.into_iter().partition(|term| term.lean[0] > 0.0);
+    rest.append(&mut merged(good));
+    rest.append(&mut merged(bad));
+    Ok(rest)
+}
+
+/// What the transmissions lost before `successes` are not exceed with probability 1e-12 at most.
+fn most_lost(successes: f64, loss: f64) -> f64 {
+    if successes <= 0.0 {
+        return 0.0;
+    }
+    let mean = successes * loss / (1.0 - loss);
+    let deviation = (successes * loss).sqrt() / (1.0 - loss);
+    mean + 10.0 * deviation - 28.0 / loss.ln()
+}
+
+/// The same terms, neighbours taken together where there are too many. All have the same
+/// lean.
+fn merged(mut terms: Vec<Term>) -> Vec<Term> {
+    terms.sort_by(|x, y| x.middle.start.total_cmp(&y.middle.start));
+    let (Some(first), Some(last)) = (terms.first(), terms.last()) else {
+        return terms;
+    };
+    let (from, width) = (
+        first.middle.start,
+        (last.middle.start - first.middle.start) / MAX_TERMS,
+    );
+    let mut bins: Vec<Term> = Vec::new();
+    let mut key = f64::NAN;
+    for term in terms {
+        let bin = ((term.middle.start - from) / width).floor();
+        match bins.last_mut() {
+            Some(sum) if bin == key => {
+                sum.weight += term.weight;
+                let share = term.weight / sum.weight;
+                sum.middle.start += (term.middle.start - sum.middle.start) * share;
+                sum.low.start = sum.low.start.min(term.low.start);
+                sum.low.chunks = sum.low.chunks.min(term.low.chunks);
+                sum.high.start = sum.high.start.max(term.high.start);
+            }
+            _ => bins.push(term),
+        }
+        key = bin;
+    }
+    bins
+}

@@ -1,0 +1,202 @@
+//! The whole range of arguments: no overflow, no NaN, sane orders; and what lies outside of it.
+
+use std::time::Instant;
+
+use farwrite_model::{Compute, Loss, ModelError, Scheme, Setting, Variant};
+use proptest::prelude::*;
+
+const SCHEMES: [&str; 7] = [
+    "sr-rto",
+    "sr-nack",
+    "gbn",
+    "ec-mds:32,8",
+    "ec-xor:32,8",
+    "ec-mds:1,1",
+    "ec-mds:200,55",
+];
+
+fn parsed(scheme: &str) -> Scheme {
+    scheme.parse().unwrap()
+}
+
+/// Mean and quantiles are finite, in order, and within their bounds.
+fn check(setting: &Setting) {
+    let time = setting.completion_time().unwrap();
+    let (mean, bounds) = (time.mean(), time.mean_bounds());
+    assert!(mean.is_finite(), "{setting:?}");
+    let close = 1e-9 * mean;
+    assert!(
+        bounds.0 <= mean + close && mean <= bounds.1 + close,
+        "{mean} {bounds:?} {setting:?}"
+    );
+    assert!(bounds.1 - bounds.0 <= 1e-3 * mean, "{bounds:?} {setting:?}");
+    let mut before = time.lossless_s() * (1.0 - 1e-12);
+    for q in [0.0, 1e-6, 0.5, 0.99, 0.999, 1.0 - 1e-6, 1.0 - 1e-9] {
+        let t = time.quantile(q).unwrap();
+        assert!(
+            t.is_finite() && t >= before,
+            "{q}: {t} after {before}, {setting:?}"
+        );
+        before = t * (1.0 - 1e-12);
+        let cdf = time.cdf(t).unwrap();
+        assert!(cdf >= q - 1e-12, "cdf({t}) = {cdf} < {q}, {setting:?}");
+        let (low, high) = time.quantile_bounds(q).unwrap();
+        assert!(
+            low <= t * (1.0 + 1e-9) && t <= high * (1.0 + 1e-9),
+            "{low} {t} {high} {setting:?}"
+        );
+        let (low, high) = time.cdf_bounds(t).unwrap();
+        assert!(
+            low - 1e-9 <= cdf && cdf <= high + 1e-9,
+            "{low} {cdf} {high} {setting:?}"
+        );
+        assert!((time.survival(t).unwrap() + cdf - 1.0).abs() < 1e-15);
+    }
+    assert!(
+        mean >= time.quantile(0.0).unwrap() * (1.0 - 1e-12),
+        "{setting:?}"
+    );
+    assert_eq!(time.cdf(0.0), Ok(0.0));
+    assert_eq!(time.cdf(f64::NEG_INFINITY), Ok(0.0));
+    assert_eq!(time.cdf(f64::INFINITY), Ok(1.0));
+    assert!(time.cdf(f64::NAN).is_err());
+    for q in [-0.1, 1.0, 1.5, f64::NAN] {
+        assert!(time.quantile(q).is_err());
+    }
+}
+
+#[test]
+fn a_byte_to_a_tebibyte_at_any_loss() {
+    let mut slowest = (0.0, String::new());
+    for variant in [Variant::Paper, Variant::Serial] {
+        for scheme in SCHEMES {
+            for message_bytes in [1.0, 4096.0, 1e6, 2f64.powi(30), 2f64.powi(40)] {
+                for loss in [0.0, 1e-12, 1e-6, 1e-3, 0.03, 0.5] {
+                    let mut setting =
+                        Setting::new(parsed(scheme), message_bytes, 400e9, 25e-3, loss);
+                    setting.variant = variant;
+                    let begin = Instant::now();
+                    check(&setting);
+                    let took = begin.elapsed().as_secs_f64();
+                    if took > slowest.0 {
+                        slowest = (took, format!("{setting:?}"));
+                    }
+                }
+            }
+        }
+    }
+    println!("slowest: {} s, {}", slowest.0, slowest.1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn any_setting_has_sane_answers(
+        scheme in prop::sample::select(&SCHEMES[..]),
+        message_log in 0.0..30.0f64,
+        bandwidth_log in 3.0..13.0f64,
+        rtt_log in -7.0..1.0f64,
+        loss_log in -15.0..-0.3f64,
+        chunk_log in 6.0..17.0f64,
+        rto_rtts in prop::option::of(1.0..8.0f64),
+        beta in 0.0..3.0f64,
+        serial in any::<bool>(),
+        coding in prop::option::of(6.0..13.0f64),
+    ) {
+        let setting = Setting {
+            scheme: parsed(scheme),
+            message_bytes: message_log.exp2().floor(),
+            bandwidth_bps: 10f64.powf(bandwidth_log),
+            rtt_s: 10f64.powf(rtt_log),
+            loss: Loss::Iid { loss_chunk: 10f64.powf(loss_log) },
+            chunk_bytes: chunk_log.exp2().floor(),
+            rto_rtts,
+            beta,
+            variant: if serial { Variant::Serial } else { Variant::Paper },
+            compute: Compute {
+                encode_bps: coding.filter(|_| serial).map(|log| 10f64.powf(log)),
+                decode_bps: coding.filter(|_| serial).map(|log| 3.0 * 10f64.powf(log)),
+            },
+        };
+        check(&setting);
+    }
+
+    /// Chunks that are sent again only delay others; going back delays more than that.
+    #[test]
+    fn schemes_and_variants_are_in_order(
+        chunks in 1.0..1e6f64,
+        rtt_slots in 1.0..1e5f64,
+        loss_log in -9.0..-0.4f64,
+        q in 0.0..0.9999f64,
+    ) {
+        let slot_s = 4096.0 * 8.0 / 400e9;
+        let rtt_slots = rtt_slots.ceil();
+        let mut setting = Setting::new(Scheme::SrNack, chunks.floor() * 4096.0, 400e9,
+            rtt_slots * slot_s, 10f64.powf(loss_log));
+        let paper = setting.completion_time().unwrap();
+        setting.variant = Variant::Serial;
+        let serial = setting.completion_time().unwrap();
+        setting.scheme = Scheme::GoBackN;
+        let back = setting.completion_time().unwrap();
+        for (less, more) in [(&paper, &serial), (&serial, &back)] {
+            prop_assert!(less.mean() <= more.mean() * (1.0 + 1e-9));
+            prop_assert!(less.quantile(q).unwrap() <= more.quantile(q).unwrap() * (1.0 + 1e-6));
+        }
+        // Where all is sent before the first timeout, the paper's formula is the truth.
+        if chunks.floor() <= rtt_slots {
+            prop_assert!((paper.mean() / serial.mean() - 1.0).abs() < 1e-6);
+        }
+    }
+}
+
+#[test]
+fn bad_arguments_are_named_with_unit_and_value() {
+    let good = Setting::new(Scheme::SrRto, 1e6, 400e9, 25e-3, 1e-5);
+    assert!(good.completion_time().is_ok());
+    type Put = fn(&mut Setting, f64);
+    let set: [(&str, &str, Put); 6] = [
+        ("message_bytes", "bytes", |s, x| s.message_bytes = x),
+        ("bandwidth_bps", "bit/s", |s, x| s.bandwidth_bps = x),
+        ("rtt_s", "s", |s, x| s.rtt_s = x),
+        ("chunk_bytes", "bytes", |s, x| s.chunk_bytes = x),
+        ("rto_rtts", "round trips", |s, x| s.rto_rtts = Some(x)),
+        ("loss_chunk", "as a probability", |s, x| {
+            s.loss = Loss::Iid { loss_chunk: x }
+        }),
+    ];
+    for (name, unit_name, put) in set {
+        for bad in [-1.0, 0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            if name == "loss_chunk" && bad == 0.0 {
+                continue;
+            }
+            let mut setting = good.clone();
+            put(&mut setting, bad);
+            match setting.completion_time().unwrap_err() {
+                ModelError::Argument {
+                    argument,
+                    unit,
+                    value,
+                    ..
+                } => {
+                    assert_eq!((argument, unit), (name, unit_name));
+                    assert!(value == bad || value.is_nan() && bad.is_nan());
+                }
+                other => panic!("{other}"),
+            }
+        }
+    }
+    let mut setting = good.clone();
+    setting.rtt_s = -0.025;
+    let error = setting.completion_time().unwrap_err().to_string();
+    assert_eq!(error, "rtt_s = -0.025 s: must be finite and above zero");
+    setting = good.clone();
+    setting.compute.encode_bps = Some(1e9);
+    assert!(setting.completion_time().is_err());
+    setting = good.clone();
+    setting.beta = f64::NAN;
+    assert!(setting.completion_time().is_err());
+    setting = good;
+    setting.message_bytes = 1e18;
+    assert!(setting.completion_time().is_err());
+}
