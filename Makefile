@@ -31,7 +31,7 @@ unit: ## unit, property, scenario and loopback tests
 loom: ## every interleaving of receive workers on the slot table
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --lib
 
-system: ## tests in network namespaces, with tshark as the judge (root; installs tshark on Debian)
+system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
 	tests/system/run
 
 deny: $(DENY) ## licences, sources and the borders between crates

@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 
+import codes_cases
 import path_cases
 import program_cases
 import wire_cases
@@ -22,6 +23,7 @@ def main(programs):
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
+        codes_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()
 
 

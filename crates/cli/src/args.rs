@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
+use crate::codes::CodesArgs;
 use crate::demo::DemoArgs;
 use crate::exit::{EXIT_CODES, Exit};
 use crate::keygen::KeygenArgs;
@@ -18,6 +19,7 @@ Examples:
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
+  farwrite codes bench               measure the erasure codes on this machine
 ";
 
 /// Writes into the memory of far machines, over long, fast, lossy links, and repairs losses in
@@ -39,6 +41,8 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make parity for files, repair files by it, measure the erasure codes.
+    Codes(CodesArgs),
     /// Move a message across an emulated long-haul link, once with each scheme.
     Demo(DemoArgs),
     /// Make a pre-shared key for two machines.
@@ -53,7 +57,7 @@ impl Cli {
     /// Reads this process's arguments.
     pub(crate) fn parse_args() -> Result<Self, Refused> {
         Self::try_parse().map_err(|error| Refused {
-            command: std::env::args_os().nth(1),
+            arguments: std::env::args_os().skip(1).collect(),
             error,
         })
     }
@@ -61,8 +65,8 @@ impl Cli {
 
 /// A command line that does not ask for work: it asks for help, or makes no sense.
 pub(crate) struct Refused {
-    /// Its first argument.
-    command: Option<OsString>,
+    /// Its arguments.
+    arguments: Vec<OsString>,
     error: clap::Error,
 }
 
@@ -100,16 +104,16 @@ impl Refused {
 
     /// The program and the command that was meant.
     fn help_of(&self) -> String {
-        let command = self.command.as_ref().and_then(|name| name.to_str());
-        let known = |name: &&str| {
-            <Cli as clap::CommandFactory>::command()
-                .find_subcommand(name)
-                .is_some()
-        };
-        match command.filter(known) {
-            Some(name) => format!("farwrite {name}"),
-            None => "farwrite".into(),
+        let mut command = <Cli as clap::CommandFactory>::command();
+        let mut told = "farwrite".to_owned();
+        for name in self.arguments.iter().filter_map(|name| name.to_str()) {
+            let Some(known) = command.find_subcommand(name) else {
+                break;
+            };
+            told = format!("{told} {name}");
+            command = known.clone();
         }
+        told
     }
 }
 
@@ -126,8 +130,9 @@ mod tests {
 
     fn line(args: &[&str]) -> String {
         let error = Cli::try_parse_from([&["farwrite"], args].concat()).expect_err("refused");
-        let command = args.first().map(Into::into);
-        Refused { command, error }.line()
+        let arguments = args.iter().map(Into::into).collect();
+        let refused = Refused { arguments, error };
+        format!("{}; see {}", refused.line(), refused.help_of())
     }
 
     #[test]
@@ -140,7 +145,11 @@ mod tests {
             told.contains("--sead") && told.contains("'--seed'"),
             "{told}"
         );
+        let told = line(&["codes", "encode", "--in", "x"]);
+        assert!(told.contains("--out <FILE>"), "{told}");
+        assert!(told.ends_with("see farwrite codes encode"), "{told}");
         let told = line(&["dance"]);
+        assert!(told.ends_with("see farwrite"), "{told}");
         assert!(told.contains("dance"), "{told}");
         assert!(!told.contains('\n'), "{told}");
     }

@@ -1,13 +1,16 @@
 //! The `farwrite` program.
 
 mod args;
+mod codes;
 mod console;
 mod demo;
 mod exit;
 mod interrupt;
 mod keygen;
+mod memory;
 mod recv;
 mod send;
+mod table;
 mod transfer;
 mod units;
 
@@ -23,6 +26,7 @@ fn main() -> ExitCode {
     };
     let console = Console::new(cli.json, cli.quiet);
     let result = match cli.command {
+        Command::Codes(args) => codes::run(&args, &console).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args, &console).map(|()| ExitCode::SUCCESS),
         Command::Keygen(args) => keygen::run(&args, &console).map(|()| ExitCode::SUCCESS),
         Command::Recv(args) => recv::run(&args, &console),

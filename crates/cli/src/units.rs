@@ -1,7 +1,8 @@
 //! Quantities as people write them on a command line, and as they are shown to people.
 
 use std::fmt;
-use std::ops::RangeInclusive;
+use std::ops::{Deref, RangeInclusive};
+use std::str::FromStr;
 use std::time::Duration;
 
 use bytesize::ByteSize;
@@ -20,6 +21,14 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     } else {
         Err("a size lies in 1 byte to 16GiB".to_owned())
     }
+}
+
+/// A number of bytes, however large: `1TiB`, or plain bytes.
+pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
+    let bytes = text.parse::<ByteSize>();
+    bytes
+        .map(|bytes| bytes.as_u64())
+        .map_err(|_| "not a size; write it like 256MiB, 1GB or 4096".to_owned())
 }
 
 /// A round-trip time, 0 to 10 s: `25ms`, `1s`.
@@ -105,6 +114,39 @@ pub(crate) fn parse_loss(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Names with a comma between, which can have shapes with a comma of their own:
+/// `sr-nack,ec-mds:32,8`. One name at least.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct List<T>(Vec<T>);
+
+impl<T: FromStr> FromStr for List<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let mut names: Vec<String> = Vec::new();
+        for part in text.split(',') {
+            match names.last_mut() {
+                // No name begins with a digit.
+                Some(name) if part.starts_with(|c: char| c.is_ascii_digit()) => {
+                    name.push(',');
+                    name.push_str(part);
+                }
+                _ => names.push(part.to_owned()),
+            }
+        }
+        let names: Result<_, _> = names.iter().map(|name| name.parse()).collect();
+        Ok(Self(names?))
+    }
+}
+
+impl<T> Deref for List<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
 /// A number within what [`parse_rate`] admits.
 #[expect(
     clippy::cast_possible_truncation,
@@ -139,13 +181,33 @@ pub(crate) struct Rate(pub(crate) f64);
 
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s")];
-        let (unit, name) = units
-            .into_iter()
-            .find(|(unit, _)| self.0 >= *unit)
-            .unwrap_or((1.0, "bit/s"));
-        write!(f, "{} {name}", Digits(self.0 / unit))
+        show_rate(f, self.0, "bit/s")
     }
+}
+
+/// Shows a speed in bytes a second: `12.1 GB/s`.
+pub(crate) struct ByteRate(pub(crate) f64);
+
+impl ByteRate {
+    /// So many bytes in so much time.
+    pub(crate) fn of(bytes: u64, elapsed: Duration) -> Self {
+        // The first moments would show a rate of nothing over nothing.
+        Self(real(bytes) / elapsed.as_secs_f64().max(1e-6))
+    }
+}
+
+impl fmt::Display for ByteRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_rate(f, self.0, "B/s")
+    }
+}
+
+fn show_rate(f: &mut fmt::Formatter<'_>, rate: f64, unit: &str) -> fmt::Result {
+    let (factor, prefix) = [(1e9, "G"), (1e6, "M"), (1e3, "k")]
+        .into_iter()
+        .find(|(factor, _)| rate >= *factor)
+        .unwrap_or((1.0, ""));
+    write!(f, "{} {prefix}{unit}", Digits(rate / factor))
 }
 
 /// Shows a time: `1.23 s`, `25 ms`.
@@ -200,6 +262,9 @@ mod tests {
         assert_eq!(parse_size("1.5 KiB"), Ok(1536));
         assert_eq!(parse_size("4096"), Ok(4096));
         assert_eq!(parse_size("16GiB"), Ok(16 << 30));
+        assert_eq!(parse_count("1TiB"), Ok(1 << 40));
+        assert_eq!(parse_count("0"), Ok(0));
+        parse_count("-1").expect_err("negative");
         for text in [
             "",
             "0",
@@ -265,6 +330,15 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_names_with_shapes() {
+        let names = |text: &str| text.parse::<List<String>>().expect("any name").0;
+        assert_eq!(names("gbn"), ["gbn"]);
+        assert_eq!(names("a:32,8,gbn,b:4,2"), ["a:32,8", "gbn", "b:4,2"]);
+        assert_eq!(names("a:32,"), ["a:32", ""]);
+        assert_eq!(names("3,4"), ["3,4"]);
+    }
+
+    #[test]
     fn shown_with_three_digits() {
         assert_eq!(Bytes(256 << 20).to_string(), "256 MiB");
         assert_eq!(Bytes(1536).to_string(), "1.50 KiB");
@@ -272,6 +346,11 @@ mod tests {
         assert_eq!(Rate(1.874e9).to_string(), "1.87 Gbit/s");
         assert_eq!(Rate(2e9).to_string(), "2 Gbit/s");
         assert_eq!(Rate(123.4e6).to_string(), "123 Mbit/s");
+        assert_eq!(ByteRate(12.08e9).to_string(), "12.1 GB/s");
+        assert_eq!(
+            ByteRate::of(3_000_000, Duration::from_secs(2)).to_string(),
+            "1.50 MB/s"
+        );
         assert_eq!(Time(Duration::from_millis(25)).to_string(), "25 ms");
         assert_eq!(Time(Duration::from_micros(12_345)).to_string(), "12.3 ms");
         assert_eq!(Time(Duration::from_millis(1234)).to_string(), "1.23 s");

@@ -9,7 +9,6 @@ mod transfer;
 mod wired;
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use farwrite::SchemeName;
@@ -25,7 +24,8 @@ use wired::Memory;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
-use crate::units::{Bytes, Percent, Rate, Time, real};
+use crate::memory::check_available;
+use crate::units::{Percent, Rate, Time, real};
 
 const PICTURE: &str = "farwrite-demo.svg";
 
@@ -120,29 +120,9 @@ fn prepare(scenario: &Scenario) -> Memory {
     }
 }
 
-/// Refuses what this machine cannot hold: it would rather kill the program than say no.
+/// Refuses what this machine cannot hold.
 fn check_memory(scenario: &Scenario) -> Result<(), Failure> {
     // Both ends' memory, and what is under way on the link.
     let wanted = 2 * scenario.size_bytes + scenario.bdp_bytes().min(2 * scenario.size_bytes);
-    match available_memory() {
-        Some(available) if wanted > available => Err(Failure::new(
-            Exit::Other,
-            format!(
-                "the demo needs {} of memory and this machine has {} to spare: take a smaller --size, --rate or --rtt",
-                Bytes(wanted),
-                Bytes(available)
-            ),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Bytes that programs may still take (proc(5), `MemAvailable`); `None` where the system does not say.
-fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string(Path::new("/proc/meminfo")).ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+    check_available(wanted, "the demo", "take a smaller --size, --rate or --rtt")
 }

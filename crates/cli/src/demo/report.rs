@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::scenario::{Scenario, loopback};
 use super::transfer::{Run, Times};
+use crate::table;
 use crate::units::{Bytes, Percent, Rate, Time, real};
 
 /// The demo's result, as JSON.
@@ -278,16 +279,6 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> Str
             scenario.sdr.mtu.to_string(),
         ]);
     }
-    let widths: Vec<_> = (0..cells[0].len())
-        .map(|column| cells.iter().map(|row| row[column].len()).max().unwrap_or(0))
-        .collect();
-    for row in &cells {
-        write!(text, "  {:<1$}", row[0], widths[0]).expect("strings take all");
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            write!(text, "  {cell:>width$}").expect("strings take all");
-        }
-        text.push('\n');
-    }
-    text.truncate(text.trim_end().len());
+    text.push_str(&table::lay_out(&cells, 1));
     text
 }

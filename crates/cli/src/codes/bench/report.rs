@@ -1,0 +1,163 @@
+//! What the benchmark found: for people a table, for scripts JSON.
+
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use farwrite_codes::Code;
+use serde::Serialize;
+
+use super::BenchArgs;
+use super::work::Task;
+use crate::table;
+use crate::units::{Bytes, real};
+
+/// 400 Gbit/s, the rate of the links of SDR-RDMA's evaluation (section 5.2).
+const LINE_BPS: f64 = 400e9;
+
+/// The benchmark's result, as JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    cpu: Option<String>,
+    chunk_bytes: u64,
+    threads: u16,
+    rounds: u16,
+    codes: Vec<CodeReport>,
+}
+
+/// How one code did.
+#[derive(Debug, Serialize)]
+struct CodeReport {
+    code: String,
+    data_bytes: usize,
+    rows: Vec<Row>,
+}
+
+/// How fast one thing was.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    /// `read`, `encode` or `decode`.
+    work: &'static str,
+    /// Chunks of every group that were lost.
+    lost: Option<usize>,
+    kernel: Option<&'static str>,
+    /// The median.
+    seconds: f64,
+    data_bytes_per_s: f64,
+    /// Speed over that of reading.
+    of_reading: f64,
+    /// Cores that data at 400 Gbit/s keep busy, at this speed of each thread.
+    cores_for_400_gbit: f64,
+}
+
+impl Row {
+    /// The tasks with the time of each; the first is reading.
+    pub(super) fn all(
+        tasks: &[Task],
+        times: impl Iterator<Item = Duration>,
+        data_bytes: usize,
+        threads: NonZeroUsize,
+    ) -> Vec<Self> {
+        let mut reading = None;
+        let rows = tasks.iter().zip(times).map(|(task, time)| {
+            let seconds = time.as_secs_f64().max(1e-9);
+            let speed = real(data_bytes as u64) / seconds;
+            let (work, lost, codec) = match task {
+                Task::Read => ("read", None, None),
+                Task::Encode(codec) => ("encode", None, Some(codec)),
+                Task::Decode(codec, lost) => ("decode", Some(*lost), Some(codec)),
+            };
+            Self {
+                work,
+                lost,
+                kernel: codec.map(|codec| codec.kernel().as_str()),
+                seconds,
+                data_bytes_per_s: speed,
+                of_reading: speed / *reading.get_or_insert(speed),
+                cores_for_400_gbit: LINE_BPS / 8.0 * real(threads.get() as u64) / speed,
+            }
+        });
+        rows.collect()
+    }
+
+    fn cells(&self, code: &str) -> [String; 6] {
+        let work = match self.lost {
+            Some(1) => "decode 1 lost chunk".to_owned(),
+            Some(lost) => format!("decode {lost} lost chunks"),
+            None => self.work.to_owned(),
+        };
+        [
+            code.to_owned(),
+            work,
+            self.kernel.unwrap_or("").to_owned(),
+            format!("{:.2}", self.data_bytes_per_s / 1e9),
+            format!("{:.2}", self.of_reading),
+            format!("{:.1}", self.cores_for_400_gbit),
+        ]
+    }
+}
+
+impl Report {
+    pub(super) fn new(args: &BenchArgs, cpu: Option<String>) -> Self {
+        Self {
+            cpu,
+            chunk_bytes: args.chunk_bytes,
+            threads: args.threads,
+            rounds: args.rounds,
+            codes: Vec::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, code: Code, data_bytes: usize, rows: Vec<Row>) {
+        self.codes.push(CodeReport {
+            code: code.to_string(),
+            data_bytes,
+            rows,
+        });
+    }
+
+    /// Says under which conditions it runs.
+    pub(super) fn introduction(&self) -> String {
+        let mut text = String::new();
+        if let Some(cpu) = &self.cpu {
+            writeln!(text, "  machine   {cpu}").expect("strings take all");
+        }
+        let plural = |n: u16| if n == 1 { "" } else { "s" };
+        write!(
+            text,
+            "  measured  chunks of {}, one behind the other; {} thread{}; median of {} round{}",
+            Bytes(self.chunk_bytes),
+            self.threads,
+            plural(self.threads),
+            self.rounds,
+            plural(self.rounds)
+        )
+        .expect("strings take all");
+        text
+    }
+
+    /// Says what came out.
+    pub(super) fn table(&self) -> String {
+        let head = [
+            "code",
+            "work",
+            "kernel",
+            "GB/s",
+            "of reading",
+            "cores for 400 Gbit/s",
+        ];
+        let mut rows = vec![head.map(str::to_owned)];
+        for code in &self.codes {
+            let names = [code.code.as_str()]
+                .into_iter()
+                .chain(std::iter::repeat(""));
+            rows.extend(
+                code.rows
+                    .iter()
+                    .zip(names)
+                    .map(|(row, name)| row.cells(name)),
+            );
+        }
+        format!("\n{}", table::lay_out(&rows, 3))
+    }
+}

@@ -1,0 +1,349 @@
+//! `farwrite codes decode`: a file with holes made whole by its parity.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use farwrite_codes::{Codec, Kind, Layout, Present};
+use serde::Serialize;
+
+use super::cut::{Cut, CutArgs};
+use super::input::Input;
+use super::lost::{Lost, parse_chunks};
+use super::output::Output;
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+use crate::units::{ByteRate, Bytes, parse_count};
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite codes decode --in damaged --parity data.parity --lost 3,17,40-44 --out data
+  farwrite codes decode --code ec-xor:10,2 --chunk-bytes 1MiB --in damaged --parity data.parity \\
+      --lost 7 --lost-parity 0,1 --out data
+  farwrite codes decode --in cut-short --bytes 134217728 --parity data.parity --out data
+
+Chunk c of the file is its bytes c N to (c + 1) N - 1, with chunks of N bytes, and likewise in the
+file of the parity, as `farwrite codes encode` writes it. What is in a lost chunk does not matter,
+but it takes its place. Only what is named as lost is rebuilt; parity chunks that are left over then
+have to agree with the result, or nothing is written: so damage that was not named is found, or a
+--code or --chunk-bytes other than those of the parity.";
+
+/// Rebuilds lost chunks of a file by its parity.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct DecodeArgs {
+    #[command(flatten)]
+    cut: CutArgs,
+    /// File with the data that are left, each chunk in its place
+    #[arg(long = "in", value_name = "FILE")]
+    input: PathBuf,
+    /// File with the parity
+    #[arg(long, value_name = "FILE")]
+    parity: PathBuf,
+    /// Data chunks that are lost, counted from 0: 3,17,40-44
+    #[arg(long, value_name = "CHUNKS", value_delimiter = ',', value_parser = parse_chunks)]
+    #[arg(allow_hyphen_values = true)]
+    lost: Vec<RangeInclusive<u64>>,
+    /// Parity chunks that are lost, counted from 0: 3,17,40-44
+    #[arg(long, value_name = "CHUNKS", value_delimiter = ',', value_parser = parse_chunks)]
+    #[arg(allow_hyphen_values = true)]
+    lost_parity: Vec<RangeInclusive<u64>>,
+    /// Length of the whole file, if its end is missing from --in: the chunks that are not there whole
+    /// count as lost
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_hyphen_values = true)]
+    bytes: Option<u64>,
+    /// File to write; it gets its name when it is whole, and replaces one that has it
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Report {
+    code: String,
+    chunk_bytes: usize,
+    data_bytes: u64,
+    groups: u64,
+    /// Data chunks that were lost, and have been rebuilt.
+    rebuilt_chunks: u64,
+    lost_parity_chunks: u64,
+    /// Groups that had no parity chunk left over, by which the result could be checked.
+    unchecked_groups: u64,
+    kernel: &'static str,
+    threads: usize,
+    /// Reading and writing included.
+    seconds: f64,
+    out: PathBuf,
+}
+
+/// What is lost of which file.
+struct Damage {
+    cut: Cut,
+    /// Bytes of the whole file.
+    data_bytes: u64,
+    data: Lost,
+    parity: Lost,
+}
+
+/// Writes the whole file.
+pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
+    let interrupt = Interrupt::catch()?;
+    let cut = args.cut.cut()?;
+    let mut input = Input::open_file(&args.input)?;
+    let mut parity_input = Input::open_file(&args.parity)?;
+    let damage = Damage::of(args, cut, &input, &parity_input)?;
+    damage.check()?;
+    let mut output = Output::create(&args.out, &[&input, &parity_input])?;
+    let (codec, data_bytes) = (Codec::new(cut.code), damage.data_bytes);
+    let progress = console.progress("decode", data_bytes);
+    let start = Instant::now();
+    let batch_groups = cut.batch_groups();
+    let mut buffers = Buffers::default();
+    let (mut group, mut done, mut unchecked_groups) = (0, 0, 0);
+    while done < data_bytes {
+        interrupt.check()?;
+        let left = usize::try_from(data_bytes - done).unwrap_or(usize::MAX);
+        let bytes = left.min(batch_groups * cut.group_bytes());
+        buffers.fill(&cut, bytes, &mut input, &mut parity_input)?;
+        unchecked_groups += damage.repair(&codec, group, &mut buffers)?;
+        output.write(&buffers.data)?;
+        group += batch_groups as u64;
+        done += bytes as u64;
+        progress.show(done, ByteRate::of(done, start.elapsed()));
+    }
+    output.finish()?;
+    let elapsed = start.elapsed();
+    progress.finish(done, ByteRate::of(done, elapsed));
+    let report = Report {
+        code: cut.code.to_string(),
+        chunk_bytes: cut.chunk_bytes,
+        data_bytes,
+        groups: cut.groups(data_bytes),
+        rebuilt_chunks: damage.data.len(),
+        lost_parity_chunks: damage.parity.len(),
+        unchecked_groups,
+        kernel: codec.kernel().as_str(),
+        threads: cut.threads.get(),
+        seconds: elapsed.as_secs_f64(),
+        out: args.out.clone(),
+    };
+    console.say(report.tell());
+    console.json(&report)
+}
+
+impl Report {
+    fn tell(&self) -> String {
+        let checked = match self.unchecked_groups {
+            0 => "all groups agree with the parity that is left over".to_owned(),
+            n => format!(
+                "{n} of {} groups have no parity left over to check the result by",
+                self.groups
+            ),
+        };
+        format!(
+            "wrote {}: {}, {} chunks rebuilt; {checked}",
+            self.out.display(),
+            Bytes(self.data_bytes),
+            self.rebuilt_chunks
+        )
+    }
+}
+
+impl Damage {
+    /// # Errors
+    /// [`Exit::Usage`] where lengths do not fit, or chunks are lost that there are not.
+    fn of(
+        args: &DecodeArgs,
+        cut: Cut,
+        input: &Input,
+        parity_input: &Input,
+    ) -> Result<Self, Failure> {
+        let usage = |what: String| Err(Failure::new(Exit::Usage, what));
+        let there = input.bytes();
+        let data_bytes = args.bytes.unwrap_or(there);
+        if there > data_bytes {
+            return usage(format!(
+                "--bytes {data_bytes}: {} is longer, {there} bytes",
+                args.input.display()
+            ));
+        }
+        let chunks = cut.chunks(data_bytes);
+        let mut data = Lost::new(&args.lost, chunks, "--lost")?;
+        if there < data_bytes {
+            data.insert(there / cut.chunk_bytes as u64..chunks);
+        }
+        let parity = Lost::new(
+            &args.lost_parity,
+            cut.parity_chunks(data_bytes),
+            "--lost-parity",
+        )?;
+        // The end of the parity may be missing too, where all of it is said to be lost.
+        let needed = match parity.ranges().last() {
+            Some(last) if last.end == cut.parity_chunks(data_bytes) => {
+                last.start * cut.chunk_bytes as u64
+            }
+            _ => cut.parity_bytes(data_bytes).unwrap_or(u64::MAX),
+        };
+        let given = parity_input.bytes();
+        let most = cut.parity_bytes(data_bytes).unwrap_or(u64::MAX);
+        if !(needed..=most).contains(&given) {
+            return usage(format!(
+                "{data_bytes} bytes of data in chunks of {} have {most} bytes of parity by {}, and {} \
+                 has {given}: --code and --chunk-bytes must be those of the parity, --bytes the length \
+                 of the whole file, and --lost-parity must name what is missing",
+                cut.chunk_bytes,
+                cut.code,
+                args.parity.display()
+            ));
+        }
+        Ok(Self {
+            cut,
+            data_bytes,
+            data,
+            parity,
+        })
+    }
+
+    /// What of a group is there.
+    fn present(&self, group: u64) -> Present {
+        let chunks = self.cut.chunks_of(group, self.data_bytes);
+        let index = |number: u64, first: u64| usize::try_from(number - first).unwrap_or(usize::MAX);
+        let mut present = Present::all(self.cut.code, index(chunks.end, chunks.start));
+        for lost in self.data.within(chunks.clone()) {
+            present.data.remove(index(lost, chunks.start));
+        }
+        let m = self.cut.code.m() as u64;
+        for lost in self.parity.within(group * m..(group + 1) * m) {
+            present.parity.remove(index(lost, group * m));
+        }
+        present
+    }
+
+    /// Whether every group can be rebuilt.
+    ///
+    /// # Errors
+    /// [`Exit::Other`], with the first group that cannot.
+    fn check(&self) -> Result<(), Failure> {
+        let k = self.cut.code.k() as u64;
+        let mut checked = 0;
+        for range in self.data.ranges() {
+            for group in checked.max(range.start / k)..range.end.div_ceil(k) {
+                let chunks = self.cut.chunks_of(group, self.data_bytes);
+                let data_chunks = usize::try_from(chunks.end - chunks.start).unwrap_or(usize::MAX);
+                let present = self.present(group);
+                if !self.cut.code.recoverable(data_chunks, &present) {
+                    let losses = present.data.missing(data_chunks).len();
+                    let what = format!(
+                        "group {group} (data chunks {} to {}) cannot be rebuilt: {losses} of its data \
+                         chunks are lost, and {} parity chunks are there; {}",
+                        chunks.start,
+                        chunks.end - 1,
+                        present.parity.len(),
+                        self.rule()
+                    );
+                    return Err(Failure::new(Exit::Other, what));
+                }
+                checked = group + 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the code repairs.
+    fn rule(&self) -> String {
+        let code = self.cut.code;
+        match code.kind() {
+            Kind::Mds => format!("{code} repairs as many losses as there are parity chunks"),
+            Kind::Xor => format!(
+                "{code} repairs, by parity chunk i of a group, one loss among the data chunks j of \
+                 the group with j mod {} = i",
+                code.m()
+            ),
+        }
+    }
+
+    /// Rebuilds groups from `first` on, and holds them against what parity is left over. The answer
+    /// is how many groups had none.
+    ///
+    /// # Errors
+    /// [`Exit::Corrupt`] where they do not agree.
+    fn repair(&self, codec: &Codec, first: u64, buffers: &mut Buffers) -> Result<u64, Failure> {
+        let Cut {
+            chunk_bytes,
+            threads,
+            code,
+        } = self.cut;
+        let Buffers { data, parity, made } = buffers;
+        let told = "rebuilding chunks";
+        let layout = Layout::new(code, data.len(), chunk_bytes).or_exit(Exit::Other, told)?;
+        let groups = first..first + layout.groups() as u64;
+        let present: Vec<_> = groups.map(|group| self.present(group)).collect();
+        let covering = &parity[..layout.parity_bytes()];
+        codec
+            .recover_message(data, covering, chunk_bytes, &present, threads)
+            .or_exit(Exit::Other, told)?;
+        self.cut
+            .encode(codec, data, made)
+            .or_exit(Exit::Other, told)?;
+        let mut unchecked = 0;
+        for (at, present) in present.iter().enumerate() {
+            let data_chunks = layout.group(at).map_or(0, |group| group.data_chunks);
+            let losses = present.data.missing(data_chunks).len();
+            unchecked += u64::from(present.parity.len() == losses);
+            for chunk in present.parity.iter() {
+                let chunk = at * code.m() + chunk;
+                let bytes = chunk * chunk_bytes..(chunk + 1) * chunk_bytes;
+                if parity.get(bytes.clone()) != made.get(bytes) {
+                    return Err(
+                        self.disagrees(first + at as u64, chunk as u64 + first * code.m() as u64)
+                    );
+                }
+            }
+        }
+        Ok(unchecked)
+    }
+
+    fn disagrees(&self, group: u64, parity_chunk: u64) -> Failure {
+        let chunks = self.cut.chunks_of(group, self.data_bytes);
+        Failure::new(
+            Exit::Corrupt,
+            format!(
+                "parity chunk {parity_chunk} is not that of group {group} (data chunks {} to {}): chunks \
+                 are damaged that neither --lost nor --lost-parity names, or --code, \
+                 --chunk-bytes or --bytes are not those of the parity",
+                chunks.start,
+                chunks.end - 1
+            ),
+        )
+    }
+}
+
+/// Groups that follow one another.
+#[derive(Default)]
+struct Buffers {
+    data: Vec<u8>,
+    /// As it was read.
+    parity: Vec<u8>,
+    /// As the data ask for.
+    made: Vec<u8>,
+}
+
+impl Buffers {
+    /// Reads the next groups; zeros stand for what is missing at the end of a file.
+    fn fill(
+        &mut self,
+        cut: &Cut,
+        bytes: usize,
+        data: &mut Input,
+        parity: &mut Input,
+    ) -> Result<(), Failure> {
+        data.read(bytes, &mut self.data)?;
+        self.data.resize(bytes, 0);
+        let parity_bytes = bytes.div_ceil(cut.group_bytes()) * cut.group_parity_bytes();
+        parity.read(parity_bytes, &mut self.parity)?;
+        self.parity.resize(parity_bytes, 0);
+        Ok(())
+    }
+}

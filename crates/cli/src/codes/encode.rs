@@ -1,0 +1,110 @@
+//! `farwrite codes encode`: the parity of a file.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use farwrite_codes::Codec;
+use serde::Serialize;
+
+use super::cut::CutArgs;
+use super::input::Input;
+use super::output::Output;
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::interrupt::Interrupt;
+use crate::units::{ByteRate, Bytes};
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite codes encode --code ec-mds:32,8 --chunk-bytes 64KiB --in data --out data.parity
+  farwrite codes encode --code ec-xor:10,2 --chunk-bytes 1MiB --in data --out data.parity --threads 1
+
+The file is cut into chunks, and these into groups of K. The parity chunks of the first group come
+first, those of each group in a row: byte b of parity chunk i of group g is byte (g M + i) N + b of
+the output, with chunks of N bytes. The last group counts as padded with zeros to K whole chunks, so
+that it too has M parity chunks. An empty file has no group, and no parity.";
+
+/// Writes the parity of a file.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct EncodeArgs {
+    #[command(flatten)]
+    cut: CutArgs,
+    /// File to read
+    #[arg(long = "in", value_name = "FILE")]
+    input: PathBuf,
+    /// File for the parity; it gets its name when it is whole, and replaces one that has it
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Report {
+    code: String,
+    chunk_bytes: usize,
+    data_bytes: u64,
+    groups: u64,
+    parity_bytes: u64,
+    kernel: &'static str,
+    threads: usize,
+    /// Reading and writing included.
+    seconds: f64,
+    out: PathBuf,
+}
+
+/// Writes the parity.
+pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
+    let interrupt = Interrupt::catch()?;
+    let cut = args.cut.cut()?;
+    let mut input = Input::open(&args.input)?;
+    let mut output = Output::create(&args.out, &[&input])?;
+    let codec = Codec::new(cut.code);
+    // A pipe does not say how much will come.
+    let total = match input.metadata().is_file() {
+        true => input.bytes(),
+        false => u64::MAX,
+    };
+    let progress = console.progress("encode", total);
+    let start = Instant::now();
+    let batch_bytes = cut.batch_groups() * cut.group_bytes();
+    let (mut data, mut parity) = (Vec::new(), Vec::new());
+    let mut data_bytes = 0;
+    loop {
+        interrupt.check()?;
+        input.read(batch_bytes, &mut data)?;
+        if data.is_empty() {
+            break;
+        }
+        cut.encode(&codec, &data, &mut parity)
+            .or_exit(Exit::Other, "making parity")?;
+        output.write(&parity)?;
+        data_bytes += data.len() as u64;
+        progress.show(data_bytes, ByteRate::of(data_bytes, start.elapsed()));
+    }
+    output.finish()?;
+    let elapsed = start.elapsed();
+    progress.finish(data_bytes, ByteRate::of(data_bytes, elapsed));
+    let parity_bytes = cut.parity_bytes(data_bytes).unwrap_or(u64::MAX);
+    console.say(format_args!(
+        "wrote {}: {} of parity for {}, {} groups of {} with chunks of {} bytes",
+        args.out.display(),
+        Bytes(parity_bytes),
+        Bytes(data_bytes),
+        cut.groups(data_bytes),
+        cut.code,
+        cut.chunk_bytes
+    ));
+    console.json(&Report {
+        code: cut.code.to_string(),
+        chunk_bytes: cut.chunk_bytes,
+        data_bytes,
+        groups: cut.groups(data_bytes),
+        parity_bytes,
+        kernel: codec.kernel().as_str(),
+        threads: cut.threads.get(),
+        seconds: elapsed.as_secs_f64(),
+        out: args.out.clone(),
+    })
+}

@@ -1,0 +1,60 @@
+//! A file that is read from its beginning to its end.
+
+use std::fs::{File, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::exit::{Exit, Failure, OrExit};
+
+/// A file to read.
+#[derive(Debug)]
+pub(super) struct Input {
+    path: PathBuf,
+    file: File,
+    metadata: Metadata,
+}
+
+impl Input {
+    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+        let told = format_args!("opening {}", path.display());
+        let file = File::open(path).or_exit(Exit::Files, told)?;
+        let metadata = file.metadata().or_exit(Exit::Files, told)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            metadata,
+        })
+    }
+
+    /// [`Self::open`] of what has a length.
+    pub(super) fn open_file(path: &Path) -> Result<Self, Failure> {
+        let input = Self::open(path)?;
+        if input.metadata.is_file() {
+            return Ok(input);
+        }
+        let what = format!("{} is no file", path.display());
+        Err(Failure::new(Exit::Files, what))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Its bytes when it was opened; 0 for what has no length, such as a pipe.
+    pub(super) fn bytes(&self) -> u64 {
+        self.metadata.len()
+    }
+
+    /// Replaces what is in the buffer by the next bytes: so many, or fewer where the file ends.
+    pub(super) fn read(&mut self, bytes: usize, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+        buffer.clear();
+        let mut next = (&self.file).take(bytes as u64);
+        next.read_to_end(buffer)
+            .or_exit(Exit::Files, format_args!("reading {}", self.path.display()))?;
+        Ok(())
+    }
+}

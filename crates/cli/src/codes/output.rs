@@ -1,0 +1,92 @@
+//! A file that gets its name when it is whole.
+
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::input::Input;
+use crate::exit::{Exit, Failure, OrExit};
+
+/// A file under a temporary name beside its own, `.NAME.farwrite-RANDOM.part`, removed unless it is
+/// finished.
+#[derive(Debug)]
+pub(super) struct Output {
+    path: PathBuf,
+    part: NamedTempFile,
+}
+
+impl Output {
+    /// # Errors
+    /// [`Exit::Usage`] if it is one of the inputs; [`Exit::Files`] if something has the name that is
+    /// no file, or no file can be made.
+    pub(super) fn create(path: &Path, inputs: &[&Input]) -> Result<Self, Failure> {
+        let shown = path.display();
+        match fs::metadata(path) {
+            Ok(there) => {
+                let is_there = |input: &&&Input| {
+                    let input = input.metadata();
+                    (input.dev(), input.ino()) == (there.dev(), there.ino())
+                };
+                if let Some(input) = inputs.iter().find(is_there) {
+                    let what = format!(
+                        "--out {shown} is the input {}: give another name",
+                        input.path().display()
+                    );
+                    return Err(Failure::new(Exit::Usage, what));
+                }
+                if !there.is_file() {
+                    let what = format!("--out {shown} is there and no file: give another name");
+                    return Err(Failure::new(Exit::Files, what));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(Failure::caused(
+                    Exit::Files,
+                    format_args!("looking at {shown}"),
+                    &error,
+                ));
+            }
+        }
+        let Some(name) = path.file_name() else {
+            let what = format!("--out {shown} names no file");
+            return Err(Failure::new(Exit::Files, what));
+        };
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let prefix = format!(".{}.farwrite-", name.to_string_lossy());
+        let part = tempfile::Builder::new()
+            .prefix(&prefix)
+            .suffix(".part")
+            // Less the umask, as for any new file.
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)
+            .or_exit(Exit::Files, format_args!("making a file for {shown}"))?;
+        Ok(Self {
+            path: path.to_owned(),
+            part,
+        })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let told = format_args!("writing {}", self.path.display());
+        self.part
+            .as_file_mut()
+            .write_all(bytes)
+            .or_exit(Exit::Files, told)
+    }
+
+    /// Gives the file its name; one that has it is replaced.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let told = format!("giving {} its name", self.path.display());
+        let persisted = self.part.persist(&self.path);
+        persisted
+            .map(drop)
+            .map_err(|error| Failure::caused(Exit::Files, told, &error.error))
+    }
+}

@@ -1,0 +1,38 @@
+//! Tables for people.
+
+use std::fmt::Write as _;
+
+/// Lays cells out in columns: the first `left` of them begin alike, the others end alike.
+pub(crate) fn lay_out<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            if column < left {
+                write!(line, "  {cell:<width$}").expect("strings take all");
+            } else {
+                write!(line, "  {cell:>width$}").expect("strings take all");
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["name", "", "n"], ["a", "bc", "1024"]].map(|row| row.map(str::to_owned));
+        assert_eq!(lay_out(&rows, 2), "  name         n\n  a     bc  1024");
+    }
+}
