@@ -7,6 +7,7 @@ mod demo;
 mod exit;
 mod interrupt;
 mod keygen;
+mod loss;
 mod memory;
 mod recv;
 mod send;

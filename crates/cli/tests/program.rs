@@ -62,6 +62,26 @@ fn demo_moves_a_message_with_every_scheme() {
         assert_eq!(sent - again, 1024, "{run}");
         assert!(run["lost_packets"].as_u64().expect("a count") > 0, "{run}");
         assert!(again > 0, "{run}");
+        for end in ["send_loss", "receive_loss"] {
+            let loss = &run[end];
+            let judged = loss["judged_chunks"].as_u64().expect("a count");
+            let lost = loss["lost_chunks"].as_u64().expect("a count");
+            let share = loss["loss_chunk"].as_f64().expect("a share");
+            assert!((700..=1024).contains(&judged), "{run}");
+            assert!(lost > 0 && (0.001..0.03).contains(&share), "{run}");
+            assert!(loss["bursts"].as_u64().expect("a count") <= lost, "{run}");
+            assert!(
+                loss["longest_burst_chunks"].as_u64().expect("a count") > 0,
+                "{run}"
+            );
+            assert!(
+                loss["mean_burst_chunks"].as_f64().expect("a mean") >= 1.0,
+                "{run}"
+            );
+            for probability in ["p_good_to_bad", "p_bad_to_good"] {
+                assert!(loss[probability].as_f64().expect("losses") > 0.0, "{run}");
+            }
+        }
     }
     check_picture(
         Path::new(result["picture"].as_str().expect("a path")),

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::scenario::{Scenario, loopback};
 use super::transfer::{Run, Times};
+use crate::loss::PathLoss;
 use crate::table;
 use crate::units::{Bytes, Percent, Rate, Time, real};
 
@@ -73,6 +74,10 @@ pub(crate) struct Row {
     /// Packets that the link lost on the way forward, as it was told to.
     lost_packets: u64,
     duplicate_packets: u64,
+    /// What the link lost on the way forward, as the receiver told the sender.
+    send_loss: Option<PathLoss>,
+    /// And as the receiver measured it.
+    receive_loss: Option<PathLoss>,
     /// Share of its pace that the sender kept while it always had something to send.
     pace_share: f64,
     /// As the sender measured it in the end.
@@ -96,6 +101,8 @@ impl Row {
             timeouts: sender.timeouts,
             lost_packets: run.emulator.forward.link.lost,
             duplicate_packets: run.receiver.duplicate_packets,
+            send_loss: PathLoss::of(&run.sender.send_loss),
+            receive_loss: PathLoss::of(&run.receiver.receive_loss),
             pace_share: scenario.pace_share(run.times.first_pass_chunks, run.times.first_pass),
             measured_rtt_s: Duration::from_nanos(run.sender.rtt_ns).as_secs_f64(),
         }
@@ -262,6 +269,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> Str
             "scheme",
             "time",
             "x ideal",
+            "path lost",
             "retransmitted",
             "goodput",
             "MTU",
@@ -274,6 +282,9 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> Str
             row.scheme.to_owned(),
             Time(run.times.completion).to_string(),
             format!("{:.2}", row.ratio),
+            row.receive_loss
+                .as_ref()
+                .map_or_else(|| "?".to_owned(), |loss| loss.share().to_string()),
             Percent(row.retransmitted_share).to_string(),
             Rate(row.goodput_bps).to_string(),
             scenario.sdr.mtu.to_string(),

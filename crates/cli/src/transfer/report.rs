@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use farwrite::QpStats;
 use farwrite_session::Text;
 use farwrite_session::files::Manifest;
 use serde::Serialize;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use super::shape::Shape;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::loss::PathLoss;
 use crate::units::{Bytes, Percent, Rate, Time, real};
 
 /// A transfer that reached its end, though some files may have failed.
@@ -36,6 +38,10 @@ pub(crate) struct Report {
     retransmitted_share: Option<f64>,
     /// Of the packets received, those that were there already; at the receiver only.
     duplicate_share: Option<f64>,
+    /// Of the data sent, as the receiver told; at the sender only.
+    send_loss: Option<PathLoss>,
+    /// Of the data received; at the receiver only.
+    receive_loss: Option<PathLoss>,
     failures: Vec<FailedFile>,
     /// What the program answers, where this was all it had to do.
     exit_code: u8,
@@ -84,9 +90,9 @@ pub(super) struct Facts {
     pub(super) scheme: String,
     pub(super) rate_bps: u64,
     pub(super) shape: Shape,
-    pub(super) rtt: Duration,
     pub(super) retransmitted_share: Option<f64>,
     pub(super) duplicate_share: Option<f64>,
+    pub(super) stats: QpStats,
 }
 
 impl Report {
@@ -112,9 +118,11 @@ impl Report {
             mtu: facts.shape.mtu,
             segment_bytes: facts.shape.segment_bytes,
             slots: facts.shape.slots,
-            rtt_ms: facts.rtt.as_secs_f64() * 1e3,
+            rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
             retransmitted_share: facts.retransmitted_share,
             duplicate_share: facts.duplicate_share,
+            send_loss: PathLoss::of(&facts.stats.send_loss),
+            receive_loss: PathLoss::of(&facts.stats.receive_loss),
             failures,
             exit_code,
         }
@@ -152,6 +160,9 @@ impl Report {
         }
         if let Some(share) = self.duplicate_share {
             line += &format!(", {} came twice", Percent(share));
+        }
+        if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
+            line += &format!(", the path lost {loss}");
         }
         if !self.failures.is_empty() {
             line += &format!("; {} failed", self.failures.len());

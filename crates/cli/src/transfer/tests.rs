@@ -139,6 +139,12 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
             sent["retransmitted_share"].as_f64().expect("a share") > 0.005,
             "{sent}"
         );
+        let [told, measured] = [&sent["send_loss"], &received["receive_loss"]].map(|loss| {
+            let share = loss["loss_chunk"].as_f64().expect("a share");
+            assert!((0.0..0.05).contains(&share), "{loss}");
+            loss["judged_chunks"].as_u64().expect("a count")
+        });
+        assert!(told <= measured && told > 300, "{told} of {measured}");
         // The peers' own measure, through the link; TCP took the short way.
         let rtt_ms = sent["rtt_ms"].as_f64().expect("a time");
         assert!((20.0..60.0).contains(&rtt_ms), "{sent}");

@@ -223,6 +223,13 @@ fn results_for_scripts_are_one_object() {
     }
     assert!(sent["retransmitted_share"].is_f64() && sent["duplicate_share"].is_null());
     assert!(received["duplicate_share"].is_f64() && received["retransmitted_share"].is_null());
+    assert!(sent["receive_loss"].is_null() && received["send_loss"].is_null());
+    for loss in [&sent["send_loss"], &received["receive_loss"]] {
+        // One message of 489 chunks, the last of which nothing passes, nor those before a pause.
+        let judged = loss["judged_chunks"].as_u64().expect("a count");
+        assert!((100..489).contains(&judged), "{loss}");
+        assert!(loss["loss_chunk"].is_f64(), "{loss}");
+    }
 }
 
 #[test]

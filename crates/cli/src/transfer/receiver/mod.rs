@@ -222,9 +222,9 @@ fn run(
         scheme: plan.scheme.to_string(),
         rate_bps: plan.rate_bps,
         shape,
-        rtt: Duration::from_nanos(received.stats.rtt_ns),
         retransmitted_share: None,
         duplicate_share: Some(stream::twice(&received.stats)),
+        stats: received.stats,
     };
     Ok(Report::new(facts, received.tally.failures))
 }

@@ -182,9 +182,9 @@ fn run(
         scheme: wishes.scheme.to_string(),
         rate_bps: wishes.rate_bps,
         shape,
-        rtt: Duration::from_nanos(sent.rtt_ns),
         retransmitted_share: Some(stream::again(&sent)),
         duplicate_share: None,
+        stats: sent,
     };
     Ok(Report::new(facts, failures))
 }
