@@ -38,7 +38,19 @@ pub(crate) fn odds(code: Code, k: u32, m: u32, loss: f64) -> Odds {
             let more = k % m;
             let mut ok_log = 0.0;
             for (count, data) in [(more, k / m + 1), (m - more, k / m)] {
-                ok_log += f64::from(count) * (-more_than(1, data + 1, loss).fail).ln_1p();
+                let odds = more_than(1, data + 1, loss);
+                // From the rarer of both, which has its digits.
+                let log = if odds.fail < odds.ok {
+                    (-odds.fail).ln_1p()
+                } else {
+                    odds.ok.ln()
+                };
+                // No such sub-groups is none, even of those that always fail.
+                ok_log += if count > 0 {
+                    f64::from(count) * log
+                } else {
+                    0.0
+                };
             }
             Odds {
                 fail: -ok_log.exp_m1(),
@@ -79,7 +91,11 @@ fn more_than(most: u32, n: u32, loss: f64) -> Odds {
         }
         log_choose += (f64::from(n - lost) / f64::from(lost + 1)).ln();
     }
-    odds
+    // Sums of many terms may round beyond one.
+    Odds {
+        fail: odds.fail.min(1.0),
+        ok: odds.ok.min(1.0),
+    }
 }
 
 /// Most parity chunks of an XOR group under Markov loss: what each sub-group lost is a bit.
@@ -243,6 +259,11 @@ mod tests {
         // 8 sub-groups, 2 of 5: 80 p^2.
         assert!((odds(Code::Xor, 32, 8, 1e-12).fail / 80e-24 - 1.0).abs() < 1e-9);
         assert_eq!(odds(Code::Mds, 32, 8, 0.0).fail, 0.0);
+        // And rare successes.
+        let all = odds(Code::Xor, 64, 1, 0.5);
+        assert!((all.ok / (66.0 * 0.5f64.powi(65)) - 1.0).abs() < 1e-9 && all.fail <= 1.0);
+        let all = odds(Code::Xor, 4000, 3, 0.99);
+        assert!(all.ok == 0.0 && all.fail == 1.0);
         assert!(group_failure(Code::Xor, 4, 8, 0.1).is_err());
     }
 }

@@ -28,6 +28,7 @@ mod excess;
 mod group;
 mod lattice;
 mod loss;
+pub mod plan;
 mod recovery;
 mod sample;
 mod scheme;

@@ -4,7 +4,7 @@ use crate::completion::{Place, Term, UPRIGHT};
 use crate::error::ModelError;
 use crate::group;
 use crate::lattice::{Block, Lattice, binomial, negative_binomial};
-use crate::loss::{IDENTITY, States, add};
+use crate::loss::{IDENTITY, Loss, States, add};
 use crate::scheme::{Code, Scheme};
 use crate::setting::{Checked, Variant};
 use crate::spectrum::{count_losses, count_steps};
@@ -229,8 +229,8 @@ fn serial_endings(
 
 /// Slots of decoding after the last arrival, where the last group lost no data and where it did.
 ///
-/// A decoder that keeps up has at most the last group left to do; for one that does not, every
-/// group counts as damaged.
+/// A decoder that keeps up has at most the last group left to do. One that does not has at most
+/// what all groups would leave it, and at most all the work of the groups that may be damaged.
 pub(crate) fn decoding(
     setting: &Checked,
     full: f64,
@@ -238,13 +238,28 @@ pub(crate) fn decoding(
     data: f64,
     parity: f64,
 ) -> (f64, f64) {
-    let behind = data * setting.decode - (data + parity);
+    let group = data * setting.decode;
+    let behind = group - (data + parity);
     let last = short * setting.decode;
-    if behind > 0.0 {
-        (full * behind + last, full * behind + last)
-    } else {
-        (0.0, last)
+    if behind <= 0.0 {
+        return (0.0, last);
     }
+    let all = full * behind + last;
+    let late = match setting.loss {
+        Loss::Markov { .. } => all,
+        Loss::Iid { loss_chunk } => {
+            let damaged = -(data * (-loss_chunk).ln_1p()).exp_m1();
+            let mean = (full + 1.0) * damaged;
+            // Exceeded with probability 1e-8 at most.
+            let most = mean + 8.0 * mean.sqrt() + 12.0;
+            if loss_chunk > 0.0 {
+                all.min(most * group)
+            } else {
+                0.0
+            }
+        }
+    };
+    (late, late.max(last))
 }
 
 /// Replaces terms whose fallback is longer than the period by those of section 5.1.

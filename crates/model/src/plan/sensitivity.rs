@@ -1,0 +1,174 @@
+//! How a plan's answer depends on its inputs.
+
+use super::Question;
+use crate::error::ModelError;
+use crate::loss::Loss;
+use crate::scheme::Scheme;
+
+/// A number that was given, and may be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// Loss: of i.i.d. loss `loss_chunk`, of Markov loss `p_good_to_bad`.
+    Loss,
+    /// `rtt_s`.
+    Rtt,
+    /// `bandwidth_bps`.
+    Bandwidth,
+    /// `message_bytes`.
+    Message,
+}
+
+impl Input {
+    /// Name of the argument.
+    pub fn name(self, question: &Question) -> &'static str {
+        match (self, question.loss) {
+            (Self::Loss, Loss::Iid { .. }) => "loss_chunk",
+            (Self::Loss, Loss::Markov { .. }) => "p_good_to_bad",
+            (Self::Rtt, _) => "rtt_s",
+            (Self::Bandwidth, _) => "bandwidth_bps",
+            (Self::Message, _) => "message_bytes",
+        }
+    }
+
+    /// Its value.
+    fn value(self, question: &Question) -> f64 {
+        match (self, question.loss) {
+            (Self::Loss, Loss::Iid { loss_chunk }) => loss_chunk,
+            (Self::Loss, Loss::Markov { p_good_to_bad, .. }) => p_good_to_bad,
+            (Self::Rtt, _) => question.rtt_s,
+            (Self::Bandwidth, _) => question.bandwidth_bps,
+            (Self::Message, _) => question.message_bytes,
+        }
+    }
+
+    /// The question with this input so many times as large.
+    fn scaled(self, question: &Question, factor: f64) -> Question {
+        let mut other = question.clone();
+        match self {
+            Self::Loss => match &mut other.loss {
+                Loss::Iid { loss_chunk } => *loss_chunk *= factor,
+                Loss::Markov { p_good_to_bad, .. } => *p_good_to_bad *= factor,
+            },
+            Self::Rtt => other.rtt_s *= factor,
+            Self::Bandwidth => other.bandwidth_bps *= factor,
+            Self::Message => other.message_bytes = (other.message_bytes * factor).ceil(),
+        }
+        other
+    }
+}
+
+/// Where the answer ceases to be good.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Border {
+    /// The input there, to a few percent.
+    pub value: f64,
+    /// What has the least objective beyond.
+    pub scheme: Scheme,
+}
+
+/// What the answer costs where the input is another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stake {
+    /// The input there.
+    pub value: f64,
+    /// What has the least objective there.
+    pub best: Scheme,
+    /// The objective of the answer there, over the least.
+    pub cost: f64,
+}
+
+/// How the answer depends on one input, all others being as given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sensitivity {
+    /// Which input.
+    pub input: Input,
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Where the answer ceases to be good below; none within a factor of 1024.
+    pub below: Option<Border>,
+    /// Where it does above.
+    pub above: Option<Border>,
+    /// What being wrong costs, at a tenth, half, twice and ten times the input; those that are out
+    /// of range left out.
+    pub stakes: Vec<Stake>,
+}
+
+/// Factors of the stakes.
+const FACTORS: [f64; 4] = [0.1, 0.5, 2.0, 10.0];
+/// Halvings of the last factor when a border is found: a factor of 4 to the 1/64 is 2 percent.
+const HALVINGS: u32 = 6;
+
+/// For the answer `chosen`.
+pub(super) fn of(question: &Question, chosen: Scheme) -> Result<Vec<Sensitivity>, ModelError> {
+    let inputs = [Input::Loss, Input::Rtt, Input::Bandwidth, Input::Message];
+    let mut found = Vec::new();
+    for input in inputs {
+        let mut stakes = Vec::new();
+        for factor in FACTORS {
+            stakes.extend(stake(question, chosen, input, factor));
+        }
+        found.push(Sensitivity {
+            input,
+            name: input.name(question),
+            value: input.value(question),
+            below: border(question, chosen, input, 0.25),
+            above: border(question, chosen, input, 4.0),
+            stakes,
+        });
+    }
+    Ok(found)
+}
+
+/// The stake with the input scaled; none where that is out of range.
+fn stake(question: &Question, chosen: Scheme, input: Input, factor: f64) -> Option<Stake> {
+    let other = input.scaled(question, factor);
+    let answer_s = other.objective_s(chosen).ok()?;
+    let mut best = Stake {
+        value: input.value(&other),
+        best: chosen,
+        cost: 1.0,
+    };
+    for scheme in other.affordable().ok()? {
+        // One that cannot be evaluated is no alternative.
+        if let Ok(objective_s) = other.objective_s(scheme) {
+            let cost = answer_s / objective_s;
+            if cost > best.cost {
+                best.best = scheme;
+                best.cost = cost;
+            }
+        }
+    }
+    Some(best)
+}
+
+/// Where the answer ceases to be good, going by `stride`.
+fn border(question: &Question, chosen: Scheme, input: Input, stride: f64) -> Option<Border> {
+    let good = 1.0 + question.close;
+    let mut held = 1.0;
+    let mut lost = loop {
+        let next = held * stride;
+        if !(1.0 / 1024.0..=1024.0).contains(&next) {
+            return None;
+        }
+        let stake = stake(question, chosen, input, next)?;
+        if stake.cost > good {
+            break (next, stake);
+        }
+        held = next;
+    };
+    for _ in 0..HALVINGS {
+        let middle = (held * lost.0).sqrt();
+        let stake = stake(question, chosen, input, middle)?;
+        if stake.cost > good {
+            lost = (middle, stake);
+        } else {
+            held = middle;
+        }
+    }
+    Some(Border {
+        value: lost.1.value,
+        scheme: lost.1.best,
+    })
+}
