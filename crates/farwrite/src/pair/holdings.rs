@@ -37,7 +37,7 @@ impl Holdings {
     fn fill<F: Fabric>(&mut self, fabric: &mut F, geometry: &Geometry) -> Result<(), FabricError> {
         let config = geometry.config();
         for _ in 0..config.generations {
-            let root = fabric.create_root_key(config.slots, geometry.slot_bytes())?;
+            let root = fabric.create_root_key(geometry.table_slots(), geometry.slot_bytes())?;
             self.roots.push(root);
         }
         for _ in 0..config.generations {

@@ -150,8 +150,9 @@ fn first_sendings_alone_are_counted() {
             if scheme.starts_with("sr") {
                 assert_eq!(found, truth, "{scheme} {loss_packet}");
             }
+            // Others do not judge what their pauses and early ends leave behind.
             for (found, truth) in found.into_iter().zip(truth) {
-                let most = truth - truth / 20..=truth;
+                let most = truth - truth / 8..=truth;
                 let rare = truth < 20;
                 assert!(rare || most.contains(&found), "{scheme} {found} of {truth}");
             }
