@@ -10,6 +10,10 @@ pub trait WireOrder {
     /// The chunk at a position: number of the SDR message, and the chunk in it; `None` past the end.
     /// Each chunk has one position.
     fn at(&self, position: u32) -> Option<(u64, u32)>;
+    /// Whether position and chunk are the same number, and there is no parity.
+    fn is_sequence(&self) -> bool {
+        false
+    }
     /// Whether there are no chunks; no message is so.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -40,6 +44,10 @@ impl WireOrder for InSequence {
 
     fn at(&self, position: u32) -> Option<(u64, u32)> {
         (position < self.chunks).then_some((self.message, position))
+    }
+
+    fn is_sequence(&self) -> bool {
+        true
     }
 }
 

@@ -21,8 +21,12 @@ impl Front {
         let now_ns = path.now_ns;
         let still_ns = now_ns.saturating_sub(self.moved_ns);
         let elapsed_ns = self.moved_ns.saturating_sub(self.since_ns);
-        let pace_ns = u128::from(elapsed_ns) * u128::from(by) / u128::from(self.positions.max(1));
-        let stood = u128::from(still_ns) > u128::from(path.rtt_ns - path.rtt_ns / 8) + pace_ns;
+        let short_ns = path.rtt_ns - path.rtt_ns / 8;
+        let stood = still_ns > short_ns && {
+            let pace_ns =
+                u128::from(elapsed_ns) * u128::from(by) / u128::from(self.positions.max(1));
+            u128::from(still_ns - short_ns) > pace_ns
+        };
         if stood {
             // Perhaps because the pace has become slower than that.
             (self.since_ns, self.positions) = (self.moved_ns, 0);

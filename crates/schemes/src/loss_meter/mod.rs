@@ -19,7 +19,8 @@ use watched::{Fate, Watched};
 /// Chunks are judged in the order in which the sender first puts them on the wire, each once. Call
 /// [`LossMeter::look`] with every message that had arrivals before the scheme answers them, and
 /// [`LossMeter::handle_timeout`] when it is due: a repair that arrives before its loss was judged
-/// hides the loss. Each position is read about twice, whatever arrives.
+/// hides the loss. Each word of a bitmap is read a few times, or each chunk about twice
+/// where they do not come in sequence.
 #[derive(Debug, Default)]
 pub struct LossMeter {
     messages: BTreeMap<u64, Watched>,
@@ -185,7 +186,9 @@ impl LossMeter {
             return;
         };
         let positions = watched.take_to_judge(end);
-        watched.fates(positions, arrivals, |fate| self.tally.add(fate));
+        watched.fates(positions, arrivals, |fate, run| {
+            self.tally.add(fate, run);
+        });
     }
 }
 
@@ -197,17 +200,21 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, fate: Fate) {
+    fn add(&mut self, fate: Fate, run: u32) {
+        if run == 0 {
+            return;
+        }
+        let chunks = u64::from(run);
         match fate {
             Fate::Arrived => {
-                self.counts.judged_chunks += 1;
+                self.counts.judged_chunks += chunks;
                 self.run = 0;
             }
             Fate::Lost => {
-                self.counts.judged_chunks += 1;
-                self.counts.lost_chunks += 1;
+                self.counts.judged_chunks += chunks;
+                self.counts.lost_chunks += chunks;
                 self.counts.bursts += u64::from(self.run == 0);
-                self.run += 1;
+                self.run += chunks;
                 self.counts.longest_burst_chunks = self.counts.longest_burst_chunks.max(self.run);
             }
             Fate::Unknown => self.break_off(),

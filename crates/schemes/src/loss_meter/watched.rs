@@ -6,11 +6,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
+use crate::arrived::cumulative;
+use crate::chunk_set::words_of;
 use crate::order::WireOrder;
 use crate::scheme::{Arrivals, Message};
 
-/// Positions behind the last that is seen in which one look searches for more.
-const LOOKAHEAD: u32 = 64;
+/// Positions behind the last that is seen in which one look searches for more: at first, and at
+/// most, when looks before found nothing.
+const MIN_REACH: u32 = 16;
+const MAX_REACH: u32 = 1024;
 
 /// What became of a chunk's first sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +39,7 @@ pub(super) struct Watched {
     front: u32,
     /// Where the search for a higher one goes on.
     searched: u32,
+    reach: u32,
     /// Chunks that were computed, and where the front was then.
     rebuilt: BTreeMap<u32, u32>,
     end: Option<End>,
@@ -48,6 +53,22 @@ struct End {
     others: Vec<(u32, Fate)>,
 }
 
+impl End {
+    fn fates(&self, positions: Range<u32>, mut each: impl FnMut(Fate, u32)) {
+        let limit = self.limit.clamp(positions.start, positions.end);
+        let mut next = positions.start;
+        for &(position, fate) in &self.others {
+            if (next..limit).contains(&position) {
+                each(Fate::Arrived, position - next);
+                each(fate, 1);
+                next = position + 1;
+            }
+        }
+        each(Fate::Arrived, limit - next);
+        each(Fate::Unknown, positions.end - limit);
+    }
+}
+
 impl Watched {
     pub(super) fn new(message: &Message, order: Box<dyn WireOrder + Send>) -> Self {
         Self {
@@ -58,6 +79,7 @@ impl Watched {
             judged: 0,
             front: 0,
             searched: 0,
+            reach: MIN_REACH,
             rebuilt: BTreeMap::new(),
             end: None,
         }
@@ -88,24 +110,34 @@ impl Watched {
             return None;
         }
         let before = self.front;
+        if self.order.is_sequence() {
+            self.front = before.max(arrivals.seen(self.number).min(self.length));
+        } else {
+            self.search(arrivals);
+        }
+        let moved_by = self.front - before;
+        (moved_by > 0).then_some(moved_by)
+    }
+
+    fn search(&mut self, arrivals: &dyn Arrivals) {
+        let before = self.front;
         let mut bits = Bits::new(arrivals);
         let mut position = self.searched.max(self.front);
-        let mut stop = position.saturating_add(LOOKAHEAD);
+        let mut stop = position.saturating_add(self.reach);
         while position < stop.min(self.length) {
             if self.has_arrived(position, &mut bits) {
                 self.front = position + 1;
-                stop = self.front.saturating_add(LOOKAHEAD);
+                stop = self.front.saturating_add(MIN_REACH);
             }
             position += 1;
         }
-        let moved = self.front > before;
-        let is_over = position >= self.length;
-        self.searched = if moved || is_over {
-            self.front
+        if self.front > before {
+            (self.searched, self.reach) = (self.front, MIN_REACH);
+        } else if position >= self.length {
+            self.searched = self.front;
         } else {
-            position
-        };
-        moved.then_some(self.front - before)
+            (self.searched, self.reach) = (position, MAX_REACH.min(self.reach * 2));
+        }
     }
 
     /// The positions below `end` that were not taken before.
@@ -115,45 +147,61 @@ impl Watched {
         positions
     }
 
-    /// Says what became of each of these positions, all of which were passed.
+    /// Says what became of these positions, all of which were passed, in runs of one fate.
     pub(super) fn fates(
         &self,
         positions: Range<u32>,
         arrivals: &dyn Arrivals,
-        mut each: impl FnMut(Fate),
+        mut each: impl FnMut(Fate, u32),
     ) {
         // Where nothing was seen in its turn, perhaps nothing was sent; and of a single chunk only
         // arrivals could be told.
         if self.front == 0 || self.length == 1 {
-            return each(Fate::Unknown);
-        }
-        if let Some(end) = &self.end {
-            let mut others = end.others.iter().peekable();
+            each(Fate::Unknown, positions.end - positions.start);
+        } else if let Some(end) = &self.end {
+            end.fates(positions, each);
+        } else if self.order.is_sequence() {
+            self.fates_in_sequence(positions, arrivals, each);
+        } else {
+            let mut bits = Bits::new(arrivals);
+            let parity_front = self.parity_front(positions.start, &mut bits);
             for position in positions {
-                while others.next_if(|(other, _)| *other < position).is_some() {}
-                let other = others.next_if(|(other, _)| *other == position);
-                let known = other.map_or(Fate::Arrived, |(_, fate)| *fate);
-                each(if position < end.limit {
-                    known
-                } else {
-                    Fate::Unknown
-                });
+                each(self.fate(position, parity_front, &mut bits), 1);
             }
-            return;
         }
-        let mut bits = Bits::new(arrivals);
-        let parity_front = self.parity_front(positions.start, &mut bits);
-        for position in positions {
-            each(self.fate(position, parity_front, &mut bits));
+    }
+
+    fn fates_in_sequence(
+        &self,
+        positions: Range<u32>,
+        arrivals: &dyn Arrivals,
+        mut each: impl FnMut(Fate, u32),
+    ) {
+        for (word, mask) in words_of(positions) {
+            let bits = arrivals.word(self.number, word);
+            let (mut at, end) = (mask.trailing_zeros(), 64 - mask.leading_zeros());
+            while at < end {
+                let rest = bits >> at;
+                let (fate, run) = match rest & 1 {
+                    0 => (Fate::Lost, rest.trailing_zeros()),
+                    _ => (Fate::Arrived, rest.trailing_ones()),
+                };
+                let run = run.min(end - at);
+                each(fate, run);
+                at += run;
+            }
         }
     }
 
     /// Keeps what is known of it, for when its bitmap is gone. `was_left`: the front is in a newer
     /// message.
     pub(super) fn close(&mut self, arrivals: &dyn Arrivals, was_left: bool) {
-        let rest = self.judged..self.length;
-        let mut bits = Bits::new(arrivals);
-        let is_whole = rest.clone().all(|p| self.has_arrived(p, &mut bits));
+        let is_whole = if self.order.is_sequence() {
+            cumulative(arrivals, self.number, self.judged, self.length) >= self.length
+        } else {
+            let mut bits = Bits::new(arrivals);
+            (self.judged..self.length).all(|position| self.has_arrived(position, &mut bits))
+        };
         let limit = if is_whole || was_left {
             self.length
         } else {
@@ -162,12 +210,17 @@ impl Watched {
         let mut others = Vec::new();
         if !is_whole {
             let mut position = self.judged;
-            self.fates(self.judged..limit, arrivals, |fate| {
-                if fate != Fate::Arrived {
-                    others.push((position, fate));
-                }
-                position += 1;
-            });
+            self.fates(
+                self.judged..limit.max(self.judged),
+                arrivals,
+                |fate, run| {
+                    let run = position..position + run;
+                    position = run.end;
+                    if fate != Fate::Arrived {
+                        others.extend(run.map(|position| (position, fate)));
+                    }
+                },
+            );
         }
         self.end = Some(End { limit, others });
     }

@@ -33,6 +33,18 @@ fn message(number: u64, chunks: u32) -> Message {
     }
 }
 
+/// A sequence that does not say so.
+struct Shy(InSequence);
+
+impl WireOrder for Shy {
+    fn len(&self) -> u32 {
+        self.0.len()
+    }
+    fn at(&self, position: u32) -> Option<(u64, u32)> {
+        self.0.at(position)
+    }
+}
+
 /// Bitmaps of SDR messages.
 #[derive(Default)]
 struct Bitmaps(BTreeSet<(u64, u32)>);
@@ -92,6 +104,8 @@ struct Transfer {
     batch_ns: u64,
     /// So many of the last chunks are lost, and repaired one after the other.
     tail: usize,
+    /// Whether the order is one that has to be searched.
+    shy: bool,
 }
 
 impl Transfer {
@@ -135,7 +149,12 @@ impl Transfer {
         let mut open = BTreeSet::new();
         for (&number, &chunks) in &chunks_of {
             let message = message(number, chunks);
-            meter.begin(&message, Box::new(InSequence::of(&message)));
+            let order = InSequence::of(&message);
+            if self.shy {
+                meter.begin(&message, Box::new(Shy(order)));
+            } else {
+                meter.begin(&message, Box::new(order));
+            }
             open.insert(number);
         }
         while let Some(Reverse((first_ns, _))) = events.peek() {
@@ -182,7 +201,14 @@ proptest! {
         late_ns in prop_oneof![Just(0), 0..WINDOW_NS],
         batch_ns in prop_oneof![Just(0), 0..MS / 4],
         tail in prop_oneof![Just(0), 1usize..8],
+        shy in any::<bool>(),
     ) {
+        // A search looks so far ahead only after some time.
+        let (loss_exponent, burst_chunks) = if shy {
+            (loss_exponent.max(1.5), 1.0)
+        } else {
+            (loss_exponent, burst_chunks)
+        };
         let loss_chunk = 10f64.powf(-loss_exponent);
         let burst_chunks = burst_chunks.max(1.0 / (1.0 - loss_chunk));
         let transfer = Transfer {
@@ -193,6 +219,7 @@ proptest! {
             late_ns,
             batch_ns,
             tail,
+            shy,
         };
         let (loss, truth) = transfer.run();
         let counts = loss.counts();
@@ -215,6 +242,7 @@ fn estimates_come_near_the_probabilities() {
             late_ns: 0,
             batch_ns: 100_000,
             tail: 0,
+            shy: false,
         };
         let (loss, _) = transfer.run();
         let near = |got: Option<f64>, want: f64| {
