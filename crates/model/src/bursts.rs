@@ -14,7 +14,7 @@ use crate::recovery::{Mean, Parts};
 /// Mass that may be left out.
 const NEGLIGIBLE: f64 = 1e-15;
 /// Evaluations that a mean may take.
-const BUDGET: usize = 1024;
+const BUDGET: usize = 512;
 
 /// Distribution of the excess, for messages of any length on one path.
 #[derive(Clone, Debug)]

@@ -90,7 +90,8 @@ impl CompletionTime {
     }
 
     fn excess(&self, place: impl Fn(&Term) -> Place) -> Vec<Mean> {
-        let chunks: Vec<f64> = self.terms.iter().map(|term| place(term).chunks).collect();
+        let chunks = |term: &Term| (place(term).chunks, term.weight);
+        let chunks: Vec<(f64, f64)> = self.terms.iter().map(chunks).collect();
         let means = self.recovery.means(&chunks);
         let lean = |(term, mean): (&Term, Parts)| mean.leaning(term.lean);
         self.terms.iter().zip(means).map(lean).collect()

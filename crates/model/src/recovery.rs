@@ -2,7 +2,7 @@
 
 use crate::bursts::BurstExcess;
 use crate::error::ModelError;
-use crate::excess::{IidExcess, float, index};
+use crate::excess::{IidExcess, float};
 use crate::scheme::Scheme;
 use crate::setting::{Checked, Variant};
 
@@ -67,17 +67,14 @@ impl Recovery {
         }
     }
 
-    /// The mean excess for each of `chunks`.
+    /// The mean excess for each of the chunks in `weighted`, which come with their probability.
     ///
     /// It grows with the chunks, since each chunk more can only delay: where it is not computed it
     /// lies between its neighbours, and is taken to be on the line between them.
-    pub(crate) fn means(&self, chunks: &[f64]) -> Vec<Parts> {
-        let mut distinct = chunks.to_vec();
-        distinct.sort_unstable_by(f64::total_cmp);
-        distinct.dedup();
-        let known: Vec<(f64, Parts)> = nodes(distinct.len(), self.nodes())
+    pub(crate) fn means(&self, weighted: &[(f64, f64)]) -> Vec<Parts> {
+        let known: Vec<(f64, Parts)> = nodes(weighted, self.nodes())
             .into_iter()
-            .map(|node| (distinct[node], self.mean(distinct[node])))
+            .map(|chunks| (chunks, self.mean(chunks)))
             .collect();
         let between = |count: f64| {
             let at = known.partition_point(|&(chunks, _)| chunks < count);
@@ -94,14 +91,14 @@ impl Recovery {
             };
             Parts([0, 1].map(|state| part(before.0[state], after.0[state])))
         };
-        chunks.iter().map(|&count| between(count)).collect()
+        weighted.iter().map(|&(count, _)| between(count)).collect()
     }
 
     /// Message lengths for which the mean is computed, where there are more.
     fn nodes(&self) -> usize {
         match self {
             Self::Iid(_) => 128,
-            Self::Bursts(_) => 16,
+            Self::Bursts(_) => 32,
         }
     }
 
@@ -120,13 +117,29 @@ impl Recovery {
     }
 }
 
-/// At most `most` of `0..count`, evenly, with both ends.
-fn nodes(count: usize, most: usize) -> Vec<usize> {
-    if count <= most {
-        return (0..count).collect();
+/// At most about `most` of the counts, in ascending order, with both ends: half of them evenly by
+/// rank, half by probability.
+fn nodes(weighted: &[(f64, f64)], most: usize) -> Vec<f64> {
+    let mut sorted = weighted.to_vec();
+    sorted.sort_unstable_by(|x, y| x.0.total_cmp(&y.0));
+    let mut distinct: Vec<(f64, f64)> = Vec::new();
+    for (count, weight) in sorted {
+        match distinct.last_mut() {
+            Some(last) if last.0 == count => last.1 += weight,
+            _ => distinct.push((count, weight)),
+        }
     }
-    let gap = float(count - 1) / float(most - 1);
-    (0..most)
-        .map(|node| index((float(node) * gap).round()))
-        .collect()
+    let all = float(distinct.len());
+    let mut nodes = Vec::new();
+    let mut passed = 0.0;
+    for (rank, &(count, weight)) in distinct.iter().enumerate() {
+        // A node at every count at which the measure passes a whole number.
+        let before = passed;
+        passed += float(most) / 2.0 * (weight + 1.0 / all);
+        let end = rank == 0 || rank + 1 == distinct.len();
+        if end || distinct.len() <= most || before.floor() < passed.floor() {
+            nodes.push(count);
+        }
+    }
+    nodes
 }

@@ -29,7 +29,12 @@ fn check(setting: &Setting) {
         bounds.0 <= mean + close && mean <= bounds.1 + close,
         "{mean} {bounds:?} {setting:?}"
     );
-    assert!(bounds.1 - bounds.0 <= 1e-3 * mean, "{bounds:?} {setting:?}");
+    let exact = matches!(setting.loss, Loss::Iid { .. });
+    let width = if exact { 1e-3 } else { 2e-2 };
+    assert!(
+        bounds.1 - bounds.0 <= width * mean,
+        "{bounds:?} {setting:?}"
+    );
     let mut before = time.lossless_s() * (1.0 - 1e-12);
     for q in [0.0, 1e-6, 0.5, 0.99, 0.999, 1.0 - 1e-6, 1.0 - 1e-9] {
         let t = time.quantile(q).unwrap();
@@ -146,6 +151,43 @@ proptest! {
         // Where all is sent before the first timeout, the paper's formula is the truth.
         if chunks.floor() <= rtt_slots {
             prop_assert!((paper.mean() / serial.mean() - 1.0).abs() < 1e-6);
+        }
+    }
+}
+
+proptest! {
+    // Slower: matrices instead of formulas.
+    #![proptest_config(ProptestConfig::with_cases(20))]
+
+    /// The same, or a refusal that says what would do.
+    #[test]
+    fn bursts_have_sane_answers_too(
+        scheme in prop::sample::select(&SCHEMES[..]),
+        message_log in 0.0..25.0f64,
+        rtt_log in -6.0..0.0f64,
+        good_log in -6.0..0.0f64,
+        bad_log in -3.0..0.0f64,
+        loss_good_log in -12.0..-1.0f64,
+        loss_bad in 0.0..1.0f64,
+        packets_per_chunk in 1..20u32,
+        serial in any::<bool>(),
+    ) {
+        let mut setting = Setting::new(parsed(scheme), message_log.exp2().floor(), 100e9,
+            10f64.powf(rtt_log), 0.0);
+        setting.loss = Loss::Markov {
+            p_good_to_bad: 10f64.powf(good_log),
+            p_bad_to_good: 10f64.powf(bad_log),
+            loss_good: 10f64.powf(loss_good_log),
+            loss_bad,
+            packets_per_chunk,
+        };
+        setting.variant = if serial { Variant::Serial } else { Variant::Paper };
+        match setting.completion_time() {
+            Ok(_) => check(&setting),
+            Err(error) => {
+                let text = error.to_string();
+                prop_assert!(text.contains("take") || text.contains("loss_chunk"), "{text}");
+            }
         }
     }
 }
