@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit loom system deny bench model-check fuzz miri install clean
+.PHONY: help demo test check unit isal arm loom system deny bench model-check fuzz miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ help: ## list the targets
 demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
 	$(CARGO) run --release --package farwrite-cli -- demo --out out
 
-test: check deny unit loom system ## all tests: format, lints, dependency policy, unit, scenario and system tests
+test: check deny unit isal loom system ## all tests: format, lints, dependency policy, unit, scenario and system tests
 
 CORES := wire codes link sdr schemes
 
@@ -28,6 +28,15 @@ check: ## format and lints; the core crates must stay no_std, which keeps clock,
 unit: ## unit, property, scenario and loopback tests
 	$(CARGO) test --workspace
 
+isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debian)
+	@if crates/bench/prepare-isal; then set -x; \
+		$(CARGO) clippy --package farwrite-bench --features isal --all-targets --quiet -- -D warnings && \
+		$(CARGO) test --package farwrite-bench --features isal --bin codes; \
+	else test "$$CI" != true; fi
+
+arm: ## the codes on an emulated 64-bit Arm (installs qemu and a linker on Debian)
+	crates/codes/tests/arm
+
 loom: ## every interleaving of receive workers on the slot table
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --lib
 
@@ -40,8 +49,9 @@ deny: $(DENY) ## licences, sources and the borders between crates
 $(DENY):
 	$(CARGO) install --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
 
-bench: ## measure: goodput beside a raw blast, and simulated transfers a second
+bench: ## measure: goodput beside a raw blast, simulated transfers a second, codes beside ISA-L
 	$(CARGO) run --release --package farwrite-bench
+	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 
 model-check: ## the exact completion-time model against a million draws a setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture

@@ -16,6 +16,9 @@
 //! `B x + A y = A (x + y) + (A + B) x`: three products where there were four, and each of them is a
 //! square of the same sort. Twice over that makes nine multiplications where there were sixteen.
 
+// NEON does without squares.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+
 use alloc::vec::Vec;
 use core::ops::Range;
 

@@ -249,7 +249,7 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx2 => unsafe { avx2::add(inputs, output, span, start, stores) },
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon => neon::add(inputs, output, span, start),
+            Isa::Neon => neon::add(inputs, output, span, start, stores),
             Isa::Scalar => scalar::add(inputs, output, &span, start),
         }
     }

@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use super::blocks::{Block, blocks};
 use super::pass::{self, Pass};
-use super::{LINE, Product, Start};
+use super::{LINE, Product, Start, Stores};
 use crate::gf256::{NIBBLES, Nibbles};
 
 /// Sums in registers, of four vectors each: with 4 rows there is room for inputs and tables.
@@ -78,7 +78,14 @@ unsafe fn plain<const R: usize>(pass: &Pass<'_, Nibbles>) {
 ///
 /// # Panics
 /// If that is not so.
-pub(super) fn add(inputs: &[&[u8]], output: &mut [u8], span: Range<usize>, start: Start) {
+pub(super) fn add(
+    inputs: &[&[u8]],
+    output: &mut [u8],
+    span: Range<usize>,
+    start: Start,
+    stores: Stores,
+) {
+    assert_eq!(stores, Stores::Cached, "nothing is streamed here");
     assert!(inputs.iter().all(|input| input.len() >= span.end));
     assert!(output.len() >= span.end && span.len().is_multiple_of(LINE));
     for at in span.step_by(LINE) {

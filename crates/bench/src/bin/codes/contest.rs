@@ -1,0 +1,198 @@
+//! The memory that all work on, and the work.
+
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+use std::ops::{Deref, DerefMut, Range};
+use std::time::{Duration, Instant};
+
+use farwrite_codes::{Code, Codec, CodecError, Layout, Present};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::isal::Product;
+use crate::reading::Loop;
+
+const PAGE_BYTES: usize = 4096;
+
+/// Work on the whole message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Reads all data chunks in order.
+    Read(Loop),
+    /// Makes all parity.
+    Encode(Code),
+    /// Makes all parity, on as many threads as there are processors.
+    EncodeOnThreads(Code),
+    /// Rebuilds so many chunks of each group, with the MDS code.
+    Recover(usize),
+    /// ISA-L makes all parity, in columns of so many bytes a call.
+    IsalEncode(usize),
+    /// ISA-L rebuilds so many chunks of each group, in columns of so many bytes a call.
+    IsalRecover(usize, usize),
+}
+
+/// Ways of calling ISA-L that are tried: bytes of a call's columns, the last for whole chunks.
+pub(crate) const ISAL_TILES: [usize; 7] = [256, 512, 1024, 2048, 4096, 16384, usize::MAX];
+
+/// A message in cold memory with its parity.
+pub(crate) struct Contest {
+    pub(crate) layout: Layout,
+    data: Memory,
+    parity: Memory,
+    /// What the data and the parity of the first group are meant to be.
+    first_group: [Vec<u8>; 2],
+    threads: NonZeroUsize,
+}
+
+impl Contest {
+    /// A message of whole groups, of about so many bytes.
+    pub(crate) fn new(mds: Code, bytes: usize, chunk_bytes: usize) -> Result<Self, CodecError> {
+        let group_bytes = mds.k() * chunk_bytes;
+        let layout = Layout::new(
+            mds,
+            bytes.div_ceil(group_bytes.max(1)) * group_bytes,
+            chunk_bytes,
+        )?;
+        let mut state = 1_u64;
+        let mut data = Memory::new(layout.data_bytes());
+        for word in data.as_chunks_mut::<8>().0 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            *word = (state ^ state >> 32).to_le_bytes();
+        }
+        let mut parity = Memory::new(layout.parity_bytes());
+        let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        Codec::new(mds).encode_message(&data, chunk_bytes, &mut parity, threads)?;
+        let first_group = [
+            data[..group_bytes].to_vec(),
+            parity[..mds.m() * chunk_bytes].to_vec(),
+        ];
+        Ok(Self {
+            layout,
+            data,
+            parity,
+            first_group,
+            threads,
+        })
+    }
+
+    /// Processors, and so threads of [`What::EncodeOnThreads`].
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.get()
+    }
+
+    /// Does the work once; the seconds it took. On one thread these are the processor's, so that what
+    /// else the machine does counts for less.
+    pub(crate) fn run(&mut self, what: What) -> Result<f64, CodecError> {
+        let (code, chunk_bytes) = (self.layout.code(), self.layout.chunk_bytes());
+        let data = self.data.chunks_mut(code.k() * chunk_bytes);
+        let groups = data.zip(self.parity.chunks_mut(code.m() * chunk_bytes));
+        // Spread over the group.
+        let lost = |lost: usize| (0..lost).map(move |i| i * code.k() / lost);
+        let (start, wall) = (thread_time(), Instant::now());
+        match what {
+            What::Read(way) => {
+                for chunk in self.data.chunks(chunk_bytes) {
+                    black_box(way.read(chunk));
+                }
+            }
+            What::Encode(code) => {
+                let codec = Codec::new(code);
+                for (data, parity) in groups {
+                    codec.encode(data, chunk_bytes, parity)?;
+                }
+            }
+            What::EncodeOnThreads(code) => {
+                let (data, parity) = (&*self.data, &mut *self.parity);
+                Codec::new(code).encode_message(data, chunk_bytes, parity, self.threads)?;
+                return Ok(wall.elapsed().as_secs_f64());
+            }
+            What::Recover(count) => {
+                let codec = Codec::new(code);
+                let mut present = Present::all(code, code.k());
+                lost(count).for_each(|chunk| assert!(present.data.remove(chunk)));
+                for (data, parity) in groups {
+                    codec.recover(data, parity, chunk_bytes, &present)?;
+                }
+            }
+            What::IsalEncode(tile) => {
+                let product = Product::encoding(code.k(), code.m());
+                for (data, parity) in groups {
+                    let data: Vec<&[u8]> = data.chunks(chunk_bytes).collect();
+                    let mut parity: Vec<_> = parity.chunks_mut(chunk_bytes).collect();
+                    product.run(&data, &mut parity, tile);
+                }
+            }
+            What::IsalRecover(count, tile) => {
+                let lost: Vec<usize> = lost(count).collect();
+                let product = Product::decoding(code.k(), code.m(), &lost);
+                for (data, parity) in groups {
+                    let chunks = data.chunks_mut(chunk_bytes).enumerate();
+                    let (outputs, kept): (Vec<_>, Vec<_>) =
+                        chunks.partition(|(chunk, _)| lost.contains(chunk));
+                    let kept = kept.into_iter().map(|(_, chunk)| &*chunk);
+                    let inputs: Vec<_> = kept
+                        .chain(parity.chunks(chunk_bytes))
+                        .take(code.k())
+                        .collect();
+                    let mut outputs: Vec<_> = outputs.into_iter().map(|(_, chunk)| chunk).collect();
+                    product.run(&inputs, &mut outputs, tile);
+                }
+            }
+        }
+        Ok((thread_time() - start).as_secs_f64())
+    }
+
+    /// Whether the bytes of the first group are right after this work.
+    ///
+    /// # Errors
+    /// They are not.
+    pub(crate) fn check(&self, after: What) -> Result<(), String> {
+        let [data, parity] = &self.first_group;
+        if self.data[..data.len()] != *data {
+            return Err(format!("{after:?} damaged the data"));
+        }
+        let other_parity = matches!(after, What::Encode(code) if code != self.layout.code());
+        if !other_parity && self.parity[..parity.len()] != *parity {
+            return Err(format!("{after:?} made other parity"));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that begin with a page, as ISA-L is much slower elsewhere.
+struct Memory {
+    bytes: Vec<u8>,
+    range: Range<usize>,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Self {
+        // Written to once, so that pages are there.
+        let memory = vec![0xFF; bytes + PAGE_BYTES];
+        let start = memory.as_ptr().align_offset(PAGE_BYTES).min(PAGE_BYTES);
+        Self {
+            bytes: memory,
+            range: start..start + bytes,
+        }
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.range.clone()]
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.range.clone()]
+    }
+}
+
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}

@@ -1,0 +1,175 @@
+//! ISA-L's erasure code: what ours is held against, byte for byte and in speed.
+#![allow(unsafe_code)]
+
+// Builds the library and links it, but declares none of its erasure code.
+use isal_sys as _;
+use std::ffi::c_int;
+
+unsafe extern "C" {
+    fn gf_gen_cauchy1_matrix(matrix: *mut u8, rows: c_int, k: c_int);
+    fn gf_invert_matrix(matrix: *mut u8, inverse: *mut u8, size: c_int) -> c_int;
+    fn ec_init_tables(k: c_int, rows: c_int, matrix: *const u8, tables: *mut u8);
+    fn ec_encode_data(
+        bytes: c_int,
+        k: c_int,
+        rows: c_int,
+        tables: *const u8,
+        data: *const *const u8,
+        coding: *const *mut u8,
+    );
+}
+
+/// A matrix with which ISA-L makes outputs from inputs.
+pub(crate) struct Product {
+    inputs: usize,
+    outputs: usize,
+    tables: Vec<u8>,
+}
+
+impl Product {
+    /// Makes parity chunks: `gf_gen_cauchy1_matrix` without its unit matrix. `k + m` is at most 255.
+    pub(crate) fn encoding(k: usize, m: usize) -> Self {
+        Self::new(k, &generator(k, m)[k * k..])
+    }
+
+    /// Makes the data chunks `lost` from the present data chunks and as many of the first parity
+    /// chunks as are lost, in this order.
+    pub(crate) fn decoding(k: usize, m: usize, lost: &[usize]) -> Self {
+        let generator = generator(k, m);
+        let kept = (0..k)
+            .filter(|chunk| !lost.contains(chunk))
+            .chain(k..k + lost.len());
+        let mut kept: Vec<u8> = kept
+            .flat_map(|row| generator[row * k..][..k].iter().copied())
+            .collect();
+        let mut inverse = vec![0; k * k];
+        // SAFETY: both are k by k.
+        let singular = unsafe { gf_invert_matrix(kept.as_mut_ptr(), inverse.as_mut_ptr(), int(k)) };
+        assert_eq!(singular, 0, "every part of a Cauchy matrix has an inverse");
+        let rows = lost
+            .iter()
+            .flat_map(|&row| inverse[row * k..][..k].iter().copied());
+        Self::new(k, &rows.collect::<Vec<u8>>())
+    }
+
+    fn new(inputs: usize, matrix: &[u8]) -> Self {
+        let outputs = matrix.len() / inputs;
+        assert_eq!(matrix.len(), inputs * outputs);
+        let mut tables = vec![0; 32 * matrix.len()];
+        // SAFETY: tables take 32 bytes a factor.
+        unsafe {
+            let (matrix, tables) = (matrix.as_ptr(), tables.as_mut_ptr());
+            ec_init_tables(int(inputs), int(outputs), matrix, tables);
+        }
+        Self {
+            inputs,
+            outputs,
+            tables,
+        }
+    }
+
+    /// Works on chunks of one length, in columns of `tile` bytes, each by a call.
+    pub(crate) fn run(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]], tile: usize) {
+        assert_eq!((inputs.len(), outputs.len()), (self.inputs, self.outputs));
+        let bytes = outputs[0].len();
+        assert!(inputs.iter().all(|input| input.len() == bytes));
+        assert!(outputs.iter().all(|output| output.len() == bytes));
+        for at in (0..bytes).step_by(tile.max(1)) {
+            let data: Vec<_> = inputs.iter().map(|input| input[at..].as_ptr()).collect();
+            let coding: Vec<_> = outputs
+                .iter_mut()
+                .map(|output| output[at..].as_mut_ptr())
+                .collect();
+            let (k, rows, tables) = (int(self.inputs), int(self.outputs), self.tables.as_ptr());
+            let tile = int(tile.min(bytes - at));
+            // SAFETY: there are as many pointers as the tables were made for, and so many bytes
+            // behind each.
+            unsafe { ec_encode_data(tile, k, rows, tables, data.as_ptr(), coding.as_ptr()) };
+        }
+    }
+}
+
+fn generator(k: usize, m: usize) -> Vec<u8> {
+    assert!(k + m <= 255);
+    let mut matrix = vec![0; (k + m) * k];
+    // SAFETY: it has k + m rows of k bytes.
+    unsafe { gf_gen_cauchy1_matrix(matrix.as_mut_ptr(), int(k + m), int(k)) };
+    matrix
+}
+
+fn int(value: usize) -> c_int {
+    c_int::try_from(value).expect("ISA-L takes lengths below 2 GiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farwrite_codes::{Code, Codec, Kernel, Kind, Present};
+    use proptest::prelude::*;
+
+    fn shape() -> impl Strategy<Value = (usize, usize)> {
+        (1_usize..=254).prop_flat_map(|k| (Just(k), 1..=255 - k))
+    }
+
+    fn bytes(count: usize, seed: u64) -> Vec<u8> {
+        let mut state = seed | 1;
+        let mut next = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state.to_le_bytes()[6]
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn parity_bytes_are_those_of_isal(
+            (k, m) in shape(),
+            chunk_bytes in prop_oneof![1_usize..200, Just(4096)],
+            seed: u64,
+        ) {
+            let data = bytes(k * chunk_bytes, seed);
+            let mut expected = vec![0; m * chunk_bytes];
+            let chunks: Vec<_> = data.chunks(chunk_bytes).collect();
+            let mut parity: Vec<_> = expected.chunks_mut(chunk_bytes).collect();
+            Product::encoding(k, m).run(&chunks, &mut parity, chunk_bytes);
+            for kernel in Kernel::available() {
+                let codec = Codec::with_kernel(Code::new(Kind::Mds, k, m).unwrap(), kernel);
+                let mut parity = vec![0; m * chunk_bytes];
+                codec.encode(&data, chunk_bytes, &mut parity).unwrap();
+                prop_assert!(parity == expected, "{} ({k},{m}) {chunk_bytes}", kernel);
+            }
+        }
+
+        #[test]
+        fn isal_recovers_from_our_parity_and_we_from_its(
+            (k, m) in shape(),
+            chunk_bytes in 1_usize..100,
+            seed: u64,
+        ) {
+            let data = bytes(k * chunk_bytes, seed);
+            let codec = Codec::new(Code::new(Kind::Mds, k, m).unwrap());
+            let mut parity = vec![0; m * chunk_bytes];
+            codec.encode(&data, chunk_bytes, &mut parity).unwrap();
+            let lost: Vec<usize> = (0..k).step_by(k.div_ceil(m)).collect();
+            let mut present = Present::all(codec.code(), k);
+            let mut damaged = data.clone();
+            for &chunk in &lost {
+                present.data.remove(chunk);
+                damaged[chunk * chunk_bytes..][..chunk_bytes].fill(0);
+            }
+
+            let kept = present.data.iter().map(|chunk| &data[chunk * chunk_bytes..][..chunk_bytes]);
+            let inputs: Vec<_> = kept.chain(parity.chunks(chunk_bytes)).take(k).collect();
+            let mut rebuilt = vec![0; lost.len() * chunk_bytes];
+            let mut outputs: Vec<_> = rebuilt.chunks_mut(chunk_bytes).collect();
+            Product::decoding(k, m, &lost).run(&inputs, &mut outputs, chunk_bytes);
+            for (&chunk, rebuilt) in lost.iter().zip(rebuilt.chunks(chunk_bytes)) {
+                prop_assert_eq!(rebuilt, &data[chunk * chunk_bytes..][..chunk_bytes]);
+            }
+            codec.recover(&mut damaged, &parity, chunk_bytes, &present).unwrap();
+            prop_assert!(damaged == data);
+        }
+    }
+}

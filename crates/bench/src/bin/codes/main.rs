@@ -1,0 +1,61 @@
+//! How fast codes are, beside reading the same memory and beside ISA-L (paper Fig. 11).
+
+mod contest;
+mod isal;
+mod reading;
+mod table;
+
+use clap::Parser;
+use contest::{Contest, ISAL_TILES, What};
+use farwrite_codes::{Code, Kind};
+use reading::Loop;
+
+/// Encodes and recovers a message in cold memory, and reads it, turn and turn about.
+#[derive(Parser)]
+struct Args {
+    /// Size of the message, in MiB.
+    #[arg(long, default_value_t = 128)]
+    size_mib: usize,
+    /// Size of a chunk, in KiB.
+    #[arg(long, default_value_t = 64)]
+    chunk_kib: usize,
+    /// Data chunks of a group.
+    #[arg(long, default_value_t = 32)]
+    k: usize,
+    /// Parity chunks of a group.
+    #[arg(long, default_value_t = 8)]
+    m: usize,
+    /// Runs of each kind, of which the median is printed.
+    #[arg(long, default_value_t = 21)]
+    runs: usize,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args = Args::parse();
+    let code = |kind| Code::new(kind, args.k, args.m);
+    let (mds, xor) = (code(Kind::Mds)?, code(Kind::Xor)?);
+    let mut contest = Contest::new(mds, args.size_mib << 20, args.chunk_kib << 10)?;
+    let mut whats: Vec<What> = Loop::available().map(What::Read).collect();
+    // The parity of the MDS code comes last, for what is recovered after it.
+    whats.extend([What::Encode(xor), What::Encode(mds)]);
+    whats.extend(ISAL_TILES.map(What::IsalEncode));
+    for lost in [1, 4, 8]
+        .into_iter()
+        .filter(|&lost| lost <= args.m.min(args.k))
+    {
+        whats.push(What::Recover(lost));
+        whats.extend(ISAL_TILES.map(|tile| What::IsalRecover(lost, tile)));
+    }
+    whats.push(What::EncodeOnThreads(mds));
+    let mut seconds = vec![Vec::new(); whats.len()];
+    for run in 0..args.runs.max(1) {
+        for (&what, seconds) in whats.iter().zip(&mut seconds) {
+            seconds.push(contest.run(what)?);
+            if run == 0 {
+                contest.check(what)?;
+            }
+        }
+    }
+    table::print(&contest, &whats, &seconds);
+    Ok(())
+}
