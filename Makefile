@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit isal arm loom system deny bench model-check fuzz miri install clean
+.PHONY: help demo test check unit isal arm loom system deny python wheel bench model-check fuzz miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,7 +14,7 @@ help: ## list the targets
 demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
 	$(CARGO) run --release --package farwrite-cli -- demo --out out
 
-test: check deny unit isal loom system ## all tests: format, lints, dependency policy, unit, scenario and system tests
+test: check deny unit isal loom system python ## all tests: format, lints, dependency policy, unit, scenario, system and Python tests
 
 CORES := wire codes link sdr schemes
 
@@ -42,6 +42,12 @@ loom: ## every interleaving of receive workers on the slot table
 
 system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
 	tests/system/run
+
+python: ## the Python package: format, lints, types, tests
+	python/run $(TOOLS) python/check
+
+wheel: ## the Python package as a wheel, in target/wheels
+	@python/run $(TOOLS) sh -c 'ls "$$PYTHONPATH"/../wheels/*.whl'
 
 deny: $(DENY) ## licences, sources and the borders between crates
 	$(DENY) --locked --log-level error check bans licenses sources

@@ -1,0 +1,74 @@
+"""Native half of farwrite; not for use by itself. Columns have one entry a point."""
+
+from collections.abc import Sequence
+from typing import TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "CollectiveTimes",
+    "CompletionTimes",
+    "PointError",
+    "Settings",
+    "chunk_loss",
+    "group_failure",
+    "parity_overhead",
+]
+
+_Column: TypeAlias = NDArray[np.float64]
+
+class PointError(ValueError):
+    """An argument is out of range; args are the message and the number of the point, or None."""
+
+@final
+class Settings:
+    """Settings, one a point."""
+
+    def __new__(
+        cls,
+        *,
+        scheme: Sequence[str],
+        message_bytes: _Column,
+        bandwidth_bps: _Column,
+        rtt_s: _Column,
+        loss: Sequence[_Column],
+        packets_per_chunk: Sequence[int] | None,
+        chunk_bytes: _Column,
+        rto_rtts: _Column | None,
+        beta: _Column,
+        variant: str,
+        encode_bps: _Column | None,
+        decode_bps: _Column | None,
+    ) -> Settings: ...
+    def completion_times(self) -> CompletionTimes: ...
+    def collective_times(self, collective: str, sites: Sequence[int]) -> CollectiveTimes: ...
+
+@final
+class CompletionTimes:
+    """Completion times, one distribution a point."""
+
+    def lossless_s(self) -> _Column: ...
+    def mean(self) -> _Column: ...
+    def mean_bounds(self) -> tuple[_Column, _Column]: ...
+    def quantile(self, points: Sequence[int], q: _Column) -> _Column: ...
+    def quantile_bounds(self, points: Sequence[int], q: _Column) -> tuple[_Column, _Column]: ...
+    def cdf(self, points: Sequence[int], t_s: _Column) -> _Column: ...
+    def cdf_bounds(self, points: Sequence[int], t_s: _Column) -> tuple[_Column, _Column]: ...
+    def survival(self, points: Sequence[int], t_s: _Column) -> _Column: ...
+    def sample(self, n: int, seed: int) -> _Column: ...
+
+@final
+class CollectiveTimes:
+    """Completion times of collectives, one a point: between two distributions."""
+
+    def mean(self, barrier: bool) -> _Column: ...
+    def quantile(self, barrier: bool, points: Sequence[int], q: _Column) -> _Column: ...
+    def quantile_bounds(
+        self, barrier: bool, points: Sequence[int], q: _Column
+    ) -> tuple[_Column, _Column]: ...
+    def sample(self, n: int, seed: int) -> _Column: ...
+
+def chunk_loss(loss_packet: _Column, packets: Sequence[int]) -> _Column: ...
+def group_failure(scheme: Sequence[str], loss_chunk: _Column) -> _Column: ...
+def parity_overhead(scheme: str) -> float: ...

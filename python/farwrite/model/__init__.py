@@ -1,0 +1,40 @@
+"""Distributions of completion times.
+
+The central call is `completion_time`. All numbers are in SI units: seconds, bytes, bits a second;
+probabilities are plain numbers. Wherever a number goes, an array may go: arguments broadcast as in
+NumPy, and results have the broadcast shape.
+
+Schemes are ``sr-rto`` and ``sr-nack`` (selective repeat), ``gbn`` (go-back-N), ``ec-mds:K,M`` and
+``ec-xor:K,M`` (erasure coding of K data by M parity chunks).
+
+Variants:
+
+``paper``
+    The formulas of SDR-RDMA (sections 4.2.2 and 4.2.3) to the letter. Repeated chunks share slots of the
+    path with new ones, which makes times of messages longer than a timeout a lower bound; all groups
+    of an erasure code are whole; coding takes no time.
+``serial``
+    Ours. Each slot carries one chunk, repeated ones first; the last group may be short; encoding and
+    decoding take time if `encode_bps` and `decode_bps` are given.
+
+Where the two differ, and how exact each is, is derived in ``docs/model.md`` of the repository.
+"""
+
+from farwrite.model.arguments import Numbers, Words
+from farwrite.model.collective import CollectiveTime, StageSum, collective_time
+from farwrite.model.completion import CompletionTime, completion_time
+from farwrite.model.loss import Markov, chunk_loss, group_failure, parity_overhead
+
+__all__ = [
+    "CollectiveTime",
+    "CompletionTime",
+    "Markov",
+    "Numbers",
+    "StageSum",
+    "Words",
+    "chunk_loss",
+    "collective_time",
+    "completion_time",
+    "group_failure",
+    "parity_overhead",
+]

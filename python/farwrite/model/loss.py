@@ -1,0 +1,90 @@
+"""How chunks are lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from farwrite import _native
+from farwrite.model.arguments import (
+    Argument,
+    Numbers,
+    Words,
+    broadcast,
+    counts,
+    numbers,
+    places,
+    shaped,
+    words,
+)
+
+PROBABILITY = "as a probability"
+
+
+@dataclass(frozen=True)
+class Markov:
+    """Losses in bursts, in place of `loss_chunk`: the chain of Gilbert and Elliott.
+
+    It steps once a packet, and is found in its long-run state. A chunk is lost with any of its packets.
+    Fields may be arrays.
+    """
+
+    #: Probability, after a packet in the good state, that the next finds the bad one.
+    p_good_to_bad: Numbers
+    #: Probability, after a packet in the bad state, that the next finds the good one.
+    p_bad_to_good: Numbers
+    #: Probability that a packet is lost in the bad state.
+    loss_bad: Numbers = 1.0
+    #: Probability that a packet is lost in the good state.
+    loss_good: Numbers = 0.0
+    #: Packets of a chunk.
+    packets_per_chunk: Numbers = 1
+
+    def arguments(self) -> list[Argument]:
+        """The five, as the native half takes them."""
+        names = ["p_good_to_bad", "p_bad_to_good", "loss_good", "loss_bad"]
+        chances = [numbers(name, PROBABILITY, getattr(self, name)) for name in names]
+        return [*chances, counts("packets_per_chunk", "packets", self.packets_per_chunk)]
+
+
+def chunk_loss(loss_packet: Numbers, packets: Numbers) -> Any:
+    """Probability that a chunk of `packets` packets is lost: ``1 - (1 - loss_packet)**packets``.
+
+    Packets are lost each by itself (paper section 5.4).
+
+    Parameters
+    ----------
+    loss_packet
+        Probability that a packet is lost, 0 to 1.
+    packets
+        Packets of a chunk, whole numbers from 1.
+    """
+    arguments = [
+        numbers("loss_packet", PROBABILITY, loss_packet),
+        counts("packets", "packets", packets),
+    ]
+    shape, (loss, number) = broadcast(arguments)
+    with places(shape):
+        return shaped(_native.chunk_loss(loss, number.tolist()), shape)
+
+
+def group_failure(scheme: Words, loss_chunk: Numbers) -> Any:
+    """Probability that a group of an erasure code cannot be decoded (paper appendix B).
+
+    Parameters
+    ----------
+    scheme
+        ``ec-mds:K,M`` or ``ec-xor:K,M``.
+    loss_chunk
+        Probability that a chunk is lost, each by itself, 0 to 1.
+    """
+    arguments = [words("scheme", scheme), numbers("loss_chunk", PROBABILITY, loss_chunk)]
+    shape, (names, loss) = broadcast(arguments)
+    with places(shape):
+        return shaped(_native.group_failure(names.tolist(), loss), shape)
+
+
+def parity_overhead(scheme: str) -> float:
+    """Parity chunks for each data chunk, M / K; 0 for schemes without parity."""
+    with places(()):
+        return _native.parity_overhead(scheme)

@@ -1,0 +1,104 @@
+//! Completion times, one distribution a point.
+
+use farwrite_model::CompletionTime;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::points::{Array, Column, array, arrays, copied, each};
+
+/// Completion times, one distribution a point.
+#[pyclass(frozen, module = "farwrite._native")]
+pub(crate) struct CompletionTimes {
+    times: Vec<CompletionTime>,
+}
+
+impl CompletionTimes {
+    pub(crate) fn new(times: Vec<CompletionTime>) -> Self {
+        Self { times }
+    }
+}
+
+#[pymethods]
+impl CompletionTimes {
+    /// Seconds that each point would take without losses and parity.
+    fn lossless_s<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
+        array(py, self.times.len(), |at| Ok(self.times[at].lossless_s()))
+    }
+
+    /// The mean of each point, in seconds.
+    fn mean<'py>(&self, py: Python<'py>) -> PyResult<Array<'py>> {
+        array(py, self.times.len(), |at| Ok(self.times[at].mean()))
+    }
+
+    /// Between what the mean of each point lies.
+    fn mean_bounds<'py>(&self, py: Python<'py>) -> PyResult<(Array<'py>, Array<'py>)> {
+        arrays(py, self.times.len(), |at| Ok(self.times[at].mean_bounds()))
+    }
+
+    /// Quantile `q[i]` of point `points[i]`, in seconds.
+    fn quantile<'py>(
+        &self,
+        py: Python<'py>,
+        points: Vec<usize>,
+        q: Column<'py>,
+    ) -> PyResult<Array<'py>> {
+        let q = copied(&q);
+        array(py, q.len(), |at| self.times[points[at]].quantile(q[at]))
+    }
+
+    /// Between what that lies.
+    fn quantile_bounds<'py>(
+        &self,
+        py: Python<'py>,
+        points: Vec<usize>,
+        q: Column<'py>,
+    ) -> PyResult<(Array<'py>, Array<'py>)> {
+        let q = copied(&q);
+        arrays(py, q.len(), |at| {
+            self.times[points[at]].quantile_bounds(q[at])
+        })
+    }
+
+    /// Probability that point `points[i]` takes at most `t_s[i]` seconds.
+    fn cdf<'py>(
+        &self,
+        py: Python<'py>,
+        points: Vec<usize>,
+        t_s: Column<'py>,
+    ) -> PyResult<Array<'py>> {
+        let t_s = copied(&t_s);
+        array(py, t_s.len(), |at| self.times[points[at]].cdf(t_s[at]))
+    }
+
+    /// Between what that lies.
+    fn cdf_bounds<'py>(
+        &self,
+        py: Python<'py>,
+        points: Vec<usize>,
+        t_s: Column<'py>,
+    ) -> PyResult<(Array<'py>, Array<'py>)> {
+        let t_s = copied(&t_s);
+        arrays(py, t_s.len(), |at| {
+            self.times[points[at]].cdf_bounds(t_s[at])
+        })
+    }
+
+    /// Probability that point `points[i]` takes longer than `t_s[i]` seconds.
+    fn survival<'py>(
+        &self,
+        py: Python<'py>,
+        points: Vec<usize>,
+        t_s: Column<'py>,
+    ) -> PyResult<Array<'py>> {
+        let t_s = copied(&t_s);
+        array(py, t_s.len(), |at| self.times[points[at]].survival(t_s[at]))
+    }
+
+    /// `n` draws of each point, one point after the other, point `i` with seed `seed + i`.
+    fn sample<'py>(&self, py: Python<'py>, n: usize, seed: u64) -> PyResult<Array<'py>> {
+        let draws = each(py, self.times.len(), |at| {
+            Ok(self.times[at].sample(n, seed.wrapping_add(at as u64)))
+        })?;
+        Ok(PyArray1::from_vec(py, draws.concat()))
+    }
+}

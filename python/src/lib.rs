@@ -1,0 +1,27 @@
+//! The native half of the Python package `farwrite`: arrays in, arrays out, one number a point.
+//!
+//! There is no logic here. Shapes, broadcasting and the checks of what a caller passes are in Python
+//! (`python/farwrite/`); formulas and their ranges in `farwrite-model`.
+
+mod collective;
+mod completion;
+mod points;
+mod probability;
+mod setting;
+
+use pyo3::prelude::*;
+
+/// Native half of farwrite; not for use by itself.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::collective::CollectiveTimes;
+    #[pymodule_export]
+    use crate::completion::CompletionTimes;
+    #[pymodule_export]
+    use crate::points::PointError;
+    #[pymodule_export]
+    use crate::probability::{chunk_loss, group_failure, parity_overhead};
+    #[pymodule_export]
+    use crate::setting::Settings;
+}

@@ -1,0 +1,72 @@
+//! Evaluates point after point without the interpreter's lock.
+
+use std::time::{Duration, Instant};
+
+use farwrite_model::ModelError;
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// How long Ctrl-C may wait, unless one point takes longer.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+create_exception!(
+    farwrite._native,
+    PointError,
+    PyValueError,
+    "An argument is out of range; args are the message and the number of the point."
+);
+
+/// One column of a table of points.
+pub(crate) type Column<'py> = PyReadonlyArray1<'py, f64>;
+
+/// What the functions give back.
+pub(crate) type Array<'py> = Bound<'py, PyArray1<f64>>;
+
+/// A copy, which no other thread can change while the lock is not held.
+pub(crate) fn copied(column: &Column<'_>) -> Vec<f64> {
+    column.as_array().to_vec()
+}
+
+/// `f` of 0 to `count - 1`.
+pub(crate) fn each<T: Send>(
+    py: Python<'_>,
+    count: usize,
+    f: impl Fn(usize) -> Result<T, ModelError> + Sync,
+) -> PyResult<Vec<T>> {
+    let mut results = Vec::with_capacity(count);
+    while results.len() < count {
+        py.detach(|| {
+            let until = Instant::now() + PATIENCE;
+            while results.len() < count && Instant::now() < until {
+                results.push(f(results.len()).map_err(|error| (error, results.len()))?);
+            }
+            Ok(())
+        })
+        .map_err(|(error, point): (ModelError, usize)| {
+            PointError::new_err((error.to_string(), point))
+        })?;
+        py.check_signals()?;
+    }
+    Ok(results)
+}
+
+/// As [`each`], as an array.
+pub(crate) fn array<'py>(
+    py: Python<'py>,
+    count: usize,
+    f: impl Fn(usize) -> Result<f64, ModelError> + Sync,
+) -> PyResult<Array<'py>> {
+    Ok(PyArray1::from_vec(py, each(py, count, f)?))
+}
+
+/// As [`each`], as two arrays.
+pub(crate) fn arrays<'py>(
+    py: Python<'py>,
+    count: usize,
+    f: impl Fn(usize) -> Result<(f64, f64), ModelError> + Sync,
+) -> PyResult<(Array<'py>, Array<'py>)> {
+    let (low, high) = each(py, count, f)?.into_iter().unzip();
+    Ok((PyArray1::from_vec(py, low), PyArray1::from_vec(py, high)))
+}

@@ -1,0 +1,57 @@
+"""What is shipped, and how it behaves beside other code."""
+
+import doctest
+import importlib.resources
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+
+import farwrite.model
+import farwrite.model.completion
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_types_are_shipped() -> None:
+    files = importlib.resources.files(farwrite)
+    assert (files / "py.typed").is_file()
+    assert (files / "_native.pyi").is_file()
+
+
+def test_other_threads_run_during_an_evaluation() -> None:
+    done = threading.Event()
+    counted = 0
+
+    def count() -> None:
+        nonlocal counted
+        while not done.wait(0.001):
+            counted += 1
+
+    losses = np.geomspace(1e-3, 0.1, 400)
+    thread = threading.Thread(target=count)
+    thread.start()
+    before = counted
+    time = farwrite.model.completion_time("ec-xor:32,8", 2**33, 4e11, 25e-3, losses)
+    time.quantile(0.999)
+    during = counted - before
+    done.set()
+    thread.join()
+    # With the lock held, only between the two calls.
+    assert during > 5
+
+
+def test_examples_of_the_documentation() -> None:
+    result = doctest.testmod(farwrite.model.completion)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_examples_of_the_readmes() -> None:
+    examples = 0
+    for readme in [ROOT / "README.md", ROOT / "python/README.md"]:
+        for example in re.findall(r"```python\n(.*?)```", readme.read_text(), re.DOTALL):
+            exec(compile(example, str(readme), "exec"), {})
+            examples += 1
+    assert examples >= 1
