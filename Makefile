@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit isal arm loom system deny python wheel bench model-check fuzz miri install clean
+.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel bench model-check fuzz miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -14,7 +14,15 @@ help: ## list the targets
 demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
 	$(CARGO) run --release --package farwrite-cli -- demo --out out
 
-test: check deny unit isal loom system python ## all tests: format, lints, dependency policy, unit, scenario, system and Python tests
+WASM := wasm32-unknown-unknown
+
+explorer: ## the completion-time model as a web page that needs no network: out/explorer.html
+	@[ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ] || rustup target add $(WASM)
+	$(CARGO) build --locked --profile page --target $(WASM) --package farwrite-explorer
+	python3 crates/explorer/bundle.py \
+		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
+
+test: check deny unit isal loom system browser python ## all tests: format, lints, dependency policy, unit, scenario, system, browser and Python tests
 
 CORES := wire codes link sdr schemes
 
@@ -42,6 +50,9 @@ loom: ## every interleaving of receive workers on the slot table
 
 system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
 	tests/system/run
+
+browser: explorer ## the explorer in headless Chromium (installs it on Debian as root)
+	tests/explorer/run out/explorer.html
 
 python: ## the Python package: format, lints, types, tests
 	python/run $(TOOLS) python/check

@@ -1,0 +1,34 @@
+// Asks the model, off the page's own thread. Takes {wasm} once, then {id, batches}: lists of questions,
+// and answers each batch by {id, index, answers}. A newer id ends an older one.
+
+import { modelOf } from "./model.js";
+
+let model = null;
+let newest = 0;
+
+// A turn of the event loop, in which a newer request may come in; timers would wait for 4 ms.
+const { port1, port2 } = new MessageChannel();
+const turn = () => new Promise((resolve) => {
+  port1.onmessage = resolve;
+  port2.postMessage(null);
+});
+
+async function work(id, batches) {
+  for (const [index, batch] of batches.entries()) {
+    const answers = batch.map((job) => model.ask(job));
+    self.postMessage({ id, index, answers });
+    await turn();
+    if (id !== newest) return;
+  }
+}
+
+self.onmessage = async ({ data }) => {
+  if (data.wasm) {
+    const { instance } = await WebAssembly.instantiate(data.wasm);
+    model = modelOf(instance.exports);
+    self.postMessage({ ready: true });
+    return;
+  }
+  newest = data.id;
+  work(data.id, data.batches);
+};
