@@ -1,4 +1,4 @@
-//! What the path lost in one direction, as both ends measured it (P5.6).
+//! What the path lost in one direction, as both ends measured it (P5.7).
 
 use std::fmt;
 

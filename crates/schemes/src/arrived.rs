@@ -23,6 +23,19 @@ fn first(arrivals: &dyn Arrivals, message: u64, range: Range<u32>, arrived: bool
     range.end
 }
 
+/// How many chunks of the range have arrived.
+pub fn count(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> u32 {
+    let bits = words_of(range).map(|(word, mask)| arrivals.word(message, word) & mask);
+    bits.map(u64::count_ones).sum()
+}
+
+/// The highest chunk of the range that has arrived.
+pub fn highest(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> Option<u32> {
+    let bits = words_of(range).map(|(word, mask)| (word, arrivals.word(message, word) & mask));
+    let (word, bits) = bits.filter(|(_, bits)| *bits != 0).last()?;
+    Some(word * 64 + 63 - bits.leading_zeros())
+}
+
 /// The runs of chunks in a range that have not arrived, in order.
 pub struct Missing<'a> {
     arrivals: &'a dyn Arrivals,
@@ -91,7 +104,11 @@ mod tests {
                 prop_assert!(pair[0].end < pair[1].start);
             }
             let missing: Vec<u32> = runs.into_iter().flatten().collect();
-            let expected: Vec<u32> = range.filter(|c| !bits[*c as usize]).collect();
+            let expected: Vec<u32> = range.clone().filter(|c| !bits[*c as usize]).collect();
+            let last = range.clone().rev().find(|c| bits[*c as usize]);
+            prop_assert_eq!(highest(&arrivals, 0, range.clone()), last);
+            let there = range.len() - expected.len();
+            prop_assert_eq!(count(&arrivals, 0, range) as usize, there);
             prop_assert_eq!(missing, expected);
             let first_hole = bits.iter().position(|b| !b).unwrap_or(bits.len());
             prop_assert_eq!(cumulative(&arrivals, 0, 0, chunks) as usize, first_hole);

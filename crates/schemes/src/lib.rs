@@ -5,7 +5,7 @@
 //! What they tell each other and when is `docs/protocol.md` section P5.
 //!
 //! - [`selective_repeat`] sends again what is missing, [`go_back_n`] everything from the first
-//!   missing chunk on; [`registry`] finds them by name and by tag.
+//!   missing chunk on, [`erasure`] sends parity ahead; [`registry`] finds them by name and by tag.
 //! - [`order`] is in which order a scheme sends chunks first.
 //! - [`rtt`] and [`pacer`] belong to the endpoint, which hands their results to every scheme.
 //! - [`loss_meter`] tells from the bitmaps what the path loses, whatever the scheme.
@@ -21,8 +21,10 @@ pub mod ack_clock;
 pub mod arrived;
 pub mod chunk_loss;
 pub mod chunk_set;
+pub mod erasure;
 pub mod go_back_n;
 pub mod loss_meter;
+mod marks;
 pub mod order;
 pub mod pacer;
 pub mod registry;

@@ -1,4 +1,4 @@
-//! When how many bytes may leave: a fixed rate, bounded by what the receiver takes in (P5.4).
+//! When how many bytes may leave: a fixed rate, bounded by what the receiver takes in (P5.5).
 
 use farwrite_wire::control::Credit;
 

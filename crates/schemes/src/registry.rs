@@ -6,22 +6,25 @@ use core::str::FromStr;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
+use farwrite_codes::{Code, Kind, ParseCodeError};
 use farwrite_wire::control::SchemeTag;
 
+use crate::erasure::ErasureCoding;
 use crate::go_back_n::GoBackN;
 use crate::scheme::Scheme;
 use crate::selective_repeat::SelectiveRepeat;
 use crate::timing::Alpha;
 
-/// The name of a scheme, as a user writes it: `sr-rto`, `sr-nack` or `gbn`.
+/// The name of a scheme, as a user writes it: `sr-rto`, `sr-nack`, `gbn`, `ec-xor:32,8` or
+/// `ec-mds:32,8`, with any numbers of data and parity chunks a group that make a [`Code`].
 ///
 /// ```
-/// use farwrite_schemes::registry::{SchemeName, from_tag};
+/// use farwrite_schemes::registry::{ParseSchemeError, SchemeName, from_tag};
 ///
-/// let scheme = "sr-nack".parse::<SchemeName>()?.scheme();
-/// assert_eq!(scheme.tag().id, 2);
+/// let scheme = "ec-mds:20,4".parse::<SchemeName>()?.scheme();
+/// assert_eq!(scheme.tag().id, 5);
 /// assert!(from_tag(scheme.tag()).is_some());
-/// # Ok::<(), farwrite_schemes::registry::UnknownScheme>(())
+/// # Ok::<(), ParseSchemeError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchemeName {
@@ -31,28 +34,36 @@ pub enum SchemeName {
     SrNack,
     /// Go-back-N (P5.3).
     Gbn,
+    /// Erasure coding with this code (P5.4).
+    Ec(Code),
 }
 
 /// A name that no scheme has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no scheme is called {name:?}; there are sr-rto, sr-nack and gbn")]
-pub struct UnknownScheme {
-    /// The name that was given.
-    pub name: String,
+pub enum ParseSchemeError {
+    /// Not like the name of any.
+    #[error(
+        "no scheme is called {name:?}; there are sr-rto, sr-nack, gbn, and with any numbers of data \
+         and parity chunks ec-xor:32,8 and ec-mds:32,8"
+    )]
+    Unknown {
+        /// The name that was given.
+        name: String,
+    },
+    /// Erasure coding with a code that there is not.
+    #[error(transparent)]
+    Code(#[from] ParseCodeError),
 }
 
 impl SchemeName {
-    /// All names.
-    pub const ALL: [Self; 3] = [Self::SrRto, Self::SrNack, Self::Gbn];
-
-    /// As a user writes it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::SrRto => "sr-rto",
-            Self::SrNack => "sr-nack",
-            Self::Gbn => "gbn",
-        }
-    }
+    /// Every scheme, those with a code as the paper has it (section 5.2.1).
+    pub const ALL: [Self; 5] = [
+        Self::SrRto,
+        Self::SrNack,
+        Self::Gbn,
+        Self::Ec(usual(Kind::Xor)),
+        Self::Ec(usual(Kind::Mds)),
+    ];
 
     /// The scheme with its usual parameters.
     pub fn scheme(self) -> Box<dyn Scheme + Send + Sync> {
@@ -70,7 +81,16 @@ impl SchemeName {
             Self::SrRto => Box::new(SelectiveRepeat::with_timeouts(alpha)),
             Self::SrNack => Box::new(SelectiveRepeat::with_nacks(alpha)),
             Self::Gbn => Box::new(GoBackN::new(alpha)),
+            Self::Ec(code) => Box::new(ErasureCoding::new(code, alpha)),
         }
+    }
+}
+
+/// 32 data and 8 parity chunks.
+const fn usual(kind: Kind) -> Code {
+    match Code::new(kind, 32, 8) {
+        Ok(code) => code,
+        Err(_) => unreachable!(),
     }
 }
 
@@ -82,18 +102,28 @@ impl From<SchemeName> for SchemeTag {
 
 impl fmt::Display for SchemeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        match self {
+            Self::SrRto => f.write_str("sr-rto"),
+            Self::SrNack => f.write_str("sr-nack"),
+            Self::Gbn => f.write_str("gbn"),
+            Self::Ec(code) => code.fmt(f),
+        }
     }
 }
 
 impl FromStr for SchemeName {
-    type Err = UnknownScheme;
+    type Err = ParseSchemeError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownScheme> {
-        let known = Self::ALL.into_iter().find(|known| known.as_str() == name);
-        known.ok_or_else(|| UnknownScheme {
-            name: name.to_owned(),
-        })
+    fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
+        match name {
+            "sr-rto" => Ok(Self::SrRto),
+            "sr-nack" => Ok(Self::SrNack),
+            "gbn" => Ok(Self::Gbn),
+            _ if name.starts_with("ec-") => Ok(Self::Ec(name.parse()?)),
+            _ => Err(ParseSchemeError::Unknown {
+                name: name.to_owned(),
+            }),
+        }
     }
 }
 
@@ -104,7 +134,7 @@ pub fn from_tag(tag: SchemeTag) -> Option<Box<dyn Scheme + Send + Sync>> {
         SelectiveRepeat::RTO_ID => SchemeName::SrRto,
         SelectiveRepeat::NACK_ID => SchemeName::SrNack,
         GoBackN::ID => SchemeName::Gbn,
-        _ => return None,
+        _ => return Some(Box::new(ErasureCoding::from_tag(tag)?)),
     };
     Some(name.with_alpha(Alpha::from_params(tag.params)?))
 }
@@ -119,7 +149,10 @@ mod tests {
         for (name, id) in SchemeName::ALL.into_iter().zip(1..) {
             assert_eq!(name.to_string().parse(), Ok(name));
             let tag = name.with_alpha(Alpha::from_256ths(0x1234)).tag();
-            let params = [0x12, 0x34, 0, 0, 0, 0];
+            let params = match name {
+                SchemeName::Ec(_) => [32, 8, 0x12, 0x34, 32, 0],
+                _ => [0x12, 0x34, 0, 0, 0, 0],
+            };
             assert_eq!(tag, SchemeTag { id, params });
             assert_eq!(from_tag(tag).unwrap().tag(), tag);
         }
@@ -129,18 +162,42 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let message = "tcp".parse::<SchemeName>().unwrap_err().to_string();
         for name in SchemeName::ALL {
-            assert!(message.contains(name.as_str()), "{message}");
+            assert!(message.contains(&name.to_string()), "{message}");
         }
         assert!(message.contains("tcp"));
     }
 
     #[test]
+    fn a_code_that_there_is_not_is_answered_with_why() {
+        for (name, why) in [
+            ("ec-mds:200,100", "at most 255"),
+            ("ec-xor:4,8", "m is at most k"),
+            ("ec-mds:0,8", "at least 1"),
+            ("ec-lt:32,8", "ec-mds:32,8"),
+            ("ec-mds", "ec-mds:32,8"),
+        ] {
+            let message = name.parse::<SchemeName>().unwrap_err().to_string();
+            assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
     fn tags_of_others_and_unreadable_parameters_are_refused() {
-        for id in [0, 4, 127, 128, 255] {
+        for id in [0, 6, 127, 128, 255] {
             let params = [0; 6];
             assert!(from_tag(SchemeTag { id, params }).is_none(), "{id}");
         }
-        let params = [2, 0, 0, 0, 0, 1];
-        assert!(from_tag(SchemeTag { id: 1, params }).is_none());
+        for (id, params) in [
+            (1, [2, 0, 0, 0, 0, 1]),
+            (4, [32, 8, 2, 0, 16, 1]),
+            (4, [32, 8, 2, 0, 0, 0]),
+            (4, [8, 32, 2, 0, 16, 0]),
+            (5, [0, 8, 2, 0, 16, 0]),
+            (5, [32, 0, 2, 0, 16, 0]),
+            (5, [200, 100, 2, 0, 16, 0]),
+        ] {
+            let tag = SchemeTag { id, params };
+            assert!(from_tag(tag).is_none(), "{tag:?}");
+        }
     }
 }

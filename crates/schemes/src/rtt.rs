@@ -8,7 +8,7 @@ const MAX_SAMPLE_NS: u64 = 10_000_000_000;
 /// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long.
 const MIN_FILTER_NS: u64 = 10_000_000_000;
 
-/// Smooths round-trip samples as RFC 6298 section 2 does (P5.5); without that section's variation, for
+/// Smooths round-trip samples as RFC 6298 section 2 does (P5.6); without that section's variation, for
 /// schemes have alpha instead.
 ///
 /// A sample is the time since the packet left whose timestamp the peer echoes, less the time that

@@ -22,6 +22,11 @@ impl Alpha {
         Self(value)
     }
 
+    /// As a number of 256ths.
+    pub const fn as_256ths(self) -> u16 {
+        self.0
+    }
+
     /// As the parameters of a scheme's tag (P5.0.10).
     pub(crate) const fn to_params(self) -> [u8; 6] {
         let [high, low] = self.0.to_be_bytes();
@@ -55,6 +60,15 @@ pub fn rto_ns(path: &Path, alpha: Alpha) -> u64 {
     let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
     let acks_ns = ack_period_ns(path).saturating_mul(2).max(MIN_MARGIN_NS);
     path.rtt_ns.saturating_add(queues_ns.max(acks_ns))
+}
+
+/// How much later than its turn the last packet of a message may come before a receiver takes it for
+/// lost (P5.4.9): half of what a timeout adds to the round trip, for only half of the way has queues
+/// (paper section 4.1.2), and no less than a process may not run.
+pub fn fallback_margin_ns(path: &Path, alpha: Alpha) -> u64 {
+    let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 512;
+    let margin_ns = queues_ns.max(MIN_MARGIN_NS);
+    margin_ns.saturating_add(path.reordering_window_ns)
 }
 
 /// A NACK that comes sooner than this after a chunk's departure was sent before the chunk could

@@ -74,7 +74,7 @@ fn run_scheme(
     // What an earlier run left must not pass for this one's, and pages that are there cost no time.
     (*memory.target).as_mut().fill(0);
     let chunks = scenario.chunks();
-    let progress = console.progress(scheme.as_str(), chunks);
+    let progress = console.progress(&scheme.to_string(), chunks);
     let show =
         |standing: &Standing| progress.show(standing.arrived_chunks, tell(scenario, standing));
     let (run, memory) = transfer(scenario, scheme, memory, interrupt, show)?;

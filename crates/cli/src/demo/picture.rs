@@ -166,11 +166,12 @@ fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) ->
     )
 }
 
-fn long_name(scheme: SchemeName) -> &'static str {
+fn long_name(scheme: SchemeName) -> String {
     match scheme {
-        SchemeName::SrRto => "Selective repeat, timeouts",
-        SchemeName::SrNack => "Selective repeat, NACKs",
-        SchemeName::Gbn => "Go-back-N",
+        SchemeName::SrRto => "Selective repeat, timeouts".to_owned(),
+        SchemeName::SrNack => "Selective repeat, NACKs".to_owned(),
+        SchemeName::Gbn => "Go-back-N".to_owned(),
+        SchemeName::Ec(code) => format!("Erasure coding, {code}"),
     }
 }
 

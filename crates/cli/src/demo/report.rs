@@ -57,7 +57,7 @@ impl Report {
 /// How one scheme did.
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
-    pub(crate) scheme: &'static str,
+    pub(crate) scheme: String,
     /// Every byte was compared; a run that fails this is no result.
     verified: bool,
     /// From the first chunk to the final ACK, at the sender.
@@ -89,7 +89,7 @@ impl Row {
         let completion_s = run.times.completion.as_secs_f64();
         let sender = run.sender.sender;
         Self {
-            scheme: run.scheme.as_str(),
+            scheme: run.scheme.to_string(),
             verified: true,
             completion_s,
             ratio: completion_s / scenario.ideal().as_secs_f64(),

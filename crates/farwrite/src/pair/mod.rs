@@ -98,7 +98,7 @@ pub struct QpStats {
     pub refused_controls: u64,
     /// Packets that the peer's socket dropped for want of room, as it reported.
     pub peer_socket_drops: u64,
-    /// What the path lost on the way to here, of messages with a scheme (P5.6).
+    /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
     /// What it lost on the way to the peer, as the peer last reported.
     pub send_loss: ChunkLoss,

@@ -1,4 +1,4 @@
-//! What a path loses, told at the receiver from the bitmaps (P5.6).
+//! What a path loses, told at the receiver from the bitmaps (P5.7).
 
 mod front;
 mod watched;

@@ -11,6 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::arrived::Missing;
+use crate::marks::{Marks, advance};
 use crate::scheme::{Arrivals, Message, Path};
 use crate::timing::repair_ns;
 
@@ -21,20 +22,12 @@ const MAX_ASKED: usize = 256;
 pub(super) struct Holes {
     /// Chunks `0..examined` that had not arrived in time have been asked for.
     examined: u32,
-    marks: VecDeque<Mark>,
+    marks: Marks,
     asked: VecDeque<Asked>,
     /// Stretches to look through for missing chunks now.
     to_ask: VecDeque<Range<u32>>,
     /// Whether to ask for all from `examined` on.
     ask_tail: bool,
-}
-
-/// At `due_ns`, what is missing of `0..passed` is a reordering window old.
-#[derive(Debug)]
-struct Mark {
-    opened_ns: u64,
-    due_ns: u64,
-    passed: u32,
 }
 
 /// At `due_ns`, what is missing of `range` is to be asked for again.
@@ -47,27 +40,8 @@ struct Asked {
 impl Holes {
     /// The sender has now passed chunks `0..passed`: any of them still missing is a hole.
     pub(super) fn note(&mut self, path: &Path, passed: u32) {
-        let known = self.marks.back().map_or(self.examined, |m| m.passed);
-        if passed <= known {
-            return;
-        }
-        let due_ns = path.now_ns.saturating_add(path.reordering_window_ns);
-        let later = self.marks.iter_mut().map(|m| &mut m.due_ns);
-        advance(later.rev(), due_ns);
-        match self.marks.back_mut() {
-            // At most eight marks a window: chunks passed soon after each other share the later
-            // time.
-            Some(mark)
-                if path.now_ns.saturating_sub(mark.opened_ns) < path.reordering_window_ns / 8 =>
-            {
-                mark.due_ns = due_ns;
-                mark.passed = passed;
-            }
-            _ => self.marks.push_back(Mark {
-                opened_ns: path.now_ns,
-                due_ns,
-                passed,
-            }),
+        if passed > self.examined {
+            self.marks.note(path, passed);
         }
     }
 
@@ -83,14 +57,11 @@ impl Holes {
 
     /// Answers whether there is something to look through.
     pub(super) fn handle_timeout(&mut self, now_ns: u64) -> bool {
-        while let Some(mark) = self.marks.front()
-            && mark.due_ns <= now_ns
-        {
-            if mark.passed > self.examined {
-                self.to_ask.push_back(self.examined..mark.passed);
-                self.examined = mark.passed;
+        while let Some(passed) = self.marks.pop_due(now_ns) {
+            if passed > self.examined {
+                self.to_ask.push_back(self.examined..passed);
+                self.examined = passed;
             }
-            self.marks.pop_front();
         }
         while let Some(asked) = self.asked.front()
             && asked.due_ns <= now_ns
@@ -102,7 +73,7 @@ impl Holes {
     }
 
     pub(super) fn next_timeout(&self) -> Option<u64> {
-        let mark = self.marks.front().map(|m| m.due_ns);
+        let mark = self.marks.next_timeout();
         let asked = self.asked.front().map(|a| a.due_ns);
         mark.into_iter().chain(asked).min()
     }
@@ -151,14 +122,6 @@ impl Holes {
             _ => self.asked.push_back(Asked { due_ns, range }),
         }
     }
-}
-
-/// Brings times, the latest first, down to `due_ns`: what is due after something newer was put off by
-/// a round trip that turned out shorter. So the first in stays the first due.
-fn advance<'a>(latest_first: impl Iterator<Item = &'a mut u64>, due_ns: u64) {
-    latest_first
-        .take_while(|at_ns| **at_ns > due_ns)
-        .for_each(|at_ns| *at_ns = due_ns);
 }
 
 #[cfg(test)]

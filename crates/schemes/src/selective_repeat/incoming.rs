@@ -12,11 +12,11 @@ use crate::scheme::Arrivals;
 const MAX_ACKS_A_ROUND: u32 = 16;
 
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     number: u64,
     chunks: u32,
     /// Chunks `0..cumulative` have arrived.
-    pub(super) cumulative: u32,
+    pub(crate) cumulative: u32,
     lap: Lap,
     acks_this_round: u32,
 }
@@ -33,7 +33,7 @@ struct Lap {
 }
 
 /// What [`Incoming::ack`] made.
-pub(super) enum NextAck {
+pub(crate) enum NextAck {
     /// Nothing has arrived, there is nothing to tell.
     None,
     /// There is more to tell in this round.
@@ -45,7 +45,7 @@ pub(super) enum NextAck {
 }
 
 impl Incoming {
-    pub(super) fn new(number: u64, chunks: u32) -> Self {
+    pub(crate) fn new(number: u64, chunks: u32) -> Self {
         Self {
             number,
             chunks,
@@ -59,12 +59,12 @@ impl Incoming {
         }
     }
 
-    pub(super) fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.cumulative == self.chunks
     }
 
     /// Packets of it have come.
-    pub(super) fn arrived(&mut self, arrivals: &dyn Arrivals) {
+    pub(crate) fn arrived(&mut self, arrivals: &dyn Arrivals) {
         self.lap.stale = true;
         self.advance(arrivals);
     }
@@ -75,7 +75,7 @@ impl Incoming {
 
     /// The next ACK of a round. Its selective part takes up where the last one ended, and goes
     /// around in `cumulative..seen`; a round is over when it has told all, or is long enough.
-    pub(super) fn ack(&mut self, arrivals: &dyn Arrivals, max_bytes: usize) -> NextAck {
+    pub(crate) fn ack(&mut self, arrivals: &dyn Arrivals, max_bytes: usize) -> NextAck {
         self.advance(arrivals);
         let seen = arrivals.seen(self.number).min(self.chunks);
         let seen = seen.max(self.cumulative);

@@ -2,7 +2,7 @@
 
 mod departures;
 mod holes;
-mod incoming;
+pub(crate) mod incoming;
 mod nacks;
 mod outgoing;
 mod quiet;

@@ -4,7 +4,7 @@ use farwrite_schemes::registry::SchemeName;
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;
 
-use crate::harness::{Channel, MS, World, send_one};
+use crate::harness::{Channel, MS, World, parity_chunks, send_one};
 
 fn names() -> impl Strategy<Value = SchemeName> {
     prop::sample::select(&SchemeName::ALL[..])
@@ -16,15 +16,17 @@ fn one_message_without_loss_takes_injection_and_a_round_trip() {
         for chunks in [1, 7, 64, 65, 5_000] {
             let channel = Channel::default();
             let ideal_ns = u64::from(chunks) * channel.chunk_ns + channel.rtt_ns;
+            let parity = parity_chunks(&*name.scheme(), chunks);
+            let parity_ns = u64::from(parity) * channel.chunk_ns;
             let story = send_one(&*name.scheme(), channel, chunks);
             let (took_ns, outcome) = story.outcomes[&0];
             assert_eq!(outcome, Outcome::Whole);
             assert!(
-                took_ns >= ideal_ns && took_ns <= ideal_ns + MS / 10,
+                took_ns >= ideal_ns && took_ns <= ideal_ns + parity_ns + MS / 10,
                 "{name} {chunks}: {took_ns}"
             );
             assert_eq!(story.counters.retransmitted_chunks, 0, "{name} {chunks}");
-            assert_eq!(story.counters.sent_chunks, u64::from(chunks));
+            assert_eq!(story.counters.sent_chunks, u64::from(chunks + parity));
         }
     }
 }
@@ -72,7 +74,8 @@ fn a_dead_link_is_probed_and_recovers_within_a_probe_interval() {
         // Four at a time, every RTO at first, and then 16 times in every e-fold of the silence.
         assert!(probes <= 160, "{name}: {probes} chunks into a dead link");
         let (took_ns, _) = story.outcomes[&0];
-        let left_ns = u64::from(chunks) * channel.chunk_ns;
+        let left = chunks + parity_chunks(&*name.scheme(), chunks);
+        let left_ns = u64::from(left) * channel.chunk_ns;
         let bound_ns = dead_ns.end + 320 * MS + 3 * rtt_ns + left_ns;
         assert!(took_ns < bound_ns, "{name}: {} ms", took_ns / MS);
     }

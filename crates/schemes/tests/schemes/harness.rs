@@ -4,8 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use farwrite_codes::Present;
+use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Message, Path, Receiver, Report, Scheme, Sender, SenderCounters,
+    Arrivals, Chunks, Job, Layout, Message, Path, Receiver, Report, Scheme, SchemeTag, Sender,
+    SenderCounters, Work, data_of, is_parity, parity_of,
 };
 use farwrite_wire::control::Outcome;
 
@@ -31,6 +34,14 @@ pub(crate) struct Channel {
     pub(crate) dead_ns: Range<u64>,
     /// First copies of these chunks are lost.
     pub(crate) lose_first: BTreeSet<(u64, u32)>,
+    /// When after the start parity has room at the receiver; `None`: never.
+    pub(crate) clear_parity_ns: Option<u64>,
+    /// Time that it takes to encode a group.
+    pub(crate) encode_ns: u64,
+    /// Chunks of a message, the last ones, that carry no bytes but an immediate.
+    pub(crate) empty_chunks: u32,
+    /// Whether messages have a user immediate, in fragments by chunk.
+    pub(crate) immediate: bool,
     pub(crate) reordering_window_ns: u64,
     pub(crate) max_run: u32,
     pub(crate) max_report_bytes: usize,
@@ -51,6 +62,10 @@ impl Default for Channel {
             late_report_ns: 0,
             dead_ns: 0..0,
             lose_first: BTreeSet::new(),
+            clear_parity_ns: Some(0),
+            encode_ns: 0,
+            empty_chunks: 0,
+            immediate: false,
             reordering_window_ns: MS,
             max_run: 8,
             max_report_bytes: 1024,
@@ -64,7 +79,10 @@ pub(crate) struct Story {
     /// When each message was over at the sender, and how.
     pub(crate) outcomes: BTreeMap<u64, (u64, Outcome)>,
     pub(crate) counters: SenderCounters,
+    /// Data chunks that the channel lost.
     pub(crate) lost_chunks: u64,
+    pub(crate) rebuilt_chunks: u64,
+    pub(crate) nacked: BTreeSet<(u64, u32)>,
     pub(crate) reports: u64,
     /// When each chunk was handed out, in order.
     pub(crate) handed_out: BTreeMap<(u64, u32), Vec<u64>>,
@@ -79,50 +97,88 @@ enum Event {
     Reported(Report),
     Closed(u64),
     Start(Message),
+    ParityClear(u64),
+    Encoded(Job),
+}
+
+/// Fragments of a user immediate: chunk i carries that of i modulo this.
+const FRAGMENTS: u32 = 8;
+
+/// Which chunks of a message have arrived.
+struct Bitmap {
+    bits: Vec<bool>,
+    count: u32,
+    seen: u32,
 }
 
 /// What the receiving endpoint keeps: the bitmaps.
 #[derive(Default)]
-pub(crate) struct Memory(BTreeMap<u64, Vec<bool>>);
+pub(crate) struct Memory {
+    bitmaps: BTreeMap<u64, Bitmap>,
+    /// Messages with an immediate, and the fragments that are missing.
+    fragments: BTreeMap<u64, BTreeSet<u32>>,
+}
 
 impl Memory {
     pub(crate) fn post(&mut self, message: &Message) {
-        let empty = vec![false; message.chunks as usize];
-        self.0.insert(message.number, empty);
+        self.post_chunks(message.number, message.chunks);
+    }
+
+    pub(crate) fn post_chunks(&mut self, message: u64, chunks: u32) {
+        let bits = vec![false; chunks as usize];
+        let (count, seen) = (0, 0);
+        self.bitmaps.insert(message, Bitmap { bits, count, seen });
+    }
+
+    pub(crate) fn expect_immediate(&mut self, message: u64) {
+        self.fragments.insert(message, (0..FRAGMENTS).collect());
     }
 
     pub(crate) fn arrive(&mut self, message: u64, chunk: u32) {
-        self.0.get_mut(&message).unwrap()[chunk as usize] = true;
+        self.rebuild(message, chunk);
+        if let Some(missing) = self.fragments.get_mut(&message) {
+            missing.remove(&(chunk % FRAGMENTS));
+        }
+    }
+
+    /// Without the fragment of the immediate that a packet would bring.
+    pub(crate) fn rebuild(&mut self, message: u64, chunk: u32) {
+        let bitmap = self.bitmaps.get_mut(&message).unwrap();
+        bitmap.count += u32::from(!bitmap.bits[chunk as usize]);
+        bitmap.seen = bitmap.seen.max(chunk + 1);
+        bitmap.bits[chunk as usize] = true;
     }
 
     pub(crate) fn has(&self, message: u64, chunk: u32) -> bool {
-        self.0[&message][chunk as usize]
+        self.bitmaps[&message].bits[chunk as usize]
     }
 
     pub(crate) fn is_whole(&self, message: u64) -> bool {
-        self.0[&message].iter().all(|arrived| *arrived)
+        let bitmap = &self.bitmaps[&message];
+        bitmap.count as usize == bitmap.bits.len() && self.immediate_is_whole(message)
     }
 }
 
 impl Arrivals for Memory {
     fn word(&self, message: u64, word: u32) -> u64 {
-        let Some(bits) = self.0.get(&message) else {
+        let Some(bits) = self.bitmaps.get(&message) else {
             return 0;
         };
-        let bits = bits.iter().skip(word as usize * 64).take(64);
+        let bits = bits.bits.iter().skip(word as usize * 64).take(64);
         bits.enumerate()
             .fold(0, |word, (i, &bit)| word | u64::from(bit) << i)
     }
 
     fn count(&self, message: u64) -> u32 {
-        let bits = self.0.get(&message).into_iter().flatten();
-        u32::try_from(bits.filter(|bit| **bit).count()).unwrap()
+        self.bitmaps.get(&message).map_or(0, |bitmap| bitmap.count)
     }
 
     fn seen(&self, message: u64) -> u32 {
-        let highest = |bits: &Vec<bool>| bits.iter().rposition(|bit| *bit);
-        let highest = self.0.get(&message).and_then(highest);
-        u32::try_from(highest.map_or(0, |chunk| chunk + 1)).unwrap()
+        self.bitmaps.get(&message).map_or(0, |bitmap| bitmap.seen)
+    }
+
+    fn immediate_is_whole(&self, message: u64) -> bool {
+        self.fragments.get(&message).is_none_or(BTreeSet::is_empty)
     }
 }
 
@@ -147,6 +203,7 @@ impl Dice {
 }
 
 pub(crate) struct World {
+    scheme: SchemeTag,
     channel: Channel,
     pub(crate) now_ns: u64,
     dice: Dice,
@@ -156,6 +213,11 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     closed: BTreeSet<u64>,
     chunks: BTreeMap<u64, u32>,
+    layouts: BTreeMap<u64, Layout>,
+    /// Groups whose parity exists, and messages whose parity has room.
+    encoded: BTreeSet<(u64, u32)>,
+    cleared: BTreeSet<u64>,
+    encoder_free_ns: u64,
     events: BTreeMap<(u64, u64), Event>,
     next_event: u64,
     wire_free_ns: u64,
@@ -165,6 +227,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(scheme: &dyn Scheme, channel: Channel) -> Self {
         Self {
+            scheme: scheme.tag(),
             dice: Dice(channel.seed),
             channel,
             now_ns: 0,
@@ -174,6 +237,10 @@ impl World {
             memory: Memory::default(),
             closed: BTreeSet::new(),
             chunks: BTreeMap::new(),
+            layouts: BTreeMap::new(),
+            encoded: BTreeSet::new(),
+            cleared: BTreeSet::new(),
+            encoder_free_ns: 0,
             events: BTreeMap::new(),
             next_event: 0,
             wire_free_ns: 0,
@@ -193,12 +260,22 @@ impl World {
     pub(crate) fn start(&mut self, at_ns: u64, number: u64, chunks: u32) {
         let message = Message {
             number,
-            bytes: u64::from(chunks) * 4096,
+            bytes: u64::from(chunks.saturating_sub(self.channel.empty_chunks)) * 4096,
             chunks,
             chunk_bytes: 4096,
         };
         self.chunks.insert(number, chunks);
         self.push(at_ns, Event::Start(message));
+        let scheme = from_tag(self.scheme);
+        if let Some(layout) = scheme.and_then(|scheme| scheme.layout(&message)) {
+            let parity_chunks = u32::try_from(layout.parity_chunks()).unwrap();
+            self.chunks.insert(parity_of(number), parity_chunks);
+            self.memory.post_chunks(parity_of(number), parity_chunks);
+            self.layouts.insert(number, layout);
+            if let Some(late_ns) = self.channel.clear_parity_ns {
+                self.push(at_ns + late_ns, Event::ParityClear(number));
+            }
+        }
     }
 
     fn push(&mut self, at_ns: u64, event: Event) {
@@ -208,7 +285,11 @@ impl World {
 
     /// Runs until all messages are over at the sender, and panics if that takes too long.
     pub(crate) fn run(mut self, limit_ns: u64) -> Story {
-        while self.story.outcomes.len() < self.chunks.len() {
+        while self
+            .chunks
+            .keys()
+            .any(|number| !is_parity(*number) && !self.story.outcomes.contains_key(number))
+        {
             assert!(self.step(), "nothing happens any more: {:?}", self.channel);
             assert!(self.now_ns < limit_ns, "still busy: {:?}", self.channel);
         }
@@ -240,12 +321,14 @@ impl World {
             self.receiver.handle_timeout(&path, &self.memory);
             assert!(!due(self.receiver.next_timeout()), "receiver spins");
         }
+        self.rebuild();
         self.report();
         if due(self.sender.next_timeout()) {
             self.sender.handle_timeout(&path);
             assert!(!due(self.sender.next_timeout()), "sender spins");
         }
         self.conclude();
+        self.encode();
         true
     }
 
@@ -254,8 +337,19 @@ impl World {
         match event {
             Event::Start(message) => {
                 self.memory.post(&message);
+                if self.channel.immediate {
+                    self.memory.expect_immediate(message.number);
+                }
                 self.receiver.start(&path, &message);
                 self.sender.start(&path, &message);
+            }
+            Event::ParityClear(message) => {
+                self.cleared.insert(message);
+                self.sender.handle_parity_clear(&path, message);
+            }
+            Event::Encoded(job) => {
+                self.encoded.insert((job.message, job.group));
+                self.sender.handle_job(&path, &job);
             }
             Event::Departed(chunks) => self.sender.handle_departed(&path, &chunks),
             Event::Reported(report) => self.sender.handle_report(&path, &report),
@@ -264,8 +358,9 @@ impl World {
                 for chunk in chunks {
                     self.memory.arrive(message, chunk);
                 }
-                if self.closed.contains(&message) {
-                    self.send_back(|| Event::Closed(message));
+                let number = data_of(message);
+                if self.closed.contains(&number) {
+                    self.send_back(|| Event::Closed(number));
                 } else {
                     self.receiver.handle_arrivals(&path, message, &self.memory);
                 }
@@ -285,6 +380,7 @@ impl World {
         assert!(!chunks.range.is_empty());
         assert!(chunks.range.len() <= max_run as usize);
         assert!(chunks.range.end <= self.chunks[&chunks.message]);
+        self.check_parity(&chunks);
         let mut arriving = Vec::new();
         for chunk in chunks.range.clone() {
             let copies = self.story.handed_out.entry((chunks.message, chunk));
@@ -293,7 +389,7 @@ impl World {
             let wanted =
                 copies.len() == 1 && self.channel.lose_first.contains(&(chunks.message, chunk));
             if self.loses() || wanted {
-                self.story.lost_chunks += 1;
+                self.story.lost_chunks += u64::from(!is_parity(chunks.message));
             } else {
                 arriving.push(chunk);
             }
@@ -310,6 +406,60 @@ impl World {
         }
         self.story.runs.push((self.now_ns, chunks.clone()));
         self.push(self.wire_free_ns, Event::Departed(chunks));
+    }
+
+    /// Parity goes only once it exists and has room.
+    fn check_parity(&self, chunks: &Chunks) {
+        if is_parity(chunks.message) {
+            let number = data_of(chunks.message);
+            assert!(self.cleared.contains(&number));
+            let m = u32::try_from(self.layouts[&number].code().m()).unwrap();
+            let mut groups = chunks.range.clone().map(|chunk| chunk / m);
+            assert!(groups.all(|group| self.encoded.contains(&(number, group))));
+        }
+    }
+
+    /// Does the arithmetic at the sender, one group after the other.
+    fn encode(&mut self) {
+        while let Some(job) = self.sender.poll_job() {
+            assert_eq!(job.work, Work::Encode);
+            assert!((job.group as usize) < self.layouts[&job.message].groups());
+            assert!(self.cleared.contains(&job.message), "encoded in vain");
+            self.encoder_free_ns = self.encoder_free_ns.max(self.now_ns) + self.channel.encode_ns;
+            self.push(self.encoder_free_ns, Event::Encoded(job));
+        }
+    }
+
+    /// Does the arithmetic at the receiver, at once.
+    fn rebuild(&mut self) {
+        while let Some(job) = self.receiver.poll_job(&self.memory) {
+            assert_eq!(job.work, Work::Rebuild);
+            let layout = self.layouts[&job.message];
+            let group = layout.group(job.group as usize).unwrap();
+            let (code, parity) = (layout.code(), parity_of(job.message));
+            let first = |per_group: usize| u32::try_from(job.group as usize * per_group).unwrap();
+            let arrived = |message: u64, first: u32, count: usize| {
+                let there = |chunk: &usize| {
+                    self.memory
+                        .has(message, first + u32::try_from(*chunk).unwrap())
+                };
+                (0..count).filter(there).collect()
+            };
+            let present = Present {
+                data: arrived(job.message, first(code.k()), group.data_chunks),
+                parity: arrived(parity, first(code.m()), group.parity_chunks),
+            };
+            assert!(code.recoverable(group.data_chunks, &present));
+            let missing = present.data.missing(group.data_chunks);
+            assert!(!missing.is_empty(), "rebuilt in vain");
+            self.story.rebuilt_chunks += missing.len() as u64;
+            for chunk in missing.iter() {
+                let chunk = first(code.k()) + u32::try_from(chunk).unwrap();
+                self.memory.rebuild(job.message, chunk);
+            }
+            let path = self.path();
+            self.receiver.handle_job(&path, &job, &self.memory);
+        }
     }
 
     /// Two states, so that losses come in runs of `burst_chunks` on average.
@@ -357,7 +507,7 @@ impl World {
     }
 
     /// A report says nothing but the truth, and no more than fits.
-    fn check(&self, report: &Report) {
+    fn check(&mut self, report: &Report) {
         match report {
             Report::Ack(ack) => {
                 assert!(ack.bits.len() <= self.channel.max_report_bytes);
@@ -376,12 +526,15 @@ impl World {
                 assert!(!nack.lost.is_empty());
                 assert!(nack.lost.windows(2).all(|two| two[0].end < two[1].start));
                 for range in &nack.lost {
-                    assert!(!range.is_empty());
-                    assert!(
-                        range
-                            .clone()
-                            .all(|chunk| !self.memory.has(nack.message, chunk))
-                    );
+                    assert!(!range.is_empty() && range.end <= self.chunks[&nack.message]);
+                    // Its bytes may be there, but not the fragment that it carries.
+                    let lacks_immediate = !self.memory.immediate_is_whole(nack.message);
+                    let mut missing = range
+                        .clone()
+                        .map(|chunk| !self.memory.has(nack.message, chunk));
+                    assert!(lacks_immediate || missing.all(|missing| missing));
+                    let chunks = range.clone().map(|chunk| (nack.message, chunk));
+                    self.story.nacked.extend(chunks);
                 }
             }
         }
@@ -394,6 +547,18 @@ impl World {
             assert_eq!(first, None, "{message} ended twice");
         }
     }
+}
+
+/// Parity chunks of a message of full chunks.
+pub(crate) fn parity_chunks(scheme: &dyn Scheme, chunks: u32) -> u32 {
+    let layout = scheme.layout(&Message {
+        number: 0,
+        bytes: u64::from(chunks) * 4096,
+        chunks,
+        chunk_bytes: 4096,
+    });
+    let parity_chunks = layout.map_or(0, |layout| layout.parity_chunks());
+    u32::try_from(parity_chunks).unwrap()
 }
 
 /// One message of `chunks` chunks through a channel.

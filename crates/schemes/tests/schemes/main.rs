@@ -3,6 +3,8 @@
 #![allow(clippy::single_range_in_vec_init)]
 
 mod completion;
+mod depths;
+mod erasure;
 mod events;
 mod foreign;
 mod harness;

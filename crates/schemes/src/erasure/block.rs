@@ -1,0 +1,133 @@
+//! A superblock at the receiver: which of its groups are whole, or can be made so.
+
+use core::ops::Range;
+
+use alloc::vec;
+use alloc::vec::Vec;
+use farwrite_codes::{ChunkMask, Present};
+
+use super::shape::Shape;
+use crate::arrived::count;
+use crate::chunk_set::words_of;
+use crate::scheme::{Arrivals, parity_of};
+
+/// How a group stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// More is expected, data or parity.
+    Open,
+    /// What has arrived suffices: the endpoint is asked to rebuild the rest.
+    Rebuilding,
+    /// Nothing more is expected: the sender is asked for what is missing.
+    Failed,
+    /// All its data are there.
+    Whole,
+}
+
+#[derive(Debug)]
+pub(super) struct Block {
+    index: u32,
+    states: Vec<State>,
+    /// Chunks that had arrived at the last look.
+    data: u32,
+    parity: u32,
+}
+
+impl Block {
+    pub(super) fn new(shape: &Shape, index: u32) -> Self {
+        Self {
+            index,
+            states: vec![State::Open; shape.data.block(index).len()],
+            data: 0,
+            parity: 0,
+        }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.states.iter().all(|state| *state == State::Whole)
+    }
+
+    pub(super) fn state_mut(&mut self, shape: &Shape, group: u32) -> Option<&mut State> {
+        let first = shape.data.block(self.index).start;
+        self.states.get_mut(group.checked_sub(first)? as usize)
+    }
+
+    /// The groups and their states.
+    pub(super) fn groups_mut(&mut self, shape: &Shape) -> impl Iterator<Item = (u32, &mut State)> {
+        shape.data.block(self.index).zip(&mut self.states)
+    }
+
+    /// Counts data chunks; answers how many are new.
+    pub(super) fn count_data(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> u32 {
+        let range = shape.block_data(self.index);
+        let before = self.data;
+        self.data = count(arrivals, shape.number, range).max(before);
+        self.data - before
+    }
+
+    /// Counts parity chunks; answers whether there are others than before. There can be fewer: their
+    /// memory may be replaced (P3.11).
+    pub(super) fn count_parity(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> bool {
+        let range = shape.block_parity(self.index);
+        let before = self.parity;
+        self.parity = count(arrivals, parity_of(shape.number), range);
+        self.parity != before
+    }
+
+    /// Looks which groups have become whole, and which can now be rebuilt. Answers how many are
+    /// whole that were not.
+    pub(super) fn examine(
+        &mut self,
+        shape: &Shape,
+        arrivals: &dyn Arrivals,
+        mut rebuild: impl FnMut(u32),
+    ) -> u32 {
+        let mut whole = 0;
+        for (group, state) in self.groups_mut(shape) {
+            if *state == State::Whole {
+                continue;
+            }
+            if is_whole(shape, arrivals, group) {
+                *state = State::Whole;
+                whole += 1;
+            } else if *state != State::Rebuilding && is_recoverable(shape, arrivals, group) {
+                *state = State::Rebuilding;
+                rebuild(group);
+            }
+        }
+        whole
+    }
+}
+
+/// Whether all data of a group are there.
+pub(super) fn is_whole(shape: &Shape, arrivals: &dyn Arrivals, group: u32) -> bool {
+    let range = shape.data.of_group(group);
+    count(arrivals, shape.number, range.clone()) == range.end - range.start
+}
+
+fn is_recoverable(shape: &Shape, arrivals: &dyn Arrivals, group: u32) -> bool {
+    let (data, parity) = (shape.data.of_group(group), shape.parity.of_group(group));
+    let parity_number = parity_of(shape.number);
+    let data_there = count(arrivals, shape.number, data.clone());
+    let parity_there = count(arrivals, parity_number, parity.clone());
+    // No code does with fewer, and masks take longer.
+    if data_there + parity_there < data.end - data.start {
+        return false;
+    }
+    let present = Present {
+        data: mask(arrivals, shape.number, data.clone()),
+        parity: mask(arrivals, parity_number, parity),
+    };
+    shape.code.recoverable(data.len(), &present)
+}
+
+/// Which chunks of a group are there, by their index in it.
+fn mask(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> ChunkMask {
+    let start = range.start;
+    let words = words_of(range).map(|(word, mask)| (word, arrivals.word(message, word) & mask));
+    let chunks = words.flat_map(|(word, bits)| {
+        let set = (0..64).filter(move |bit| bits >> bit & 1 == 1);
+        set.map(move |bit| word * 64 + bit)
+    });
+    chunks.map(|chunk| (chunk - start) as usize).collect()
+}

@@ -1,0 +1,150 @@
+//! When a receiver stops waiting for parity, and for how long it waits for repairs (P5.4.9 to 12).
+
+use alloc::collections::{BTreeSet, VecDeque};
+
+use crate::marks::Marks;
+use crate::scheme::Path;
+use crate::timing::{Alpha, fallback_margin_ns, repair_ns};
+
+/// Longest time between two rounds of asking while nothing comes, in nanoseconds, unless a repair
+/// takes longer.
+const MAX_ASK_INTERVAL_NS: u64 = 1_000_000_000;
+
+/// What the receiver waits for of one message.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    alpha: Alpha,
+    started_ns: u64,
+    /// When the first and the latest chunk came that was further on in the order of the wire than all
+    /// before, and how far that was.
+    first: Option<(u64, u32)>,
+    latest: (u64, u32),
+    /// The end of waiting as newer messages tell it.
+    limit_ns: u64,
+    /// Nothing more is waited for.
+    pub(super) expired: bool,
+    /// Parity ranks that the sender has passed.
+    pub(super) marks: Marks,
+    /// Failed groups to ask for now.
+    pub(super) to_ask: BTreeSet<u32>,
+    /// Groups that were asked for, and when; later by the time that repairs before theirs take.
+    asked: VecDeque<(u64, u32)>,
+    /// When to ask for what is in no group.
+    pub(super) rest_due_ns: Option<u64>,
+    /// Rounds of asking again since something new came.
+    pub(super) rounds: u32,
+    last_new_ns: u64,
+}
+
+impl Fallback {
+    pub(super) fn new(path: &Path, alpha: Alpha) -> Self {
+        Self {
+            alpha,
+            started_ns: path.now_ns,
+            first: None,
+            latest: (path.now_ns, 0),
+            limit_ns: u64::MAX,
+            expired: false,
+            marks: Marks::default(),
+            to_ask: BTreeSet::new(),
+            asked: VecDeque::new(),
+            rest_due_ns: None,
+            rounds: 0,
+            last_new_ns: path.now_ns,
+        }
+    }
+
+    /// Something new came.
+    pub(super) fn arrived(&mut self, path: &Path) {
+        self.rounds = 0;
+        self.last_new_ns = path.now_ns;
+    }
+
+    /// Chunks came from further on: the sender has passed so many.
+    pub(super) fn advance(&mut self, path: &Path, passed: u32) {
+        if passed > self.latest.1 {
+            self.latest = (path.now_ns, passed);
+            self.first.get_or_insert(self.latest);
+        }
+    }
+
+    /// A newer message was begun: nothing more comes of this one after so long, at most.
+    pub(super) fn limit(&mut self, at_ns: u64) {
+        self.limit_ns = self.limit_ns.min(at_ns);
+    }
+
+    /// Until when to wait (paper section 4.2.3): what is missing needs its time on the wire, at the
+    /// pace seen so far. Of a message that has not begun nothing may have been sent while older ones
+    /// came, until `others_ns`.
+    pub(super) fn deadline_ns(&self, path: &Path, remaining: u32, others_ns: u64) -> u64 {
+        let margin_ns = fallback_margin_ns(path, self.alpha);
+        if self.first.is_none() {
+            let since_ns = self.started_ns.max(others_ns);
+            let first_ns = since_ns.saturating_add(path.rtt_ns);
+            return first_ns.saturating_add(margin_ns).min(self.limit_ns);
+        }
+        let rest_ns = self.on_wire_ns(remaining);
+        let waited_ns = self.latest.0.saturating_add(rest_ns);
+        waited_ns.saturating_add(margin_ns).min(self.limit_ns)
+    }
+
+    /// Time that chunks take on the wire, at the pace seen so far; 0 before any was seen.
+    fn on_wire_ns(&self, chunks: u32) -> u64 {
+        let (latest_ns, latest) = self.latest;
+        let (first_ns, first) = self.first.unwrap_or(self.latest);
+        let took_ns = u128::from(latest_ns - first_ns) * u128::from(chunks);
+        u64::try_from(took_ns / u128::from((latest - first).max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// So many chunks of a group were asked for: their repairs come after all those asked for before.
+    pub(super) fn asked(&mut self, path: &Path, group: u32, chunks: u32) {
+        let repairs_ns = self.on_wire_ns(chunks);
+        let before_ns = self.asked.back().map_or(0, |(asked_ns, _)| *asked_ns);
+        let asked_ns = before_ns.max(path.now_ns).saturating_add(repairs_ns);
+        self.asked.push_back((asked_ns, group));
+    }
+
+    /// Asks again for groups whose repairs should have come, and answers whether the time has come
+    /// for what is in no group.
+    pub(super) fn ask_again(&mut self, path: &Path) -> bool {
+        let interval_ns = self.interval_ns(path);
+        let due_ns = path.now_ns.saturating_sub(interval_ns);
+        let mut oldest_ns = None;
+        while let Some(&(asked_ns, group)) = self.asked.front()
+            && asked_ns <= due_ns
+            && path.now_ns >= interval_ns
+        {
+            self.asked.pop_front();
+            self.to_ask.insert(group);
+            oldest_ns.get_or_insert(asked_ns);
+        }
+        let rest = self.rest_due_ns.is_some_and(|at_ns| at_ns <= path.now_ns);
+        if rest {
+            oldest_ns.get_or_insert(path.now_ns.saturating_sub(interval_ns));
+        }
+        if oldest_ns.is_some_and(|oldest_ns| self.last_new_ns <= oldest_ns) {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        if rest {
+            self.rest_due_ns = Some(path.now_ns.saturating_add(self.interval_ns(path)));
+        }
+        rest
+    }
+
+    /// When [`Self::ask_again`] has something to do, or marks are due.
+    pub(super) fn next_timeout(&self, path: &Path) -> Option<u64> {
+        let asked = self.asked.front();
+        let again = asked.map(|(asked_ns, _)| asked_ns.saturating_add(self.interval_ns(path)));
+        let times = [again, self.rest_due_ns, self.marks.next_timeout()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Time for a repair to come; ever longer while nothing comes.
+    fn interval_ns(&self, path: &Path) -> u64 {
+        let repair_ns = repair_ns(path);
+        let longest_ns = MAX_ASK_INTERVAL_NS.max(repair_ns);
+        repair_ns
+            .saturating_mul(1 << self.rounds.min(30))
+            .min(longest_ns)
+    }
+}

@@ -1,0 +1,419 @@
+//! One message at the receiver: which groups are whole, which can be rebuilt, which have failed.
+
+use core::ops::Range;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use farwrite_wire::control::Nack;
+
+use super::block::{Block, State, is_whole};
+use super::fallback::Fallback;
+use super::shape::Shape;
+use crate::arrived::{Missing, count, highest};
+use crate::scheme::{Arrivals, Path, parity_of};
+use crate::selective_repeat::incoming::Incoming as Told;
+use crate::timing::{Alpha, fallback_margin_ns};
+
+/// First chunks asked for when a fragment of the user immediate is missing, and most of them: there
+/// are at most 32 fragments (P3.1).
+const IMMEDIATE_CHUNKS: Range<u32> = 8..32;
+
+#[derive(Debug)]
+pub(super) struct Incoming {
+    shape: Shape,
+    /// Nothing has been looked at.
+    is_fresh: bool,
+    /// Superblocks that have begun and are not whole.
+    blocks: BTreeMap<u32, Block>,
+    /// Superblocks before this one have begun.
+    begun: u32,
+    whole_groups: u32,
+    /// Data chunks that were found, and those among them that carry no bytes.
+    counted: u32,
+    counted_rest: u32,
+    counted_parity: u32,
+    /// Data and parity chunks of lower ranks have arrived, or were passed.
+    data_front: u32,
+    parity_front: u32,
+    /// Groups of superblocks before this one have failed if they could.
+    judged: u32,
+    /// Groups to rebuild.
+    jobs: VecDeque<u32>,
+    /// Where to go on in the first group to ask for.
+    resume: u32,
+    ask_rest: bool,
+    pub(super) told: Told,
+    pub(super) fallback: Fallback,
+}
+
+impl Incoming {
+    pub(super) fn new(shape: Shape, path: &Path, alpha: Alpha) -> Self {
+        Self {
+            shape,
+            is_fresh: true,
+            blocks: BTreeMap::new(),
+            begun: 0,
+            whole_groups: 0,
+            counted: 0,
+            counted_rest: 0,
+            counted_parity: 0,
+            data_front: 0,
+            parity_front: 0,
+            judged: 0,
+            jobs: VecDeque::new(),
+            resume: 0,
+            ask_rest: false,
+            told: Told::new(shape.number, shape.chunks),
+            fallback: Fallback::new(path, alpha),
+        }
+    }
+
+    pub(super) fn chunks(&self) -> u32 {
+        self.shape.chunks
+    }
+
+    /// The last ACK may go: every byte is there, and the user immediate.
+    pub(super) fn is_complete(&self, arrivals: &dyn Arrivals) -> bool {
+        self.whole_groups == self.shape.groups
+            && self.rest_is_there(arrivals)
+            && arrivals.immediate_is_whole(self.shape.number)
+    }
+
+    /// Whether the chunks without bytes are there.
+    fn rest_is_there(&self, arrivals: &dyn Arrivals) -> bool {
+        let rest = self.rest();
+        count(arrivals, self.shape.number, rest.clone()) == rest.end - rest.start
+    }
+
+    fn rest(&self) -> Range<u32> {
+        self.shape.data.len()..self.shape.chunks
+    }
+
+    /// Data or parity has come.
+    pub(super) fn arrived(&mut self, path: &Path, arrivals: &dyn Arrivals, is_parity: bool) {
+        let is_first = core::mem::take(&mut self.is_fresh);
+        let data = (!is_parity || is_first) && self.look_at_data(arrivals);
+        let parity = (is_parity || is_first) && self.look_at_parity(arrivals);
+        if data || parity {
+            self.fallback.arrived(path);
+            self.advance(path, arrivals);
+        }
+        self.watch_rest(path, arrivals);
+    }
+
+    /// Waits for what carries no bytes of the message.
+    fn watch_rest(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        if self.lacks_immediate(arrivals) {
+            let late_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+            self.fallback.rest_due_ns.get_or_insert(late_ns);
+        } else if self.rest_is_there(arrivals) {
+            self.fallback.rest_due_ns = None;
+        }
+    }
+
+    /// Whether every chunk is there, but a fragment of the user immediate is not.
+    fn lacks_immediate(&self, arrivals: &dyn Arrivals) -> bool {
+        self.whole_groups == self.shape.groups
+            && self.rest_is_there(arrivals)
+            && !arrivals.immediate_is_whole(self.shape.number)
+    }
+
+    /// Finds the new data chunks, in the newest superblocks first, and stops with the last.
+    fn look_at_data(&mut self, arrivals: &dyn Arrivals) -> bool {
+        let shape = self.shape;
+        if let Some(last) = arrivals.seen(shape.number).checked_sub(1) {
+            self.begin(shape.block_of_data(last));
+        }
+        let rest = count(arrivals, shape.number, self.rest());
+        let mut new = arrivals.count(shape.number).saturating_sub(self.counted);
+        let any = new > 0;
+        new = new.saturating_sub(rest - self.counted_rest);
+        self.counted += rest - self.counted_rest;
+        self.counted_rest = rest;
+        let mut whole = false;
+        for block in self.blocks.values_mut().rev() {
+            if new == 0 {
+                break;
+            }
+            let found = block.count_data(&shape, arrivals);
+            if found > 0 {
+                new = new.saturating_sub(found);
+                self.counted += found;
+                self.whole_groups += block.examine(&shape, arrivals, |g| self.jobs.push_back(g));
+                whole |= block.is_whole();
+            }
+        }
+        if whole {
+            self.drop_whole();
+        }
+        any
+    }
+
+    /// Looks at the parity of every superblock that is not whole; answers whether there is news.
+    fn look_at_parity(&mut self, arrivals: &dyn Arrivals) -> bool {
+        let shape = self.shape;
+        let Some(last) = arrivals.seen(parity_of(shape.number)).checked_sub(1) else {
+            return false;
+        };
+        let newest = shape.block_of_parity(last);
+        self.begin(newest);
+        // Also of superblocks that are whole: it shows how far the sender is.
+        let counted = arrivals.count(parity_of(shape.number));
+        let any = core::mem::replace(&mut self.counted_parity, counted) != counted;
+        let mut whole = false;
+        for (_, block) in self.blocks.range_mut(..=newest) {
+            if block.count_parity(&shape, arrivals) {
+                self.whole_groups += block.examine(&shape, arrivals, |g| self.jobs.push_back(g));
+                whole |= block.is_whole();
+            }
+        }
+        if whole {
+            self.drop_whole();
+        }
+        any
+    }
+
+    /// All superblocks up to this one have begun.
+    fn begin(&mut self, block: u32) {
+        let end = block.saturating_add(1).min(self.shape.blocks);
+        for index in self.begun..end {
+            self.blocks.insert(index, Block::new(&self.shape, index));
+        }
+        self.begun = self.begun.max(end);
+    }
+
+    fn drop_whole(&mut self) {
+        self.blocks.retain(|_, block| !block.is_whole());
+    }
+
+    /// Notes how far the sender has passed.
+    fn advance(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        let shape = self.shape;
+        if let Some(chunk) = highest(arrivals, shape.number, self.rest()) {
+            self.data_front = self.data_front.max(chunk + 1);
+        } else if let Some(last) = arrivals.seen(shape.number).checked_sub(1) {
+            let groups = shape
+                .data
+                .block(shape.block_of_data(last))
+                .map(|g| shape.data.of_group(g));
+            let tops = groups.filter_map(|range| highest(arrivals, shape.number, range));
+            let front = tops.map(|chunk| shape.data.rank(chunk) + 1).max();
+            self.data_front = self.data_front.max(front.unwrap_or(0));
+        }
+        let parity_number = parity_of(shape.number);
+        if let Some(last) = arrivals.seen(parity_number).checked_sub(1) {
+            let groups = shape.parity.block(shape.block_of_parity(last));
+            let ranges = groups.map(|g| shape.parity.of_group(g));
+            let tops = ranges.filter_map(|range| highest(arrivals, parity_number, range));
+            let front = tops.map(|chunk| shape.parity.rank(chunk) + 1).max();
+            self.parity_front = self.parity_front.max(front.unwrap_or(0));
+            if let Some(last) = self.parity_front.checked_sub(1) {
+                let data = shape.block_data(shape.block_of_parity(last));
+                self.data_front = self.data_front.max(data.end);
+            }
+            self.fallback.marks.note(path, self.parity_front);
+        }
+        let passed = self.data_front.saturating_add(self.parity_front);
+        self.fallback.advance(path, passed);
+    }
+
+    /// Chunks that the sender has yet to pass. Parity of which nothing has come counts for one
+    /// superblock: perhaps it has no room here.
+    fn remaining(&self) -> u32 {
+        let parity = match self.parity_front {
+            0 => self.shape.block_parity(0).end,
+            front => self.shape.parity.len() - front,
+        };
+        parity.saturating_add(self.shape.chunks - self.data_front)
+    }
+
+    /// A newer message has begun, with data or with parity. What is still missing of this one was
+    /// lost, or its parity is late.
+    pub(super) fn pass(&mut self, path: &Path, alpha: Alpha, with_parity: bool) {
+        let wait_ns = match with_parity || self.shape.parity.len() == 0 {
+            true => path.reordering_window_ns,
+            false => fallback_margin_ns(path, alpha),
+        };
+        self.fallback.limit(path.now_ns.saturating_add(wait_ns));
+    }
+
+    /// Answers whether there is something to ask for.
+    pub(super) fn handle_timeout(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        others_ns: u64,
+    ) -> bool {
+        while let Some(passed) = self.fallback.marks.pop_due(path.now_ns) {
+            self.judge(passed);
+        }
+        let deadline_ns = self.fallback.deadline_ns(path, self.remaining(), others_ns);
+        if !self.fallback.expired && deadline_ns <= path.now_ns {
+            self.expire(path, arrivals);
+        }
+        self.ask_rest |= self.fallback.ask_again(path);
+        self.ask_rest || !self.fallback.to_ask.is_empty()
+    }
+
+    /// Parity of lower ranks was passed a reordering window ago: groups that have no other fail.
+    fn judge(&mut self, passed: u32) {
+        let shape = self.shape;
+        let last = shape
+            .block_of_parity(passed.saturating_sub(1))
+            .max(self.judged);
+        for block in self
+            .blocks
+            .range_mut(self.judged..=last)
+            .map(|(_, block)| block)
+        {
+            for (group, state) in block.groups_mut(&shape) {
+                let parity = shape.parity.of_group(group);
+                if *state == State::Open && shape.parity.rank(parity.end - 1) < passed {
+                    *state = State::Failed;
+                    self.fallback.to_ask.insert(group);
+                }
+            }
+        }
+        self.judged = last;
+    }
+
+    /// The fallback timeout: whatever is not whole has failed.
+    fn expire(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        let shape = self.shape;
+        self.fallback.expired = true;
+        self.begin(shape.blocks);
+        for block in self.blocks.values_mut() {
+            for (group, state) in block.groups_mut(&shape) {
+                if *state == State::Open {
+                    *state = State::Failed;
+                    self.fallback.to_ask.insert(group);
+                }
+            }
+        }
+        if !self.rest_is_there(arrivals) {
+            self.fallback.rest_due_ns = Some(path.now_ns);
+        }
+    }
+
+    pub(super) fn next_timeout(&self, path: &Path, others_ns: u64) -> Option<u64> {
+        let waiting = !self.fallback.expired;
+        let deadline_ns =
+            waiting.then(|| self.fallback.deadline_ns(path, self.remaining(), others_ns));
+        self.fallback
+            .next_timeout(path)
+            .into_iter()
+            .chain(deadline_ns)
+            .min()
+    }
+
+    pub(super) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    /// The next group to rebuild, unless the rest of it has come meanwhile.
+    pub(super) fn next_job(&mut self, arrivals: &dyn Arrivals) -> Option<u32> {
+        while let Some(group) = self.jobs.pop_front() {
+            if self.state(group) != Some(State::Rebuilding) {
+                continue;
+            }
+            if !is_whole(&self.shape, arrivals, group) {
+                return Some(group);
+            }
+            self.set_whole(group);
+        }
+        None
+    }
+
+    /// A group was rebuilt. If that failed, its chunks are asked for; answers whether they are.
+    pub(super) fn rebuilt(&mut self, path: &Path, group: u32, arrivals: &dyn Arrivals) -> bool {
+        if self.state(group) != Some(State::Rebuilding) {
+            return false;
+        }
+        let whole = is_whole(&self.shape, arrivals, group);
+        if whole {
+            self.set_whole(group);
+            self.look_at_data(arrivals);
+            self.drop_whole();
+            self.watch_rest(path, arrivals);
+        } else if let Some(state) = self.state_mut(group) {
+            *state = State::Failed;
+            self.fallback.to_ask.insert(group);
+        }
+        !whole
+    }
+
+    fn state(&mut self, group: u32) -> Option<State> {
+        self.state_mut(group).copied()
+    }
+
+    fn state_mut(&mut self, group: u32) -> Option<&mut State> {
+        let index = self.shape.data.block_of(group);
+        self.blocks.get_mut(&index)?.state_mut(&self.shape, group)
+    }
+
+    fn set_whole(&mut self, group: u32) {
+        if let Some(state) = self.state_mut(group) {
+            *state = State::Whole;
+            self.whole_groups += 1;
+        }
+    }
+
+    /// What to ask for next, at most `max_ranges` runs of chunks.
+    pub(super) fn poll_nack(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_ranges: usize,
+    ) -> Option<Nack> {
+        let mut lost = self.poll_groups(path, arrivals, max_ranges);
+        if lost.is_empty() && core::mem::take(&mut self.ask_rest) {
+            let missing = Missing::new(arrivals, self.shape.number, self.rest());
+            lost.extend(missing.take(max_ranges));
+            if lost.is_empty() && self.lacks_immediate(arrivals) {
+                // All bytes are there, but were not all received: fragments of the immediate were not.
+                let most = IMMEDIATE_CHUNKS.start << self.fallback.rounds.min(2);
+                lost.push(0..most.min(IMMEDIATE_CHUNKS.end).min(self.shape.chunks));
+            }
+        }
+        let message = self.shape.number;
+        (!lost.is_empty()).then_some(Nack { message, lost })
+    }
+
+    fn poll_groups(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_ranges: usize,
+    ) -> Vec<Range<u32>> {
+        let mut lost: Vec<Range<u32>> = Vec::new();
+        while let Some(&group) = self.fallback.to_ask.first() {
+            let chunks = self.shape.data.of_group(group);
+            let failed = self.state(group) == Some(State::Failed);
+            let resume = core::mem::take(&mut self.resume);
+            let start = Some(resume)
+                .filter(|c| chunks.contains(c))
+                .unwrap_or(chunks.start);
+            for run in Missing::new(arrivals, self.shape.number, start..chunks.end) {
+                if !failed {
+                    break;
+                }
+                let is_full = lost.len() == max_ranges;
+                match lost.last_mut() {
+                    Some(last) if last.end == run.start => last.end = run.end,
+                    _ if is_full => {
+                        self.resume = run.start;
+                        return lost;
+                    }
+                    _ => lost.push(run),
+                }
+            }
+            self.fallback.to_ask.pop_first();
+            if failed {
+                let there = count(arrivals, self.shape.number, chunks.clone());
+                self.fallback
+                    .asked(path, group, chunks.end - chunks.start - there);
+            }
+        }
+        lost
+    }
+}

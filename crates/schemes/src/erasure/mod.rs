@@ -1,0 +1,111 @@
+//! Erasure coding: parity chunks repair losses without a round trip, and selective repeat what they
+//! cannot (paper sections 4.1.2 and 4.2.3; P5.4).
+
+mod block;
+mod fallback;
+mod incoming;
+mod outgoing;
+mod receiver;
+mod repairs;
+mod rows;
+mod sender;
+mod shape;
+mod watch;
+
+use core::num::NonZeroU8;
+
+use alloc::boxed::Box;
+use farwrite_codes::{Code, Kind};
+use farwrite_wire::control::SchemeTag;
+
+use crate::order::WireOrder;
+use crate::scheme::{Layout, Message, Receiver, Scheme, Sender};
+use crate::timing::Alpha;
+
+/// Erasure coding with either code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErasureCoding {
+    /// How parity is made, and of how many chunks.
+    pub code: Code,
+    /// Groups that are interleaved on the wire, at most: a burst of as many losses hits each once.
+    pub depth: NonZeroU8,
+    /// What timeouts add to the round trip; the fallback timeout half of it.
+    pub alpha: Alpha,
+}
+
+impl ErasureCoding {
+    /// Id in the [`SchemeTag`] of erasure coding by XOR (P5.4).
+    pub const XOR_ID: u8 = 4;
+    /// Id in the [`SchemeTag`] of erasure coding by a maximum distance separable code (P5.4).
+    pub const MDS_ID: u8 = 5;
+    /// Groups interleaved unless configured. More stand longer bursts (`tests/schemes/depths.txt`), but
+    /// all groups of a superblock become decodable in the time that its parity takes, and then the
+    /// receiver must rebuild as many times faster as there is less parity than data.
+    pub const DEPTH: NonZeroU8 = NonZeroU8::new(32).unwrap();
+
+    /// With the usual interleaving.
+    pub const fn new(code: Code, alpha: Alpha) -> Self {
+        Self {
+            code,
+            depth: Self::DEPTH,
+            alpha,
+        }
+    }
+
+    /// The scheme that a tag asks for; `None` if it is not one of these, or its parameters make no
+    /// code, or there is more in them than this text knows.
+    pub fn from_tag(tag: SchemeTag) -> Option<Self> {
+        let kind = match tag.id {
+            Self::XOR_ID => Kind::Xor,
+            Self::MDS_ID => Kind::Mds,
+            _ => return None,
+        };
+        let [k, m, alpha_high, alpha_low, depth, 0] = tag.params else {
+            return None;
+        };
+        Some(Self {
+            code: Code::new(kind, k.into(), m.into()).ok()?,
+            depth: NonZeroU8::new(depth)?,
+            alpha: Alpha::from_256ths(u16::from_be_bytes([alpha_high, alpha_low])),
+        })
+    }
+}
+
+impl Scheme for ErasureCoding {
+    fn tag(&self) -> SchemeTag {
+        let id = match self.code.kind() {
+            Kind::Xor => Self::XOR_ID,
+            Kind::Mds => Self::MDS_ID,
+        };
+        let [alpha_high, alpha_low] = self.alpha.as_256ths().to_be_bytes();
+        let [k, m] = [self.code.k(), self.code.m()].map(|n| u8::try_from(n).unwrap_or(u8::MAX));
+        let depth = self.depth.get();
+        SchemeTag {
+            id,
+            params: [k, m, alpha_high, alpha_low, depth, 0],
+        }
+    }
+
+    fn sender(&self) -> Box<dyn Sender + Send> {
+        Box::new(sender::ErasureSender::new(*self))
+    }
+
+    fn receiver(&self) -> Box<dyn Receiver + Send> {
+        Box::new(receiver::ErasureReceiver::new(*self))
+    }
+
+    /// `None` also where the chunks of data and parity together do not fit 32 bits.
+    fn layout(&self, message: &Message) -> Option<Layout> {
+        let bytes = usize::try_from(message.bytes).ok()?;
+        let chunk_bytes = usize::try_from(message.chunk_bytes).ok()?;
+        let layout = Layout::new(self.code, bytes, chunk_bytes).ok()?;
+        let data_chunks = u32::try_from(layout.data_chunks()).ok()?;
+        let parity_chunks = u32::try_from(layout.parity_chunks()).ok()?;
+        let countable = message.chunks.checked_add(parity_chunks).is_some();
+        (countable && data_chunks <= message.chunks).then_some(layout)
+    }
+
+    fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {
+        Box::new(shape::Shape::new(self, message))
+    }
+}

@@ -1,0 +1,296 @@
+//! The receiving half of erasure coding (P5.4.9 to 14).
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use farwrite_wire::control::{Ack, Outcome};
+
+use super::ErasureCoding;
+use super::incoming::Incoming;
+use super::shape::Shape;
+use crate::ack_clock::AckClock;
+use crate::scheme::{
+    Arrivals, Job, Message, Path, Receiver, Report, Work, data_of, is_parity, parity_of,
+};
+use crate::selective_repeat::incoming::NextAck;
+
+/// Bytes of one range in a NACK (P4.6).
+const RANGE_BYTES: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct ErasureReceiver {
+    scheme: ErasureCoding,
+    messages: BTreeMap<u64, Watched>,
+    acks: AckClock,
+    /// When to look at which message; at most one entry a message, never too late.
+    timers: BTreeSet<(u64, u64)>,
+    /// Messages with something to ask for now.
+    asking: BTreeSet<u64>,
+    /// Messages with groups to rebuild.
+    rebuilding: BTreeSet<u64>,
+    /// Messages before these have been passed by data, and by parity, of newer ones.
+    newest: u64,
+    newest_with_parity: u64,
+    /// When anything last came.
+    last_ns: u64,
+    outcomes: VecDeque<(u64, Outcome)>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    incoming: Incoming,
+    armed_ns: Option<u64>,
+}
+
+impl ErasureReceiver {
+    pub(super) fn new(scheme: ErasureCoding) -> Self {
+        Self {
+            scheme,
+            messages: BTreeMap::new(),
+            acks: AckClock::default(),
+            timers: BTreeSet::new(),
+            asking: BTreeSet::new(),
+            rebuilding: BTreeSet::new(),
+            newest: 0,
+            newest_with_parity: 0,
+            last_ns: 0,
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    fn forget(&mut self, message: u64) {
+        self.acks.forget(message);
+        self.asking.remove(&message);
+        self.rebuilding.remove(&message);
+        if let Some(watched) = self.messages.remove(&message)
+            && let Some(armed_ns) = watched.armed_ns
+        {
+            self.timers.remove(&(armed_ns, message));
+        }
+    }
+
+    /// Packets of a newer message have come: the sender began it after the data, and if it was not
+    /// late the parity, of older ones.
+    fn pass(&mut self, path: &Path, message: u64, with_parity: bool) {
+        let newest = match with_parity {
+            true => &mut self.newest_with_parity,
+            false => &mut self.newest,
+        };
+        if message <= *newest {
+            return;
+        }
+        let older = *newest..message;
+        *newest = message;
+        let mut passed = BTreeSet::new();
+        for (number, watched) in self.messages.range_mut(older) {
+            watched.incoming.pass(path, self.scheme.alpha, with_parity);
+            passed.insert(*number);
+        }
+        for number in passed {
+            self.arm(path, number);
+        }
+    }
+
+    /// Something has changed about a message: it may be complete, have jobs, or want to be looked at
+    /// sooner than thought.
+    fn settle(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        let Some(watched) = self.messages.get(&message) else {
+            return;
+        };
+        if watched.incoming.has_jobs() {
+            self.rebuilding.insert(message);
+        }
+        if watched.incoming.is_complete(arrivals) {
+            self.acks.touch_now(message);
+        } else {
+            self.arm(path, message);
+        }
+    }
+
+    /// Brings the timer of a message forward if it is due sooner; a timer that comes too early does
+    /// no harm.
+    fn arm(&mut self, path: &Path, message: u64) {
+        let Some(watched) = self.messages.get_mut(&message) else {
+            return;
+        };
+        let Some(due_ns) = watched.incoming.next_timeout(path, self.last_ns) else {
+            return;
+        };
+        if watched.armed_ns.is_some_and(|armed_ns| armed_ns <= due_ns) {
+            return;
+        }
+        if let Some(armed_ns) = watched.armed_ns.replace(due_ns) {
+            self.timers.remove(&(armed_ns, message));
+        }
+        self.timers.insert((due_ns, message));
+    }
+
+    fn poll_ack(&mut self, path: &Path, arrivals: &dyn Arrivals, max_bytes: usize) -> Option<Ack> {
+        while let Some(number) = self.acks.due() {
+            let Some(watched) = self.messages.get_mut(&number) else {
+                self.acks.done(number);
+                continue;
+            };
+            let incoming = &mut watched.incoming;
+            incoming.arrived(path, arrivals, false);
+            if incoming.is_complete(arrivals) {
+                let chunks = incoming.chunks();
+                self.forget(number);
+                self.outcomes.push_back((number, Outcome::Whole));
+                return Some(last_ack(number, chunks));
+            }
+            let next = incoming.told.ack(arrivals, max_bytes);
+            // With every chunk there, an ACK would be the last: the immediate is missing yet.
+            let next = match incoming.told.is_whole() {
+                true => NextAck::None,
+                false => next,
+            };
+            self.settle(path, number, arrivals);
+            match next {
+                NextAck::More(ack) => return Some(ack),
+                NextAck::Unfinished(ack) => {
+                    self.acks.done(number);
+                    self.acks.touch(path, number);
+                    return Some(ack);
+                }
+                NextAck::Last(ack) => {
+                    self.acks.done(number);
+                    return Some(ack);
+                }
+                NextAck::None => self.acks.done(number),
+            }
+        }
+        None
+    }
+}
+
+/// What is told of a message of so many chunks at its end.
+fn last_ack(message: u64, chunks: u32) -> Ack {
+    Ack {
+        message,
+        cumulative: chunks,
+        seen: chunks,
+        window_start: 0,
+        bits: alloc::vec::Vec::new(),
+    }
+}
+
+impl Receiver for ErasureReceiver {
+    fn start(&mut self, path: &Path, message: &Message) {
+        let number = message.number;
+        if let Entry::Vacant(entry) = self.messages.entry(number) {
+            let alpha = self.scheme.alpha;
+            let shape = Shape::new(&self.scheme, message);
+            let mut incoming = Incoming::new(shape, path, alpha);
+            if number < self.newest_with_parity {
+                incoming.pass(path, alpha, true);
+            } else if number < self.newest {
+                incoming.pass(path, alpha, false);
+            }
+            let armed_ns = None;
+            entry.insert(Watched { incoming, armed_ns });
+            // Perhaps all of it is there already.
+            self.acks.touch_now(number);
+            self.arm(path, number);
+        }
+    }
+
+    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        let (number, with_parity) = (data_of(message), is_parity(message));
+        if arrivals.seen(number) == 0 && arrivals.seen(parity_of(number)) == 0 {
+            return;
+        }
+        if let Some(watched) = self.messages.get_mut(&number) {
+            self.last_ns = path.now_ns;
+            watched.incoming.arrived(path, arrivals, with_parity);
+            watched.incoming.told.arrived(arrivals);
+            self.acks.touch(path, number);
+            self.settle(path, number, arrivals);
+            self.pass(path, number, with_parity);
+        }
+    }
+
+    fn handle_job(&mut self, path: &Path, job: &Job, arrivals: &dyn Arrivals) {
+        if let Some(watched) = self.messages.get_mut(&job.message) {
+            if watched.incoming.rebuilt(path, job.group, arrivals) {
+                self.asking.insert(job.message);
+            }
+            self.settle(path, job.message, arrivals);
+        }
+    }
+
+    fn poll_job(&mut self, arrivals: &dyn Arrivals) -> Option<Job> {
+        while let Some(&message) = self.rebuilding.first() {
+            let watched = self.messages.get_mut(&message);
+            let group = watched.and_then(|watched| watched.incoming.next_job(arrivals));
+            if let Some(group) = group {
+                let work = Work::Rebuild;
+                return Some(Job {
+                    message,
+                    group,
+                    work,
+                });
+            }
+            self.rebuilding.remove(&message);
+            let watched = self.messages.get(&message);
+            if watched.is_some_and(|watched| watched.incoming.is_complete(arrivals)) {
+                self.acks.touch_now(message);
+            }
+        }
+        None
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.forget(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        self.acks.handle_timeout(path.now_ns);
+        while let Some(&(due_ns, number)) = self.timers.first()
+            && due_ns <= path.now_ns
+        {
+            self.timers.pop_first();
+            let Some(watched) = self.messages.get_mut(&number) else {
+                continue;
+            };
+            watched.armed_ns = None;
+            if watched
+                .incoming
+                .handle_timeout(path, arrivals, self.last_ns)
+            {
+                self.asking.insert(number);
+            }
+            self.arm(path, number);
+        }
+    }
+
+    fn poll_report(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_bytes: usize,
+    ) -> Option<Report> {
+        if let Some(ack) = self.poll_ack(path, arrivals, max_bytes) {
+            return Some(Report::Ack(ack));
+        }
+        let max_ranges = (max_bytes / RANGE_BYTES).max(1);
+        while let Some(&number) = self.asking.first() {
+            let watched = self.messages.get_mut(&number);
+            let nack = watched.and_then(|w| w.incoming.poll_nack(path, arrivals, max_ranges));
+            if let Some(nack) = nack {
+                self.arm(path, number);
+                return Some(Report::Nack(nack));
+            }
+            self.asking.remove(&number);
+        }
+        None
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let timers = self.timers.first().map(|(due_ns, _)| *due_ns);
+        self.acks.next_timeout().into_iter().chain(timers).min()
+    }
+}

@@ -1,0 +1,264 @@
+//! The sending half of erasure coding (P5.4.4 to 8).
+
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use farwrite_wire::control::{Ack, Nack, Outcome};
+
+use super::ErasureCoding;
+use super::outgoing::Outgoing;
+use super::shape::Shape;
+use super::watch::Watch;
+use crate::scheme::{
+    Chunks, Job, Message, Path, Report, Sender, SenderCounters, Work, data_of, is_parity,
+};
+use crate::silence::PROBE_CHUNKS;
+use crate::timing::{crossing_ns, rto_ns};
+
+#[derive(Debug)]
+pub(super) struct ErasureSender {
+    scheme: ErasureCoding,
+    messages: BTreeMap<u64, Outgoing>,
+    /// Messages with data chunks to send again.
+    repairing: BTreeSet<u64>,
+    /// Messages with parity chunks that can go.
+    parity: BTreeSet<u64>,
+    /// Messages with data chunks that were never handed out.
+    unsent: BTreeSet<u64>,
+    /// Messages with groups to encode.
+    encoding: BTreeSet<u64>,
+    /// Timeout as of the last call that knew the path.
+    rto_ns: u64,
+    watch: Watch,
+    outcomes: VecDeque<(u64, Outcome)>,
+    counters: SenderCounters,
+}
+
+impl ErasureSender {
+    pub(super) fn new(scheme: ErasureCoding) -> Self {
+        Self {
+            scheme,
+            messages: BTreeMap::new(),
+            repairing: BTreeSet::new(),
+            parity: BTreeSet::new(),
+            unsent: BTreeSet::new(),
+            encoding: BTreeSet::new(),
+            rto_ns: 0,
+            watch: Watch::default(),
+            outcomes: VecDeque::new(),
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// The last ACK tells all; what others tell, NACKs tell better.
+    fn handle_ack(&mut self, ack: &Ack) {
+        let outgoing = self.messages.get(&ack.message);
+        if outgoing.is_some_and(|o| !o.has_data() && ack.cumulative >= o.shape.chunks) {
+            self.finish(ack.message, Outcome::Whole);
+        }
+    }
+
+    fn handle_nack(&mut self, path: &Path, nack: &Nack) {
+        let Some(outgoing) = self.messages.get_mut(&nack.message) else {
+            return;
+        };
+        let mut examined = 0;
+        for range in &nack.lost {
+            // Not ascending or not disjoint: not what P4.6 allows, and the work must stay bounded.
+            if range.start < examined || range.is_empty() {
+                break;
+            }
+            examined = range.end;
+            outgoing.repair(path.now_ns, crossing_ns(path), range.clone());
+        }
+        self.sort(nack.message);
+    }
+
+    /// Puts a message into the sets where it belongs now.
+    fn sort(&mut self, message: u64) {
+        let outgoing = self.messages.get(&message);
+        for (set, belongs) in [
+            (
+                &mut self.repairing,
+                outgoing.is_some_and(Outgoing::has_repairs),
+            ),
+            (&mut self.parity, outgoing.is_some_and(Outgoing::has_parity)),
+            (&mut self.unsent, outgoing.is_some_and(Outgoing::has_data)),
+            (&mut self.encoding, outgoing.is_some_and(Outgoing::has_jobs)),
+        ] {
+            match belongs {
+                true => set.insert(message),
+                false => set.remove(&message),
+            };
+        }
+    }
+
+    fn finish(&mut self, message: u64, outcome: Outcome) {
+        if self.messages.remove(&message).is_some() {
+            self.sort(message);
+            self.outcomes.push_back((message, outcome));
+        }
+    }
+
+    fn next_repairs(&mut self, message: u64, max_chunks: u32) -> Option<Chunks> {
+        let outgoing = self.messages.get_mut(&message)?;
+        let chunks = outgoing.take_repairs(max_chunks)?;
+        if !outgoing.has_repairs() {
+            self.repairing.remove(&message);
+        }
+        self.counters.retransmitted_chunks += chunks.range.len() as u64;
+        Some(chunks)
+    }
+
+    fn next_parity(&mut self, message: u64, max_chunks: u32) -> Option<Chunks> {
+        let outgoing = self.messages.get_mut(&message)?;
+        let chunks = outgoing.take_parity(max_chunks)?;
+        if !outgoing.has_parity() {
+            self.parity.remove(&message);
+        }
+        Some(chunks)
+    }
+
+    fn next_data(&mut self, message: u64, max_chunks: u32) -> Option<Chunks> {
+        let outgoing = self.messages.get_mut(&message)?;
+        let chunks = outgoing.take_data(max_chunks)?;
+        if outgoing.has_parity() {
+            self.parity.insert(message);
+        }
+        if !outgoing.has_data() {
+            self.unsent.remove(&message);
+        }
+        Some(chunks)
+    }
+
+    /// Whether there is nothing to send for now, but messages are not over.
+    fn is_waiting(&self) -> bool {
+        let idle = self.repairing.is_empty() && self.parity.is_empty() && self.unsent.is_empty();
+        idle && !self.messages.is_empty()
+    }
+}
+
+impl Sender for ErasureSender {
+    fn start(&mut self, path: &Path, message: &Message) {
+        self.rto_ns = rto_ns(path, self.scheme.alpha);
+        if self.messages.is_empty() {
+            self.watch.begin(path.now_ns);
+        }
+        if let Entry::Vacant(entry) = self.messages.entry(message.number) {
+            entry.insert(Outgoing::new(Shape::new(&self.scheme, message)));
+            self.sort(message.number);
+        }
+    }
+
+    fn handle_report(&mut self, path: &Path, report: &Report) {
+        self.rto_ns = rto_ns(path, self.scheme.alpha);
+        self.watch.heard(path.now_ns);
+        match report {
+            Report::Ack(ack) => self.handle_ack(ack),
+            Report::Nack(nack) => self.handle_nack(path, nack),
+        }
+    }
+
+    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+        self.rto_ns = rto_ns(path, self.scheme.alpha);
+        if let Some(outgoing) = self.messages.get_mut(&data_of(chunks.message)) {
+            self.watch.departed(path.now_ns);
+            if !is_parity(chunks.message) {
+                outgoing.departed(path.now_ns, crossing_ns(path), &chunks.range);
+            }
+        }
+    }
+
+    fn handle_parity_clear(&mut self, _path: &Path, message: u64) {
+        if let Some(outgoing) = self.messages.get_mut(&message) {
+            outgoing.clear_parity();
+            self.sort(message);
+        }
+    }
+
+    fn handle_job(&mut self, _path: &Path, job: &Job) {
+        if let Some(outgoing) = self.messages.get_mut(&job.message) {
+            outgoing.encoded(job.group);
+            self.sort(job.message);
+        }
+    }
+
+    fn poll_job(&mut self) -> Option<Job> {
+        // The message that is being sent, and the one after it: others have time.
+        let next = self.encoding.iter().take(2).find_map(|&message| {
+            let group = self.messages.get_mut(&message)?.next_job()?;
+            Some((message, group))
+        });
+        let (message, group) = next?;
+        self.sort(message);
+        Some(Job {
+            message,
+            group,
+            work: Work::Encode,
+        })
+    }
+
+    fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome) {
+        self.watch.heard(path.now_ns);
+        self.finish(message, outcome);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.messages.remove(&message);
+        self.sort(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path) {
+        self.rto_ns = rto_ns(path, self.scheme.alpha);
+        if self.messages.is_empty() {
+            return;
+        }
+        let waiting = self.is_waiting();
+        let expired = self.watch.handle_timeout(path.now_ns, self.rto_ns, waiting);
+        self.counters.timeouts += u64::from(expired);
+        if waiting && (expired || self.watch.silence.next_timeout().is_some()) {
+            let mut left = PROBE_CHUNKS;
+            for (message, outgoing) in self.messages.iter_mut().take(PROBE_CHUNKS as usize) {
+                left -= outgoing.probe(path.now_ns, left);
+                if outgoing.has_repairs() {
+                    self.repairing.insert(*message);
+                }
+            }
+        }
+    }
+
+    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+        let max_chunks = self.watch.silence.limit(max_chunks);
+        if max_chunks == 0 {
+            return None;
+        }
+        let chunks = if let Some(&message) = self.repairing.first() {
+            self.next_repairs(message, max_chunks)?
+        } else {
+            let parity = self.parity.first().copied().unwrap_or(u64::MAX);
+            let unsent = self.unsent.first().copied().unwrap_or(u64::MAX);
+            match parity <= unsent {
+                true => self.next_parity(parity, max_chunks)?,
+                false => self.next_data(unsent, max_chunks)?,
+            }
+        };
+        let count = chunks.range.end - chunks.range.start;
+        self.counters.sent_chunks += u64::from(count);
+        self.watch.silence.sent(count);
+        Some(chunks)
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        if self.messages.is_empty() {
+            return None;
+        }
+        self.watch.next_timeout(self.rto_ns, self.is_waiting())
+    }
+
+    fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+}

@@ -1,0 +1,224 @@
+//! How a message is cut into groups, and in which order their chunks go (P5.4.1 to 3).
+
+use core::ops::Range;
+
+use farwrite_codes::Code;
+
+use super::ErasureCoding;
+use super::rows::Rows;
+use crate::order::WireOrder;
+use crate::scheme::{Message, Scheme, parity_of};
+
+/// One message, as both ends see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) number: u64,
+    pub(super) code: Code,
+    /// Data chunks, those that carry no bytes included.
+    pub(super) chunks: u32,
+    pub(super) groups: u32,
+    pub(super) blocks: u32,
+    /// Data chunks that carry bytes.
+    pub(super) data: Rows,
+    pub(super) parity: Rows,
+}
+
+impl Shape {
+    pub(super) fn new(scheme: &ErasureCoding, message: &Message) -> Self {
+        let code = scheme.code;
+        let with_bytes = message.bytes.div_ceil(message.chunk_bytes.max(1));
+        let coded = u32::try_from(with_bytes).map_or(message.chunks, |c| c.min(message.chunks));
+        let k = count(code.k());
+        let groups = coded.div_ceil(k);
+        let blocks = groups.div_ceil(scheme.depth.get().into());
+        let last = coded - groups.saturating_sub(1) * k;
+        // Without a layout, groups are only what is asked for together.
+        let (m, last_m) = match scheme.layout(message) {
+            Some(_) => (count(code.m()), count(code.parity_chunks(last as usize))),
+            None => (0, 0),
+        };
+        Self {
+            number: message.number,
+            code,
+            chunks: message.chunks.max(1),
+            groups,
+            blocks,
+            data: Rows::new(k, last, groups, blocks),
+            parity: Rows::new(m, last_m, groups, blocks),
+        }
+    }
+
+    /// The data chunk with a rank: those without bytes come after all others.
+    pub(super) fn data_at(&self, rank: u32) -> u32 {
+        match rank < self.data.len() {
+            true => self.data.at(rank),
+            false => rank,
+        }
+    }
+
+    /// The rank of a data chunk.
+    pub(super) fn data_rank(&self, chunk: u32) -> u32 {
+        match chunk < self.data.len() {
+            true => self.data.rank(chunk),
+            false => chunk,
+        }
+    }
+
+    /// The data chunks, hence the data ranks, of a superblock.
+    pub(super) fn block_data(&self, block: u32) -> Range<u32> {
+        self.data.of_groups(self.data.block(block))
+    }
+
+    /// The parity chunks, hence the parity ranks, of a superblock.
+    pub(super) fn block_parity(&self, block: u32) -> Range<u32> {
+        self.parity.of_groups(self.parity.block(block))
+    }
+
+    /// The superblock of a data chunk or rank; of one without bytes, the last.
+    pub(super) fn block_of_data(&self, chunk: u32) -> u32 {
+        let block = self.data.block_of(chunk / count(self.code.k()));
+        block.min(self.blocks.saturating_sub(1))
+    }
+
+    /// The superblock of a parity chunk or rank.
+    pub(super) fn block_of_parity(&self, chunk: u32) -> u32 {
+        let block = self.parity.block_of(chunk / count(self.code.m()));
+        block.min(self.blocks.saturating_sub(1))
+    }
+}
+
+impl WireOrder for Shape {
+    fn len(&self) -> u32 {
+        self.chunks + self.parity.len()
+    }
+
+    fn at(&self, position: u32) -> Option<(u64, u32)> {
+        if position >= self.len() {
+            return None;
+        }
+        let coded = self.data.len() + self.parity.len();
+        if position >= coded {
+            return Some((self.number, position - self.parity.len()));
+        }
+        let whole_groups = self.data.of_group(0).len() + self.parity.of_group(0).len();
+        let group = position / count(whole_groups).max(1);
+        let block = self.data.block_of(group);
+        let (data, parity) = (self.block_data(block), self.block_parity(block));
+        let offset = position - data.start - parity.start;
+        let chunk = match offset.checked_sub(data.end - data.start) {
+            None => (self.number, self.data.at(data.start + offset)),
+            Some(beyond) => (
+                parity_of(self.number),
+                self.parity.at(parity.start + beyond),
+            ),
+        };
+        Some(chunk)
+    }
+}
+
+/// Chunks of a group: at most 255.
+fn count(chunks: usize) -> u32 {
+    u32::try_from(chunks).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::num::NonZeroU8;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn shape(code: &str, depth: u8, bytes: u64, chunks: u32) -> Shape {
+        let scheme = ErasureCoding {
+            depth: NonZeroU8::new(depth).unwrap(),
+            ..ErasureCoding::new(code.parse().unwrap(), crate::timing::Alpha::DEFAULT)
+        };
+        let message = Message {
+            number: 9,
+            bytes,
+            chunks,
+            chunk_bytes: 100,
+        };
+        Shape::new(&scheme, &message)
+    }
+
+    #[test]
+    fn a_superblock_is_data_by_rows_then_parity_by_rows() {
+        let shape = shape("ec-mds:2,1", 2, 450, 5);
+        let order: Vec<_> = (0..shape.len()).map_while(|p| shape.at(p)).collect();
+        let p = parity_of(9);
+        // Three groups, the last of one chunk, in superblocks of one and two.
+        assert_eq!(
+            order,
+            [
+                (9, 0),
+                (9, 1),
+                (p, 0),
+                (9, 2),
+                (9, 4),
+                (9, 3),
+                (p, 1),
+                (p, 2)
+            ]
+        );
+    }
+
+    #[test]
+    fn chunks_without_bytes_are_not_coded_and_go_last() {
+        let order = |shape: Shape| {
+            (0..shape.len())
+                .map_while(move |p| shape.at(p))
+                .collect::<Vec<_>>()
+        };
+        let p = parity_of(9);
+        assert_eq!(
+            order(shape("ec-mds:4,1", 8, 101, 4)),
+            [(9, 0), (9, 1), (p, 0), (9, 2), (9, 3)]
+        );
+        let empty = shape("ec-xor:4,2", 8, 0, 3);
+        assert_eq!(empty.groups, 0);
+        assert_eq!(order(empty), [(9, 0), (9, 1), (9, 2)]);
+    }
+
+    #[test]
+    fn a_message_whose_parity_cannot_be_counted_has_none() {
+        let chunks = u32::MAX / 100;
+        let shape = shape("ec-mds:1,254", 16, u64::from(chunks) * 100, chunks);
+        assert_eq!((shape.parity.len(), shape.len()), (0, chunks));
+        assert_eq!(shape.at(chunks - 1), Some((9, chunks - 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunk_has_one_position_and_parity_follows_its_data(
+            k in 1u8..12,
+            m in 1u8..12,
+            depth in 1u8..12,
+            xor in any::<bool>(),
+            chunks in 1u32..300,
+            empty in 0u32..9,
+        ) {
+            let code = match xor && m <= k {
+                true => std::format!("ec-xor:{k},{m}"),
+                false => std::format!("ec-mds:{k},{m}"),
+            };
+            let empty = empty.min(chunks);
+            let shape = shape(&code, depth, u64::from(chunks - empty) * 100, chunks);
+            let mut seen = BTreeSet::new();
+            for position in 0..shape.len() {
+                let (message, chunk) = shape.at(position).unwrap();
+                prop_assert!(seen.insert((message, chunk)));
+                if message != 9 {
+                    let group = chunk / u32::from(m);
+                    prop_assert!(shape.data.of_group(group).all(|data| seen.contains(&(9, data))));
+                    prop_assert!(shape.parity.of_group(group).contains(&chunk));
+                } else {
+                    prop_assert_eq!(shape.data_at(shape.data_rank(chunk)), chunk);
+                }
+            }
+            prop_assert_eq!(shape.at(shape.len()), None);
+            prop_assert!((0..chunks).all(|chunk| seen.contains(&(9, chunk))));
+        }
+    }
+}

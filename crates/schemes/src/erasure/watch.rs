@@ -1,0 +1,59 @@
+//! Whether a sender still hears of what it sent (P5.0.9, P5.4.7).
+
+use crate::silence::Silence;
+
+/// Notices that nothing has been heard for a timeout since something left, or since the last word if
+/// there is nothing more to send.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// When something first left, or the last timeout came, since the last word.
+    since_ns: Option<u64>,
+    heard_ns: u64,
+    pub(super) silence: Silence,
+}
+
+impl Watch {
+    /// There was nothing to hear of, and now there is.
+    pub(super) fn begin(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+        self.since_ns = None;
+    }
+
+    /// Something came from the peer.
+    pub(super) fn heard(&mut self, now_ns: u64) {
+        self.heard_ns = now_ns;
+        self.since_ns = None;
+        self.silence.heard();
+    }
+
+    /// Chunks have left.
+    pub(super) fn departed(&mut self, now_ns: u64) {
+        self.since_ns.get_or_insert(now_ns);
+    }
+
+    /// Answers whether a timeout ended. `waiting`: there is nothing to send, and a word must come.
+    pub(super) fn handle_timeout(&mut self, now_ns: u64, rto_ns: u64, waiting: bool) -> bool {
+        let expired = self
+            .expiry_ns(rto_ns, waiting)
+            .is_some_and(|at_ns| at_ns <= now_ns);
+        if expired {
+            self.since_ns = Some(now_ns);
+            self.silence.expired(now_ns, rto_ns);
+        }
+        self.silence.handle_timeout(now_ns);
+        expired
+    }
+
+    pub(super) fn next_timeout(&self, rto_ns: u64, waiting: bool) -> Option<u64> {
+        let silence = self.silence.next_timeout();
+        silence.or_else(|| self.expiry_ns(rto_ns, waiting))
+    }
+
+    fn expiry_ns(&self, rto_ns: u64, waiting: bool) -> Option<u64> {
+        if self.silence.next_timeout().is_some() {
+            return None;
+        }
+        let since_ns = self.since_ns.or(waiting.then_some(self.heard_ns));
+        since_ns.map(|since_ns| since_ns.saturating_add(rto_ns))
+    }
+}

@@ -1,0 +1,69 @@
+//! When the sender had passed how much: the ages of holes, without a record for each.
+
+use alloc::collections::VecDeque;
+
+use crate::scheme::Path;
+
+/// A few marks "at this time, all up to here had been passed".
+#[derive(Debug, Default)]
+pub(crate) struct Marks(VecDeque<Mark>);
+
+/// At `due_ns`, what is missing of `0..passed` is a reordering window old.
+#[derive(Debug)]
+struct Mark {
+    opened_ns: u64,
+    due_ns: u64,
+    passed: u32,
+}
+
+impl Marks {
+    /// The sender has now passed `0..passed`.
+    pub(crate) fn note(&mut self, path: &Path, passed: u32) {
+        if self.0.back().is_some_and(|mark| passed <= mark.passed) {
+            return;
+        }
+        let due_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+        let later = self.0.iter_mut().map(|m| &mut m.due_ns);
+        advance(later.rev(), due_ns);
+        match self.0.back_mut() {
+            // At most eight marks a window: what was passed soon after each other shares the later
+            // time.
+            Some(mark)
+                if path.now_ns.saturating_sub(mark.opened_ns) < path.reordering_window_ns / 8 =>
+            {
+                mark.due_ns = due_ns;
+                mark.passed = passed;
+            }
+            _ => self.0.push_back(Mark {
+                opened_ns: path.now_ns,
+                due_ns,
+                passed,
+            }),
+        }
+    }
+
+    /// How far the sender had passed when a window began that has ended.
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
+        let due = self.0.front().is_some_and(|mark| mark.due_ns <= now_ns);
+        let mark = due.then(|| self.0.pop_front()).flatten()?;
+        Some(mark.passed)
+    }
+
+    /// When the next window ends.
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        self.0.front().map(|mark| mark.due_ns)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Brings times, the latest first, down to `due_ns`: what is due after something newer was put off by
+/// a round trip that turned out shorter. So the first in stays the first due.
+pub(crate) fn advance<'a>(latest_first: impl Iterator<Item = &'a mut u64>, due_ns: u64) {
+    latest_first
+        .take_while(|at_ns| **at_ns > due_ns)
+        .for_each(|at_ns| *at_ns = due_ns);
+}
