@@ -219,7 +219,7 @@ mod tests {
                     let want: f64 = (0..400_000).map(survival).sum::<f64>() / 20.0;
                     let got = excess.mean(chunks);
                     assert!(
-                        (got - want).abs() <= 1e-9 * want,
+                        (got - want).abs() <= 1e-11 * want,
                         "loss {loss} period {period} chunks {chunks}: {got} {want}"
                     );
                 }
