@@ -67,7 +67,10 @@ impl SchemeName {
 
     /// The scheme with its usual parameters.
     pub fn scheme(self) -> Box<dyn Scheme + Send + Sync> {
-        self.with_alpha(Alpha::DEFAULT)
+        self.with_alpha(match self {
+            Self::Ec(_) => ErasureCoding::ALPHA,
+            _ => Alpha::DEFAULT,
+        })
     }
 
     /// How the scheme with its usual parameters is named on the wire.

@@ -153,33 +153,39 @@ impl Pair {
             Ok(place) if self.check_length(bytes).is_ok() => place,
             _ => return Ok(false),
         };
+        let longest = self.sdr.geometry().config().max_message_bytes;
+        let room_bytes = |scratch: &Scratch| scratch.bytes.min(longest);
         let Some(recv) = self.recvs.get_mut(&message) else {
             return Ok(false);
         };
         if let Some(parity) = &mut recv.parity
-            && parity.scratch.bytes >= bytes
+            && room_bytes(&parity.scratch) >= bytes
         {
             parity.layout = layout;
             return Ok(true);
         }
-        let old = recv.parity.take();
+        let old = recv.parity.map(|parity| parity.scratch);
+        let kept_bytes = self.workshop.lent_bytes - old.map_or(0, |old| old.bytes);
+        if kept_bytes.saturating_add(bytes) > self.options.max_parity_bytes {
+            return Ok(false);
+        }
+        let scratch = match self.workshop.take(fabric, bytes) {
+            // The message can do without.
+            Err(FabricError::OutOfResources(_)) => return Ok(false),
+            taken => taken?,
+        };
         let root = self.holdings.root(place.generation);
         if let Some(old) = old {
             fabric.unbind(root, place.slot)?;
-            self.workshop.lent_bytes -= old.scratch.bytes;
-            self.workshop.give(old.scratch);
+            self.workshop.give(old);
         }
-        if self.workshop.lent_bytes.saturating_add(bytes) > self.options.max_parity_bytes {
-            return Ok(false);
-        }
-        let scratch = self.workshop.take(fabric, bytes)?;
-        fabric.bind(root, place.slot, scratch.lkey, 0, bytes)?;
-        self.workshop.lent_bytes += scratch.bytes;
+        fabric.bind(root, place.slot, scratch.lkey, 0, room_bytes(&scratch))?;
+        self.workshop.lent_bytes = kept_bytes + scratch.bytes;
         recv.parity = Some(Parity { layout, scratch });
         let target = Place {
             rkey: root.0,
             base: self.sdr.geometry().slot_base(place.slot),
-            length: bytes,
+            length: room_bytes(&scratch),
         };
         self.sdr.post_parity(message, target)?;
         Ok(true)

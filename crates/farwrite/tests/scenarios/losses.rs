@@ -90,7 +90,13 @@ fn both_ends_find_the_loss_of_the_link() {
 fn a_clean_path_has_no_loss() {
     for scheme in SCHEMES {
         let found = deliver(&mut World::new(1, long_haul(), &slow()), scheme);
-        assert!(found.judged_chunks() >= CHUNKS - 1, "{scheme} {found:?}");
+        // With a code a message can be over before the last of its parity was passed.
+        let least = if scheme.starts_with("ec") {
+            CHUNKS * 3 / 4
+        } else {
+            CHUNKS - 1
+        };
+        assert!(found.judged_chunks() >= least, "{scheme} {found:?}");
         assert_eq!(found.lost_chunks(), 0, "{scheme} {found:?}");
     }
 }
@@ -149,6 +155,14 @@ fn first_sendings_alone_are_counted() {
             let truth = numbers(&truth[..truth.len() - 1]);
             if scheme.starts_with("sr") {
                 assert_eq!(found, truth, "{scheme} {loss_packet}");
+            }
+            if scheme.starts_with("ec") {
+                // A message can be over before the last of its parity was passed.
+                let share = |[judged, lost, ..]: [u64; 4]| lost as f64 / judged as f64;
+                let error = share(found) / share(truth) - 1.0;
+                assert!(error.abs() < 0.2, "{scheme} {found:?} of {truth:?}");
+                assert!(found[0] > truth[0] * 4 / 5, "{scheme} {found:?}");
+                continue;
             }
             // Others do not judge what their pauses and early ends leave behind.
             for (found, truth) in found.into_iter().zip(truth) {

@@ -1,6 +1,7 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
 mod choked;
+mod coding;
 mod control_loss;
 mod delivery;
 mod endings;

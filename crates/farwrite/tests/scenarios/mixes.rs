@@ -152,6 +152,8 @@ impl Course {
                 errand.out = Some(out);
                 self.sends += 1;
             }
+            // Its parity would be longer than a message can be.
+            Err(Error::TooLong { .. }) => errand.order.scheme = tag("sr-nack"),
             Err(error) => assert!(matches!(error, Error::Retry { .. }), "{error}"),
         }
     }

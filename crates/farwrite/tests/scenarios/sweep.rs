@@ -32,6 +32,7 @@ fn row(scheme: &str, loss: Loss) -> Row {
     let options = QpOptions {
         rate_bps: RATE_BPS,
         burst_bytes: 8192,
+        expected_scheme: tag(scheme),
         ..options()
     };
     let mut row = Row::default();
@@ -59,7 +60,7 @@ fn table() -> String {
     let shortest_ns = wire_bits * SECOND / RATE_BPS + RTT * 3 / 2;
     let mut table = String::from("loss           ");
     for scheme in SCHEMES {
-        write!(table, " | {scheme:<7} again  ctl").expect("a string");
+        write!(table, " | {scheme:<11} again  ctl").expect("a string");
     }
     let burst = |share: f64| Loss::Markov {
         p_good_to_bad: 0.05 * share,
@@ -83,7 +84,7 @@ fn table() -> String {
             let time = row.took_ns as f64 / (SEEDS * shortest_ns) as f64;
             let again = row.again as f64 / row.sent as f64 * 100.0;
             let controls = row.controls / SEEDS;
-            write!(table, " | {time:7.3} {again:5.1} {controls:4}").expect("a string");
+            write!(table, " | {time:11.3} {again:5.1} {controls:4}").expect("a string");
         }
     }
     table + "\n"

@@ -14,7 +14,7 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;
 /// Of [`long_haul`].
 pub(crate) const RTT: u64 = 25 * MS;
-pub(crate) const SCHEMES: [&str; 3] = ["sr-rto", "sr-nack", "gbn"];
+pub(crate) const SCHEMES: [&str; 5] = ["sr-rto", "sr-nack", "gbn", "ec-xor:32,8", "ec-mds:32,8"];
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

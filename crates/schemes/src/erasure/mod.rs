@@ -38,6 +38,9 @@ impl ErasureCoding {
     pub const XOR_ID: u8 = 4;
     /// Id in the [`SchemeTag`] of erasure coding by a maximum distance separable code (P5.4).
     pub const MDS_ID: u8 = 5;
+    /// 1, for a fallback timeout of half a round trip beyond the injection (paper section 4.2.3 with
+    /// beta = 0.5).
+    pub const ALPHA: Alpha = Alpha::from_256ths(256);
     /// Groups interleaved unless configured. More stand longer bursts (`tests/schemes/depths.txt`), but
     /// all groups of a superblock become decodable in the time that its parity takes, and then the
     /// receiver must rebuild as many times faster as there is less parity than data.

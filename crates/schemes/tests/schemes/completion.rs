@@ -1,6 +1,7 @@
 //! Everything completes, whatever the channel does.
 
 use farwrite_schemes::registry::SchemeName;
+use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;
 
@@ -63,7 +64,8 @@ fn a_dead_link_is_probed_and_recovers_within_a_probe_interval() {
         };
         let rtt_ns = channel.rtt_ns;
         let chunks = 20_000;
-        let story = send_one(&*name.scheme(), channel.clone(), chunks);
+        let scheme = name.with_alpha(Alpha::DEFAULT);
+        let story = send_one(&*scheme, channel.clone(), chunks);
         let during = |at_ns: u64| (320 * MS..5_020 * MS).contains(&at_ns);
         let probes: usize = story
             .runs

@@ -2,6 +2,7 @@
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender};
+use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use crate::harness::MS;
@@ -66,7 +67,7 @@ enum Event {
 
 /// A sender with chunk 0 in that state, and the time.
 fn sender_in(name: SchemeName, state: State) -> (Box<dyn Sender + Send>, u64) {
-    let mut sender = name.scheme().sender();
+    let mut sender = name.with_alpha(Alpha::DEFAULT).sender();
     let message = Message {
         number: 0,
         bytes: 8192,

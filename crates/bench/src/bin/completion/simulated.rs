@@ -46,8 +46,12 @@ pub(crate) fn run(
         let send = sender
             .endpoint
             .post_send(sender.qp, sender.memory.whole(), options)?;
-        while send.outcome().is_none() {
-            world.step(u64::MAX)?;
+        loop {
+            let next_ns = world.poll()?;
+            if send.outcome().is_some() {
+                break;
+            }
+            world.advance(next_ns.ok_or("nothing happens any more")?);
         }
         let over_ns = world.network.now_ns();
         // The receiver told three times that it is over.
@@ -86,25 +90,26 @@ impl World {
         Ok(Self { network, ends })
     }
 
-    /// Polls both ends, and goes to the next moment at which there is something to do.
-    fn step(&mut self, limit_ns: u64) -> Result<(), Failure> {
+    /// Polls both ends; answers when there is more to do.
+    fn poll(&mut self) -> Result<Option<u64>, Failure> {
         let now_ns = self.network.now_ns();
         let [a, b] = &mut self.ends;
         let wanted = [a.endpoint.poll(now_ns)?, b.endpoint.poll(now_ns)?];
         let next = wanted.into_iter().chain([self.network.next_ns()]);
-        let next_ns = next.flatten().min().unwrap_or(limit_ns);
-        if next_ns == u64::MAX {
-            return Err("nothing happens any more".into());
-        }
-        self.network
-            .advance_to(next_ns.max(now_ns + 1).min(limit_ns));
-        Ok(())
+        Ok(next.flatten().min())
+    }
+
+    /// Lets time pass to that moment, or a little where it has come.
+    fn advance(&mut self, to_ns: u64) {
+        let now_ns = self.network.now_ns();
+        self.network.advance_to(to_ns.max(now_ns + 1));
     }
 
     fn run_for(&mut self, span_ns: u128) -> Result<(), Failure> {
         let limit_ns = self.network.now_ns() + u64::try_from(span_ns)?;
         while self.network.now_ns() < limit_ns {
-            self.step(limit_ns)?;
+            let next_ns = self.poll()?.unwrap_or(limit_ns);
+            self.advance(next_ns.min(limit_ns));
         }
         Ok(())
     }
