@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel bench model-check fuzz miri install clean
+.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel bench bench-model model-check fuzz miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ $(DENY):
 bench: ## measure: goodput beside a raw blast, simulated transfers a second, codes beside ISA-L
 	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
+
+bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sampler
+	python/run $(TOOLS) python python/benches/map.py
 
 model-check: ## the exact completion-time model against a million draws a setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture

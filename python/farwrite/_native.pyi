@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 __all__ = [
     "CollectiveTimes",
     "CompletionTimes",
+    "Plan",
     "PointError",
     "Settings",
     "chunk_loss",
@@ -20,6 +21,35 @@ _Column: TypeAlias = NDArray[np.float64]
 
 class PointError(ValueError):
     """An argument is out of range; args are the message and the number of the point, or None."""
+
+_Alternative: TypeAlias = tuple[str, Sequence[float]]
+_Edge: TypeAlias = tuple[float, str] | None
+
+@final
+class Plan:
+    """Which scheme for a message."""
+
+    def __new__(
+        cls,
+        *,
+        message_bytes: float,
+        bandwidth_bps: float,
+        rtt_s: float,
+        loss: Sequence[float],
+        packets_per_chunk: int,
+        chunk_bytes: float,
+        objective: str,
+        max_parity_overhead: float,
+        cores: float,
+        xor_bps: float | None,
+        mds_bps: float | None,
+        candidates: Sequence[str] | None,
+        close: float,
+    ) -> Plan: ...
+    def best(self) -> _Alternative: ...
+    def alternatives(self) -> list[_Alternative]: ...
+    def left_out(self) -> list[tuple[str, str]]: ...
+    def sensitivity(self) -> list[tuple[str, float, _Edge, _Edge, list[tuple[float, str, float]]]]: ...
 
 @final
 class Settings:

@@ -5,6 +5,7 @@
 
 mod collective;
 mod completion;
+mod plan;
 mod points;
 mod probability;
 mod setting;
@@ -18,6 +19,8 @@ mod _native {
     use crate::collective::CollectiveTimes;
     #[pymodule_export]
     use crate::completion::CompletionTimes;
+    #[pymodule_export]
+    use crate::plan::Plan;
     #[pymodule_export]
     use crate::points::PointError;
     #[pymodule_export]

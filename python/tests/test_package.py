@@ -3,13 +3,17 @@
 import doctest
 import importlib.resources
 import re
+import sys
 import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import farwrite.model
 import farwrite.model.completion
+import farwrite.model.sweep
+import farwrite.plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,8 +46,9 @@ def test_other_threads_run_during_an_evaluation() -> None:
     assert during > 5
 
 
-def test_examples_of_the_documentation() -> None:
-    result = doctest.testmod(farwrite.model.completion)
+@pytest.mark.parametrize("name", ["farwrite.model.completion", "farwrite.model.sweep", "farwrite.plan"])
+def test_examples_of_the_documentation(name: str) -> None:
+    result = doctest.testmod(sys.modules[name])
     assert result.attempted > 0
     assert result.failed == 0
 

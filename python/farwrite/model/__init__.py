@@ -24,6 +24,8 @@ from farwrite.model.arguments import Numbers, Words
 from farwrite.model.collective import CollectiveTime, StageSum, collective_time
 from farwrite.model.completion import CompletionTime, completion_time
 from farwrite.model.loss import Markov, chunk_loss, group_failure, parity_overhead
+from farwrite.model.sweep import sweep
+from farwrite.model.table import Table
 
 __all__ = [
     "CollectiveTime",
@@ -31,10 +33,12 @@ __all__ = [
     "Markov",
     "Numbers",
     "StageSum",
+    "Table",
     "Words",
     "chunk_loss",
     "collective_time",
     "completion_time",
     "group_failure",
     "parity_overhead",
+    "sweep",
 ]

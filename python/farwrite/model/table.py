@@ -1,0 +1,95 @@
+"""Results of sweeps: columns, and the settings that they were made with."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Where a Parquet file keeps the settings.
+METADATA = b"farwrite"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One row a point: what was varied, and what came out."""
+
+    #: Columns by name, all of the same length.
+    columns: dict[str, NDArray[Any]]
+    #: What was the same for all points, and the version of farwrite. JSON can hold it.
+    settings: dict[str, Any]
+
+    def __len__(self) -> int:
+        """Rows."""
+        return min((len(column) for column in self.columns.values()), default=0)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """Return the column of that name."""
+        return self.columns[name]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As a data frame, with the settings as its ``attrs`` (needs pandas)."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.columns)
+        frame.attrs.update(self.settings)
+        return frame
+
+    def write_csv(self, path: str | PathLike[str]) -> None:
+        """Write comma-separated values; the settings are JSON in the first line, after ``# ``."""
+        with Path(path).open("w", newline="", encoding="utf-8") as file:
+            file.write(f"# {json.dumps(self.settings)}\n")
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(self.columns)
+            writer.writerows(zip(*(column.tolist() for column in self.columns.values()), strict=True))
+
+    def write_parquet(self, path: str | PathLike[str]) -> None:
+        """Write Parquet, with the settings as JSON in its metadata (needs pyarrow)."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table = pa.table(self.columns)
+        table = table.replace_schema_metadata({METADATA: json.dumps(self.settings).encode()})
+        pq.write_table(table, path)
+
+    @classmethod
+    def read_csv(cls, path: str | PathLike[str]) -> Table:
+        """Read what `write_csv` wrote."""
+        with Path(path).open(newline="", encoding="utf-8") as file:
+            first = file.readline()
+            if not first.startswith("# {"):
+                raise ValueError(f"{path} has no settings in its first line: not a sweep of farwrite")
+            rows: Iterator[list[str]] = csv.reader(file)
+            names = next(rows)
+            cells = list(rows)
+        columns = {name: _column([row[i] for row in cells]) for i, name in enumerate(names)}
+        return cls(columns, json.loads(first[2:]))
+
+    @classmethod
+    def read_parquet(cls, path: str | PathLike[str]) -> Table:
+        """Read what `write_parquet` wrote (needs pyarrow)."""
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        metadata = table.schema.metadata or {}
+        if METADATA not in metadata:
+            raise ValueError(f"{path} has no settings in its metadata: not a sweep of farwrite")
+        columns = {name: np.asarray(table[name].to_pylist()) for name in table.column_names}
+        return cls(columns, json.loads(metadata[METADATA]))
+
+
+def _column(texts: list[str]) -> NDArray[Any]:
+    try:
+        return np.array([float(text) for text in texts])
+    except ValueError:
+        return np.array(texts)

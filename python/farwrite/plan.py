@@ -1,0 +1,200 @@
+"""The planner: which scheme for a message on a path, at what cost, and how sure.
+
+`plan` compares selective repeat, go-back-N and erasure codes by the completion times of
+`farwrite.model`, variant ``serial``, within the parity and the cores that are to be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from farwrite import _native
+from farwrite.model.arguments import Argument, numbers, places, words
+from farwrite.model.loss import PROBABILITY, Markov
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """What one scheme would cost."""
+
+    scheme: str
+    #: What was asked to be small, in seconds.
+    objective_s: float
+    mean_s: float
+    p99_s: float
+    p999_s: float
+    #: The objective over what the message takes without any loss or parity.
+    slowdown: float
+    #: Parity chunks for each data chunk.
+    parity_overhead: float
+    #: Cores that keep up with the path at either end.
+    cores: float
+
+
+@dataclass(frozen=True)
+class Border:
+    """Where the answer ceases to be good."""
+
+    #: The input there, to a few percent.
+    value: float
+    #: What has the least objective beyond.
+    scheme: str
+
+
+@dataclass(frozen=True)
+class Stake:
+    """What the answer costs where an input is another."""
+
+    #: The input there.
+    value: float
+    #: What has the least objective there.
+    best: str
+    #: The objective of the answer there, over the least.
+    cost: float
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How the answer depends on one input, all others being as given."""
+
+    #: Name of the argument.
+    name: str
+    value: float
+    #: Where the answer ceases to be good below; None if not within a factor of 1024.
+    below: Border | None
+    #: Where it does above.
+    above: Border | None
+    #: At a tenth, half, twice and ten times the input.
+    stakes: tuple[Stake, ...]
+
+
+class Plan:
+    """The answer."""
+
+    def __init__(self, native: _native.Plan) -> None:
+        self._native = native
+
+    def __repr__(self) -> str:
+        """Best scheme, and what it costs."""
+        return f"<Plan: {self.best.scheme}, {self.best.objective_s:.6g} s>"
+
+    @property
+    def best(self) -> Alternative:
+        """The cheapest scheme, by parity and then cores, of those next to the least objective."""
+        scheme, costs = self._native.best()
+        return Alternative(scheme, *costs)
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """All schemes that can be afforded, the least objective first."""
+        return tuple(Alternative(scheme, *costs) for scheme, costs in self._native.alternatives())
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Schemes that can be afforded but not evaluated, and why."""
+        return dict(self._native.left_out())
+
+    def sensitivity(self) -> tuple[Sensitivity, ...]:
+        """How the answer depends on each input."""
+        return tuple(
+            Sensitivity(
+                name,
+                value,
+                Border(*below) if below else None,
+                Border(*above) if above else None,
+                tuple(Stake(*stake) for stake in stakes),
+            )
+            for name, value, below, above, stakes in self._native.sensitivity()
+        )
+
+
+def plan(
+    message_bytes: float,
+    bandwidth_bps: float,
+    rtt_s: float,
+    loss_chunk: float | Markov,
+    chunk_bytes: float = 4096,
+    *,
+    objective: str = "mean",
+    max_parity_overhead: float = 0.25,
+    cores: float = 8,
+    xor_bps: float | None = None,
+    mds_bps: float | None = None,
+    candidates: Sequence[str] | None = None,
+    close: float = 0.01,
+) -> Plan:
+    """Find the best scheme for one message.
+
+    Parameters
+    ----------
+    message_bytes, bandwidth_bps, rtt_s, loss_chunk, chunk_bytes
+        As in `farwrite.model.completion_time`, one number each.
+    objective
+        What is to be small: ``mean``, or a percentile such as ``p99.9``.
+    max_parity_overhead
+        Most parity chunks for each data chunk.
+    cores
+        Cores for coding at each end. With 0 there is no erasure coding.
+    xor_bps, mds_bps
+        Bits of data a second that a core passes through an XOR code; and through an MDS code, times
+        parity chunks of a group. None: as in the paper's Fig. 11. ``farwrite codes bench`` measures them.
+    candidates
+        Names of schemes to choose from. None: selective repeat, go-back-N, and codes of 4 to 128 data chunks.
+    close
+        By what share a scheme's objective may exceed the least and still count as good; of those, the
+        cheapest is chosen.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is of the wrong type or out of its range. The message names argument and unit.
+
+    Examples
+    --------
+    >>> plan(128 * 2**20, 400e9, 25e-3, 1e-4, objective="p99.9").best.scheme
+    'ec-mds:128,2'
+    """
+    packets = 1
+    if isinstance(loss_chunk, Markov):
+        *chances, number = loss_chunk.arguments()
+        loss = [_one(chance) for chance in chances]
+        packets = int(_one(number))
+    else:
+        loss = [_one(numbers("loss_chunk", PROBABILITY, loss_chunk))]
+
+    def optional(name: str, value: float | None) -> float | None:
+        return None if value is None else _one(numbers(name, "bit/s", value))
+
+    if not isinstance(objective, str):
+        raise TypeError(f"objective must be one string, not {objective!r}")
+    if candidates is not None:
+        candidates = words("candidates", candidates).values.ravel().tolist()
+    with places(()):
+        native = _native.Plan(
+            message_bytes=_one(numbers("message_bytes", "bytes", message_bytes)),
+            bandwidth_bps=_one(numbers("bandwidth_bps", "bit/s", bandwidth_bps)),
+            rtt_s=_one(numbers("rtt_s", "s", rtt_s)),
+            loss=loss,
+            packets_per_chunk=packets,
+            chunk_bytes=_one(numbers("chunk_bytes", "bytes", chunk_bytes)),
+            objective=objective,
+            max_parity_overhead=_one(
+                numbers("max_parity_overhead", "parity chunks a data chunk", max_parity_overhead)
+            ),
+            cores=_one(numbers("cores", "cores", cores)),
+            xor_bps=optional("xor_bps", xor_bps),
+            mds_bps=optional("mds_bps", mds_bps),
+            candidates=candidates,
+            close=_one(numbers("close", "as a share", close)),
+        )
+        return Plan(native)
+
+
+def _one(argument: Argument) -> float:
+    if argument.values.shape != ():
+        raise TypeError(f"{argument.name} ({argument.unit}) must be one number, not an array")
+    return float(argument.values)
+
+
+__all__ = ["Alternative", "Border", "Plan", "Sensitivity", "Stake", "plan"]

@@ -1,0 +1,130 @@
+//! Plans: which scheme for a message.
+
+use farwrite_model::plan::{self, Border, Coding, Objective, Question};
+use farwrite_model::{Loss, ModelError, Scheme};
+use pyo3::prelude::*;
+
+use crate::setting::refused;
+
+/// Scheme; objective, mean, p99 and p99.9 in seconds; slowdown, parity overhead, cores.
+type Alternative = (String, [f64; 7]);
+/// Value and scheme.
+type Edge = Option<(f64, String)>;
+/// Name, value, borders below and above, and (value, best scheme, cost) of each stake.
+type Dependence = (&'static str, f64, Edge, Edge, Vec<(f64, String, f64)>);
+
+/// The answer to a question.
+#[pyclass(frozen, module = "farwrite._native")]
+pub(crate) struct Plan {
+    plan: plan::Plan,
+}
+
+#[pymethods]
+impl Plan {
+    /// `loss` is `loss_chunk` alone, or the four probabilities of a chain with packets per chunk.
+    #[new]
+    #[pyo3(signature = (*, message_bytes, bandwidth_bps, rtt_s, loss, packets_per_chunk, chunk_bytes,
+        objective, max_parity_overhead, cores, xor_bps, mds_bps, candidates, close))]
+    #[expect(clippy::too_many_arguments, reason = "one a field, all named")]
+    fn new(
+        py: Python<'_>,
+        message_bytes: f64,
+        bandwidth_bps: f64,
+        rtt_s: f64,
+        loss: Vec<f64>,
+        packets_per_chunk: u32,
+        chunk_bytes: f64,
+        objective: &str,
+        max_parity_overhead: f64,
+        cores: f64,
+        xor_bps: Option<f64>,
+        mds_bps: Option<f64>,
+        candidates: Option<Vec<String>>,
+        close: f64,
+    ) -> PyResult<Self> {
+        let loss = match loss[..] {
+            [p_good_to_bad, p_bad_to_good, loss_good, loss_bad] => Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                loss_good,
+                loss_bad,
+                packets_per_chunk,
+            },
+            _ => Loss::Iid {
+                loss_chunk: loss.first().copied().unwrap_or(f64::NAN),
+            },
+        };
+        py.detach(|| {
+            let candidates: Result<Vec<Scheme>, ModelError> = match &candidates {
+                None => Ok(Question::usual_candidates()),
+                Some(names) => names.iter().map(|name| name.parse()).collect(),
+            };
+            let usual = Coding::default();
+            Question {
+                loss,
+                chunk_bytes,
+                objective: objective.parse::<Objective>()?,
+                max_parity_overhead,
+                coding: Coding {
+                    cores,
+                    xor_bps: xor_bps.unwrap_or(usual.xor_bps),
+                    mds_bps: mds_bps.unwrap_or(usual.mds_bps),
+                },
+                candidates: candidates?,
+                close,
+                ..Question::new(message_bytes, bandwidth_bps, rtt_s, 0.0)
+            }
+            .plan()
+        })
+        .map(|plan| Self { plan })
+        .map_err(|error| refused(&error))
+    }
+
+    /// The scheme that is chosen.
+    fn best(&self) -> Alternative {
+        row(self.plan.best())
+    }
+
+    /// All that can be afforded, the least objective first.
+    fn alternatives(&self) -> Vec<Alternative> {
+        self.plan.alternatives().iter().map(row).collect()
+    }
+
+    /// Schemes that cannot be evaluated, and why.
+    fn left_out(&self) -> Vec<(String, String)> {
+        let text = |(scheme, error): &(Scheme, ModelError)| (scheme.to_string(), error.to_string());
+        self.plan.left_out().iter().map(text).collect()
+    }
+
+    /// How the answer depends on each input.
+    fn sensitivity(&self, py: Python<'_>) -> PyResult<Vec<Dependence>> {
+        let found = py.detach(|| self.plan.sensitivity());
+        let edge = |border: Option<Border>| border.map(|at| (at.value, at.scheme.to_string()));
+        let rows = found.map_err(|error| refused(&error))?.into_iter();
+        let rows = rows.map(|of| {
+            let stakes = of.stakes.iter();
+            let stakes = stakes.map(|at| (at.value, at.best.to_string(), at.cost));
+            (
+                of.name,
+                of.value,
+                edge(of.below),
+                edge(of.above),
+                stakes.collect(),
+            )
+        });
+        Ok(rows.collect())
+    }
+}
+
+fn row(of: &plan::Alternative) -> Alternative {
+    let numbers = [
+        of.objective_s,
+        of.mean_s,
+        of.p99_s,
+        of.p999_s,
+        of.slowdown,
+        of.parity_overhead,
+        of.cores,
+    ];
+    (of.scheme.to_string(), numbers)
+}

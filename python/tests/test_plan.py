@@ -1,0 +1,56 @@
+"""farwrite.plan against farwrite.model."""
+
+import pytest
+
+from farwrite import model
+from farwrite.plan import plan
+
+LONG_HAUL = (128 * 2**20, 400e9, 25e-3)
+
+
+def test_the_best_is_the_best_that_the_model_knows() -> None:
+    found = plan(*LONG_HAUL, 1e-4, objective="p99.9", close=0)
+    assert found.best.objective_s == min(at.objective_s for at in found.alternatives)
+    assert found.best.objective_s == found.best.p999_s
+    assert found.left_out == {}
+    by_name = {at.scheme: at for at in found.alternatives}
+    time = model.completion_time("sr-nack", *LONG_HAUL, 1e-4, variant="serial")
+    assert by_name["sr-nack"].mean_s == time.mean
+    assert by_name["sr-nack"].p999_s == time.quantile(0.999)
+    assert by_name["ec-mds:32,8"].parity_overhead == 0.25
+    assert "ec-mds:4,2" not in by_name  # half as much parity as data
+    assert repr(found).startswith(f"<Plan: {found.best.scheme}")
+
+
+def test_budgets() -> None:
+    without = plan(*LONG_HAUL, 1e-4, cores=0)
+    assert {at.scheme for at in without.alternatives} == {"sr-nack", "sr-rto", "gbn"}
+    few = plan(*LONG_HAUL, 1e-4, candidates=["sr-rto", "gbn"])
+    assert few.best.scheme == "sr-rto"
+
+
+def test_sensitivity_finds_the_border() -> None:
+    found = plan(*LONG_HAUL, 1e-6, candidates=["sr-nack", "ec-mds:32,8"])
+    loss = next(of for of in found.sensitivity() if of.name == "loss_chunk")
+    border = loss.above or loss.below
+    assert border is not None
+    there = plan(*LONG_HAUL, border.value, candidates=["sr-nack", "ec-mds:32,8"])
+    assert there.alternatives[0].scheme == border.scheme
+    assert [stake.cost >= 1 for stake in loss.stakes] == [True] * len(loss.stakes)
+
+
+def test_bursts() -> None:
+    assert plan(*LONG_HAUL, model.Markov(1e-5, 0.1), candidates=["sr-nack"]).best.mean_s > 0.025
+
+
+def test_refusals() -> None:
+    with pytest.raises(ValueError, match=r"^rtt_s = -1 s: must be"):
+        plan(1e6, 1e9, -1, 0.1)
+    with pytest.raises(TypeError, match=r"^rtt_s \(s\) must be one number, not an array"):
+        plan(1e6, 1e9, [1, 2], 0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r'^objective = "median": must be mean, or p'):
+        plan(1e6, 1e9, 1, 0.1, objective="median")
+    with pytest.raises(ValueError, match=r'^scheme = "x": must be sr-rto'):
+        plan(1e6, 1e9, 1, 0.1, candidates=["x"])
+    with pytest.raises(ValueError, match=r"^cores = NaN cores: must be"):
+        plan(1e6, 1e9, 1, 0.1, cores=float("nan"))
