@@ -144,7 +144,8 @@ def _refusal(pair):
 
 
 def _loss(report, program, where):
-    for scheme, family in (("sr-nack", 4), ("sr-rto", 6), ("gbn", 4)):
+    for scheme, family in (("sr-nack", 4), ("sr-rto", 6), ("gbn", 4), ("ec-xor:32,8", 6),
+                           ("ec-mds:32,8", 4)):
         with Veth(9000, segment=True) as veth:
             done = impair(veth, 2)
             directory = _fresh(where, scheme)
@@ -152,8 +153,10 @@ def _loss(report, program, where):
             transfer = Pair(veth, program, directory, messages, family=family, immediate=5,
                             scheme=scheme).finish(60)
         problems = _whole(transfer)
-        if not transfer.sender["repeated"]:
-            problems.append("nothing was sent again: there was no loss")
+        repaired = (transfer.receiver["rebuilt"] if scheme.startswith("ec-")
+                    else transfer.sender["repeated"])
+        if not repaired:
+            problems.append("nothing was repaired: there was no loss")
         report.check(f"{scheme}, IPv{family}, {done}: three messages arrive whole", problems)
 
 

@@ -91,16 +91,19 @@ def _differences(sent, received):
 
 def _ends(sender, receiver, seconds=30, lossy=False):
     """Waits for both ends; what went wrong by their own words. With `lossy`, it has to be that the
-    sender sent something again."""
-    problems = []
+    sender sent something again, or that the receiver rebuilt something."""
+    problems, repaired = [], False
     for name, process in (("send", sender), ("recv", receiver)):
         out, err = process.communicate(timeout=seconds)
         if process.returncode != 0:
             problems.append(f"{name}: exit code {process.returncode}: {err.strip()}")
         elif json.loads(out)["exit_code"] != 0:
             problems.append(f"{name}: {out}")
-        elif lossy and process is sender and not json.loads(out)["retransmitted_share"]:
-            problems.append("nothing was sent again: nothing was lost")
+        else:
+            told = json.loads(out)
+            repaired |= bool(told["retransmitted_share"] or told["rebuilt_chunks"])
+    if lossy and not repaired and not problems:
+        problems.append("nothing was repaired: nothing was lost")
     return problems
 
 
@@ -171,7 +174,7 @@ def _keys(report, program):
 
 
 def _losses(report, program):
-    for scheme in ("sr-nack", "sr-rto", "gbn"):
+    for scheme in ("sr-nack", "sr-rto", "gbn", "ec-xor:32,8", "ec-mds:20,4"):
         with Veth(9000, segment=True) as veth:
             done = impair(veth, 2)
             directory = program.fresh(f"loss-{scheme}")

@@ -15,7 +15,7 @@ use crate::send::SendArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  farwrite demo                      see three ways of repairing losses at work on one machine
+  farwrite demo                      see five ways of repairing losses at work on one machine
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share

@@ -81,7 +81,7 @@ impl Console {
             ProgressDrawTarget::hidden()
         };
         let style =
-            ProgressStyle::with_template("  {prefix:8} [{bar:28}] {percent:>3} %  {wide_msg}")
+            ProgressStyle::with_template("  {prefix:11} [{bar:16}] {percent:>3} %  {wide_msg}")
                 .expect("the template is constant")
                 .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
@@ -130,7 +130,7 @@ impl Progress {
         let (prefix, message) = (self.bar.prefix(), self.bar.message());
         let _ = writeln!(
             std::io::stderr(),
-            "  {prefix:<8}  {percent:>3} %  {message}"
+            "  {prefix:<11}  {percent:>3} %  {message}"
         );
         self.last_line.set(Instant::now());
     }

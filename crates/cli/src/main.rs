@@ -9,6 +9,7 @@ mod interrupt;
 mod keygen;
 mod loss;
 mod memory;
+mod parity;
 mod recv;
 mod send;
 mod table;

@@ -50,7 +50,7 @@ pub(crate) struct RecvArgs {
     /// End after one transfer
     #[arg(long)]
     once: bool,
-    /// Most memory that a sender gets for what is under way: 1MiB to 16GiB
+    /// Most memory that a sender gets for what is under way, parity included: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,

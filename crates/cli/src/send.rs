@@ -21,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   farwrite send --to 192.0.2.7:4792 --psk-file far.key data.bin photos/
   farwrite send --to far.example:4792 --psk-file far.key --rate 9Gbit --scheme sr-nack archive/
+  farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
 Either end may be started first. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
@@ -31,7 +32,8 @@ There is no congestion control: the sender paces itself at --rate, and slows dow
 receiver's own socket overflows. Give the share of the path that is yours.
 
 Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
-(go-back-N).";
+(go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
+M parity chunks, which --rate and --memory must cover too, for every K data chunks).";
 
 /// Between two looks at whether the user wants to end.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -59,7 +61,7 @@ pub(crate) struct SendArgs {
     /// carries, but at most 4096
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
-    /// Most memory for what is under way, at each end: 1MiB to 16GiB
+    /// Most memory for what is under way, parity included, at each end: 1MiB to 16GiB
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,

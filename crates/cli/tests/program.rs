@@ -52,22 +52,33 @@ fn demo_moves_a_message_with_every_scheme() {
         .iter()
         .map(|run| run["scheme"].as_str().expect("a name"))
         .collect();
-    assert_eq!(names, ["gbn", "sr-rto", "sr-nack"]);
+    let all = ["sr-rto", "sr-nack", "gbn", "ec-xor:32,8", "ec-mds:32,8"];
+    assert_eq!(names, all);
     for run in runs {
         assert_eq!(run["verified"], true);
         // The sender may start with a burst, which buys it half a millisecond of seventy.
         assert!(run["ratio"].as_f64().expect("a number") > 0.98, "{run}");
         let sent = run["sent_chunks"].as_u64().expect("a count");
         let again = run["retransmitted_chunks"].as_u64().expect("a count");
-        assert_eq!(sent - again, 1024, "{run}");
-        assert!(run["lost_packets"].as_u64().expect("a count") > 0, "{run}");
-        assert!(again > 0, "{run}");
+        let count = |name: &str| run[name].as_u64().expect("a count");
+        let (parity, rebuilt) = (count("parity_chunks"), count("rebuilt_chunks"));
+        assert_eq!(sent - again - parity, 1024, "{run}");
+        assert!(count("lost_packets") > 0, "{run}");
+        if run["scheme"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("ec-"))
+        {
+            // A quarter of the data, less what was not needed any more.
+            assert!((1..=256).contains(&parity) && rebuilt > 0, "{run}");
+        } else {
+            assert!(parity + rebuilt == 0 && again > 0, "{run}");
+        }
         for end in ["send_loss", "receive_loss"] {
             let loss = &run[end];
             let judged = loss["judged_chunks"].as_u64().expect("a count");
             let lost = loss["lost_chunks"].as_u64().expect("a count");
             let share = loss["loss_chunk"].as_f64().expect("a share");
-            assert!((700..=1024).contains(&judged), "{run}");
+            assert!((700..=1280).contains(&judged), "{run}");
             assert!(lost > 0 && (0.001..0.03).contains(&share), "{run}");
             assert!(loss["bursts"].as_u64().expect("a count") <= lost, "{run}");
             assert!(
@@ -165,10 +176,39 @@ fn demo_shows_people_a_table() {
         "x ideal",
         "retransmitted",
         "goodput",
+        "parity",
         "sr-nack",
         "farwrite-demo.svg",
     ] {
         assert!(stdout.contains(word), "{word:?} is not in\n{stdout}");
+    }
+    let width = stdout.lines().map(|line| line.chars().count()).max();
+    assert!(
+        width <= Some(100) || out.len() > 40,
+        "{width:?} in\n{stdout}"
+    );
+}
+
+#[test]
+fn the_shortest_messages_have_more_parity_than_data() {
+    let directory = directory("demo/short");
+    for size in ["1", "4097"] {
+        let args = [
+            "--size",
+            size,
+            "--rtt",
+            "2ms",
+            "--rate",
+            "200Mbit",
+            "--loss",
+            "0",
+            "--scheme",
+            "ec-mds:4,8,ec-xor:4,4",
+        ];
+        let result = demo(&directory, &args);
+        let runs = result["runs"].as_array().expect("runs");
+        assert_eq!(runs.len(), 2);
+        assert!(runs.iter().all(|run| run["verified"] == true), "{result}");
     }
 }
 
@@ -199,7 +239,7 @@ fn an_interrupt_ends_the_demo_cleanly() {
 }
 
 /// Arguments that make no sense, and what their refusal must name.
-const SENSELESS: [(&[&str], &str); 24] = [
+const SENSELESS: [(&[&str], &str); 30] = [
     (&["dance"], "dance"),
     (&["demo", "--size", "-1"], "--size"),
     (&["demo", "--size", "0"], "16GiB"),
@@ -222,6 +262,12 @@ const SENSELESS: [(&[&str], &str); 24] = [
     (&["demo", "--chunk", "65"], "64"),
     (&["demo", "--seed", "-3"], "--seed"),
     (&["demo", "--scheme", "tcp"], "sr-nack"),
+    (&["demo", "--scheme", "sr-nack,tcp"], "\"tcp\""),
+    (&["demo", "--scheme", "tcp"], "ec-mds:32,8"),
+    (&["demo", "--scheme", "ec-mds:200,56"], "255"),
+    (&["demo", "--scheme", "ec-xor:4,5"], "at most k"),
+    (&["demo", "--scheme", "gbn,ec-mds:4"], "ec-mds:32,8"),
+    (&["send", "--scheme", "ec-mds:0,8"], "at least 1"),
     (&["demo", "--sead", "3"], "--seed"),
     (&["demo", "--size"], "--size"),
 ];

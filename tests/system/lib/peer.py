@@ -72,7 +72,7 @@ class Transfer:
     def drops(self):
         """Packets that an end did not apply, and should have."""
         # A repeat that comes when its message is over finds the null key: that is as it should be.
-        usual = {"sent", "received", "repeated", "gso", "gro", "NullKey"}
+        usual = {"sent", "received", "repeated", "rebuilt", "gso", "gro", "NullKey"}
         return [f"the {end} counts {value} {name}"
                 for end, counters in (("sender", self.sender), ("receiver", self.receiver))
                 for name, value in counters.items() if value and name not in usual]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::SchemeName;
 
-use crate::units::{parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
+use crate::units::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:
   farwrite demo
   farwrite demo --loss 1% --rtt 80ms --rate 1Gbit
-  farwrite demo --burst 20 --scheme sr-rto,sr-nack
+  farwrite demo --burst 20 --scheme sr-nack,ec-xor:32,8,ec-mds:20,4
   farwrite demo --size 1GiB --out pictures --json > result.json
 
 Both ends, and the link between them, live in this process and speak RoCEv2 over UDP on loopback. \
@@ -20,8 +20,9 @@ The sender paces itself at --rate; the link carries 5 % more, so that its queue 
 of this machine. Losses strike both directions: data forward, acknowledgements backward; bursts of \
 losses strike forward only.
 
-Schemes: gbn (go-back-N), sr-rto (selective repeat with timeouts), sr-nack (selective repeat with \
-NACKs).";
+Schemes: sr-rto (selective repeat with timeouts), sr-nack (selective repeat with NACKs), gbn \
+(go-back-N), ec-xor:K,M and ec-mds:K,M (erasure coding by XOR or Reed-Solomon: M parity chunks for \
+every K data chunks). The ideal time, with which they are compared, is without parity.";
 
 /// Moves a message from one end to the other across an emulated long-haul link, once with each
 /// scheme, verifies every byte, and shows how the schemes compare: as a table, and as a picture of
@@ -68,11 +69,10 @@ pub(crate) struct DemoArgs {
     /// Schemes to run, in this order
     #[arg(
         long,
-        value_name = "NAME",
-        default_value = "gbn,sr-rto,sr-nack",
-        value_delimiter = ','
+        value_name = "NAME,...",
+        default_value = "sr-rto,sr-nack,gbn,ec-xor:32,8,ec-mds:32,8"
     )]
-    pub(crate) scheme: Vec<SchemeName>,
+    pub(crate) scheme: List<SchemeName>,
     /// Directory for the picture, farwrite-demo.svg; made if need be
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,

@@ -1,4 +1,4 @@
-//! `farwrite demo`: three schemes on one emulated link, compared.
+//! `farwrite demo`: schemes on one emulated link, compared.
 
 mod args;
 mod fill;
@@ -32,8 +32,8 @@ const PICTURE: &str = "farwrite-demo.svg";
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let interrupt = Interrupt::catch()?;
-    let scenario = Scenario::new(args);
-    check_memory(&scenario)?;
+    let scenario = Scenario::new(args)?;
+    check_memory(&scenario, &args.scheme)?;
     // Better to fail now than after the work.
     let out = &args.out;
     fs::create_dir_all(out).or_exit(
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     console.say(report::introduction(&scenario));
     let mut memory = prepare(&scenario);
     let mut runs = Vec::new();
-    for &scheme in &args.scheme {
+    for &scheme in args.scheme.iter() {
         let (run, back) = run_scheme(&scenario, scheme, memory, console, &interrupt)?;
         memory = back;
         runs.push(run);
@@ -121,8 +121,10 @@ fn prepare(scenario: &Scenario) -> Memory {
 }
 
 /// Refuses what this machine cannot hold.
-fn check_memory(scenario: &Scenario) -> Result<(), Failure> {
+fn check_memory(scenario: &Scenario, schemes: &[SchemeName]) -> Result<(), Failure> {
+    let parity = schemes.iter().map(|scheme| scenario.parity_bytes(*scheme));
+    let bytes = scenario.size_bytes + parity.max().unwrap_or(0);
     // Both ends' memory, and what is under way on the link.
-    let wanted = 2 * scenario.size_bytes + scenario.bdp_bytes().min(2 * scenario.size_bytes);
+    let wanted = 2 * bytes + scenario.bdp_bytes().min(2 * bytes);
     check_available(wanted, "the demo", "take a smaller --size, --rate or --rtt")
 }

@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use farwrite::SchemeName;
+use farwrite_codes::Kind;
 
 use super::fill::Fill;
 use super::report::Row;
@@ -15,10 +16,10 @@ use crate::units::{Bytes, Percent, Rate, Time, real};
 const WIDTH: u32 = 960;
 const LEFT: u32 = 84;
 const PLOT_WIDTH: u32 = 852;
-const PLOT_HEIGHT: u32 = 180;
+const PLOT_HEIGHT: u32 = 132;
 const HEADER: u32 = 126;
 /// From one panel to the next, and below the last.
-const GAP: u32 = 46;
+const GAP: u32 = 42;
 const FOOTER: u32 = 56;
 /// Widest step in time that is drawn.
 const COLUMN: u32 = 2;
@@ -136,9 +137,13 @@ fn write_header(svg: &mut String, scenario: &Scenario) -> fmt::Result {
 /// One scheme: its title, how its message filled, and the two times that matter.
 fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) -> fmt::Result {
     let row = Row::new(scenario, run);
+    let parity = match row.parity_share {
+        0.0 => String::new(),
+        share => format!(", {} parity", Percent(share)),
+    };
     writeln!(
         svg,
-        r#"<text y="-8"><tspan font-weight="600">{}</tspan> ({}): {}, {:.2} x ideal, {} retransmitted</text>
+        r#"<text y="-8"><tspan font-weight="600">{}</tspan> ({}): {}, {:.2} x ideal, {} retransmitted{parity}</text>
 <rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="{NOTHING}"/>"#,
         long_name(run.scheme),
         run.scheme,
@@ -166,12 +171,15 @@ fn write_panel(svg: &mut String, scenario: &Scenario, run: &Run, axis: &Axis) ->
     )
 }
 
-fn long_name(scheme: SchemeName) -> String {
+fn long_name(scheme: SchemeName) -> &'static str {
     match scheme {
-        SchemeName::SrRto => "Selective repeat, timeouts".to_owned(),
-        SchemeName::SrNack => "Selective repeat, NACKs".to_owned(),
-        SchemeName::Gbn => "Go-back-N".to_owned(),
-        SchemeName::Ec(code) => format!("Erasure coding, {code}"),
+        SchemeName::SrRto => "Selective repeat, timeouts",
+        SchemeName::SrNack => "Selective repeat, NACKs",
+        SchemeName::Gbn => "Go-back-N",
+        SchemeName::Ec(code) => match code.kind() {
+            Kind::Xor => "Erasure coding, XOR",
+            Kind::Mds => "Erasure coding, Reed-Solomon",
+        },
     }
 }
 

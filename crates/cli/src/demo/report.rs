@@ -66,10 +66,15 @@ pub(crate) struct Row {
     pub(crate) ratio: f64,
     /// Of all chunks sent, those that had been sent before.
     pub(crate) retransmitted_share: f64,
+    /// Of all chunks sent, those of parity.
+    pub(crate) parity_share: f64,
     /// Bits of the message a second of the completion time.
     pub(crate) goodput_bps: f64,
     sent_chunks: u64,
     retransmitted_chunks: u64,
+    parity_chunks: u64,
+    /// Chunks that the receiver computed from others and parity.
+    rebuilt_chunks: u64,
     timeouts: u64,
     /// Packets that the link lost on the way forward, as it was told to.
     lost_packets: u64,
@@ -88,6 +93,9 @@ impl Row {
     pub(crate) fn new(scenario: &Scenario, run: &Run) -> Self {
         let completion_s = run.times.completion.as_secs_f64();
         let sender = run.sender.sender;
+        // What is sent for the first time is data or parity.
+        let fresh_chunks = sender.sent_chunks - sender.retransmitted_chunks;
+        let parity_chunks = fresh_chunks.saturating_sub(scenario.chunks());
         Self {
             scheme: run.scheme.to_string(),
             verified: true,
@@ -95,9 +103,12 @@ impl Row {
             ratio: completion_s / scenario.ideal().as_secs_f64(),
             retransmitted_share: real(sender.retransmitted_chunks)
                 / real(sender.sent_chunks.max(1)),
+            parity_share: real(parity_chunks) / real(sender.sent_chunks.max(1)),
             goodput_bps: real(scenario.size_bytes) * 8.0 / completion_s,
             sent_chunks: sender.sent_chunks,
             retransmitted_chunks: sender.retransmitted_chunks,
+            parity_chunks,
+            rebuilt_chunks: run.receiver.rebuilt_chunks,
             timeouts: sender.timeouts,
             lost_packets: run.emulator.forward.link.lost,
             duplicate_packets: run.receiver.duplicate_packets,
@@ -247,7 +258,7 @@ pub(crate) fn introduction(scenario: &Scenario) -> String {
         (
             "ideal",
             format!(
-                "{}: {} on the wire at {}, and one round trip",
+                "{}: {} on the wire at {}, and one round trip; no parity",
                 Time(scenario.ideal()),
                 Bytes(scenario.wire_bytes()),
                 Rate(real(scenario.rate_bps))
@@ -271,6 +282,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> Str
             "x ideal",
             "path lost",
             "retransmitted",
+            "parity",
             "goodput",
             "MTU",
         ]
@@ -286,6 +298,7 @@ pub(crate) fn results(scenario: &Scenario, runs: &[Run], strain: &Strain) -> Str
                 .as_ref()
                 .map_or_else(|| "?".to_owned(), |loss| loss.share().to_string()),
             Percent(row.retransmitted_share).to_string(),
+            Percent(row.parity_share).to_string(),
             Rate(row.goodput_bps).to_string(),
             scenario.sdr.mtu.to_string(),
         ]);

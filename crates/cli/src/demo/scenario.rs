@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::time::Duration;
 
 use farwrite::fabric::emulator::{Channel, EmulatorConfig, Side};
-use farwrite::{QpConfig, QpOptions};
+use farwrite::{QpConfig, QpOptions, SchemeName};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
-use crate::units::real;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::parity::parity_bytes;
+use crate::units::{Bytes, real};
 
 /// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload: 20, 8, 12, 16, 4, 4.
 const OVERHEAD_BYTES: u64 = 64;
@@ -28,35 +30,59 @@ pub(crate) struct Scenario {
     pub(crate) burst: Option<u32>,
     pub(crate) rate_bps: u64,
     pub(crate) seed: u64,
+    /// Bytes of a message; the last may be shorter.
+    message_bytes: u64,
     pub(crate) sdr: QpConfig,
 }
 
 impl Scenario {
-    pub(crate) fn new(args: &DemoArgs) -> Self {
+    /// # Errors
+    /// [`Exit::Usage`] where one of the schemes has too much parity for this size.
+    pub(crate) fn new(args: &DemoArgs) -> Result<Self, Failure> {
         let longest = (1 << QpConfig::default().split.offset_bits) * u64::from(args.mtu);
-        let messages = args.size.div_ceil(longest);
-        // At most 256 of 64 MiB, well within the slots that there are identifiers for.
-        let slots = u32::try_from(messages).unwrap_or(u32::MAX);
-        Self {
+        let chunk_bytes = u64::from(args.mtu) * u64::from(args.chunk);
+        let parity = |bytes: u64| {
+            let schemes = args.scheme.iter();
+            let parity = schemes.map(|scheme| parity_bytes(*scheme, bytes, chunk_bytes));
+            parity.max().unwrap_or(0)
+        };
+        // The parity of a message is a message too.
+        let mut message_bytes = args.size.min(longest);
+        while parity(message_bytes) > longest {
+            message_bytes = (message_bytes / 2).next_multiple_of(chunk_bytes);
+        }
+        let messages = args.size.div_ceil(message_bytes);
+        let slots = u32::try_from(messages).unwrap_or(u32::MAX / 2);
+        let sdr = QpConfig {
+            mtu: args.mtu,
+            packets_per_chunk: args.chunk,
+            slots: slots.next_power_of_two().max(2),
+            max_message_bytes: message_bytes.max(parity(message_bytes)),
+            ..QpConfig::default()
+        };
+        sdr.validate().or_exit(
+            Exit::Usage,
+            format_args!(
+                "--size {} with the parity of these schemes takes {messages} messages: take less, or \
+                 a larger --mtu",
+                Bytes(args.size)
+            ),
+        )?;
+        Ok(Self {
             size_bytes: args.size,
             rtt: args.rtt,
             loss_packet: args.loss,
             burst: args.burst,
             rate_bps: args.rate,
             seed: args.seed,
-            sdr: QpConfig {
-                mtu: args.mtu,
-                packets_per_chunk: args.chunk,
-                slots: slots.next_power_of_two().max(2),
-                max_message_bytes: args.size.min(longest),
-                ..QpConfig::default()
-            },
-        }
+            message_bytes,
+            sdr,
+        })
     }
 
     /// Where the messages begin and end; more than one where the size exceeds a message's.
     pub(crate) fn messages(&self) -> Vec<Range<u64>> {
-        let step = self.sdr.max_message_bytes;
+        let step = self.message_bytes;
         (0..self.size_bytes.div_ceil(step))
             .map(|i| i * step..self.size_bytes.min((i + 1) * step))
             .collect()
@@ -90,7 +116,15 @@ impl Scenario {
         self.chunks_of_messages().into_iter().map(u64::from).sum()
     }
 
-    /// Bytes of IP datagrams when nothing is sent twice.
+    /// Bytes of the parity of all messages.
+    pub(crate) fn parity_bytes(&self, scheme: SchemeName) -> u64 {
+        let messages = self.messages().into_iter();
+        let parity =
+            messages.map(|range| parity_bytes(scheme, range.end - range.start, self.chunk_bytes()));
+        parity.sum()
+    }
+
+    /// Bytes of IP datagrams when nothing is sent twice, without parity.
     pub(crate) fn wire_bytes(&self) -> u64 {
         let packets = self.size_bytes.div_ceil(self.sdr.mtu.into());
         self.size_bytes + packets * OVERHEAD_BYTES
@@ -133,13 +167,15 @@ impl Scenario {
         (self.rate_bps / 8 * BURST_US / 1_000_000).max(64 << 10)
     }
 
-    pub(crate) fn qp_options(&self) -> QpOptions {
+    pub(crate) fn qp_options(&self, scheme: SchemeName) -> QpOptions {
         QpOptions {
             sdr: self.sdr,
             rate_bps: self.rate_bps,
             burst_bytes: self.burst_bytes(),
             // A session knows it from its handshake.
             initial_rtt: self.rtt.max(Duration::from_millis(1)),
+            expected_scheme: scheme.tag(),
+            max_parity_bytes: self.parity_bytes(scheme),
             ..QpOptions::default()
         }
     }
@@ -204,7 +240,7 @@ mod tests {
     }
 
     pub(crate) fn scenario(args: &[&str]) -> Scenario {
-        Scenario::new(&Line::parse_from([&["demo"], args].concat()).demo)
+        Scenario::new(&Line::parse_from([&["demo"], args].concat()).demo).expect("it can be")
     }
 
     #[test]
@@ -230,6 +266,39 @@ mod tests {
             assert!(ends && messages[0].start == 0);
             assert_eq!(messages[messages.len() - 1].end, 5000 << 20);
         }
+    }
+
+    #[test]
+    fn parity_of_messages_of_any_length_fits() {
+        for (scheme, size, messages) in [
+            ("ec-mds:32,8", "1", 1),
+            ("ec-mds:32,8", "256MiB", 1),
+            ("ec-xor:1,1", "5000MiB", 5),
+            ("gbn,ec-mds:4,8", "5000MiB", 10),
+            ("ec-mds:1,254", "1", 1),
+        ] {
+            let scenario = scenario(&["--size", size, "--scheme", scheme]);
+            let ranges = scenario.messages();
+            assert_eq!(ranges.len(), messages, "{scheme}, {size}");
+            assert_eq!(ranges[messages - 1].end, scenario.size_bytes);
+            let name = scheme.trim_start_matches("gbn,").parse().expect("a scheme");
+            for range in ranges {
+                let bytes = range.end - range.start;
+                let parity = parity_bytes(name, bytes, scenario.chunk_bytes());
+                assert!(parity <= scenario.sdr.max_message_bytes, "{scheme}, {size}");
+            }
+        }
+        let args = [
+            "demo",
+            "--size",
+            "16GiB",
+            "--mtu",
+            "256",
+            "--scheme",
+            "ec-mds:1,254",
+        ];
+        let error = Scenario::new(&Line::parse_from(args).demo).expect_err("too much");
+        assert!(error.to_string().contains("--mtu"), "{error}");
     }
 
     #[test]

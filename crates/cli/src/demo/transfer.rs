@@ -106,7 +106,7 @@ pub(crate) fn transfer(
     interrupt: &Interrupt,
     watch: impl FnMut(&Standing),
 ) -> Result<(Run, Memory), Failure> {
-    let mut wired = Wired::new(scenario, memory)?;
+    let mut wired = Wired::new(scenario, scheme, memory)?;
     let (sends, recvs) = wired
         .post(scenario, scheme)
         .or_exit(Exit::Other, "posting the message")?;

@@ -25,9 +25,13 @@ pub(crate) struct End {
 }
 
 impl End {
-    fn new(scenario: &Scenario, memory: Buffer) -> Result<Self, farwrite::Error> {
+    fn new(
+        scenario: &Scenario,
+        scheme: SchemeName,
+        memory: Buffer,
+    ) -> Result<Self, farwrite::Error> {
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(loopback()))?;
-        let qp = endpoint.create_qp(scenario.qp_options())?;
+        let qp = endpoint.create_qp(scenario.qp_options(scheme))?;
         let region = endpoint.register_buffer(memory)?;
         Ok(Self {
             endpoint,
@@ -68,8 +72,12 @@ pub(crate) struct Wired {
 
 impl Wired {
     /// Sets up both ends with this memory, connected by a link like the scenario's.
-    pub(crate) fn new(scenario: &Scenario, memory: Memory) -> Result<Self, Failure> {
-        let end = |memory, what| End::new(scenario, memory).or_exit(Exit::Other, what);
+    pub(crate) fn new(
+        scenario: &Scenario,
+        scheme: SchemeName,
+        memory: Memory,
+    ) -> Result<Self, Failure> {
+        let end = |memory, what| End::new(scenario, scheme, memory).or_exit(Exit::Other, what);
         let mut sender = end(memory.source, "setting up the sender")?;
         let mut receiver = end(memory.target, "setting up the receiver")?;
         let infos = sender.info().and_then(|s| Ok((s, receiver.info()?)));

@@ -38,6 +38,8 @@ pub(crate) struct Report {
     retransmitted_share: Option<f64>,
     /// Of the packets received, those that were there already; at the receiver only.
     duplicate_share: Option<f64>,
+    /// Chunks that were computed from others and parity; at the receiver only.
+    rebuilt_chunks: Option<u64>,
     /// Of the data sent, as the receiver told; at the sender only.
     send_loss: Option<PathLoss>,
     /// Of the data received; at the receiver only.
@@ -121,6 +123,7 @@ impl Report {
             rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
             retransmitted_share: facts.retransmitted_share,
             duplicate_share: facts.duplicate_share,
+            rebuilt_chunks: (facts.command == "recv").then_some(facts.stats.rebuilt_chunks),
             send_loss: PathLoss::of(&facts.stats.send_loss),
             receive_loss: PathLoss::of(&facts.stats.receive_loss),
             failures,
@@ -160,6 +163,9 @@ impl Report {
         }
         if let Some(share) = self.duplicate_share {
             line += &format!(", {} came twice", Percent(share));
+        }
+        if let Some(chunks @ 1..) = self.rebuilt_chunks {
+            line += &format!(", {chunks} chunks rebuilt");
         }
         if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
             line += &format!(", the path lost {loss}");

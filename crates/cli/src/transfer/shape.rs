@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
-use farwrite::{QpConfig, QpOptions};
+use farwrite::{QpConfig, QpOptions, SchemeName};
 use farwrite_session::TransferPlan;
 
 use crate::exit::{Exit, Failure, OrExit};
+use crate::parity::{group_chunks, parity_bytes};
 use crate::units::Bytes;
 
 /// IP, UDP, BTH, RETH, immediate and ICRC around a payload.
@@ -41,6 +42,8 @@ pub(super) struct Shape {
     pub(super) mtu: u32,
     /// Bytes of a message; the last of the stream may be shorter.
     pub(super) segment_bytes: u64,
+    /// Bytes of the parity of such a message, 0 where the scheme sends none.
+    pub(super) parity_bytes: u64,
     /// Messages in flight, and buffers at each end.
     pub(super) slots: u32,
     /// Bytes of all files together.
@@ -49,37 +52,53 @@ pub(super) struct Shape {
 
 impl Shape {
     /// Cuts a stream so that twice what is under way in a round trip is in flight, within
-    /// `memory_bytes`.
+    /// `memory_bytes`, parity included.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where the memory does not hold two chunks with the parity of this scheme.
     pub(super) fn choose(
         stream_bytes: u64,
         rate_bps: u64,
         rtt: Duration,
         mtu: u32,
         memory_bytes: u64,
-    ) -> Self {
+        scheme: SchemeName,
+    ) -> Result<Self, Failure> {
         let window_bytes = 2 * bdp_bytes(rate_bps, rtt);
         let by_time = rate_bps / 8 * SEGMENT_MS / 1000;
         let wanted = by_time.min(stream_bytes / MIN_SEGMENTS);
-        // Few enough slots, and no longer than offsets in a message can count.
-        let longest =
-            (u64::from(mtu) << QpConfig::default().split.offset_bits).min(memory_bytes / 2);
+        let chunk_bytes = chunk_bytes(&QpConfig {
+            mtu,
+            ..QpConfig::default()
+        });
+        let longest = longest(scheme, mtu, chunk_bytes, memory_bytes)?;
+        // A group that is not full has as much parity as one that is.
+        let group_bytes = group_chunks(scheme) * chunk_bytes;
+        let least = MIN_SEGMENT_BYTES.max(group_bytes).min(MAX_SEGMENT_BYTES);
+        // Few enough slots.
         let segment_bytes = wanted
-            .clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES)
+            .clamp(least, MAX_SEGMENT_BYTES)
             .max(window_bytes / (MAX_SLOTS - SPARE_SEGMENTS))
             .min(longest);
-        let segment_bytes = segment_bytes - segment_bytes % u64::from(mtu);
+        let unit = match segment_bytes < group_bytes {
+            true => chunk_bytes,
+            false => group_bytes,
+        };
+        let segment_bytes = segment_bytes - segment_bytes % unit;
+        let parity_bytes = parity_bytes(scheme, segment_bytes, chunk_bytes);
         let needed = window_bytes.div_ceil(segment_bytes) + SPARE_SEGMENTS;
-        let affordable = 1 << (memory_bytes / segment_bytes).ilog2();
+        let affordable = 1 << (memory_bytes / (segment_bytes + parity_bytes)).ilog2();
         let slots = needed
             .next_power_of_two()
             .clamp(MIN_SLOTS, MAX_SLOTS)
             .min(affordable);
-        Self {
+        Ok(Self {
             mtu,
             segment_bytes,
+            parity_bytes,
             slots: u32::try_from(slots).expect("at most MAX_SLOTS"),
             stream_bytes,
-        }
+        })
     }
 
     /// What a sender's plan and queue pair ask of this end.
@@ -90,11 +109,13 @@ impl Shape {
         plan: &TransferPlan,
         config: &QpConfig,
         memory_bytes: u64,
+        scheme: SchemeName,
     ) -> Result<Self, Failure> {
         let mismatch = |what: String| Err(Failure::new(Exit::Mismatch, what));
-        if config.max_message_bytes != plan.segment_bytes {
+        let parity_bytes = parity_bytes(scheme, plan.segment_bytes, chunk_bytes(config));
+        if config.max_message_bytes != plan.segment_bytes.max(parity_bytes) {
             return mismatch(format!(
-                "the sender plans segments of {} bytes, but messages of {}",
+                "the sender plans segments of {} bytes and {parity_bytes} of parity, but messages of {}",
                 plan.segment_bytes, config.max_message_bytes
             ));
         }
@@ -104,18 +125,20 @@ impl Shape {
                 config.channels, config.generations
             ));
         }
-        let wanted = plan.segment_bytes.checked_mul(config.slots.into());
+        let buffer_bytes = plan.segment_bytes.saturating_add(parity_bytes);
+        let wanted = buffer_bytes.checked_mul(config.slots.into());
         if wanted.is_none_or(|wanted| wanted > memory_bytes) {
             return mismatch(format!(
                 "the sender wants {} buffers of {} here, and this end gives {}: lower its --memory or raise this end's",
                 config.slots,
-                Bytes(plan.segment_bytes),
+                Bytes(buffer_bytes),
                 Bytes(memory_bytes)
             ));
         }
         Ok(Self {
             mtu: config.mtu,
             segment_bytes: plan.segment_bytes,
+            parity_bytes,
             slots: config.slots,
             stream_bytes: plan.stream_bytes,
         })
@@ -144,9 +167,14 @@ impl Shape {
         QpConfig {
             mtu: self.mtu,
             slots: self.slots,
-            max_message_bytes: self.segment_bytes,
+            max_message_bytes: self.segment_bytes.max(self.parity_bytes),
             ..QpConfig::default()
         }
+    }
+
+    /// Parity of all segments in flight.
+    pub(super) fn max_parity_bytes(&self) -> u64 {
+        self.parity_bytes.saturating_mul(self.slots.into())
     }
 
     /// The rate that the memory in flight allows; more would wait for acknowledgements.
@@ -155,6 +183,50 @@ impl Shape {
         let bps = bits * 1_000_000_000 / (2 * rtt.as_nanos()).max(1);
         u64::try_from(bps).unwrap_or(u64::MAX)
     }
+}
+
+/// The longest segment of which two, with their parity, fit into the memory, and of which neither
+/// data nor parity is longer than offsets in a message can count.
+fn longest(
+    scheme: SchemeName,
+    mtu: u32,
+    chunk_bytes: u64,
+    memory_bytes: u64,
+) -> Result<u64, Failure> {
+    let message_bytes = u64::from(mtu) << QpConfig::default().split.offset_bits;
+    let wanted = |chunks: u64| {
+        let parity_bytes = parity_bytes(scheme, chunks * chunk_bytes, chunk_bytes);
+        (parity_bytes, 2 * (chunks * chunk_bytes + parity_bytes))
+    };
+    let fits = |chunks: u64| {
+        let (parity_bytes, both) = wanted(chunks);
+        parity_bytes <= message_bytes && both <= memory_bytes
+    };
+    // More chunks never have less parity.
+    let (mut fitting, mut too_many) = (0, message_bytes / chunk_bytes + 1);
+    while too_many - fitting > 1 {
+        let chunks = fitting.midpoint(too_many);
+        match fits(chunks) {
+            true => fitting = chunks,
+            false => too_many = chunks,
+        }
+    }
+    if fitting == 0 {
+        let (_, least) = wanted(1);
+        return Err(Failure::new(
+            Exit::Usage,
+            format!(
+                "--memory {}: {scheme} with packets of {mtu} bytes takes {least} bytes at least; give \
+                 more, or a smaller --mtu",
+                Bytes(memory_bytes)
+            ),
+        ));
+    }
+    Ok(fitting * chunk_bytes)
+}
+
+fn chunk_bytes(config: &QpConfig) -> u64 {
+    u64::from(config.mtu) * u64::from(config.packets_per_chunk)
 }
 
 /// Bytes under way when the path is full.
@@ -220,31 +292,80 @@ mod tests {
 
     fn choose(stream_bytes: u64, rate_bps: u64, rtt_ms: u64, memory_bytes: u64) -> Shape {
         let rtt = Duration::from_millis(rtt_ms);
-        Shape::choose(stream_bytes, rate_bps, rtt, 1436, memory_bytes)
+        let scheme = SchemeName::Gbn;
+        Shape::choose(stream_bytes, rate_bps, rtt, 1436, memory_bytes, scheme).expect("enough")
+    }
+
+    /// Streams, rates, round trips in milliseconds, and memories, in all combinations.
+    fn wishes() -> impl Iterator<Item = (u64, u64, u64, u64)> {
+        let streams = [0, 1, 4096, MIB, 1 << 30, 1 << 40].into_iter();
+        streams.flat_map(|stream| {
+            let rates = [1_000_000, 100_000_000, GBIT, 10 * GBIT, 100 * GBIT].into_iter();
+            rates.flat_map(move |rate| {
+                let memories = [MIB, 64 * MIB, 1 << 30, 1 << 36].into_iter();
+                let rtts = [0, 1, 25, 250, 10_000];
+                memories.flat_map(move |memory| rtts.map(|rtt| (stream, rate, rtt, memory)))
+            })
+        })
     }
 
     #[test]
     fn every_shape_is_a_queue_pair_within_its_memory() {
-        for stream in [0, 1, 4096, MIB, 1 << 30, 1 << 40] {
-            for rate in [1_000_000, 100_000_000, GBIT, 10 * GBIT, 100 * GBIT] {
-                for rtt in [0, 1, 25, 250, 10_000] {
-                    for memory in [MIB, 64 * MIB, 1 << 30, 1 << 36] {
-                        for mtu in [256, 1436, 4096, 65_468] {
-                            let rtt = Duration::from_millis(rtt);
-                            let shape = Shape::choose(stream, rate, rtt, mtu, memory);
-                            shape.config().validate().expect("a queue pair that can be");
-                            let used = shape.segment_bytes * u64::from(shape.slots);
-                            assert!(used <= memory, "{shape:?}");
-                            assert!(shape.slots >= 2, "{shape:?}");
-                            let sum: u64 = (0..shape.segments().min(3))
-                                .map(|i| shape.bytes_of(i))
-                                .sum();
-                            assert_eq!(sum, stream.min(3 * shape.segment_bytes));
-                        }
-                    }
+        let others = ["ec-mds:1,254", "ec-mds:254,1", "ec-xor:7,7"];
+        let others = others.map(|name| name.parse().expect("a scheme"));
+        let mut refused = 0;
+        for scheme in SchemeName::ALL.into_iter().chain(others) {
+            for mtu in [256, 1436, 4096, 65_468] {
+                for (stream, rate, rtt, memory) in wishes() {
+                    let rtt = Duration::from_millis(rtt);
+                    let chosen = Shape::choose(stream, rate, rtt, mtu, memory, scheme);
+                    let Ok(shape) = chosen else {
+                        // A chunk and its parity, twice.
+                        let chunk = u64::from(mtu);
+                        let least = 2 * (chunk + parity_bytes(scheme, chunk, chunk));
+                        assert!(least > memory, "{scheme}, {mtu}, {memory}");
+                        refused += 1;
+                        continue;
+                    };
+                    check(&shape, memory, scheme);
                 }
             }
         }
+        assert!(refused > 0, "memory for everything");
+    }
+
+    fn check(shape: &Shape, memory: u64, scheme: SchemeName) {
+        let config = shape.config();
+        config.validate().expect("a queue pair that can be");
+        let used = (shape.segment_bytes + shape.parity_bytes) * u64::from(shape.slots);
+        assert!(used <= memory && shape.slots >= 2, "{scheme}, {shape:?}");
+        // No segment is so short that its parity does not fit.
+        let segments = [1, shape.segment_bytes / 2, shape.segment_bytes];
+        for bytes in segments.into_iter().filter(|bytes| *bytes > 0) {
+            let parity = parity_bytes(scheme, bytes, chunk_bytes(&config));
+            assert!(parity <= config.max_message_bytes, "{scheme}, {shape:?}");
+            assert!(parity <= shape.parity_bytes, "{scheme}, {shape:?}");
+        }
+        let of_first = (0..shape.segments().min(3)).map(|i| shape.bytes_of(i));
+        let stream = shape.stream_bytes.min(3 * shape.segment_bytes);
+        assert_eq!(of_first.sum::<u64>(), stream);
+    }
+
+    #[test]
+    fn segments_are_whole_groups_where_they_can_be() {
+        let scheme: SchemeName = "ec-mds:32,8".parse().expect("a scheme");
+        let rtt = Duration::from_millis(25);
+        for (stream, groups) in [(1, 1), (MIB, 1), (1 << 30, 64)] {
+            let shape = Shape::choose(stream, GBIT, rtt, 4096, 1 << 30, scheme);
+            let shape = shape.expect("enough memory");
+            assert_eq!(shape.segment_bytes, groups * 32 * 4096, "{shape:?}");
+            assert_eq!(shape.parity_bytes, groups * 8 * 4096, "{shape:?}");
+        }
+        // Two whole groups and their parity do not fit here.
+        let shape = Shape::choose(1 << 30, GBIT, rtt, 65_468, 2 * MIB, scheme);
+        let shape = shape.expect("enough memory");
+        assert_eq!(shape.parity_bytes, 8 * 65_468);
+        assert!(shape.segment_bytes < 32 * 65_468, "{shape:?}");
     }
 
     #[test]
@@ -268,7 +389,7 @@ mod tests {
         };
         let config = shape.config();
         assert_eq!(
-            Shape::of_peer(&plan, &config, 1 << 30).expect("fits"),
+            Shape::of_peer(&plan, &config, 1 << 30, SchemeName::Gbn).expect("fits"),
             shape
         );
         let refused = [
@@ -308,7 +429,8 @@ mod tests {
                 segment_bytes,
                 ..plan.clone()
             };
-            let error = Shape::of_peer(&plan, &config, 1 << 30).expect_err("too much");
+            let error = Shape::of_peer(&plan, &config, 1 << 30, SchemeName::Gbn);
+            let error = error.expect_err("too much");
             assert_eq!(error.exit, Exit::Mismatch, "{error}");
         }
     }

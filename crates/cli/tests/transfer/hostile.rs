@@ -96,7 +96,7 @@ type Lie = fn(&mut TransferPlan, &mut QpConfig, &mut Vec<Entry>);
 fn absurd_sizes_are_refused() {
     let rig = Rig::new();
     let receiver = rig.recv(V4, &[]);
-    let lies: [(Lie, &str); 9] = [
+    let lies: [(Lie, &str); 11] = [
         (|plan, _, _| plan.entries = u32::MAX, "more than"),
         (|plan, _, _| plan.entries = 0, "has 0 bytes"),
         (
@@ -119,6 +119,18 @@ fn absurd_sizes_are_refused() {
         ),
         (|_, config, _| config.generations = 16, "16 generations"),
         (|plan, _, _| plan.scheme = Text::new("magic"), "magic"),
+        (
+            |plan, _, _| plan.scheme = Text::new("ec-mds:1,254"),
+            "16646144 of parity",
+        ),
+        (
+            |plan, config, _| {
+                config.slots = 128;
+                config.max_message_bytes = 254 * SEGMENT_BYTES;
+                plan.scheme = Text::new("ec-mds:1,254");
+            },
+            "128 buffers of 15.9 MiB",
+        ),
     ];
     for (lie, told) in lies {
         let mut files = vec![file("f", 100)];

@@ -22,7 +22,14 @@ fn move_files(rig: &Rig, listen: &str, args: &[&str], paths: &[&Path]) {
 
 #[test]
 fn files_of_awkward_sizes_arrive_over_ipv4_and_ipv6() {
-    for (listen, scheme) in [(V4, "sr-nack"), (V6, "sr-rto"), (V4, "gbn")] {
+    for (listen, scheme) in [
+        (V4, "sr-nack"),
+        (V6, "sr-rto"),
+        (V4, "gbn"),
+        (V4, "ec-mds:32,8"),
+        (V6, "ec-xor:32,8"),
+        (V4, "ec-mds:3,7"),
+    ] {
         let rig = Rig::new();
         let sizes = [0, 1, 4095, 4096, 4097, 65_537, 5_000_001];
         let files = sizes.map(|bytes| rig.file(&format!("file-{bytes}"), bytes));
@@ -64,12 +71,62 @@ fn one_empty_file_arrives_by_itself() {
 }
 
 #[test]
-fn a_small_mtu_and_little_memory_do() {
+fn the_smallest_files_arrive_with_parity_too() {
+    for scheme in ["ec-mds:32,8", "ec-xor:32,8", "ec-mds:1,254"] {
+        for bytes in [0, 1] {
+            let rig = Rig::new();
+            let file = rig.file("file", bytes);
+            move_files(&rig, V4, &["--scheme", scheme], &[&file]);
+            let came = fs::read(rig.inbox().join("file")).expect("received");
+            assert!(came == pattern(bytes), "{bytes} bytes by {scheme}");
+        }
+    }
+}
+
+#[test]
+fn many_small_files_arrive_with_parity() {
     let rig = Rig::new();
-    let file = rig.file("file", 3_000_000);
-    let args = ["--mtu", "256", "--memory", "1MiB", "--rate", "200Mbit"];
-    move_files(&rig, V4, &args, &[&file]);
-    assert!(fs::read(rig.inbox().join("file")).expect("received") == pattern(3_000_000));
+    let root = rig.path("tree");
+    fs::create_dir(&root).expect("directory");
+    for i in 0..300 {
+        fs::write(root.join(i.to_string()), pattern(i * 37 % 5000)).expect("write");
+    }
+    move_files(&rig, V4, &["--scheme", "ec-mds:16,4"], &[&root]);
+    for i in 0..300 {
+        let came = fs::read(rig.inbox().join("tree").join(i.to_string())).expect("received");
+        assert!(came == pattern(i * 37 % 5000), "file {i}");
+    }
+}
+
+#[test]
+fn a_small_mtu_and_little_memory_do() {
+    for scheme in ["sr-nack", "ec-mds:32,8", "ec-xor:7,7"] {
+        let rig = Rig::new();
+        let file = rig.file("file", 3_000_000);
+        let args = ["--mtu", "256", "--memory", "1MiB", "--rate", "200Mbit"];
+        let args = [&args[..], &["--scheme", scheme]].concat();
+        move_files(&rig, V4, &args, &[&file]);
+        let came = fs::read(rig.inbox().join("file")).expect("received");
+        assert!(came == pattern(3_000_000), "{scheme}");
+    }
+}
+
+#[test]
+fn parity_that_does_not_fit_the_memory_is_refused() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let receiver = rig.recv(V4, &["--once"]);
+    let args = [
+        "--memory",
+        "1MiB",
+        "--scheme",
+        "ec-mds:1,254",
+        "--mtu",
+        "4096",
+    ];
+    let refused = rig.send(receiver.addr, &args, &[&file]).end();
+    refused.assert(2, "takes 2088960 bytes at least");
+    receiver.end();
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut options = QpOptions {
         rate_bps: args.rate,
         initial_rtt: Duration::from_millis(20),
+        expected_scheme: args.scheme.tag(),
         ..QpOptions::default()
     };
     options.sdr.mtu = args.mtu;
@@ -124,7 +125,7 @@ impl Work {
             let handle = endpoint.post_recv(qp, region.whole())?;
             recvs.push((target.path.clone(), region, handle));
         }
-        let scheme = args.scheme.scheme().tag();
+        let scheme = args.scheme.tag();
         let mut sends = Vec::new();
         for (path, more) in args.send.iter().zip(0..) {
             let region = endpoint.register(std::fs::read(path)?)?;
@@ -176,11 +177,12 @@ fn show_counters(endpoint: &Endpoint<UdpFabric>, qp: QueuePair) -> Result<(), Bo
     let granted = endpoint.fabric().carrier().granted(0);
     let dropped = DropReason::ALL.map(|why| format!("{why:?} {}", counters.dropped(why)));
     say(&format!(
-        "counters sent {} received {} refused {} repeated {} gso {} gro {} {}",
+        "counters sent {} received {} refused {} repeated {} rebuilt {} gso {} gro {} {}",
         counters.sent_packets,
         counters.received_packets,
         stats.refused_controls,
         stats.sender.retransmitted_chunks,
+        stats.rebuilt_chunks,
         u8::from(granted.gso),
         u8::from(granted.gro),
         dropped.join(" "),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpInfo, QueuePair, SchemeName, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, SchemeName, UdpConfig, UdpFabric};
 use farwrite_session::files::{Manifest, Sink, recv_manifest};
 use farwrite_session::{Channel, Message, Reader, TransferPlan};
 
@@ -34,7 +34,7 @@ const CONTROL_BPS: u64 = 1_000_000_000;
 /// What a receiver concedes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Most memory for messages in flight.
+    /// Most memory for messages in flight and their parity.
     pub(crate) memory_bytes: u64,
     /// How long the peer may be silent, and nothing may move.
     pub(crate) timeout: Duration,
@@ -112,15 +112,21 @@ fn join(
         },
     )?;
     let rtt = start.elapsed();
-    check_scheme(&plan)?;
+    let scheme = scheme_of(&plan)?;
     let (manifest, theirs) = read_rest(reader, &plan, around.interrupt)?;
     let theirs = (around.route)(theirs)?;
-    let shape = Shape::of_peer(&plan, &theirs.config, limits.memory_bytes)?;
+    let shape = Shape::of_peer(&plan, &theirs.config, limits.memory_bytes, scheme)?;
+    let options = QpOptions {
+        // Room for parity is there from the first message on.
+        expected_scheme: scheme.tag(),
+        max_parity_bytes: shape.max_parity_bytes(),
+        ..options(theirs.config, CONTROL_BPS, rtt)
+    };
 
     let make = || -> Result<_, farwrite::Error> {
         // The port of the channel: one hole in a firewall's list serves both.
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(local))?;
-        let qp = endpoint.create_qp(options(theirs.config, CONTROL_BPS, rtt))?;
+        let qp = endpoint.create_qp(options)?;
         let ours = endpoint.qp_info(qp)?;
         endpoint.connect_qp(qp, &theirs)?;
         Ok((endpoint, qp, ours))
@@ -140,11 +146,9 @@ fn join(
     })
 }
 
-fn check_scheme(plan: &TransferPlan) -> Result<(), Failure> {
+fn scheme_of(plan: &TransferPlan) -> Result<SchemeName, Failure> {
     let scheme = plan.scheme.as_str().parse::<SchemeName>();
-    scheme
-        .map(drop)
-        .map_err(|error| Failure::caused(Exit::Mismatch, "the sender's plan", &error))
+    scheme.map_err(|error| Failure::caused(Exit::Mismatch, "the sender's plan", &error))
 }
 
 /// The manifest and the sender's queue pair.

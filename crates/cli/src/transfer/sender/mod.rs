@@ -32,7 +32,7 @@ pub(crate) struct Wishes {
     pub(crate) rate_bps: u64,
     /// Payload bytes of a packet; `None` takes what the path carries.
     pub(crate) mtu: Option<u32>,
-    /// Most memory for messages in flight, at each end.
+    /// Most memory for messages in flight and their parity, at each end.
     pub(crate) memory_bytes: u64,
     /// How long the peer may be silent, and nothing may move.
     pub(crate) timeout: Duration,
@@ -93,7 +93,15 @@ fn join(
     let manifest = source.manifest();
     let (rate_bps, memory_bytes) = (wishes.rate_bps, wishes.memory_bytes);
     let mtu = mtu(peer, wishes.mtu)?;
-    let shape = Shape::choose(manifest.stream_bytes(), rate_bps, rtt, mtu, memory_bytes);
+    let stream_bytes = manifest.stream_bytes();
+    let shape = Shape::choose(
+        stream_bytes,
+        rate_bps,
+        rtt,
+        mtu,
+        memory_bytes,
+        wishes.scheme,
+    )?;
     let mut bind = local;
     bind.set_port(0);
     let make = || -> Result<_, farwrite::Error> {
