@@ -73,6 +73,9 @@ impl Ends {
             && due_ns <= now_ns
         {
             self.echoes.pop_first();
+            if let Some(ended) = self.get_mut(message) {
+                ended.sent_ns = None;
+            }
             self.ask(message);
         }
         while let Some(message) = self.telling.pop_front() {
@@ -106,10 +109,15 @@ impl Ends {
     }
 }
 
-/// When to tell an end again that was told `told` times: after one interval, then two; at a multiple
-/// of half the interval, so that many ends share a packet.
+/// When to tell an end again that was told `told` times: first after an eighth of the interval, for
+/// the sender has nothing else to wait for, then after two; at a multiple of a half of that, so that
+/// many ends share a packet.
 fn echo_ns(now_ns: u64, interval_ns: u64, told: u8) -> u64 {
-    let at_ns = now_ns.saturating_add(interval_ns.saturating_mul(told.into()));
-    let grain_ns = (interval_ns / 2).max(1);
+    let wait_ns = match told {
+        1 => interval_ns / 8,
+        _ => interval_ns.saturating_mul(2),
+    };
+    let at_ns = now_ns.saturating_add(wait_ns);
+    let grain_ns = (wait_ns / 2).max(1);
     at_ns.checked_next_multiple_of(grain_ns).unwrap_or(at_ns)
 }
