@@ -4,6 +4,7 @@ Each JavaScript module becomes a function that returns what it exports, in the o
 each other. Modules import by `import { a, b } from "./name.js";` and export functions and constants by name."""
 
 import base64
+import gzip
 import hashlib
 import pathlib
 import re
@@ -57,7 +58,7 @@ def page(wasm):
     policy = (f"default-src 'none'; script-src {sha256(script)} blob: 'wasm-unsafe-eval'; worker-src blob:; "
               f"style-src {sha256(style)}; img-src data:; base-uri 'none'; form-action 'none'")
     parts = {"policy": policy, "style": style, "script": script, "worker": worker,
-             "wasm": base64.b64encode(wasm).decode()}
+             "wasm": base64.b64encode(gzip.compress(wasm, mtime=0)).decode()}
     return re.sub(r"@(\w+)@", lambda match: parts[match[1]], (PAGE / "index.html").read_text())
 
 

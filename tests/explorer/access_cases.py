@@ -1,36 +1,18 @@
 """That the explorer can be used from the keyboard and read by everyone."""
 
 import itertools
+import pathlib
 
 from page_cases import PAGE, PageCase
 
 FOCUS = "(() => { const e = document.activeElement; return e.id || e.closest('[role=grid]') && 'map' || e.tagName; })()"
 
-# Text of too little contrast with what lies behind it: WCAG 2.2, 1.4.3 (4.5 to 1), for all that is on the page.
-FAINT = """(() => {
-  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const rgba = (colour) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
-  const light = ([r, g, b]) => { const part = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4); return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b); };
-  const contrast = (one, other) => { const [low, high] = [light(rgba(one)), light(rgba(other))].sort((a, b) => a - b); return (high + 0.05) / (low + 0.05); };
-  const behind = (element) => { for (let e = element; e; e = e.parentElement) { const colour = getComputedStyle(e).backgroundColor; if (rgba(colour)[3] === 255) return colour; } return "white"; };
-  const faint = [];
-  let seen = 0;
-  const check = (what, one, other, least) => { seen += 1; if (contrast(one, other) < least) faint.push(`${what}: ${contrast(one, other).toFixed(2)}`); };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.data.trim() || element.matches("script") || !element.checkVisibility()) continue;
-    const style = getComputedStyle(element);
-    const letter = element.classList.contains("letter");
-    const back = letter ? getComputedStyle(element.previousElementSibling).fill : behind(element);
-    check(`"${walker.currentNode.data.trim().slice(0, 20)}"`, element.namespaceURI.endsWith("svg") ? style.fill : style.color, back, 4.5);
-  }
-  // Lines, bars, borders of inputs: 1.4.11 (3 to 1).
-  for (const line of document.querySelectorAll(".line")) check(`line ${line.getAttribute("class")}`, getComputedStyle(line).stroke, behind(line.closest("div, section, th, label")), 3);
-  for (const bar of document.querySelectorAll(".bar")) check("bar", getComputedStyle(bar).backgroundColor, behind(bar.parentElement), 3);
-  for (const input of document.querySelectorAll("input[type=text], select, button")) check("border", getComputedStyle(input).borderTopColor, behind(input.parentElement), 3);
-  return { seen, faint };
+OUTLINE = """(() => {
+  const style = getComputedStyle(document.activeElement);
+  return [style.outlineStyle, parseFloat(style.outlineWidth)];
 })()"""
+
+FAINT = pathlib.Path(__file__).with_name("contrast.js").read_text()
 
 NAMELESS = """[...document.querySelectorAll("input, select, button")].filter((e) =>
   !(e.labels?.length || e.getAttribute("aria-label") || e.tagName === "BUTTON" && e.textContent)).map((e) => e.id)"""
@@ -48,10 +30,11 @@ class Keyboard(PageCase):
             if order and focus in (order[0], "BODY"):
                 break
             order.append(focus)
-            style = self.browser.evaluate("(() => { const s = getComputedStyle(document.activeElement); return [s.outlineStyle, parseFloat(s.outlineWidth)]; })()")
-            self.assertEqual(style[0], "solid", focus)
-            self.assertGreaterEqual(style[1], 2, focus)
-        for needed in ("distance_km", "distance_km-slider", "packets", "signal", "variant", "by", "scheme-X", "link", "copy", "reset", "view"):
+            style, width = self.browser.evaluate(OUTLINE)
+            self.assertEqual(style, "solid", focus)
+            self.assertGreaterEqual(width, 2, focus)
+        for needed in ("distance_km", "distance_km-slider", "packets", "signal", "variant", "by", "scheme-X", "link",
+                       "copy", "reset", "view"):
             self.assertIn(needed, order)
         # The map takes one stop, its arrow keys do the rest.
         self.assertEqual(order.count("map"), 1)
@@ -80,9 +63,10 @@ class Keyboard(PageCase):
         browser.wait("location.hash.includes('size_mib=512&')")
         browser.settled()
         off = browser.evaluate("""(() => {
-          const middle = (e) => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; };
-          const [a, b] = [document.getElementById("map-frame"), document.querySelectorAll("#map-body tr")[4].querySelectorAll("td")[7]].map(middle);
-          return Math.hypot(a[0] - b[0], a[1] - b[1]); })()""")
+          const cell = document.querySelectorAll("#map-body tr")[4].querySelectorAll("td")[7];
+          const [a, b] = [document.getElementById("map-frame"), cell].map((e) => e.getBoundingClientRect());
+          return Math.hypot(a.x + a.width / 2 - b.x - b.width / 2, a.y + a.height / 2 - b.y - b.height / 2);
+        })()""")
         self.assertLess(off, 1.5)
         self.assertEqual(self.value("loss"), "0.01")
 
@@ -97,6 +81,14 @@ class Keyboard(PageCase):
 
 class Eyes(PageCase):
     """Contrast, size, and telling schemes apart without colour."""
+
+    def each(self, selector, expression):
+        """What an expression comes to for each element `e`."""
+        return self.browser.evaluate(f"[...document.querySelectorAll('{selector}')].map((e) => {expression})")
+
+    def count(self, selector, condition):
+        """How many elements `e` are so."""
+        return sum(self.each(selector, f"Boolean({condition})"))
 
     def test_contrast_in_light_and_dark(self):
         for dark, fragment in itertools.product((False, True), ("", "#k=4&m=6&view=cdf&by=p99.9", "#loss=oops")):
@@ -113,19 +105,16 @@ class Eyes(PageCase):
                 self.browser.look(width, 800)
                 self.browser.open(PAGE + "#by=p99.9")
                 self.assertLessEqual(self.browser.evaluate("document.documentElement.scrollWidth - innerWidth"), 0)
-                wide = self.browser.evaluate("[...document.querySelectorAll('.table, .map')].filter((e) => e.scrollWidth > e.clientWidth + 1).length")
-                self.assertEqual(wide, 0)
+                self.assertEqual(self.count(".table, .map", "e.scrollWidth > e.clientWidth + 1"), 0)
 
     def test_lines_differ_without_colour(self):
         self.browser.open(PAGE)
         for plot in ("curves", "slowdowns"):
-            dashes = self.browser.evaluate(f"[...document.querySelectorAll('#{plot} polyline')].map((e) => e.getAttribute('stroke-dasharray'))")
+            dashes = self.each(f"#{plot} polyline", "e.getAttribute('stroke-dasharray')")
             self.assertEqual(len(set(dashes)), 5, plot)
-            letters = self.browser.evaluate(f"[...document.querySelectorAll('#{plot} .letter')].map((e) => e.textContent)")
-            self.assertEqual(letters, ["R", "N", "G", "M", "X"], plot)
+            self.assertEqual(self.each(f"#{plot} .letter", "e.textContent"), ["R", "N", "G", "M", "X"], plot)
 
     def test_inputs_and_pictures_have_names(self):
         self.browser.open(PAGE)
         self.assertEqual(self.browser.evaluate(NAMELESS), [])
-        self.assertEqual(self.browser.evaluate("[...document.querySelectorAll('svg[role=img]')].filter((e) => !e.getAttribute('aria-label')).length"), 0)
-        self.assertEqual(self.browser.evaluate("[...document.querySelectorAll('#map-body td')].filter((e) => !e.getAttribute('aria-label')).length"), 0)
+        self.assertEqual(self.count("svg[role=img], #map-body td", "!e.getAttribute('aria-label')"), 0)

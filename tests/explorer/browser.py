@@ -1,6 +1,5 @@
 """Steers a headless Chromium by its debugging pipe (the DevTools protocol), with nothing but the standard library."""
 
-import base64
 import json
 import os
 import select
@@ -132,12 +131,7 @@ class Browser:
 
     def look(self, width, height, dark=False):
         """Sets the window's size and whether the person prefers dark pages."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
-
-    def screenshot(self, path, whole=True):
-        """Writes a PNG of the page."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **(
-            {"clip": {**self.evaluate("({x: 0, y: 0, width: innerWidth, height: document.documentElement.scrollHeight})"), "scale": 1}}
-            if whole else {}))
-        path.write_bytes(base64.b64decode(shot["data"]))
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+                  mobile=width < 600)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])

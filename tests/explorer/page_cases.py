@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import tempfile
 import unittest
 import urllib.parse
 
@@ -15,14 +16,7 @@ INPUTS = ["distance_km", "rate_gbps", "loss", "size_mib", "k", "m", "packets", "
 # Rounding of logarithms differs between the machine's and the browser's mathematics.
 AGREE = 1e-9
 
-SHOWN = """({
-  figures: Object.fromEntries([...document.querySelectorAll("#figures tr")].map((row) => [row.dataset.scheme,
-    Object.fromEntries([...row.querySelectorAll("td[data-by]")].map((cell) => [cell.dataset.by, [Number(cell.dataset.seconds), cell.textContent]]))])),
-  wrong: Object.fromEntries([...document.querySelectorAll("#cost tr")].map((row) => [row.dataset.scheme,
-    [...row.querySelectorAll("td")].map((cell) => cell.dataset.slower === undefined ? null : Number(cell.dataset.slower))])),
-  map: [...document.querySelectorAll("#map-body tr")].map((row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent.slice(0, 1))),
-  verdict: document.getElementById("verdict").textContent,
-})"""
+SHOWN = pathlib.Path(__file__).with_name("shown.js").read_text()
 VALUES = f"Object.fromEntries({json.dumps(INPUTS)}.map((id) => [id, document.getElementById(id).value]))"
 
 
@@ -49,6 +43,14 @@ class PageCase(unittest.TestCase):
 
     def value(self, element):
         return self.browser.evaluate(f"document.getElementById({json.dumps(element)}).value")
+
+    def enter(self, element, value, event):
+        """Puts a value into an input and says so to the page, as a person's choice would."""
+        self.browser.evaluate(f"""(() => {{
+          const input = document.getElementById({json.dumps(element)});
+          input.value = {json.dumps(value)};
+          input.dispatchEvent(new Event({json.dumps(event)}));
+        }})()""")
 
     def text(self, element):
         return self.browser.evaluate(f"document.getElementById({json.dumps(element)}).textContent")
@@ -122,6 +124,22 @@ class Numbers(PageCase):
         self.assertAlmostEqual(float(number) / shown["wrong"]["G"][1], 1, delta=0.006)
 
 
+class Failures(PageCase):
+    """A page that cannot compute says so."""
+
+    def test_a_damaged_model_is_said(self):
+        whole = pathlib.Path(os.environ["EXPLORER_PAGE"]).read_text()
+        damaged = re.sub(r'(id="wasm">.{1000}).{4}', r"\1AAAA", whole)
+        self.assertNotEqual(damaged, whole)
+        with tempfile.TemporaryDirectory() as directory:
+            page = pathlib.Path(directory, "damaged.html")
+            page.write_text(damaged)
+            self.browser.call("Page.navigate", url=page.as_uri())
+            self.browser.wait("document.getElementById('failure')?.textContent")
+            self.assertTrue(self.visible("failure"))
+            self.assertIn("The model cannot run here", self.text("failure"))
+
+
 class Links(PageCase):
     """The link carries the settings; what it says is not believed."""
 
@@ -135,12 +153,12 @@ class Links(PageCase):
             browser.evaluate(f"document.getElementById('{slider}-slider').focus()")
             browser.press("ArrowRight", "ArrowRight")
         for select, word in (("signal", "fibre"), ("variant", "serial"), ("by", "p99"), ("view", "cdf")):
-            browser.evaluate(f"(() => {{ const e = document.getElementById('{select}'); e.value = '{word}'; e.dispatchEvent(new Event('change')); }})()")
+            self.enter(select, word, "change")
         browser.evaluate("document.getElementById('scheme-G').click()")
         browser.wait("location.hash.includes('compare=RNMX')")
         browser.settled()
         values, shown, link = browser.evaluate(VALUES), browser.evaluate(SHOWN), self.value("link")
-        self.assertEqual((values["distance_km"], values["rate_gbps"], values["size_mib"], values["k"]), ("812.5", "1600", "512", "34"))
+        self.assertEqual([values[name] for name in INPUTS[:5]], ["812.5", "1600", "3e-6", "512", "34"])
         self.assertEqual(list(shown["figures"]), ["R", "N", "M", "X"])
         browser.open(link)
         self.assertEqual(browser.evaluate(VALUES), values)
@@ -157,9 +175,9 @@ class Links(PageCase):
         self.browser.settled()
 
     def test_what_cannot_be_understood_is_said_and_replaced(self):
-        spoiled = ["#loss=abc", "#loss=NaN", "#loss=", "#rate_gbps=Infinity", "#variant=ours", "#by=p42", "#compare=Z", "#compare=",
-                   "#colour=red", "#k=<img src=x onerror=alert(1)>", "#__proto__=1", "#size_mib=1e999", "#m=0x10",
-                   "#%", "#%ff%fe=%00", "#" + "k=1&" * 1000]
+        spoiled = ["#loss=abc", "#loss=NaN", "#loss=", "#rate_gbps=Infinity", "#variant=ours", "#by=p42",
+                   "#compare=Z", "#compare=", "#colour=red", "#k=<img src=x onerror=alert(1)>", "#__proto__=1",
+                   "#size_mib=1e999", "#m=0x10", "#%", "#%ff%fe=%00", "#" + "k=1&" * 1000]
         for fragment in spoiled:
             with self.subTest(fragment[:40]):
                 self.browser.open(PAGE + fragment)
@@ -181,16 +199,18 @@ class Inputs(PageCase):
     """What is typed wrong is said where it was typed."""
 
     def test_faults_stand_at_their_inputs(self):
-        wrong = {"distance_km": "0", "rate_gbps": "-5", "loss": "1.5", "size_mib": "1e15", "k": "5000", "m": "0", "packets": "0.5"}
-        usual = {"distance_km": "3750", "rate_gbps": "400", "loss": "1e-4", "size_mib": "128", "k": "32", "m": "8", "packets": "1"}
+        wrong = {"distance_km": "0", "rate_gbps": "-5", "loss": "1.5", "size_mib": "1e15", "k": "5000", "m": "0",
+                 "packets": "0.5"}
+        usual = {"distance_km": "3750", "rate_gbps": "400", "loss": "1e-4", "size_mib": "128", "k": "32", "m": "8",
+                 "packets": "1"}
         self.browser.open(PAGE)
         for name, text in wrong.items():
             for typed in (text, "seven", ""):
                 with self.subTest(name=name, typed=typed):
-                    self.browser.type(name, typed) if typed else self.browser.evaluate(
-                        f"(() => {{ const e = document.getElementById('{name}'); e.value = ''; e.dispatchEvent(new Event('input')); }})()")
+                    self.enter(name, typed, "input")
                     self.browser.wait(f"document.getElementById('{name}-fault').textContent !== ''")
-                    self.assertEqual(self.browser.evaluate(f"document.getElementById('{name}').getAttribute('aria-invalid')"), "true")
+                    invalid = f"document.getElementById('{name}').getAttribute('aria-invalid')"
+                    self.assertEqual(self.browser.evaluate(invalid), "true")
                     self.assertTrue(self.visible(f"{name}-fault"))
                     others = [other for other in wrong if other != name and self.text(f"{other}-fault")]
                     self.assertEqual(others, [])

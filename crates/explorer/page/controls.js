@@ -5,8 +5,11 @@ import { plain } from "./format.js";
 import { SCHEMES } from "./schemes.js";
 import { NUMBERS, readNumber, WORDS } from "./settings.js";
 
-const nearest = (stops, value) => stops.reduce((best, stop, i) =>
-  Math.abs(Math.log(stop / value)) < Math.abs(Math.log(stops[best] / value)) ? i : best, 0);
+const nearest = (stops, value) =>
+  stops.reduce(
+    (best, stop, i) => (Math.abs(Math.log(stop / value)) < Math.abs(Math.log(stops[best] / value)) ? i : best),
+    0,
+  );
 
 /** Builds all inputs; `onChange(settings)` gets new settings whenever all that was typed is numbers. */
 export function buildControls(first, onChange) {
@@ -20,7 +23,10 @@ export function buildControls(first, onChange) {
   for (const { key } of WORDS) {
     byId(key).addEventListener("change", (event) => change({ [key]: event.target.value }));
   }
-  const boxes = buildBoxes((compare) => change({ compare }), () => settings.compare);
+  const boxes = buildBoxes(
+    (compare) => change({ compare }),
+    () => settings.compare,
+  );
   return {
     /** Shows `next` in all inputs. */
     set(next) {
@@ -43,8 +49,21 @@ export function buildControls(first, onChange) {
 }
 
 function buildNumber({ key, label, unit, stops }, onValue) {
-  const text = make("input", { id: key, type: "text", inputmode: "decimal", autocomplete: "off", "aria-describedby": `${key}-fault ${key}-note` });
-  const slider = make("input", { id: `${key}-slider`, type: "range", min: 0, max: stops.length - 1, step: 1, "aria-label": `${label}, slider` });
+  const text = make("input", {
+    id: key,
+    type: "text",
+    inputmode: "decimal",
+    autocomplete: "off",
+    "aria-describedby": `${key}-fault ${key}-note`,
+  });
+  const slider = make("input", {
+    id: `${key}-slider`,
+    type: "range",
+    min: 0,
+    max: stops.length - 1,
+    step: 1,
+    "aria-label": `${label}, slider`,
+  });
   const fault = make("p", { id: `${key}-fault`, class: "fault", role: "status" });
   const note = make("small", { id: `${key}-note`, class: "note" });
   let typing = "";
@@ -73,8 +92,15 @@ function buildNumber({ key, label, unit, stops }, onValue) {
     complain();
     onValue(value);
   });
-  const element = make("div", { class: "number" },
-    make("label", { for: key }, label, " ", make("small", {}, unit)), note, text, slider, fault);
+  const element = make(
+    "div",
+    { class: "number" },
+    make("label", { for: key }, label, " ", make("small", {}, unit)),
+    note,
+    text,
+    slider,
+    fault,
+  );
   return {
     element,
     set(value) {
@@ -98,13 +124,21 @@ function buildBoxes(onCompare, compare) {
   const boxes = SCHEMES.map((scheme) => {
     const box = make("input", { type: "checkbox", id: `scheme-${scheme.letter}`, value: scheme.letter });
     box.addEventListener("change", () => {
-      const letters = boxes.filter((other) => other.checked).map((other) => other.value).join("");
+      const letters = boxes
+        .filter((other) => other.checked)
+        .map((other) => other.value)
+        .join("");
       if (letters) onCompare(letters);
       else box.checked = true;
     });
     const family = scheme.name("k", "m");
-    byId("schemes").append(make("label", { class: "scheme", for: box.id }, box, swatch(scheme), make("code", {}, family)));
+    byId("schemes").append(
+      make("label", { class: "scheme", for: box.id }, box, swatch(scheme), make("code", {}, family)),
+    );
     return box;
   });
-  return () => boxes.forEach((box) => { box.checked = compare().includes(box.value); });
+  return () =>
+    boxes.forEach((box) => {
+      box.checked = compare().includes(box.value);
+    });
 }

@@ -5,7 +5,7 @@ import { byId, make, swatch } from "./dom.js";
 import { plain, ratio, seconds } from "./format.js";
 import { drawPlot } from "./plot.js";
 import { logScale, logTicks } from "./scale.js";
-import { compared, questionOf, WORDS } from "./settings.js";
+import { compared, questionOf, JUDGED_BY } from "./settings.js";
 
 const LOSSES = Array.from({ length: 33 }, (_, i) => 10 ** (-9 + i / 4));
 const FACTORS = [0.1, 1, 10];
@@ -13,7 +13,7 @@ const FACTORS = [0.1, 1, 10];
 const MOST_SLOWER = 20;
 
 function jobs(settings, loss) {
-  const by = WORDS[2].words.indexOf(settings.by);
+  const by = JUDGED_BY.indexOf(settings.by);
   return compared(settings).map((scheme) => ({
     call: "time",
     question: questionOf({ ...settings, loss }, scheme),
@@ -38,13 +38,27 @@ function slowdowns(answers) {
 export function showCost(settings, figures, answers) {
   const count = figures.length;
   const columns = FACTORS.map((_, i) => slowdowns(answers.slice(i * count, (i + 1) * count)));
-  byId("cost-head").replaceChildren(make("th", { scope: "col" }, "if you choose"), ...FACTORS.map((factor) =>
-    make("th", { scope: "col" }, make("span", {}, factor === 1 ? "as assumed" : factor < 1 ? "a tenth" : "ten times"),
-      make("small", {}, `loss ${plain(Number((settings.loss * factor).toPrecision(3)))}`))));
-  byId("cost").replaceChildren(...figures.map((entry, i) =>
-    make("tr", { "data-scheme": entry.scheme.letter },
-      make("th", { scope: "row" }, swatch(entry.scheme), make("code", {}, entry.name)),
-      ...columns.map((column) => costCell(entry.scheme, column[i])))));
+  byId("cost-head").replaceChildren(
+    make("th", { scope: "col" }, "if you choose"),
+    ...FACTORS.map((factor) =>
+      make(
+        "th",
+        { scope: "col" },
+        make("span", {}, factor === 1 ? "as assumed" : factor < 1 ? "a tenth" : "ten times"),
+        make("small", {}, `loss ${plain(Number((settings.loss * factor).toPrecision(3)))}`),
+      ),
+    ),
+  );
+  byId("cost").replaceChildren(
+    ...figures.map((entry, i) =>
+      make(
+        "tr",
+        { "data-scheme": entry.scheme.letter },
+        make("th", { scope: "row" }, swatch(entry.scheme), make("code", {}, entry.name)),
+        ...columns.map((column) => costCell(entry.scheme, column[i])),
+      ),
+    ),
+  );
   return columns;
 }
 
@@ -53,7 +67,13 @@ function costCell(scheme, found) {
   const bar = make("span", { class: `bar scheme-${scheme.letter}`, "aria-hidden": "true" });
   bar.style.width = `${Math.min(100, (100 * Math.log(found.slower)) / Math.log(100))}%`;
   const text = found.slower < 1.0005 ? "best" : ratio(found.slower);
-  return make("td", { "data-slower": found.slower, class: text === "best" ? "best" : "" }, make("span", {}, text), make("small", {}, seconds(found.time)), bar);
+  return make(
+    "td",
+    { "data-slower": found.slower, class: text === "best" ? "best" : "" },
+    make("span", {}, text),
+    make("small", {}, seconds(found.time)),
+    bar,
+  );
 }
 
 /** One sentence or two on what the choice costs. */
@@ -62,13 +82,18 @@ export function verdict(settings, figures, columns) {
   const choice = here.findIndex((found) => found && found.slower === 1);
   if (choice < 0) return "No scheme has an answer at these settings.";
   const name = figures[choice].name;
-  const others = figures.map((entry, i) => ({ name: entry.name, found: here[i] }))
+  const others = figures
+    .map((entry, i) => ({ name: entry.name, found: here[i] }))
     .filter(({ found }, i) => found && i !== choice)
     .sort((a, b) => a.found.slower - b.found.slower);
   const said = [`Best by ${settings.by}: ${name}, ${seconds(here[choice].time)}.`];
-  if (others.length) said.push(`Times as long: ${others.map((other) => `${other.name} ${ratio(other.found.slower)}`).join(", ")}.`);
+  if (others.length)
+    said.push(`Times as long: ${others.map((other) => `${other.name} ${ratio(other.found.slower)}`).join(", ")}.`);
   const stays = [];
-  for (const [column, words] of [[2, "ten times the loss"], [0, "a tenth of the loss"]]) {
+  for (const [column, words] of [
+    [2, "ten times the loss"],
+    [0, "a tenth of the loss"],
+  ]) {
     const found = columns[column][choice];
     const best = columns[column].findIndex((other) => other && other.slower === 1);
     if (found?.slower < 1.01) stays.push(words);
@@ -82,11 +107,16 @@ export function verdict(settings, figures, columns) {
  * batches of the plot. */
 export function showSlowdowns(settings, figures, rows) {
   const columns = rows.map((answers) => slowdowns(answers));
-  const lines = figures.map((entry, i) => ({
-    scheme: entry.scheme,
-    points: LOSSES.flatMap((loss, j) => (columns[j][i] ? [[loss, columns[j][i].slower]] : [])),
-  })).filter((line) => line.points.length);
-  const most = Math.min(MOST_SLOWER, Math.max(2, ...lines.flatMap((line) => line.points.map(([, slower]) => slower))) * 1.1);
+  const lines = figures
+    .map((entry, i) => ({
+      scheme: entry.scheme,
+      points: LOSSES.flatMap((loss, j) => (columns[j][i] ? [[loss, columns[j][i].slower]] : [])),
+    }))
+    .filter((line) => line.points.length);
+  const most = Math.min(
+    MOST_SLOWER,
+    Math.max(2, ...lines.flatMap((line) => line.points.map(([, slower]) => slower))) * 1.1,
+  );
   const within = (loss) => loss >= LOSSES[0] && loss <= LOSSES.at(-1);
   drawPlot(byId("slowdowns"), {
     name: "How many times as long as the best each scheme takes, by the loss of packets. The table above has numbers at the assumed loss, a tenth and ten times of it.",

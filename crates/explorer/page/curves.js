@@ -33,11 +33,18 @@ export function readFigures(settings, answers) {
 /** What the path is, from whichever scheme has an answer. */
 export function readPath(answers) {
   const numbers = answers.find((answer) => answer.numbers)?.numbers;
-  return numbers && { lossless: numbers[LOSSLESS], rtt: numbers[RTT], lossChunk: numbers[LOSS_CHUNK], chunkBytes: numbers[CHUNK_BYTES] };
+  return (
+    numbers && {
+      lossless: numbers[LOSSLESS],
+      rtt: numbers[RTT],
+      lossChunk: numbers[LOSS_CHUNK],
+      chunkBytes: numbers[CHUNK_BYTES],
+    }
+  );
 }
 
 /** The least of `by` among `figures`. */
-export function bestOf(figures, by) {
+function bestOf(figures, by) {
   const answered = figures.filter((entry) => entry.times);
   return answered.reduce((best, entry) => (best && best.times[by] <= entry.times[by] ? best : entry), null);
 }
@@ -45,14 +52,34 @@ export function bestOf(figures, by) {
 /** Fills the table of figures. */
 export function showFigures(settings, figures) {
   const best = bestOf(figures, settings.by);
-  byId("figures").replaceChildren(...figures.map((entry) => {
-    const head = make("th", { scope: "row" }, swatch(entry.scheme), make("span", {}, make("code", {}, entry.name), make("small", {}, entry.scheme.title)));
-    if (entry.fault) return make("tr", { "data-scheme": entry.scheme.letter }, head, make("td", { colspan: 5, class: "none" }, entry.fault.text));
-    const cells = Object.entries(entry.times).map(([by, time]) =>
-      make("td", { "data-by": by, "data-seconds": time, class: by === settings.by ? "chosen" : "" }, seconds(time)));
-    const cost = make("td", {}, entry === best ? "best" : ratio(entry.times[settings.by] / best.times[settings.by]));
-    return make("tr", { "data-scheme": entry.scheme.letter, class: entry === best ? "best" : "" }, head, ...cells, cost);
-  }));
+  byId("figures").replaceChildren(
+    ...figures.map((entry) => {
+      const head = make(
+        "th",
+        { scope: "row" },
+        swatch(entry.scheme),
+        make("span", {}, make("code", {}, entry.name), make("small", {}, entry.scheme.title)),
+      );
+      if (entry.fault)
+        return make(
+          "tr",
+          { "data-scheme": entry.scheme.letter },
+          head,
+          make("td", { colspan: 5, class: "none" }, entry.fault.text),
+        );
+      const cells = Object.entries(entry.times).map(([by, time]) =>
+        make("td", { "data-by": by, "data-seconds": time, class: by === settings.by ? "chosen" : "" }, seconds(time)),
+      );
+      const cost = make("td", {}, entry === best ? "best" : ratio(entry.times[settings.by] / best.times[settings.by]));
+      return make(
+        "tr",
+        { "data-scheme": entry.scheme.letter, class: entry === best ? "best" : "" },
+        head,
+        ...cells,
+        cost,
+      );
+    }),
+  );
 }
 
 /** The questions for the curves: all over the same times. */
@@ -83,18 +110,32 @@ export function showCurves(settings, figures, answers) {
     name: `${falling ? "Share of messages that take longer" : "Share of messages that are complete"}, by time, for ${answered.map((entry) => entry.name).join(", ")}. The table below has the numbers.`,
     x: {
       scale: (a, b) => logScale(from, to, a, b),
-      ticks: logTicks(from, to, narrow ? 5 : 9).map((value) => ({ value, text: seconds(value, 3).replace(/\.0+ /, " ") })),
+      ticks: logTicks(from, to, narrow ? 5 : 9).map((value) => ({
+        value,
+        text: seconds(value, 3).replace(/\.0+ /, " "),
+      })),
       label: "completion time (triangles: means)",
     },
     y: falling
       ? {
           scale: (a, b) => logScale(TAIL, 1, a, b),
-          ticks: [[1, "1"], [0.1, "0.1"], [0.01, "p99"], [1e-3, "p99.9"], [1e-4, "1e-4"], [1e-5, "1e-5"], [1e-6, "1e-6"]].map(([value, text]) => ({ value, text })),
+          ticks: [
+            [1, "1"],
+            [0.1, "0.1"],
+            [0.01, "p99"],
+            [1e-3, "p99.9"],
+            [1e-4, "1e-4"],
+            [1e-5, "1e-5"],
+            [1e-6, "1e-6"],
+          ].map(([value, text]) => ({ value, text })),
           label: "share that takes longer",
         }
       : {
           scale: (a, b) => linearScale(0, 1, a, b),
-          ticks: [0, 0.25, 0.5, 0.75, 0.99].map((value) => ({ value, text: value === 0.5 ? "p50" : value === 0.99 ? "p99" : plain(value) })),
+          ticks: [0, 0.25, 0.5, 0.75, 0.99].map((value) => ({
+            value,
+            text: value === 0.5 ? "p50" : value === 0.99 ? "p99" : plain(value),
+          })),
           label: "share that is complete",
         },
     lines,

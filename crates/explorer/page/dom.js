@@ -23,9 +23,12 @@ export function byId(id) {
 
 /** A short piece of a scheme's line with its letter, for tables and legends. */
 export function swatch(scheme) {
-  return draw("svg", { class: `swatch scheme-${scheme.letter}`, viewBox: "0 0 44 18", "aria-hidden": "true" },
+  return draw(
+    "svg",
+    { class: `swatch scheme-${scheme.letter}`, viewBox: "0 0 44 18", "aria-hidden": "true" },
     draw("line", { class: "line", x1: 0, x2: 44, y1: 9, y2: 9, "stroke-dasharray": scheme.dash }),
-    ...badge(scheme, 22, 9));
+    ...badge(scheme, 22, 9),
+  );
 }
 
 /** A scheme's letter on a disc at (x, y). */

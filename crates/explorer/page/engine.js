@@ -1,12 +1,13 @@
 // A worker that answers the newest request only.
 
-/** Starts a worker of the script `source` with the model `wasm`; `onFailure` gets words. */
+/** Starts a worker of the script `source` with the compressed model `wasm`; `onFailure` gets words. */
 export function startEngine(source, wasm, onFailure) {
   const worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
   let current = { id: 0, end() {} };
   const ready = new Promise((resolve) => {
     worker.onmessage = ({ data }) => {
-      if (data.ready) resolve();
+      if (data.failure) onFailure(data.failure);
+      else if (data.ready) resolve();
       else if (data.id === current.id) current.take(data.answers, data.index);
     };
   });

@@ -16,8 +16,20 @@ function scaled(value, units, count) {
   return `${digits(value / size, count)} ${unit}`;
 }
 
-const TIMES = [[3600, "h"], [1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
-const SIZES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]];
+const TIMES = [
+  [3600, "h"],
+  [1, "s"],
+  [1e-3, "ms"],
+  [1e-6, "µs"],
+  [1e-9, "ns"],
+];
+const SIZES = [
+  [2 ** 40, "TiB"],
+  [2 ** 30, "GiB"],
+  [2 ** 20, "MiB"],
+  [2 ** 10, "KiB"],
+  [1, "B"],
+];
 
 /** Seconds, as "25.1 ms". */
 export function seconds(value, count = 4) {
@@ -26,7 +38,9 @@ export function seconds(value, count = 4) {
 
 /** Bytes, as "128 MiB". */
 export function bytes(value) {
-  return scaled(value, SIZES, 3).replace(/(\.\d*?)0+ /, "$1 ").replace(". ", " ");
+  return scaled(value, SIZES, 3)
+    .replace(/(\.\d*?)0+ /, "$1 ")
+    .replace(". ", " ");
 }
 
 /** A number as short as it goes, as "1e-4" or "3750". */

@@ -8,7 +8,7 @@ import { startEngine } from "./engine.js";
 import { bytes, digits, plain, seconds } from "./format.js";
 import { buildMap, mapBatches, showPlace, showRow } from "./map.js";
 import { SCHEMES } from "./schemes.js";
-import { compared, fromFragment, toFragment } from "./settings.js";
+import { fromFragment, toFragment } from "./settings.js";
 
 const SETTLE_MS = 60;
 
@@ -75,7 +75,8 @@ async function updateMap(asked) {
   if (!done) return false;
   map.key = key;
   map.tell();
-  byId("map-took").textContent = `${map.cells.length * map.cells[0].length} cells in ${digits(performance.now() - begun, 2)} ms`;
+  byId("map-took").textContent =
+    `${map.cells.length * map.cells[0].length} cells in ${digits(performance.now() - begun, 2)} ms`;
   byId("map-by").textContent = asked.by;
   return true;
 }
@@ -83,10 +84,13 @@ async function updateMap(asked) {
 /** Says at the inputs what they amount to. */
 function showPath(asked, path) {
   controls.note("distance_km", path ? `${seconds(path.rtt, 3)} round trip` : "");
-  controls.note("size_mib", path ? `${bytes(asked.size_mib * 2 ** 20)}; ${seconds(path.lossless, 3)} without loss` : "");
+  controls.note(
+    "size_mib",
+    path ? `${bytes(asked.size_mib * 2 ** 20)}; ${seconds(path.lossless, 3)} without loss` : "",
+  );
   controls.note("packets", path ? `${bytes(path.chunkBytes)} a chunk` : "");
   controls.note("loss", path ? `${plain(Number(path.lossChunk.toPrecision(3)))} of chunks` : "");
-  controls.note("m", `${digits(100 * asked.m / asked.k)} % more data`);
+  controls.note("m", `${digits((100 * asked.m) / asked.k)} % more data`);
 }
 
 function showLink() {
@@ -129,8 +133,9 @@ const map = buildMap((part) => {
   controls.set({ ...settings, ...part });
   change({ ...settings, ...part });
 });
-byId("map-legend").append(...SCHEMES.map((scheme) =>
-  make("span", {}, swatch(scheme), make("code", {}, scheme.name("k", "m")))));
+byId("map-legend").append(
+  ...SCHEMES.map((scheme) => make("span", {}, swatch(scheme), make("code", {}, scheme.name("k", "m")))),
+);
 byId("copy").addEventListener("click", copyLink);
 byId("reset").addEventListener("click", () => {
   history.replaceState(null, "", "#");

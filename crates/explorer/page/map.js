@@ -5,7 +5,7 @@ import { byId, make } from "./dom.js";
 import { bytes, digits, plain, ratio, seconds } from "./format.js";
 import { logScale } from "./scale.js";
 import { nameOf } from "./schemes.js";
-import { compared, questionOf, WORDS } from "./settings.js";
+import { compared, questionOf, JUDGED_BY } from "./settings.js";
 
 const SIZES_MIB = Array.from({ length: 17 }, (_, i) => 2 ** (13 - i));
 const LOSSES = Array.from({ length: 9 }, (_, i) => Number(`1e${i - 9}`));
@@ -13,12 +13,16 @@ const TIE = 1.05;
 
 /** The questions for the map, a row a batch. */
 export function mapBatches(settings) {
-  const by = WORDS[2].words.indexOf(settings.by);
-  return SIZES_MIB.map((size_mib) => LOSSES.flatMap((loss) => compared(settings).map((scheme) => ({
-    call: "time",
-    question: questionOf({ ...settings, size_mib, loss }, scheme),
-    args: [by],
-  }))));
+  const by = JUDGED_BY.indexOf(settings.by);
+  return SIZES_MIB.map((size_mib) =>
+    LOSSES.flatMap((loss) =>
+      compared(settings).map((scheme) => ({
+        call: "time",
+        question: questionOf({ ...settings, size_mib, loss }, scheme),
+        args: [by],
+      })),
+    ),
+  );
 }
 
 /** The best of a cell and the best of the other kind (parity or none; of the same kind where only one is compared):
@@ -46,10 +50,24 @@ function describe(settings, row, column, found) {
 export function buildMap(onMove) {
   const cells = SIZES_MIB.map(() => LOSSES.map(() => make("td", { role: "gridcell", tabindex: "-1" })));
   const body = byId("map-body");
-  body.append(...cells.map((row, i) =>
-    make("tr", { role: "row" }, make("th", { role: "rowheader", scope: "row" }, bytes(SIZES_MIB[i] * 2 ** 20)), ...row)));
-  byId("map-foot").append(make("tr", { role: "row" }, make("td", {}),
-    ...LOSSES.map((loss) => make("th", { role: "columnheader", scope: "col" }, plain(loss)))));
+  body.append(
+    ...cells.map((row, i) =>
+      make(
+        "tr",
+        { role: "row" },
+        make("th", { role: "rowheader", scope: "row" }, bytes(SIZES_MIB[i] * 2 ** 20)),
+        ...row,
+      ),
+    ),
+  );
+  byId("map-foot").append(
+    make(
+      "tr",
+      { role: "row" },
+      make("td", {}),
+      ...LOSSES.map((loss) => make("th", { role: "columnheader", scope: "col" }, plain(loss))),
+    ),
+  );
   let focus = [6, 5];
   const place = (target) => {
     for (const [row, list] of cells.entries()) {
@@ -78,8 +96,14 @@ export function buildMap(onMove) {
   body.addEventListener("keydown", (event) => {
     const [row, column] = focus;
     const steps = {
-      ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
-      Home: [row, 0], End: [row, 8], PageUp: [0, column], PageDown: [16, column],
+      ArrowUp: [row - 1, column],
+      ArrowDown: [row + 1, column],
+      ArrowLeft: [row, column - 1],
+      ArrowRight: [row, column + 1],
+      Home: [row, 0],
+      End: [row, 8],
+      PageUp: [0, column],
+      PageDown: [16, column],
     };
     if (steps[event.key]) aim(steps[event.key], true);
     else if (event.key === "Enter" || event.key === " ") go(focus);

@@ -1,6 +1,6 @@
 // The model: WebAssembly whose exports take and leave numbers (see src/exports.rs).
 
-/** Wraps the exports of the module in `wasm`, which must have been instantiated. */
+/** A model that asks by the `exports` of its WebAssembly. */
 export function modelOf(exports) {
   const numbers = () => [...new Float64Array(exports.memory.buffer, exports.answer(), exports.answer_len())];
   const fault = () => {

@@ -19,15 +19,23 @@ export function drawPlot(svg, { x, y, lines, marks = [], spread, name }) {
   svg.replaceChildren(...frame({ x, y, xs, ys, right, bottom }));
   const area = { top: MARGIN.top, bottom, left: MARGIN.left, right };
   const clip = `${svg.id}-area`;
-  svg.append(draw("clipPath", { id: clip }, draw("rect", { x: area.left, y: area.top - 2, width: right - area.left, height: bottom - area.top + 4 })));
+  svg.append(
+    draw(
+      "clipPath",
+      { id: clip },
+      draw("rect", { x: area.left, y: area.top - 2, width: right - area.left, height: bottom - area.top + 4 }),
+    ),
+  );
   const placed = lines.map((line) => ({ ...line, path: line.points.map(([a, b]) => [xs.at(a), ys.at(b)]) }));
   for (const { scheme, path } of placed) {
-    svg.append(draw("polyline", {
-      class: `line scheme-${scheme.letter}`,
-      points: path.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" "),
-      "stroke-dasharray": scheme.dash,
-      "clip-path": `url(#${clip})`,
-    }));
+    svg.append(
+      draw("polyline", {
+        class: `line scheme-${scheme.letter}`,
+        points: path.map(([a, b]) => `${a.toFixed(1)},${b.toFixed(1)}`).join(" "),
+        "stroke-dasharray": scheme.dash,
+        "clip-path": `url(#${clip})`,
+      }),
+    );
   }
   svg.append(...marks.flatMap(({ value, text }) => markAt(xs.at(value), text, right, bottom)));
   placed.forEach(({ scheme, path, foot }, i) => {
@@ -53,8 +61,12 @@ function frame({ x, y, xs, ys, right, bottom }) {
     parts.push(draw("text", { class: "tick", x: MARGIN.left - 6, y: at + 4, "text-anchor": "end" }, text));
   }
   const middle = (MARGIN.top + bottom) / 2;
-  parts.push(draw("text", { class: "axis", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, x.label));
-  parts.push(draw("text", { class: "axis", "text-anchor": "middle", transform: `translate(12 ${middle}) rotate(-90)` }, y.label));
+  parts.push(
+    draw("text", { class: "axis", x: (MARGIN.left + right) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, x.label),
+  );
+  parts.push(
+    draw("text", { class: "axis", "text-anchor": "middle", transform: `translate(12 ${middle}) rotate(-90)` }, y.label),
+  );
   return parts;
 }
 
@@ -62,7 +74,11 @@ function markAt(at, text, right, bottom) {
   const anchor = at > right - 60 ? "end" : "start";
   return [
     draw("line", { class: "mark", x1: at, x2: at, y1: MARGIN.top, y2: bottom }),
-    draw("text", { class: "tick", x: at + (anchor === "end" ? -4 : 4), y: MARGIN.top + 10, "text-anchor": anchor }, text),
+    draw(
+      "text",
+      { class: "tick", x: at + (anchor === "end" ? -4 : 4), y: MARGIN.top + 10, "text-anchor": anchor },
+      text,
+    ),
   ];
 }
 

@@ -39,7 +39,7 @@ export function logTicks(low, high, most) {
 }
 
 /** Round values within [low, high], evenly spaced, at most about `most`. */
-export function linearTicks(low, high, most) {
+function linearTicks(low, high, most) {
   const rough = (high - low) / most;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * ([1, 2, 5, 10].find((size) => size * power >= rough) ?? 10);

@@ -15,8 +15,20 @@ const counts = (to) => Array.from({ length: to }, (_, i) => i + 1);
 /** Inputs that take a number, in the order by which the model names them in faults; `stops` are the
  * slider's, the text box takes anything. */
 export const NUMBERS = [
-  { key: "distance_km", label: "Distance", unit: "km", usual: 3750, stops: [...decades(1, 4, [1, 1.25, 1.5, 2, 2.5, 3, 3.75, 5, 6, 7.5]), 12500, 15000, 20000] },
-  { key: "rate_gbps", label: "Rate", unit: "Gbit/s", usual: 400, stops: [1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600, 3200] },
+  {
+    key: "distance_km",
+    label: "Distance",
+    unit: "km",
+    usual: 3750,
+    stops: [...decades(1, 4, [1, 1.25, 1.5, 2, 2.5, 3, 3.75, 5, 6, 7.5]), 12500, 15000, 20000],
+  },
+  {
+    key: "rate_gbps",
+    label: "Rate",
+    unit: "Gbit/s",
+    usual: 400,
+    stops: [1, 2, 5, 10, 25, 40, 50, 100, 200, 400, 800, 1600, 3200],
+  },
   { key: "loss", label: "Loss", unit: "share of packets", usual: 1e-4, stops: decades(-9, -1, [1, 1.5, 2, 3, 5, 7]) },
   { key: "size_mib", label: "Message", unit: "MiB", usual: 128, stops: powers(-8, 20) },
   { key: "k", label: "k", unit: "data chunks of a group", usual: 32, stops: counts(64) },
@@ -24,20 +36,25 @@ export const NUMBERS = [
   { key: "packets", label: "Chunk", unit: "packets of 4 KiB", usual: 1, stops: powers(0, 6) },
 ];
 
+const KM_PER_S = { vacuum: 300000, fibre: 204000 };
+/** In the order of the model's numbers for them. */
+const VARIANTS = ["paper", "serial"];
+/** What schemes are judged by, in the order of the model's numbers for them. */
+export const JUDGED_BY = ["mean", "p50", "p99", "p99.9"];
+
 /** Inputs that take a word; the first is the usual one. */
 export const WORDS = [
-  { key: "signal", words: ["vacuum", "fibre"] },
-  { key: "variant", words: ["paper", "serial"] },
-  { key: "by", words: ["mean", "p50", "p99", "p99.9"] },
+  { key: "signal", words: Object.keys(KM_PER_S) },
+  { key: "variant", words: VARIANTS },
+  { key: "by", words: JUDGED_BY },
   { key: "view", words: ["survival", "cdf"] },
 ];
 
 const ALL = SCHEMES.map((scheme) => scheme.letter).join("");
-const KM_PER_S = { vacuum: 300000, fibre: 204000 };
 const MOST_CHARACTERS = 1000;
 
 /** The settings that the page opens with. */
-export function usualSettings() {
+function usualSettings() {
   const settings = { compare: ALL };
   for (const { key, usual } of NUMBERS) settings[key] = usual;
   for (const { key, words } of WORDS) settings[key] = words[0];
@@ -61,7 +78,7 @@ export function questionOf(settings, scheme) {
     settings.loss,
     settings.size_mib * 2 ** 20,
     settings.packets,
-    WORDS[1].words.indexOf(settings.variant),
+    VARIANTS.indexOf(settings.variant),
   ];
 }
 
@@ -71,7 +88,7 @@ export function toFragment(settings) {
   return `#${[...pairs, `compare=${settings.compare}`].join("&")}`;
 }
 
-/** Why `text` cannot be the value of `key`, or the value. Ranges are the model's to judge. */
+/** The value of `key` in `text`, or the problem with it. Ranges are the model's to judge. */
 function valueOf(key, text) {
   const number = NUMBERS.find((input) => input.key === key);
   if (number) return readNumber(text);
@@ -85,7 +102,7 @@ function valueOf(key, text) {
   return letters && known ? { value: letters } : { problem: `must be some of ${ALL}` };
 }
 
-/** A number that someone typed. */
+/** The value of a number that someone typed, or the problem with it. */
 export function readNumber(text) {
   const trimmed = text.trim();
   const value = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(trimmed) ? Number(trimmed) : NaN;

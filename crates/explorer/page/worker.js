@@ -1,5 +1,6 @@
-// Asks the model, off the page's own thread. Takes {wasm} once, then {id, batches}: lists of questions,
-// and answers each batch by {id, index, answers}. A newer id ends an older one.
+// Asks the model, off the page's own thread. Takes {wasm} (compressed) once, then {id, batches}: lists of
+// questions, and answers each batch by {id, index, answers}. A newer id ends an older one. What goes wrong is
+// told by {failure}.
 
 import { modelOf } from "./model.js";
 
@@ -8,10 +9,11 @@ let newest = 0;
 
 // A turn of the event loop, in which a newer request may come in; timers would wait for 4 ms.
 const { port1, port2 } = new MessageChannel();
-const turn = () => new Promise((resolve) => {
-  port1.onmessage = resolve;
-  port2.postMessage(null);
-});
+const turn = () =>
+  new Promise((resolve) => {
+    port1.onmessage = resolve;
+    port2.postMessage(null);
+  });
 
 async function work(id, batches) {
   for (const [index, batch] of batches.entries()) {
@@ -22,13 +24,18 @@ async function work(id, batches) {
   }
 }
 
+async function start(wasm) {
+  const plain = new Blob([wasm]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const { instance } = await WebAssembly.instantiate(await new Response(plain).arrayBuffer());
+  model = modelOf(instance.exports);
+  self.postMessage({ ready: true });
+}
+
 self.onmessage = async ({ data }) => {
-  if (data.wasm) {
-    const { instance } = await WebAssembly.instantiate(data.wasm);
-    model = modelOf(instance.exports);
-    self.postMessage({ ready: true });
-    return;
+  newest = data.id ?? newest;
+  try {
+    await (data.wasm ? start(data.wasm) : work(data.id, data.batches));
+  } catch (error) {
+    self.postMessage({ failure: String(error) });
   }
-  newest = data.id;
-  work(data.id, data.batches);
 };
