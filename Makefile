@@ -6,10 +6,10 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel bench bench-model model-check fuzz miri install clean
+.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel bench bench-completion bench-model model-check fuzz miri install clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
 	$(CARGO) run --release --package farwrite-cli -- demo --out out
@@ -66,9 +66,21 @@ deny: $(DENY) ## licences, sources and the borders between crates
 $(DENY):
 	$(CARGO) install --locked --root $(TOOLS) cargo-deny@$(DENY_VERSION)
 
-bench: ## measure: goodput beside a raw blast, simulated transfers a second, codes beside ISA-L
+COMPLETION := $(CARGO) run --release --quiet --package farwrite-bench --bin completion --
+
+bench: ## measure: goodput beside a raw blast, simulated transfers a second, codes beside ISA-L, schemes over a lossy path
 	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
+	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20
+
+bench-completion: ## measure: completion times by scheme, over an emulated and a simulated path (an hour)
+	$(COMPLETION) --size-kib 8192 --samples 100
+	$(COMPLETION) --size-kib 131072 --samples 20
+	$(COMPLETION) --size-kib 8192 --loss 1e-3,1e-2 --burst 10,100 --samples 50
+	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --samples 100
+	$(COMPLETION) --over simulated --rate-gbps 400 --loss 1e-5 \
+		--size-kib 128,1024,8192,65536,524288,1048576 --samples 40
+	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --loss 1e-3,1e-2 --burst 10,100 --samples 50
 
 bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py
