@@ -82,6 +82,11 @@ bench-completion: ## measure: completion times by scheme, over an emulated and a
 		--size-kib 128,1024,8192,65536,524288,1048576 --samples 40
 	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --loss 1e-3,1e-2 --burst 10,100 --samples 50
 
+figures: ## the paper's figures, made anew in figures/ and held against its numbers in out/figures.html
+	@mkdir -p out
+	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
+	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html
+
 bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py
 

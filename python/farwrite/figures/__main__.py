@@ -1,0 +1,60 @@
+"""``python -m farwrite.figures FOLDER --page FILE``: make all figures, and the page that compares them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from io import StringIO
+from pathlib import Path
+
+from tqdm import tqdm
+
+from farwrite.figures import s11
+from farwrite.figures.claim import Claim, Numbers, load_all
+from farwrite.figures.page import page
+
+
+def make(claim: Claim) -> tuple[Numbers, str, str]:
+    """Our numbers, the plot as SVG, and the conditions; the first two are also written into the folder."""
+    ours = claim.maker.numbers(claim.settings)
+    conditions = s11.conditions(claim.settings) if claim.measured else ""
+    svg = StringIO()
+    claim.maker.draw(claim.settings).savefig(svg, format="svg", metadata={"Date": None})
+    plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
+    results = {"conditions": conditions} if conditions else {}
+    (claim.folder / "plot.svg").write_text(plot)
+    (claim.folder / "results.json").write_text(json.dumps({**results, "numbers": ours}, indent=1) + "\n")
+    return ours, plot, conditions
+
+
+def main() -> int:
+    """Return 1 if a number is out of its bounds."""
+    arguments = argparse.ArgumentParser(prog="farwrite.figures", description=__doc__)
+    arguments.add_argument("folder", type=Path, help="where the folders of the claims are")
+    arguments.add_argument("--page", type=Path, required=True, help="the page to write")
+    chosen = arguments.parse_args()
+
+    parts, outside = [], 0
+    for claim in tqdm(load_all(chosen.folder), unit=" figures", disable=None):
+        if claim.measured and s11.VARIABLE not in os.environ:
+            print(f"{claim.name}: left out, as {s11.VARIABLE} does not name a measurement", file=sys.stderr)
+            continue
+        ours, plot, conditions = make(claim)
+        parts.append((claim, ours, plot, conditions))
+        for number in claim.expected:
+            if not number.holds(ours[number.name]):
+                outside += 1
+                value = ours[number.name]
+                print(
+                    f"{claim.name}: {number.name} = {value:.4g}, not within {number.low:g} to {number.high:g}"
+                )
+    chosen.page.parent.mkdir(parents=True, exist_ok=True)
+    chosen.page.write_text(page(parts))
+    print(f"{len(parts)} figures; {chosen.page}")
+    return 1 if outside else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

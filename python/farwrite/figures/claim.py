@@ -1,0 +1,93 @@
+"""Claims: what the paper says, and what we get."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Settings: TypeAlias = dict[str, Any]
+# What is compared, by name.
+Numbers: TypeAlias = dict[str, float]
+
+
+class Maker(Protocol):
+    """What the module of a claim has: `numbers` to be compared, and `draw` for the eye."""
+
+    def numbers(self, settings: Settings) -> Numbers:
+        """What is compared with the paper."""
+
+    def draw(self, settings: Settings) -> Figure:
+        """Make a plot like the paper's."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """One number of the paper, and the bounds that ours must keep."""
+
+    name: str
+    #: What it is, in words.
+    says: str
+    #: The paper's; None where it gives a trend.
+    paper: float | None
+    #: Section or figure.
+    source: str
+    low: float
+    high: float
+    #: Why ours differs, where it does.
+    why: str = ""
+
+    def holds(self, ours: float) -> bool:
+        """Whether ours keeps the bounds."""
+        return self.low <= ours <= self.high
+
+    def deviation(self, ours: float) -> float | None:
+        """Ours over the paper's, less one."""
+        return None if self.paper is None else ours / self.paper - 1
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A folder."""
+
+    folder: Path
+    title: str
+    source: str
+    claim: str
+    settings: Settings
+    expected: tuple[Number, ...]
+    #: Whether numbers are speeds of this machine, rather than the model's.
+    measured: bool = False
+    #: What was assumed, or is not shown.
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """As in the folder's name, such as S9."""
+        return self.folder.name
+
+    @property
+    def maker(self) -> Maker:
+        """Return the module that makes it."""
+        return import_module(f"farwrite.figures.{self.name.lower()}")
+
+
+def load(folder: Path) -> Claim:
+    """Read one folder's claim."""
+    with (folder / "claim.toml").open("rb") as file:
+        content = tomllib.load(file)
+    numbers = tuple(Number(**{"paper": None, **number}) for number in content.pop("numbers"))
+    return Claim(folder, expected=numbers, **content)
+
+
+def load_all(folder: Path) -> list[Claim]:
+    """Read all claims below a folder, in the order of their numbers."""
+    folders = [file.parent for file in folder.glob("*/claim.toml")]
+    if not folders:
+        raise FileNotFoundError(f"{folder} has no folder with a claim.toml")
+    return [load(folder) for folder in sorted(folders, key=lambda at: (len(at.name), at.name))]

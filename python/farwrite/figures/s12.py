@@ -1,0 +1,57 @@
+"""Fig. 12: distance and bandwidth."""
+
+from __future__ import annotations
+
+from matplotlib.figure import Figure
+
+from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.style import MDS, RTO, Array, between, curve, panels
+from farwrite.model import CompletionTime, completion_time
+
+
+def time(
+    settings: Settings, scheme: str, size: float, bandwidth_bps: float, km: float | Array, loss: float
+) -> CompletionTime:
+    """Evaluate one curve."""
+    rtt_s = km * settings["rtt_s"] / settings["distance_km"]
+    return completion_time(scheme, size, bandwidth_bps, rtt_s, loss)
+
+
+def ratio(settings: Settings, bandwidth_bps: float, km: float) -> float:
+    """Selective repeat's mean over erasure coding's, for the large message at little loss."""
+    place = (settings["large_bytes"], bandwidth_bps, km, settings["large_loss_chunk"])
+    return float(time(settings, "sr-rto", *place).mean / time(settings, settings["code"], *place).mean)
+
+
+def numbers(settings: Settings) -> Numbers:
+    """What is compared with the paper."""
+    km = settings["distance_km"]
+    return {
+        "large": ratio(settings, 400e9, km),
+        "large_far": ratio(settings, 400e9, 10_000),
+        "large_wide": ratio(settings, 3.2e12, km),
+    }
+
+
+def draw(settings: Settings) -> Figure:
+    """Make a plot like the paper's; below it, the large message."""
+    km = between(settings["distances_km"], 80)
+    figure, axes = panels(len(settings["bandwidths_bps"]), width=3.0)
+    for panel, bandwidth in zip(axes, settings["bandwidths_bps"], strict=True):
+        for scheme, style in [("sr-rto", RTO), (settings["code"], MDS)]:
+            small = time(settings, scheme, settings["message_bytes"], bandwidth, km, settings["loss_chunk"])
+            curve(panel, km, small.mean / small.lossless_s, style, label=f"{style['label']}: 128 MiB")
+            large = time(
+                settings, scheme, settings["large_bytes"], bandwidth, km, settings["large_loss_chunk"]
+            )
+            curve(
+                panel, km, large.mean / large.lossless_s, style,
+                label=f"{style['label']}: 8 GiB", linestyle=":", fillstyle="none",
+            )  # fmt: skip
+        panel.set_title(f"{bandwidth / 1e9:g} Gbit/s")
+        panel.set_xscale("log")
+        panel.set_ylim(0.95, 3.5)
+        panel.set_xlabel("distance, km")
+    axes[0].set_ylabel("mean time, over the lossless")
+    axes[0].legend(fontsize=7)
+    return figure

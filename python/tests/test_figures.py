@@ -1,0 +1,79 @@
+"""The figures: our numbers keep their bounds, and all can be drawn."""
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from farwrite.figures.__main__ import main
+from farwrite.figures.claim import Claim, load_all
+
+FIGURES = Path(__file__).parents[2] / "figures"
+CLAIMS = load_all(FIGURES)
+MODELLED = [claim for claim in CLAIMS if not claim.measured]
+
+
+def bench(xor_cores: float) -> str:
+    def code(name: str, cores: float) -> dict[str, object]:
+        rows = [{"work": "read", "kernel": None, "cores_for_400_gbit": 1.0}]
+        rows += [{"work": "encode", "kernel": "scalar", "cores_for_400_gbit": cores}]
+        return {"code": name, "rows": rows}
+
+    codes = [code("ec-xor:32,8", xor_cores), code("ec-mds:32,8", 8.0)]
+    return json.dumps({"cpu": "any", "chunk_bytes": 65536, "threads": 1, "rounds": 5, "codes": codes})
+
+
+def test_all_claims_of_the_model_are_there() -> None:
+    assert [claim.name for claim in CLAIMS] == ["S3", "S9", "S10", "S11", "S12", "S13", "S15"]
+
+
+@pytest.mark.parametrize("claim", MODELLED, ids=lambda claim: claim.name)
+def test_numbers(claim: Claim) -> None:
+    ours = claim.maker.numbers(claim.settings)
+    kept = json.loads((claim.folder / "results.json").read_text())["numbers"]
+    assert ours == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
+    for number in claim.expected:
+        assert number.holds(ours[number.name]), (number.name, ours[number.name])
+        # Where the paper's number is beyond our bounds, there is a reason.
+        assert number.paper is None or number.holds(number.paper) or number.why, number.name
+
+
+def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "figures"
+    for claim in CLAIMS:
+        (folder / claim.name).mkdir(parents=True)
+        shutil.copy(claim.folder / "claim.toml", folder / claim.name)
+    (tmp_path / "codes.json").write_text(bench(4.0))
+    monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))
+    monkeypatch.setattr(sys, "argv", ["figures", str(folder), "--page", str(tmp_path / "out/page.html")])
+    assert main() == 0
+    page = (tmp_path / "out/page.html").read_text()
+    assert re.findall(r'<section id="(\w+)"', page) == [claim.name for claim in CLAIMS]
+    assert "out of bounds" not in page
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    for claim in CLAIMS:
+        ElementTree.parse(folder / claim.name / "plot.svg")
+        if not claim.measured:
+            assert (folder / claim.name / "plot.svg").stat().st_size < 200_000
+
+
+def test_what_is_out_of_bounds_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "figures/S11").mkdir(parents=True)
+    shutil.copy(FIGURES / "S11/claim.toml", tmp_path / "figures/S11")
+    monkeypatch.setattr(
+        sys, "argv", ["figures", str(tmp_path / "figures"), "--page", str(tmp_path / "page.html")]
+    )
+    assert main() == 0
+    assert "S11: left out" in capsys.readouterr().err
+    (tmp_path / "codes.json").write_text(bench(1000.0))
+    monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))
+    assert main() == 1
+    assert "S11: xor_cores = 1000, not within" in capsys.readouterr().out
+    assert "out of bounds" in (tmp_path / "page.html").read_text()
