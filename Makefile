@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel bench bench-completion bench-model model-check fuzz miri install clean
+.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel figures bench bench-completion bench-model model-check fuzz miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
