@@ -72,6 +72,8 @@ def test_what_is_out_of_bounds_is_told(
     )
     assert main() == 0
     assert "S11: left out" in capsys.readouterr().err
+    strict = (FIGURES / "S11/claim.toml").read_text().replace("high = inf", "high = 9")
+    (tmp_path / "figures/S11/claim.toml").write_text(strict)
     (tmp_path / "codes.json").write_text(bench(1000.0))
     monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))
     assert main() == 1

@@ -37,6 +37,7 @@ class Number:
     paper: float | None
     #: Section or figure.
     source: str
+    #: 0 and infinite for speeds of a machine.
     low: float
     high: float
     #: Why ours differs, where it does.

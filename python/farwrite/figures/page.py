@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from math import isfinite
 
 from farwrite.figures.claim import Claim, Number, Numbers
 
@@ -69,10 +70,15 @@ def row(number: Number, ours: float) -> str:
         f'<td class="number">{"" if number.paper is None else text(number.paper)}</td>',
         f'<td class="number">{text(ours)}{within}</td>',
         f'<td class="number">{"" if deviation is None else f"{deviation:+.1%}"}</td>',
-        f'<td class="number">{text(number.low)} to {text(number.high)}</td>',
+        f'<td class="number">{bounds(number)}</td>',
         f"<td>{escape(number.source)}. {escape(number.why)}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>\n"
+
+
+def bounds(number: Number) -> str:
+    """Bounds, where there are any."""
+    return f"{text(number.low)} to {text(number.high)}" if isfinite(number.high) else "none: measured"
 
 
 def text(value: float) -> str:

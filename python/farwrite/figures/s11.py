@@ -64,7 +64,7 @@ def draw(settings: Settings) -> Figure:
         panel.yaxis.set_major_formatter("{x:g}")
         panel.yaxis.set_minor_formatter("")
         panel.set_yticks([1, 3, 10, 30, 100])
-        panel.set_ylim(1, 400)
+        panel.set_ylim(1, 1000)
         panel.set_xlabel("kernel")
     axes[0].set_ylabel("cores that encode 400 Gbit/s")
     return figure
