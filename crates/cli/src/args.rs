@@ -10,6 +10,7 @@ use crate::codes::CodesArgs;
 use crate::demo::DemoArgs;
 use crate::exit::{EXIT_CODES, Exit};
 use crate::keygen::KeygenArgs;
+use crate::plan::PlanArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
 
@@ -19,6 +20,7 @@ Examples:
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
+  farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
 ";
 
@@ -47,6 +49,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
+    /// Say which scheme moves a message soonest, at what cost, and how sure that is.
+    Plan(PlanArgs),
     /// Receive files from another machine.
     Recv(RecvArgs),
     /// Send files to another machine.

@@ -10,6 +10,7 @@ mod keygen;
 mod loss;
 mod memory;
 mod parity;
+mod plan;
 mod recv;
 mod send;
 mod table;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Codes(args) => codes::run(&args, &console).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args, &console).map(|()| ExitCode::SUCCESS),
         Command::Keygen(args) => keygen::run(&args, &console).map(|()| ExitCode::SUCCESS),
+        Command::Plan(args) => plan::run(&args, &console).map(|()| ExitCode::SUCCESS),
         Command::Recv(args) => recv::run(&args, &console),
         Command::Send(args) => send::run(&args, &console),
     };

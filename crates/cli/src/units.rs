@@ -67,14 +67,20 @@ pub(crate) fn parse_mtu(text: &str) -> Result<u32, String> {
 
 /// Bits a second, 1 Mbit/s to 100 Gbit/s: `2Gbit`, `500Mbit`, or plain bits.
 pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
-    const RANGE: RangeInclusive<f64> = 1e6..=1e11;
+    let bps = rate_within(text, 1e6..=1e11, "1Mbit to 100Gbit")?;
+    Ok(truncate(bps))
+}
+
+/// Bits a second of a path that is only thought of, 1 kbit/s to 1000 Tbit/s.
+pub(crate) fn parse_path_rate(text: &str) -> Result<f64, String> {
+    rate_within(text, 1e3..=1e15, "1kbit to 1000Tbit")
+}
+
+fn rate_within(text: &str, range: RangeInclusive<f64>, shown: &str) -> Result<f64, String> {
     let wrong =
         || "not a rate; write it like 2Gbit, 500Mbit or 2000000000 (bits a second)".to_owned();
     let text = text.trim();
-    let unit_at = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(unit_at);
+    let (number, unit) = split_unit(text);
     let unit = unit.trim_end_matches("/s").trim_end_matches("ps");
     // Whether a B is a bit or a byte should never be a guess.
     if unit.ends_with('B') {
@@ -87,26 +93,124 @@ pub(crate) fn parse_rate(text: &str) -> Result<u64, String> {
         "k" | "kbit" | "kb" => 1e3,
         "m" | "mbit" | "mb" => 1e6,
         "g" | "gbit" | "gb" => 1e9,
+        "t" | "tbit" | "tb" => 1e12,
         _ => return Err(wrong()),
     };
-    let bps = number.trim().parse::<f64>().map_err(|_| wrong())? * factor;
-    if RANGE.contains(&bps) {
-        Ok(truncate(bps))
+    let bps = number.parse::<f64>().map_err(|_| wrong())? * factor;
+    if range.contains(&bps) {
+        Ok(bps)
     } else {
-        Err("a rate lies in 1Mbit to 100Gbit".to_owned())
+        Err(format!("a rate lies in {shown}; write it like 2Gbit"))
+    }
+}
+
+/// A number and the letters behind it. An `e` between digits is part of a number: `4e11bit`.
+fn split_unit(text: &str) -> (&str, &str) {
+    let mut letters = text.char_indices().filter(|(_, c)| c.is_ascii_alphabetic());
+    let exponent = |at: usize| {
+        text.get(at + 1..)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || "+-".contains(c)))
+    };
+    let unit = letters.find(|(at, c)| !(matches!(c, 'e' | 'E') && exponent(*at)));
+    let (number, unit) = text.split_at(unit.map_or(text.len(), |(at, _)| at));
+    (number.trim(), unit)
+}
+
+/// A message that is only thought of, 1 byte to 4 PiB: `128MiB`, `1TiB`.
+pub(crate) fn parse_message(text: &str) -> Result<u64, String> {
+    let bytes = parse_count(text)?;
+    if (1..=4096 << 40).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("a message lies in 1 byte to 4PiB".to_owned())
+    }
+}
+
+/// Bytes of a chunk that is only thought of, 1 byte to 1 GiB.
+pub(crate) fn parse_chunk(text: &str) -> Result<u64, String> {
+    let bytes = parse_count(text)?;
+    if (1..=GIB).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err("a chunk lies in 1 byte to 1GiB".to_owned())
+    }
+}
+
+/// The round-trip time of a path that is only thought of, above 0, to 1 h.
+pub(crate) fn parse_path_rtt(text: &str) -> Result<Duration, String> {
+    let rtt = humantime::parse_duration(text)
+        .map_err(|_| "not a time; write it like 25ms, 300us or 1s".to_owned())?;
+    if (Duration::from_nanos(1)..=Duration::from_secs(3600)).contains(&rtt) {
+        Ok(rtt)
+    } else {
+        Err("a round trip lies above 0, to 1h".to_owned())
+    }
+}
+
+/// A probability of a loss that is only thought of, 0 to 0.99.
+pub(crate) fn parse_path_loss(text: &str) -> Result<f64, String> {
+    let loss = parse_number(text).ok_or("not a probability; write it like 1e-3, 0.001 or 0.1%")?;
+    if (0.0..=0.99).contains(&loss) {
+        Ok(loss)
+    } else {
+        Err("a loss lies in 0 to 0.99 (99%)".to_owned())
+    }
+}
+
+/// Mean length of a run of losses, 1 to 1e6.
+pub(crate) fn parse_burst(text: &str) -> Result<f64, String> {
+    number_within(text, 1.0..=1e6, "a mean burst lies in 1 to 1e6 losses")
+}
+
+/// Cores, 0 to 1e6, and parts of them.
+pub(crate) fn parse_cores(text: &str) -> Result<f64, String> {
+    number_within(text, 0.0..=1e6, "cores lie in 0 to 1e6")
+}
+
+fn number_within(text: &str, range: RangeInclusive<f64>, wrong: &str) -> Result<f64, String> {
+    let number = text.parse().ok();
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| wrong.to_owned())
+}
+
+/// How far it is, in kilometres, 1 m to 10 million km: `3750km`, `300m`.
+pub(crate) fn parse_distance(text: &str) -> Result<f64, String> {
+    let (number, unit) = split_unit(text.trim());
+    let factor = match unit {
+        "km" => Some(1.0),
+        "m" => Some(1e-3),
+        _ => None,
+    };
+    let km = number.parse::<f64>().ok().zip(factor);
+    match km.map(|(number, factor)| number * factor) {
+        Some(km) if (1e-3..=1e7).contains(&km) => Ok(km),
+        Some(_) => Err("a distance lies in 1m to 10000000km".to_owned()),
+        None => Err("not a distance; write it like 3750km or 300m".to_owned()),
+    }
+}
+
+/// A share that may exceed the whole, 0 to 10: `25%`, `0.25`.
+pub(crate) fn parse_share(text: &str) -> Result<f64, String> {
+    let share = parse_number(text).ok_or("not a share; write it like 25% or 0.25")?;
+    if (0.0..=10.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err("a share lies in 0 to 10 (1000%)".to_owned())
+    }
+}
+
+/// A number, perhaps in per cent.
+fn parse_number(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => Some(percent.trim_end().parse::<f64>().ok()? * 0.01),
+        None => text.parse().ok(),
     }
 }
 
 /// A probability that a packet is lost, 0 to 0.5: `1e-3`, `0.001`, `0.1%`.
 pub(crate) fn parse_loss(text: &str) -> Result<f64, String> {
-    let (number, factor) = match text.strip_suffix('%') {
-        Some(percent) => (percent.trim_end(), 0.01),
-        None => (text, 1.0),
-    };
-    let loss = number
-        .parse::<f64>()
-        .map_err(|_| "not a probability; write it like 1e-3, 0.001 or 0.1%".to_owned())?
-        * factor;
+    let loss = parse_number(text).ok_or("not a probability; write it like 1e-3, 0.001 or 0.1%")?;
     if (0.0..=0.5).contains(&loss) {
         Ok(loss)
     } else {
@@ -315,7 +419,30 @@ mod tests {
         ] {
             parse_rate(text).expect_err(text);
         }
+        assert_eq!(parse_path_rate("400Gbps"), Ok(400e9));
+        assert_eq!(parse_path_rate("1.6Tbit/s"), Ok(1.6e12));
+        assert_eq!(parse_path_rate("4e11"), Ok(4e11));
+        assert_eq!(parse_path_rate("4e2 Gbit"), Ok(400e9));
+        for text in ["0", "-1Gbit", "inf", "NaN", "2Pbit", "1e16", "1e", "eGbit"] {
+            parse_path_rate(text).expect_err(text);
+        }
         assert!(parse_rate("2GB/s").expect_err("bytes").contains("2Gbit"));
+    }
+
+    #[test]
+    fn distances_and_shares() {
+        assert_eq!(parse_distance("3750km"), Ok(3750.0));
+        assert_eq!(parse_distance("500 m"), Ok(0.5));
+        for text in [
+            "", "3750", "0km", "-1km", "NaNkm", "infkm", "1e9km", "5 miles",
+        ] {
+            parse_distance(text).expect_err(text);
+        }
+        assert_eq!(parse_share("25%"), Ok(0.25));
+        assert_eq!(parse_share("0"), Ok(0.0));
+        for text in ["", "-1%", "NaN", "inf", "11", "a quarter"] {
+            parse_share(text).expect_err(text);
+        }
     }
 
     #[test]

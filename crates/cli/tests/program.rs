@@ -305,6 +305,15 @@ fn help_has_examples_and_exit_codes() {
             &["Examples:", "farwrite demo", "Exit codes:"][..],
         ),
         (
+            &["plan", "--help"],
+            &[
+                "Examples:",
+                "farwrite plan --",
+                "link.toml",
+                "[default: mean]",
+            ],
+        ),
+        (
             &["demo", "--help"],
             &["Examples:", "farwrite demo --", "[default: 256MiB]"],
         ),

@@ -69,6 +69,8 @@ pub struct Border {
 /// What the answer costs where the input is another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stake {
+    /// How many times the input it is: 0.1, 0.5, 2 or 10.
+    pub factor: f64,
     /// The input there.
     pub value: f64,
     /// What has the least objective there.
@@ -126,6 +128,7 @@ fn stake(question: &Question, chosen: Scheme, input: Input, factor: f64) -> Opti
     let other = input.scaled(question, factor);
     let answer_s = other.objective_s(chosen).ok()?;
     let mut best = Stake {
+        factor,
         value: input.value(&other),
         best: chosen,
         cost: 1.0,

@@ -1,0 +1,224 @@
+//! The planner's answer, for scripts and for people.
+
+use farwrite_model::plan::{self, Input, Plan, Question};
+use farwrite_model::{Loss, ModelError, Scheme};
+use serde::Serialize;
+
+use super::show;
+
+/// All there is to say; what people read is made from it.
+#[derive(Debug, Serialize)]
+pub(super) struct Answer {
+    command: &'static str,
+    pub(super) question: Asked,
+    /// The scheme to take, one of the alternatives.
+    pub(super) best: Alternative,
+    /// The least objective first.
+    pub(super) alternatives: Vec<Alternative>,
+    /// Schemes that the model cannot evaluate here.
+    pub(super) left_out: Vec<LeftOut>,
+    /// With what the best is compared when a number is another.
+    pub(super) rivals: Vec<String>,
+    pub(super) sensitivity: Vec<Sensitivity>,
+}
+
+/// What was asked, in the model's units.
+#[derive(Debug, Serialize)]
+pub(super) struct Asked {
+    pub(super) message_bytes: f64,
+    pub(super) bandwidth_bps: f64,
+    pub(super) rtt_s: f64,
+    pub(super) chunk_bytes: f64,
+    pub(super) loss_chunk: f64,
+    /// The chain of losses in bursts; none where each is lost by itself.
+    pub(super) p_good_to_bad: Option<f64>,
+    pub(super) p_bad_to_good: Option<f64>,
+    /// Packets of a chunk that the chain steps over.
+    pub(super) packets_per_chunk: Option<u32>,
+    pub(super) objective: String,
+    pub(super) max_parity_overhead: f64,
+    pub(super) cores: f64,
+    /// Schemes so near to the least objective count as good.
+    pub(super) close: f64,
+}
+
+/// What a scheme costs.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Alternative {
+    pub(super) scheme: String,
+    pub(super) objective_s: f64,
+    pub(super) mean_s: f64,
+    pub(super) p99_s: f64,
+    pub(super) p999_s: f64,
+    /// The objective over that of the best.
+    pub(super) relative_cost: f64,
+    /// The objective over what the message takes without loss and parity.
+    pub(super) slowdown: f64,
+    pub(super) parity_overhead: f64,
+    pub(super) cores: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct LeftOut {
+    pub(super) scheme: String,
+    pub(super) reason: String,
+}
+
+/// How the answer depends on one number.
+#[derive(Debug, Serialize)]
+pub(super) struct Sensitivity {
+    pub(super) input: &'static str,
+    pub(super) value: f64,
+    /// Where the best ceases to be good; none within a factor of 1024.
+    pub(super) below: Option<Border>,
+    pub(super) above: Option<Border>,
+    pub(super) stakes: Vec<Stake>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Border {
+    pub(super) value: f64,
+    /// What is better beyond.
+    pub(super) scheme: String,
+}
+
+/// What keeping the best costs where the number is another.
+#[derive(Debug, Serialize)]
+pub(super) struct Stake {
+    pub(super) factor: f64,
+    pub(super) value: f64,
+    pub(super) best: String,
+    /// The objective of the answer there, over the least.
+    pub(super) cost: f64,
+}
+
+impl Answer {
+    pub(super) fn new(
+        question: &Question,
+        plan: &Plan,
+        rivals: &[Scheme],
+        sensitivity: &[plan::Sensitivity],
+    ) -> Result<Self, ModelError> {
+        let best_s = plan.best().objective_s;
+        let alternative = |at: &plan::Alternative| Alternative {
+            scheme: at.scheme.to_string(),
+            objective_s: at.objective_s,
+            mean_s: at.mean_s,
+            p99_s: at.p99_s,
+            p999_s: at.p999_s,
+            relative_cost: at.objective_s / best_s,
+            slowdown: at.slowdown,
+            parity_overhead: at.parity_overhead,
+            cores: at.cores,
+        };
+        let left_out = plan.left_out().iter().map(|(scheme, reason)| LeftOut {
+            scheme: scheme.to_string(),
+            reason: reason.to_string(),
+        });
+        let sensitivity = sensitivity.iter().map(|of| Sensitivity::new(question, of));
+        Ok(Self {
+            command: "plan",
+            question: Asked::new(question)?,
+            best: alternative(plan.best()),
+            alternatives: plan.alternatives().iter().map(alternative).collect(),
+            left_out: left_out.collect(),
+            rivals: rivals.iter().map(ToString::to_string).collect(),
+            sensitivity: sensitivity.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// For people; `all` alternatives, or the most telling.
+    pub(super) fn text(&self, all: bool) -> String {
+        show::text(self, all)
+    }
+}
+
+impl Asked {
+    fn new(question: &Question) -> Result<Self, ModelError> {
+        let (chain, packets_per_chunk) = match question.loss {
+            Loss::Iid { .. } => (None, None),
+            Loss::Markov {
+                p_good_to_bad,
+                p_bad_to_good,
+                packets_per_chunk,
+                ..
+            } => (
+                Some([p_good_to_bad, p_bad_to_good]),
+                Some(packets_per_chunk),
+            ),
+        };
+        Ok(Self {
+            message_bytes: question.message_bytes,
+            bandwidth_bps: question.bandwidth_bps,
+            rtt_s: question.rtt_s,
+            chunk_bytes: question.chunk_bytes,
+            loss_chunk: question.loss.loss_chunk()?,
+            p_good_to_bad: chain.map(|[to_bad, _]| to_bad),
+            p_bad_to_good: chain.map(|[_, to_good]| to_good),
+            packets_per_chunk,
+            objective: question.objective.to_string(),
+            max_parity_overhead: question.max_parity_overhead,
+            cores: question.coding.cores,
+            close: question.close,
+        })
+    }
+}
+
+impl Sensitivity {
+    fn new(question: &Question, of: &plan::Sensitivity) -> Result<Self, ModelError> {
+        let border = |border: Option<plan::Border>| -> Result<_, ModelError> {
+            let Some(border) = border else {
+                return Ok(None);
+            };
+            Ok(Some(Border {
+                value: told(question, of.input, border.value)?,
+                scheme: border.scheme.to_string(),
+            }))
+        };
+        let stakes = of.stakes.iter().map(|stake| {
+            Ok(Stake {
+                factor: stake.factor,
+                value: told(question, of.input, stake.value)?,
+                best: stake.best.to_string(),
+                cost: stake.cost,
+            })
+        });
+        Ok(Self {
+            input: match of.input {
+                Input::Loss => "loss_chunk",
+                Input::Rtt => "rtt_s",
+                Input::Bandwidth => "bandwidth_bps",
+                Input::Message => "message_bytes",
+            },
+            value: told(question, of.input, of.value)?,
+            below: border(of.below)?,
+            above: border(of.above)?,
+            stakes: stakes.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The value of an input; of losses in bursts the loss that follows, rather than the one probability
+/// of the chain that was varied.
+fn told(question: &Question, input: Input, value: f64) -> Result<f64, ModelError> {
+    match (input, question.loss) {
+        (
+            Input::Loss,
+            Loss::Markov {
+                p_bad_to_good,
+                loss_good,
+                loss_bad,
+                packets_per_chunk,
+                ..
+            },
+        ) => Loss::Markov {
+            p_good_to_bad: value,
+            p_bad_to_good,
+            loss_good,
+            loss_bad,
+            packets_per_chunk,
+        }
+        .loss_chunk(),
+        _ => Ok(value),
+    }
+}

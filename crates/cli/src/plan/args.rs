@@ -1,0 +1,128 @@
+//! What a person can ask of the planner.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use farwrite_model::Scheme;
+use farwrite_model::plan::Objective;
+
+use crate::units::{
+    List, parse_burst, parse_chunk, parse_cores, parse_distance, parse_message, parse_mtu,
+    parse_path_loss, parse_path_rate, parse_path_rtt, parse_share,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
+  farwrite plan --rate 400Gbit --distance 3750km --loss 1e-5 --size 128MiB --objective p99.9
+  farwrite plan --rate 10Gbit --rtt 80ms --loss 0.1% --burst 4 --size 1GiB --parity-budget 10%
+  farwrite plan --link link.toml --size 8MiB --json
+
+A link.toml says of a path what the options do; an option given beside it comes first:
+  rate = \"400Gbit\"           # bits a second
+  rtt = \"25ms\"               # or: distance = \"3750km\", and signal = \"fibre\" or \"vacuum\"
+  loss_chunk = 1e-5          # or: loss_packet = 1e-6
+  mean_burst_chunks = 1.5    # may be left out; with loss_packet: mean_burst_packets
+  chunk = \"4KiB\"             # may be left out, as mtu = 4096
+`farwrite send --json` measures a path: take loss_chunk and mean_burst_chunks of its send_loss, its
+rtt_ms, and its mtu for the chunk.
+
+Of the schemes within 1 % of the least objective the answer is the one with the least parity. The
+times are the model's, with retransmissions and coding taking their time; docs/model.md derives them.";
+
+/// Says which scheme moves a message soonest, what each alternative costs, and how sure that is.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) path: PathArgs,
+    /// Bytes of the message: 1 to 4PiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_message, allow_hyphen_values = true)]
+    pub(crate) size: u64,
+    /// What shall be small: mean, p99, p99.9 or another percentile
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "mean",
+        allow_hyphen_values = true
+    )]
+    pub(crate) objective: Objective,
+    /// Most parity, as a share of the data: 0 to 1000%
+    #[arg(long, value_name = "SHARE", default_value = "25%", value_parser = parse_share)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) parity_budget: f64,
+    /// Cores for coding at either end, at the paper's speeds: 0 rules erasure coding out
+    #[arg(long, value_name = "N", default_value = "8", value_parser = parse_cores)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) cores: f64,
+    /// Schemes to choose from: sr-nack, sr-rto, gbn, ec-mds:K,M, ec-xor:K,M; without it, all, with K
+    /// from 4 to 128 and M from 1 to 32; for losses in bursts, which take the model longer, with K of
+    /// 32 and 128, and M to 8 for ec-xor
+    #[arg(long, value_name = "NAME,...")]
+    pub(crate) scheme: Option<List<Scheme>>,
+    /// Show every alternative, not only the most telling
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// What the command line says of the path.
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct PathArgs {
+    /// File that describes the path, as below
+    #[arg(long, value_name = "FILE")]
+    pub(crate) link: Option<PathBuf>,
+    /// Bits a second that the path carries: 1kbit to 1000Tbit
+    #[arg(long, value_name = "RATE", value_parser = parse_path_rate, allow_hyphen_values = true)]
+    pub(crate) rate: Option<f64>,
+    /// Round-trip time: above 0, to 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_path_rtt, allow_hyphen_values = true)]
+    #[arg(conflicts_with = "distance")]
+    pub(crate) rtt: Option<Duration>,
+    /// Length of the path instead of the round-trip time: 1m to 10000000km
+    #[arg(long, value_name = "LENGTH", value_parser = parse_distance, allow_hyphen_values = true)]
+    pub(crate) distance: Option<f64>,
+    /// What the signal runs in: 300 000 km/s in vacuum, as the SDR-RDMA paper counts, 204 000 km/s in
+    /// fibre
+    #[arg(long, value_name = "MEDIUM", value_enum, default_value = "vacuum")]
+    #[arg(requires = "distance")]
+    pub(crate) signal: Medium,
+    /// Probability that a chunk is lost, such as loss_chunk of `farwrite send --json`: 0 to 0.99
+    #[arg(long, value_name = "P", value_parser = parse_path_loss, allow_hyphen_values = true)]
+    #[arg(conflicts_with = "loss_packet")]
+    pub(crate) loss: Option<f64>,
+    /// Probability that a packet is lost, instead of --loss: 0 to 0.99
+    #[arg(long, value_name = "P", value_parser = parse_path_loss, allow_hyphen_values = true)]
+    pub(crate) loss_packet: Option<f64>,
+    /// Losses come in runs of this many chunks in the mean, such as mean_burst_chunks; packets with
+    /// --loss-packet: 1 to 1e6
+    #[arg(long, value_name = "N", value_parser = parse_burst, allow_hyphen_values = true)]
+    pub(crate) burst: Option<f64>,
+    /// Bytes of a chunk, which is acknowledged, repeated and coded as a whole [default: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, allow_hyphen_values = true)]
+    pub(crate) chunk: Option<u64>,
+    /// Payload bytes of a packet, for --loss-packet [default: 4096]
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
+    pub(crate) mtu: Option<u32>,
+}
+
+/// What a signal runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Medium {
+    /// Radio, hollow fibre, and the paper.
+    Vacuum,
+    /// Glass.
+    Fibre,
+}
+
+impl Medium {
+    /// There and back over so many kilometres, in seconds.
+    pub(crate) fn rtt_s(self, km: f64) -> f64 {
+        let km_per_s = match self {
+            Self::Vacuum => 300_000.0,
+            Self::Fibre => 204_000.0,
+        };
+        2.0 * km / km_per_s
+    }
+}

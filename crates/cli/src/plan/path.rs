@@ -1,0 +1,245 @@
+//! A path, from what a file and the command line say of it.
+
+use farwrite_model::Loss;
+
+use super::args::PathArgs;
+use super::link;
+use crate::exit::{Exit, Failure};
+
+/// Bytes of a chunk where none are given: one packet of RoCE's largest MTU.
+const CHUNK_BYTES: u64 = 4096;
+
+/// What a number of losses counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    Chunks,
+    Packets,
+}
+
+/// What somebody says of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Said {
+    pub(super) rate_bps: Option<f64>,
+    pub(super) rtt_s: Option<f64>,
+    /// Probability of a loss.
+    pub(super) loss: Option<(Unit, f64)>,
+    /// Mean length of a run of losses.
+    pub(super) burst: Option<(Unit, f64)>,
+    pub(super) chunk_bytes: Option<u64>,
+    pub(super) mtu: Option<u32>,
+}
+
+impl Said {
+    fn of_args(args: &PathArgs) -> Self {
+        let rtt_s = args.rtt.map(|rtt| rtt.as_secs_f64());
+        let by_distance = args.distance.map(|km| args.signal.rtt_s(km));
+        let chunks = args.loss.map(|loss| (Unit::Chunks, loss));
+        let packets = args.loss_packet.map(|loss| (Unit::Packets, loss));
+        Self {
+            rate_bps: args.rate,
+            rtt_s: rtt_s.or(by_distance),
+            loss: chunks.or(packets),
+            // Its unit is that of the loss, which may be in a file.
+            burst: None,
+            chunk_bytes: args.chunk,
+            mtu: args.mtu,
+        }
+    }
+
+    /// What this says, and for the rest what `other` does.
+    fn or(self, other: Self) -> Self {
+        Self {
+            rate_bps: self.rate_bps.or(other.rate_bps),
+            rtt_s: self.rtt_s.or(other.rtt_s),
+            loss: self.loss.or(other.loss),
+            burst: self.burst.or(other.burst),
+            chunk_bytes: self.chunk_bytes.or(other.chunk_bytes),
+            mtu: self.mtu.or(other.mtu),
+        }
+    }
+}
+
+/// All that the model wants to know of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Path {
+    pub(super) rate_bps: f64,
+    pub(super) rtt_s: f64,
+    pub(super) chunk_bytes: u64,
+    /// Of what a loss is one.
+    unit: Unit,
+    /// Probability of one.
+    loss: f64,
+    /// Mean length of a run of them, where it was given.
+    burst: Option<f64>,
+    /// Packets of a chunk.
+    packets: u32,
+}
+
+impl Path {
+    /// Puts together what the command line, and the file that it names, say.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where something is missing or does not fit, and those of the file.
+    pub(super) fn find(args: &PathArgs) -> Result<Self, Failure> {
+        let file = args.link.as_deref().map(link::read).transpose()?;
+        Self::new(Said::of_args(args).or(file.unwrap_or_default()), args.burst)
+            .map_err(|what| Failure::new(Exit::Usage, what))
+    }
+
+    /// `burst` counts what the loss does.
+    fn new(said: Said, burst: Option<f64>) -> Result<Self, String> {
+        let missing = |what, options| {
+            format!(
+                "no {what}: give {options}, or a file with it as --link; see farwrite plan --help"
+            )
+        };
+        let rate_bps = said.rate_bps.ok_or_else(|| missing("rate", "--rate"))?;
+        let rtt_s = said
+            .rtt_s
+            .ok_or_else(|| missing("round trip", "--rtt or --distance"))?;
+        let (unit, loss) = said
+            .loss
+            .ok_or_else(|| missing("loss", "--loss or --loss-packet"))?;
+        let said_burst = match said.burst {
+            Some((of, _)) if of != unit && burst.is_none() => {
+                return Err("the file's bursts and the loss do not count the same: \
+                            mean_burst_chunks goes with loss_chunk and --loss, mean_burst_packets \
+                            with loss_packet and --loss-packet"
+                    .to_owned());
+            }
+            said => said.map(|(_, length)| length),
+        };
+        let chunk_bytes = said.chunk_bytes.unwrap_or(CHUNK_BYTES);
+        let mtu = match said.mtu {
+            Some(mtu) => u64::from(mtu),
+            None => CHUNK_BYTES.min(chunk_bytes),
+        };
+        let packets = u32::try_from(chunk_bytes.div_ceil(mtu));
+        Ok(Self {
+            rate_bps,
+            rtt_s,
+            chunk_bytes,
+            unit,
+            loss,
+            burst: burst.or(said_burst),
+            packets: packets.map_err(|_| "a chunk has too many packets".to_owned())?,
+        })
+    }
+
+    /// The model's words for the losses: a chain of Gilbert and Elliott that loses everything in its
+    /// bad state, where bursts are longer than those of independent losses.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] where packets are lost so often that no chunk comes through.
+    pub(super) fn loss(&self) -> Result<Loss, Failure> {
+        let packets = match self.unit {
+            Unit::Chunks => 1,
+            Unit::Packets => self.packets,
+        };
+        let independent = 1.0 / (1.0 - self.loss);
+        let loss = match self.burst {
+            Some(burst) if burst > independent && self.loss > 0.0 => Loss::Markov {
+                p_good_to_bad: self.loss / (burst * (1.0 - self.loss)),
+                p_bad_to_good: 1.0 / burst,
+                loss_good: 0.0,
+                loss_bad: 1.0,
+                packets_per_chunk: packets,
+            },
+            _ => Loss::Iid {
+                loss_chunk: farwrite_model::chunk_loss(self.loss, packets).map_err(refused)?,
+            },
+        };
+        loss.loss_chunk().map_err(refused)?;
+        Ok(loss)
+    }
+}
+
+fn refused(error: farwrite_model::ModelError) -> Failure {
+    Failure::caused(Exit::Usage, "the losses of the path", &error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: Said = Said {
+        rate_bps: Some(1e9),
+        rtt_s: Some(0.01),
+        loss: Some((Unit::Packets, 0.01)),
+        burst: None,
+        chunk_bytes: Some(16384),
+        mtu: None,
+    };
+
+    #[test]
+    fn losses_of_packets_become_losses_of_chunks() {
+        let loss = Path::new(SAID, None).expect("whole").loss().expect("fine");
+        let Loss::Iid { loss_chunk } = loss else {
+            panic!("{loss:?}");
+        };
+        assert!((loss_chunk - (1.0 - 0.99_f64.powi(4))).abs() < 1e-12);
+    }
+
+    #[test]
+    fn bursts_keep_the_loss_and_have_their_length() {
+        for (unit, burst) in [(Unit::Chunks, 5.0), (Unit::Packets, 20.0)] {
+            let said = Said {
+                loss: Some((unit, 0.01)),
+                chunk_bytes: Some(4096),
+                ..SAID
+            };
+            let loss = Path::new(said, Some(burst)).expect("whole").loss();
+            let loss = loss.expect("fine");
+            assert!(
+                (loss.loss_chunk().expect("fine") - 0.01).abs() < 1e-12,
+                "{loss:?}"
+            );
+            let Loss::Markov { p_bad_to_good, .. } = loss else {
+                panic!("{loss:?}");
+            };
+            assert_eq!(p_bad_to_good, 1.0 / burst);
+        }
+        // No longer than those of independent losses.
+        let loss = Path::new(SAID, Some(1.0)).expect("whole").loss();
+        assert!(matches!(loss, Ok(Loss::Iid { .. })), "{loss:?}");
+    }
+
+    #[test]
+    fn what_is_missing_or_does_not_fit_is_named() {
+        let without = [
+            (
+                Said {
+                    rate_bps: None,
+                    ..SAID
+                },
+                "--rate",
+            ),
+            (
+                Said {
+                    rtt_s: None,
+                    ..SAID
+                },
+                "--distance",
+            ),
+            (Said { loss: None, ..SAID }, "--loss-packet"),
+            (
+                Said {
+                    burst: Some((Unit::Chunks, 2.0)),
+                    ..SAID
+                },
+                "mean_burst_packets",
+            ),
+        ];
+        for (said, named) in without {
+            let error = Path::new(said, None).expect_err(named);
+            assert!(error.contains(named), "{error}");
+        }
+        let said = Said {
+            loss: Some((Unit::Packets, 0.9)),
+            ..SAID
+        };
+        let error = Path::new(said, None).expect("whole").loss();
+        let error = error.expect_err("no chunk arrives").to_string();
+        assert!(error.contains("loss_chunk = 0.999"), "{error}");
+    }
+}

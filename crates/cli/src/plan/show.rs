@@ -1,0 +1,178 @@
+//! The planner's answer as a page of text.
+
+use std::time::Duration;
+
+use super::answer::{Alternative, Answer, Asked, Border, Sensitivity};
+use crate::table::lay_out;
+use crate::units::{Bytes, Percent, Rate, Time};
+
+/// Alternatives that are shown unless all are: the first of them, and the first of each kind.
+const SHOWN: usize = 8;
+
+pub(super) fn text(answer: &Answer, all: bool) -> String {
+    let best = &answer.best;
+    let mut parts = vec![
+        asked(&answer.question),
+        format!(
+            "Best: {}, {} {}, {:.2} x ideal, {} parity",
+            best.scheme,
+            answer.question.objective,
+            seconds(best.objective_s),
+            best.slowdown,
+            Percent(best.parity_overhead)
+        ),
+        alternatives(answer, all),
+    ];
+    parts.push(sensitivity(answer));
+    parts.join("\n\n")
+}
+
+fn asked(question: &Asked) -> String {
+    let bursts = match (question.p_bad_to_good, question.packets_per_chunk) {
+        (Some(to_good), Some(packets)) => {
+            let unit = if packets == 1 { "chunks" } else { "packets" };
+            format!("in bursts of {:.1} {unit}", 1.0 / to_good)
+        }
+        _ => "each by itself".to_owned(),
+    };
+    format!(
+        "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n\
+         least {}, parity at most {}, {} cores for coding at either end",
+        Bytes(whole(question.message_bytes)),
+        Rate(question.bandwidth_bps),
+        seconds(question.rtt_s),
+        small(question.loss_chunk),
+        Bytes(whole(question.chunk_bytes)),
+        question.objective,
+        Percent(question.max_parity_overhead),
+        question.cores
+    )
+}
+
+fn alternatives(answer: &Answer, all: bool) -> String {
+    let head = [
+        "scheme", "mean", "p99", "p99.9", "x best", "x ideal", "parity", "cores",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.push(row(&answer.best));
+    let mut kinds: Vec<&str> = Vec::new();
+    let mut more = 0;
+    for (rank, at) in answer.alternatives.iter().enumerate() {
+        let kind = at.scheme.split(':').next().unwrap_or_default();
+        let is_first = !kinds.contains(&kind);
+        if is_first {
+            kinds.push(kind);
+        }
+        if at.scheme == answer.best.scheme {
+            continue;
+        }
+        if all || rank < SHOWN || is_first {
+            rows.push(row(at));
+        } else {
+            more += 1;
+        }
+    }
+    let mut text = lay_out(&rows, 1);
+    if more > 0 {
+        text += &format!("\n  and {more} more: --all shows them");
+    }
+    for left_out in &answer.left_out {
+        text += &format!("\n  {} is left out: {}", left_out.scheme, left_out.reason);
+    }
+    text
+}
+
+fn row(at: &Alternative) -> [String; 8] {
+    [
+        at.scheme.clone(),
+        seconds(at.mean_s),
+        seconds(at.p99_s),
+        seconds(at.p999_s),
+        format!("{:.2}", at.relative_cost),
+        format!("{:.2}", at.slowdown),
+        Percent(at.parity_overhead).to_string(),
+        format!("{:.1}", at.cores),
+    ]
+}
+
+fn sensitivity(answer: &Answer) -> String {
+    let head = [
+        "", "given", "below", "better", "above", "better", "/10", "/2", "x2", "x10",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(answer.sensitivity.iter().map(dependence));
+    let mut text = format!(
+        "How sure: from where on another scheme is better by more than {}; and, were the number a tenth,\n\
+         half, twice or ten times as large, the {} of {} over the least there\n\n{}",
+        Percent(answer.question.close),
+        answer.question.objective,
+        answer.best.scheme,
+        lay_out(&rows, 1)
+    );
+    if answer.rivals.len() < answer.alternatives.len() {
+        text += &format!("\n  (among {})", answer.rivals.join(", "));
+    }
+    text
+}
+
+fn dependence(of: &Sensitivity) -> [String; 10] {
+    let (name, show): (_, fn(f64) -> String) = match of.input {
+        "loss_chunk" => ("loss", small),
+        "rtt_s" => ("round trip", seconds),
+        "bandwidth_bps" => ("rate", |bps| Rate(bps).to_string()),
+        _ => ("size", |bytes| Bytes(whole(bytes)).to_string()),
+    };
+    let border = |border: &Option<Border>| match border {
+        Some(border) => [show(border.value), border.scheme.clone()],
+        None => ["-".to_owned(), "-".to_owned()],
+    };
+    let cost = |factor: f64| {
+        let mut stakes = of.stakes.iter();
+        let stake = stakes.find(|stake| stake.factor == factor);
+        // Nothing varies what is nothing.
+        match stake.filter(|_| of.value > 0.0) {
+            Some(stake) => format!("{:.2}", stake.cost),
+            None => "-".to_owned(),
+        }
+    };
+    let [below, better_below] = border(&of.below);
+    let [above, better_above] = border(&of.above);
+    [
+        name.to_owned(),
+        show(of.value),
+        below,
+        better_below,
+        above,
+        better_above,
+        cost(0.1),
+        cost(0.5),
+        cost(2.0),
+        cost(10.0),
+    ]
+}
+
+fn seconds(seconds: f64) -> String {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) => Time(time).to_string(),
+        Err(_) => format!("{seconds:.2e} s"),
+    }
+}
+
+/// A probability, which may be very small.
+fn small(probability: f64) -> String {
+    if probability == 0.0 {
+        return "0".to_owned();
+    }
+    let digits = format!("{probability:.1e}");
+    digits.replace(".0e", "e")
+}
+
+/// Bytes as the model counts them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "above 0, and shown with three digits"
+)]
+fn whole(bytes: f64) -> u64 {
+    bytes as u64
+}
