@@ -148,9 +148,10 @@ proptest! {
             prop_assert!(less.mean() <= more.mean() * (1.0 + 1e-9));
             prop_assert!(less.quantile(q).unwrap() <= more.quantile(q).unwrap() * (1.0 + 1e-6));
         }
-        // Where all is sent before the first timeout, the paper's formula is the truth.
+        // Where all is sent before the first timeout, the paper's formula is the truth, but that we
+        // round the timeout up to a whole slot.
         if chunks.floor() <= rtt_slots {
-            prop_assert!((paper.mean() / serial.mean() - 1.0).abs() < 1e-6);
+            prop_assert!((paper.mean() / serial.mean() - 1.0).abs() < 1e-6 + 1.0 / rtt_slots);
         }
     }
 }

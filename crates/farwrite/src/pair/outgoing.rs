@@ -6,7 +6,7 @@ use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, Write
 use farwrite_schemes::scheme::{Chunks, data_of};
 
 /// Most packets handed to the fabric in one call.
-const BATCH_PACKETS: usize = 128;
+pub(super) const BATCH_PACKETS: usize = 128;
 
 /// One packet that was handed out by a scheme and not yet taken by the fabric.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,9 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+    /// Packets that are still here.
+    pub(crate) fn packets(&self) -> usize {
+        self.queue.len()
     }
 
     /// Queues the packets of a run of chunks. `writes` come in order; a packet is signalled where

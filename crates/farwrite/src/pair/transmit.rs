@@ -5,7 +5,7 @@ use farwrite_schemes::scheme::{Chunks, Message};
 use farwrite_wire::control::{Outcome, data_of, is_parity};
 
 use super::Pair;
-use super::outgoing::OutgoingWrite;
+use super::outgoing::{BATCH_PACKETS, OutgoingWrite};
 use super::sending::StreamRun;
 use crate::error::Error;
 use crate::memory::MrSlice;
@@ -77,7 +77,7 @@ impl Pair {
                 return Ok(Halt::Paced);
             }
             let packets = allowance.div_ceil(packet_bytes);
-            if self.outgoing.is_empty() && !self.pull(now_ns, packets) {
+            if !self.fill(now_ns, packets) {
                 return Ok(Halt::Idle);
             }
             // A chunk may be longer than the burst.
@@ -90,6 +90,15 @@ impl Pair {
             self.pacer
                 .consume(now_ns, payload_bytes + packets * overhead_bytes);
         }
+    }
+
+    /// Gathers packets for one call of the fabric, however short the runs are that schemes hand out;
+    /// false if there is none.
+    fn fill(&mut self, now_ns: u64, packets: u64) -> bool {
+        let wanted = packets.min(BATCH_PACKETS as u64);
+        let missing = |pair: &Self| wanted.saturating_sub(pair.outgoing.packets() as u64);
+        while missing(self) > 0 && self.pull(now_ns, missing(self)) {}
+        self.outgoing.packets() > 0
     }
 
     /// Takes about `packets` packets from whoever has some; false if nobody has.

@@ -104,6 +104,11 @@ impl Fallback {
         self.asked.push_back((asked_ns, group));
     }
 
+    /// Whether groups were asked for that are not known to be whole.
+    pub(super) fn awaits_repairs(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// Asks again for groups whose repairs should have come, and answers whether the time has come
     /// for what is in no group.
     pub(super) fn ask_again(&mut self, path: &Path) -> bool {

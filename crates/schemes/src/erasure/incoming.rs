@@ -21,8 +21,10 @@ const IMMEDIATE_CHUNKS: Range<u32> = 8..32;
 #[derive(Debug)]
 pub(super) struct Incoming {
     shape: Shape,
-    /// Nothing has been looked at.
-    is_fresh: bool,
+    /// Chunks that were there at the last look.
+    looked_at: u32,
+    /// When something came that was not looked at.
+    unseen_ns: Option<u64>,
     /// Superblocks that have begun and are not whole.
     blocks: BTreeMap<u32, Block>,
     /// Superblocks before this one have begun.
@@ -50,7 +52,8 @@ impl Incoming {
     pub(super) fn new(shape: Shape, path: &Path, alpha: Alpha) -> Self {
         Self {
             shape,
-            is_fresh: true,
+            looked_at: 0,
+            unseen_ns: None,
             blocks: BTreeMap::new(),
             begun: 0,
             whole_groups: 0,
@@ -89,11 +92,28 @@ impl Incoming {
         self.shape.data.len()..self.shape.chunks
     }
 
-    /// Data or parity has come.
-    pub(super) fn arrived(&mut self, path: &Path, arrivals: &dyn Arrivals, is_parity: bool) {
-        let is_first = core::mem::take(&mut self.is_fresh);
-        let data = (!is_parity || is_first) && self.look_at_data(arrivals);
-        let parity = (is_parity || is_first) && self.look_at_parity(arrivals);
+    /// Data or parity has come. A look goes over a superblock, so there must be news enough for it, or
+    /// as many chunks as it takes for all groups to be decodable, or repairs to wait for.
+    pub(super) fn arrived(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        let number = self.shape.number;
+        let there = arrivals.count(number) + arrivals.count(parity_of(number));
+        let news = there.abs_diff(self.looked_at);
+        let block = self.shape.data.block(0);
+        let is_enough = news >= (block.end / 2).max(1) || there >= self.shape.data.len();
+        if is_enough || self.fallback.awaits_repairs() {
+            self.look(path, arrivals);
+        } else if news > 0 {
+            self.unseen_ns = Some(path.now_ns);
+        }
+    }
+
+    /// Takes in all that has come.
+    fn look(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        let number = self.shape.number;
+        self.looked_at = arrivals.count(number) + arrivals.count(parity_of(number));
+        self.unseen_ns = None;
+        let data = self.look_at_data(arrivals);
+        let parity = self.look_at_parity(arrivals);
         if data || parity {
             self.fallback.arrived(path);
             self.advance(path, arrivals);
@@ -244,6 +264,9 @@ impl Incoming {
         arrivals: &dyn Arrivals,
         others_ns: u64,
     ) -> bool {
+        if let Some(now_ns) = self.unseen_ns {
+            self.look(&Path { now_ns, ..*path }, arrivals);
+        }
         while let Some(passed) = self.fallback.marks.pop_due(path.now_ns) {
             self.judge(passed);
         }

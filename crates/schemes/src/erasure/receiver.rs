@@ -131,7 +131,7 @@ impl ErasureReceiver {
                 continue;
             };
             let incoming = &mut watched.incoming;
-            incoming.arrived(path, arrivals, false);
+            incoming.arrived(path, arrivals);
             if incoming.is_complete(arrivals) {
                 let chunks = incoming.chunks();
                 self.forget(number);
@@ -201,7 +201,7 @@ impl Receiver for ErasureReceiver {
         }
         if let Some(watched) = self.messages.get_mut(&number) {
             self.last_ns = path.now_ns;
-            watched.incoming.arrived(path, arrivals, with_parity);
+            watched.incoming.arrived(path, arrivals);
             watched.incoming.told.arrived(arrivals);
             self.acks.touch(path, number);
             self.settle(path, number, arrivals);
