@@ -18,7 +18,7 @@ use crate::registry::{Registry, TableArrivals};
 /// Bytes of data encoded in one poll, if a group is not more: about what is sent in one.
 const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
 /// Memory kept for the next message; the rest is given back.
-const SPARE_BYTES: u64 = 64 << 20;
+const SPARE_BYTES: u64 = 256 << 20;
 
 /// Memory for the parity of one message. Its lkey is nobody else's.
 #[derive(Clone, Copy, Debug)]
