@@ -45,7 +45,7 @@ pub struct QpConfig {
     /// Bytes of the longest message: at most 2^`offset_bits` x `mtu`.
     pub max_message_bytes: u64,
     /// How many messages in a row use a slot before its packets cannot be told apart by their
-    /// queue pair (paper section 3.3).
+    /// queue pair (paper section 3.3); with [`QpConfig::parity`] at least 2 (P3.10).
     pub generations: u8,
     /// Queue pairs of a generation, which may be served in parallel (paper section 3.4.1).
     pub channels: u8,
@@ -86,8 +86,14 @@ impl QpConfig {
         if !in_range(self.packets_per_chunk, 1, MAX_PACKETS_PER_CHUNK) {
             return Err(ConfigError::PacketsPerChunk(self.packets_per_chunk));
         }
-        if !in_range(self.generations.into(), 1, MAX_GENERATIONS.into()) {
-            return Err(ConfigError::Generations(self.generations));
+        // Parity is still on its way when a message is over, so that it must not pass for the next
+        // message's (P3.10).
+        let fewest = 1 + u8::from(self.parity);
+        if !(fewest..=MAX_GENERATIONS).contains(&self.generations) {
+            return Err(ConfigError::Generations {
+                generations: self.generations,
+                fewest,
+            });
         }
         if !in_range(self.channels.into(), 1, MAX_CHANNELS.into()) {
             return Err(ConfigError::Channels(self.channels));
@@ -185,8 +191,15 @@ pub enum ConfigError {
         fragments: u32,
     },
     /// [`QpConfig::generations`].
-    #[error("generations = {0}: must be from 1 to {MAX_GENERATIONS}")]
-    Generations(u8),
+    #[error(
+        "generations = {generations}: must be from {fewest} to {MAX_GENERATIONS}; without parity 1 would do"
+    )]
+    Generations {
+        /// What was asked for.
+        generations: u8,
+        /// The fewest that would do.
+        fewest: u8,
+    },
     /// [`QpConfig::channels`].
     #[error("channels = {0}: must be from 1 to {MAX_CHANNELS}")]
     Channels(u8),

@@ -48,13 +48,13 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
 fn the_bytes_are_those_of_the_specification() {
     let bytes = info(QpConfig {
         channels: 1,
-        generations: 1,
+        generations: 2,
         parity: true,
         ..small()
     })
     .encode()
     .unwrap();
-    let mut want = b"FWQP\x00\x02\x01\x01".to_vec();
+    let mut want = b"FWQP\x00\x02\x02\x01".to_vec();
     want.extend([0, 0, 0, 64, 0, 0, 0, 4, 0, 0, 0, 4, 10, 18, 4, 1]);
     want.extend([0, 0, 0, 0, 0, 0, 16, 0]);
     want.extend([7; 32]);
@@ -64,7 +64,7 @@ fn the_bytes_are_those_of_the_specification() {
             0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1, 0x12, 0xb7,
         ]);
     }
-    want.extend([0, 0, 0, 0x12]);
+    want.extend([0, 0, 0, 0x12, 0, 0, 0, 0x12]);
     assert_eq!(bytes, want);
 }
 
