@@ -230,8 +230,8 @@ impl Incoming {
             if let Some(last) = self.parity_front.checked_sub(1) {
                 let data = shape.block_data(shape.block_of_parity(last));
                 self.data_front = self.data_front.max(data.end);
+                self.fallback.marks.note(path, self.parity_front);
             }
-            self.fallback.marks.note(path, self.parity_front);
         }
         let passed = self.data_front.saturating_add(self.parity_front);
         self.fallback.advance(path, passed);

@@ -170,8 +170,14 @@ impl Outgoing {
     pub(super) fn repair(&mut self, now_ns: u64, crossing_ns: u64, range: Range<u32>) {
         self.settle(now_ns, crossing_ns);
         let (shape, settled) = (self.shape, self.settled);
-        let range = range.start..range.end.min(shape.chunks);
-        for chunk in range.filter(|chunk| shape.data_rank(*chunk) < settled) {
+        // Superblocks leave one after the other: of most chunks no rank needs to be worked out.
+        let leaving = match settled < shape.data.len() {
+            true => shape.block_data(shape.block_of_data(settled)),
+            false => settled..shape.chunks,
+        };
+        let range = range.start..range.end.min(leaving.end);
+        let has_left = |chunk: &u32| *chunk < leaving.start || shape.data_rank(*chunk) < settled;
+        for chunk in range.filter(has_left) {
             let repairs = self
                 .repairs
                 .get_or_insert_with(|| Repairs::new(shape.chunks));
