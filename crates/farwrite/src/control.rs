@@ -138,6 +138,11 @@ impl ControlPath {
         self.sealed.push_back(self.builder.seal(&header, &key));
     }
 
+    /// Whether so many sealed packets wait that more might cost the oldest.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.sealed.len() >= MAX_SEALED / 2
+    }
+
     /// The oldest sealed packet that was not sent.
     pub(crate) fn sealed(&self) -> Option<&[u8]> {
         self.sealed.front().map(Vec::as_slice)

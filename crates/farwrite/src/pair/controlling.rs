@@ -75,7 +75,13 @@ impl Pair {
         fabric: &mut F,
         now_ns: u64,
     ) -> Result<(), Error> {
-        self.push_reports(now_ns);
+        loop {
+            self.push_reports(now_ns);
+            // What is left to report waits until the fabric has room.
+            if !self.control.is_crowded() || !self.send_sealed(fabric)? {
+                break;
+            }
+        }
         // A receive that its scheme closed with the last report is told closed in the same packet.
         if self.settle_receives(fabric)? && !self.expects_data() {
             // So is what was lost: its sender may have nothing more to wait for.
@@ -90,15 +96,22 @@ impl Pair {
         if !self.control.is_empty() || ping_due {
             self.control.seal(now_ns);
         }
-        while let Some(packet) = self.control.sealed() {
-            if !fabric.post_send(self.holdings.control_qpn(), packet)? {
-                break;
-            }
-            self.control.sealed_was_sent();
-        }
+        self.send_sealed(fabric)?;
         Ok(())
     }
 
+    /// Hands sealed packets to the fabric; answers whether it took all.
+    fn send_sealed<F: Fabric>(&mut self, fabric: &mut F) -> Result<bool, Error> {
+        while let Some(packet) = self.control.sealed() {
+            if !fabric.post_send(self.holdings.control_qpn(), packet)? {
+                return Ok(false);
+            }
+            self.control.sealed_was_sent();
+        }
+        Ok(true)
+    }
+
+    /// Collects reports, as many as there is room for.
     fn push_reports(&mut self, now_ns: u64) {
         let path = self.path(now_ns);
         let Self {
@@ -109,7 +122,7 @@ impl Pair {
         } = self;
         let arrivals = TableArrivals(sdr.table());
         for receiver in halves.receivers() {
-            loop {
+            while !control.is_crowded() {
                 let max_bytes = control.report_room(now_ns);
                 let Some(report) = receiver.poll_report(&path, &arrivals, max_bytes) else {
                     break;
@@ -128,15 +141,14 @@ impl Pair {
         let received_packets = self.drain.packets();
         let loss = self.losses.sum();
         let is_news = received_packets > self.credited_packets || loss != self.credited_loss;
-        // The last of them is told twice, since one may be lost.
-        if self.credit_due_ns.is_none() && (is_news || self.credit_again) {
+        if self.credit_due_ns.is_none() && is_news {
             self.credit_due_ns = Some(now_ns + self.period_ns());
         }
         if self.credit_due_ns.is_none_or(|due| due > now_ns) {
             return;
         }
-        self.credit_due_ns = None;
-        self.credit_again = is_news;
+        // The last of them is told twice, since one may be lost.
+        self.credit_due_ns = is_news.then(|| now_ns + self.period_ns());
         self.credited_packets = received_packets;
         self.credited_loss = loss;
         let before = self

@@ -61,8 +61,6 @@ pub(crate) struct Pair {
     credited_packets: u64,
     /// Losses that the last credit told of.
     credited_loss: ChunkLoss,
-    /// Whether it told anything new.
-    credit_again: bool,
     connected: Option<Connected>,
     stats: QpStats,
 }
@@ -133,7 +131,6 @@ impl Pair {
             credit_due_ns: None,
             credited_packets: 0,
             credited_loss: ChunkLoss::default(),
-            credit_again: false,
             connected: None,
             stats: QpStats::default(),
         })

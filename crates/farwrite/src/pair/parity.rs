@@ -55,14 +55,16 @@ pub(super) struct Workshop {
 }
 
 impl Workshop {
-    /// Memory of at least `bytes` bytes.
+    /// Memory of at least `bytes` bytes, at most `most_bytes`.
     pub(super) fn take<F: Fabric>(
         &mut self,
         fabric: &mut F,
         bytes: u64,
+        most_bytes: u64,
     ) -> Result<Scratch, FabricError> {
         // A message must not hold many times the memory that it needs.
-        let fits = |s: &Scratch| s.bytes >= bytes && s.bytes / 4 <= bytes;
+        let most_bytes = most_bytes.min(bytes.saturating_mul(4));
+        let fits = |s: &Scratch| (bytes..=most_bytes).contains(&s.bytes);
         if let Some(index) = self.spare.iter().position(fits)
             && let Some(scratch) = self.spare.remove(index)
         {
@@ -166,10 +168,11 @@ impl Pair {
         }
         let old = recv.parity.map(|parity| parity.scratch);
         let kept_bytes = self.workshop.lent_bytes - old.map_or(0, |old| old.bytes);
-        if kept_bytes.saturating_add(bytes) > self.options.max_parity_bytes {
+        let most_bytes = self.options.max_parity_bytes.saturating_sub(kept_bytes);
+        if bytes > most_bytes {
             return Ok(false);
         }
-        let scratch = match self.workshop.take(fabric, bytes) {
+        let scratch = match self.workshop.take(fabric, bytes, most_bytes) {
             // The message can do without.
             Err(FabricError::OutOfResources(_)) => return Ok(false),
             taken => taken?,
@@ -214,7 +217,7 @@ impl Pair {
         layout: Layout,
     ) -> Result<Parity, FabricError> {
         let bytes = layout.parity_bytes() as u64;
-        let scratch = self.workshop.take(fabric, bytes)?;
+        let scratch = self.workshop.take(fabric, bytes, u64::MAX)?;
         Ok(Parity { layout, scratch })
     }
 
