@@ -231,6 +231,50 @@ fn an_immediate_whose_packets_were_all_lost_is_asked_for() {
 }
 
 #[test]
+fn parity_that_comes_when_its_message_is_over_counts_for_no_other() {
+    let lossy = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.02 },
+        ..long_haul()
+    };
+    for (slots, link) in [(1, long_haul()), (1, lossy), (4, lossy)] {
+        let sdr = QpConfig {
+            slots,
+            generations: 2,
+            ..QpConfig::default()
+        };
+        let scheme = "ec-mds:8,4";
+        let options = QpOptions {
+            sdr,
+            ..expecting(scheme)
+        };
+        let mut world = World::with_links(1, link, long_haul(), &options);
+        let (mut inns, mut outs) = (Vec::new(), Vec::new());
+        let orders: Vec<_> = (0..12)
+            .map(|seed| Order::new(Dice::new(seed).bytes(1 << 19), tag(scheme)))
+            .collect();
+        // Each slot is used again as soon as it can be.
+        world.run_until(20 * SECOND, |world| {
+            while inns.len() < orders.len()
+                && let Ok(inn) = world.post_recv(Way::Forth, 1 << 19)
+            {
+                inns.push(inn);
+            }
+            while let Some(order) = orders.get(outs.len())
+                && let Ok(out) = world.post_send(order)
+            {
+                outs.push(out);
+            }
+            outs.len() == orders.len() && outs.iter().all(|out| out.send.outcome().is_some())
+        });
+        assert!(world.b.stats().late_packets > 0);
+        let ends = outs.into_iter().zip(inns);
+        let parcels = orders.into_iter().zip(ends);
+        let parcels = parcels.map(|(order, (out, inn))| Parcel { order, out, inn });
+        world.finish(parcels.collect());
+    }
+}
+
+#[test]
 fn parity_longer_than_the_longest_message_is_refused() {
     let sdr = QpConfig {
         max_message_bytes: 1 << 20,
@@ -244,4 +288,30 @@ fn parity_longer_than_the_longest_message_is_refused() {
         matches!(error, farwrite::Error::TooLong { length, .. } if length == 5 << 18),
         "{error}"
     );
+}
+
+#[test]
+fn as_much_as_is_lost_is_asked_for_at_once() {
+    let sdr = QpConfig {
+        mtu: 256,
+        max_message_bytes: 1 << 26,
+        ..QpConfig::default()
+    };
+    let stingy = QpOptions {
+        sdr,
+        max_parity_bytes: 0,
+        ..expecting("ec-mds:32,8")
+    };
+    let mut world = World::new(1, long_haul(), &stingy);
+    // More than fits into 100 control packets.
+    drop_first_copies(&world, |_, number| number % 8 == 0);
+    let bytes = Dice::new(1).bytes(100_000 * 256);
+    let parcel = ship_cleared(&mut world, bytes, "ec-mds:32,8");
+    let took_ns = world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
+    println!("{} us, {:?}", took_ns / 1000, world.a.stats());
+    // The data and a round trip, half of one of waiting, and the repairs and a round trip.
+    let injection_ns = (100_000 + 12_500) * (256 + 64) * 8 / 9;
+    let waiting_ns = RTT / 2 + RTT / 8 + MS;
+    assert!(took_ns <= injection_ns + waiting_ns + 2 * RTT, "{took_ns}");
+    world.finish(vec![parcel]);
 }

@@ -17,15 +17,15 @@ use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, addr, long_haul, option
 const DEST_QP: usize = 5;
 const REMOTE_ADDR: usize = 12;
 const RKEY: usize = 20;
-const IMMDT: usize = 28;
-const SEND_PAYLOAD: usize = 12;
+pub(crate) const IMMDT: usize = 28;
+pub(crate) const SEND_PAYLOAD: usize = 12;
 const WRITE_PAYLOAD: usize = 32;
 
 /// What an attacker does to a packet that it has seen, before it sends it.
 type Forgery = fn(&mut Datagram, &mut Dice);
 
 /// Makes the ICRC right, as any attacker can.
-fn seal(datagram: &mut Datagram) {
+pub(crate) fn seal(datagram: &mut Datagram) {
     let flow = Flow::new(datagram.src, datagram.dst).expect("one family");
     let body = datagram.payload.len() - 4;
     let icrc = Icrc::new(&flow, datagram.id, datagram.payload.len());

@@ -16,5 +16,6 @@ mod shapes;
 mod streams;
 mod sweep;
 mod traffic;
+mod turncoat;
 mod world;
 mod wraparound;

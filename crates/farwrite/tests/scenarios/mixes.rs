@@ -7,7 +7,21 @@ use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use crate::parcel::{Inbound, Order, Outbound};
 use crate::seeds::{self, Dice};
-use crate::world::{MS, SCHEMES, SECOND, Way, World, tag};
+use crate::world::{MS, SECOND, Way, World, tag};
+
+/// Codes of all shapes, and what does without.
+const MIXED: [&str; 10] = [
+    "sr-rto",
+    "sr-nack",
+    "gbn",
+    "ec-xor:32,8",
+    "ec-mds:32,8",
+    "ec-xor:3,3",
+    "ec-xor:5,2",
+    "ec-mds:3,2",
+    "ec-mds:1,3",
+    "ec-mds:200,55",
+];
 
 /// A message, posted on either side or on both.
 struct Errand {
@@ -87,7 +101,8 @@ fn random_world(seed: u64, dice: &mut Dice) -> World {
         burst_bytes,
         initial_rtt: micros(dice, &[100, 25_000, 1_000_000]),
         reordering_window: dice.pick(&[None, Some(delay / 2)]),
-        ..QpOptions::default()
+        expected_scheme: tag(dice.pick(&MIXED)),
+        max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
     };
     let plain = LinkConfig {
         delay,
@@ -107,7 +122,7 @@ fn random_order(dice: &mut Dice, way: Way) -> Order {
         way,
         immediate: dice.pick(&[None, None, Some(0), Some(0x8765_4321)]),
         spare: dice.pick(&[0, 0, 1, 10_000]),
-        ..Order::new(dice.bytes(bytes), tag(dice.pick(&SCHEMES)))
+        ..Order::new(dice.bytes(bytes), tag(dice.pick(&MIXED)))
     }
 }
 

@@ -1,0 +1,233 @@
+//! A peer that holds the keys and says anything: nothing panics, nothing outside of the buffers is
+//! written, and both ends can be taken down.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use farwrite::fabric::sim::{Datagram, Verdict};
+use farwrite::{Outcome, QpConfig, QpOptions};
+use farwrite_wire::control::{self, Builder, Control, Place};
+
+use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
+use crate::parcel::Order;
+use crate::seeds::{self, Dice};
+use crate::world::{MS, RTT, Way, World, long_haul, options, tag};
+
+const SCHEMES: [&str; 5] = [
+    "sr-nack",
+    "ec-mds:8,4",
+    "ec-mds:1,1",
+    "ec-xor:5,5",
+    "ec-mds:200,55",
+];
+
+fn twist(number: &mut u64, dice: &mut Dice) {
+    *number = match dice.within(0..8) {
+        0 => *number ^ 1 << 60,
+        1 => number.wrapping_add(dice.within(0..600)),
+        2 => number.wrapping_sub(dice.within(0..600)),
+        3 => dice.next(),
+        4 => dice.next() >> dice.within(0..64),
+        _ => *number,
+    };
+}
+
+fn twist_u32(number: &mut u32, dice: &mut Dice) {
+    let mut wide = u64::from(*number);
+    twist(&mut wide, dice);
+    *number = u32::try_from(wide & 0xffff_ffff).expect("32 bits");
+}
+
+fn twist_place(place: &mut Place, dice: &mut Dice) {
+    twist_u32(&mut place.rkey, dice);
+    twist(&mut place.base, dice);
+    twist(&mut place.length, dice);
+}
+
+/// Says something else of the same kind and length.
+fn lie(said: &mut Control, dice: &mut Dice) {
+    match said {
+        Control::Offer(offer) => {
+            twist(&mut offer.message, dice);
+            twist(&mut offer.cleared, dice);
+            if let Some(length) = &mut offer.length {
+                twist(length, dice);
+            }
+            if dice.chance(0.3) {
+                offer.scheme = tag(dice.pick(&SCHEMES));
+            }
+            if dice.chance(0.2) {
+                let at = dice.pick(&[0, 1, 2, 3, 4, 5]);
+                offer.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
+            }
+            offer.has_immediate ^= dice.chance(0.1);
+            offer.withdrawn ^= dice.chance(0.02);
+        }
+        Control::ClearToSend(cts) => {
+            twist(&mut cts.posted, dice);
+            twist(&mut cts.offers, dice);
+            twist(&mut cts.first, dice);
+            let count = cts.clearances.len() as u64;
+            cts.first = cts.first.min(u64::MAX - count);
+            cts.posted = cts.posted.max(cts.first + count);
+            for clearance in &mut cts.clearances {
+                twist(&mut clearance.length, dice);
+                if let Some(place) = &mut clearance.parity {
+                    twist_place(place, dice);
+                }
+            }
+        }
+        Control::Ack(ack) => {
+            twist(&mut ack.message, dice);
+            twist_u32(&mut ack.cumulative, dice);
+            twist_u32(&mut ack.seen, dice);
+            ack.bits
+                .iter_mut()
+                .for_each(|b| *b ^= dice.pick(&[0, 0, 255, 3]));
+        }
+        Control::Nack(nack) => {
+            twist(&mut nack.message, dice);
+            if let [only] = &mut nack.lost[..] {
+                *only = dice.pick(&[0, 5, 63])..dice.pick(&[64, 1000, u32::MAX]);
+            }
+        }
+        Control::ReceiveComplete { message, .. } => twist(message, dice),
+        Control::Credit(credit) => {
+            twist(&mut credit.received_packets, dice);
+            twist(&mut credit.drain_bps, dice);
+            twist(&mut credit.dropped_packets, dice);
+            twist(&mut credit.loss.judged_chunks, dice);
+            twist(&mut credit.loss.lost_chunks, dice);
+            twist(&mut credit.loss.bursts, dice);
+            twist(&mut credit.loss.longest_burst_chunks, dice);
+        }
+    }
+}
+
+fn forge(
+    datagram: &Datagram,
+    said: Option<&[Control]>,
+    key: &[u8; 32],
+    dice: &mut Dice,
+) -> Datagram {
+    let mut forged = datagram.clone();
+    let end = forged.payload.len() - 4;
+    if let Some(said) = said {
+        let pad = usize::from(forged.payload[1] >> 4 & 3);
+        let body = SEND_PAYLOAD..end - pad;
+        let (header, _) = control::open(key, &forged.payload[body.clone()]).expect("sealed");
+        let mut builder = Builder::new(1024);
+        for message in said {
+            let mut message = message.clone();
+            lie(&mut message, dice);
+            assert!(builder.push(&message), "it is no longer than before");
+        }
+        let bytes = builder.seal(&header, key);
+        forged.payload[body].copy_from_slice(&bytes);
+    } else {
+        let imm = u32::from_be_bytes(
+            forged.payload[IMMDT..IMMDT + 4]
+                .try_into()
+                .expect("4 bytes"),
+        );
+        let imm = match dice.within(0..4) {
+            0 => imm ^ 512 << 22,
+            1 => imm ^ 1 << dice.within(0..32),
+            2 => u32::try_from(dice.next() >> 32).expect("32 bits"),
+            _ => imm.wrapping_add(16 * 4),
+        };
+        forged.payload[IMMDT..IMMDT + 4].copy_from_slice(&imm.to_be_bytes());
+    }
+    seal(&mut forged);
+    forged
+}
+
+fn random_options(dice: &mut Dice) -> QpOptions {
+    let sdr = QpConfig {
+        mtu: dice.pick(&[64, 1024, 4096]),
+        packets_per_chunk: dice.pick(&[1, 3, 16]),
+        max_message_bytes: dice.pick(&[1 << 20, 1 << 22]),
+        ..QpConfig::default()
+    };
+    QpOptions {
+        sdr,
+        rate_bps: 1_000_000_000,
+        expected_scheme: tag(dice.pick(&SCHEMES)),
+        max_parity_bytes: dice.pick(&[0, 100_000, 1 << 30]),
+        ..options()
+    }
+}
+
+/// Drops some of all packets, and keeps what is to be sent in their place.
+fn turn(world: &World, share: f64, seed: u64) -> Rc<RefCell<Vec<Datagram>>> {
+    let keys =
+        [&world.b, &world.a].map(|end| end.endpoint.qp_info(end.qp).expect("its own").control_key);
+    let forged = Rc::new(RefCell::new(Vec::new()));
+    let out = Rc::clone(&forged);
+    let mut dice = Dice::new(seed);
+    world.traffic.filter(move |seen| {
+        if !dice.chance(share) {
+            return Verdict::Pass;
+        }
+        let key = &keys[usize::from(seen.way == Way::Back)];
+        let lies = forge(seen.datagram, seen.control.as_deref(), key, &mut dice);
+        out.borrow_mut().push(lies);
+        Verdict::Drop
+    });
+    forged
+}
+
+fn run(seed: u64) {
+    let dice = &mut Dice::new(seed);
+    let options = random_options(dice);
+    println!("{options:?}");
+    let mut world = World::new(seed, long_haul(), &options);
+    let forged = turn(&world, dice.pick(&[0.02, 0.2, 0.5]), dice.next());
+    let (mut outs, mut inns) = (Vec::new(), Vec::new());
+    for _ in 0..dice.within(1..12) {
+        let way = dice.pick(&[Way::Forth, Way::Back]);
+        let bytes = usize::try_from(dice.within(0..300_000)).expect("small");
+        let order = Order {
+            way,
+            immediate: dice.pick(&[None, Some(7)]),
+            ..Order::new(dice.bytes(bytes), tag(dice.pick(&SCHEMES)))
+        };
+        if let Ok(inn) = world.post_recv(way, bytes + 100_000) {
+            inns.push((way, inn));
+        }
+        if let Ok(out) = world.post_send(&order) {
+            outs.push((way, out));
+        }
+    }
+    for _ in 0..(20 * RTT / MS) {
+        world.run_for(MS);
+        let due = std::mem::take(&mut *forged.borrow_mut());
+        due.into_iter()
+            .for_each(|datagram| world.network.inject(datagram));
+    }
+    for (way, inn) in &inns {
+        world.buffer(*way, inn);
+    }
+    world.traffic.pass_all();
+    for (way, out) in &outs {
+        world
+            .sender(*way)
+            .endpoint
+            .cancel_send(&out.send)
+            .expect("there");
+    }
+    for (way, inn) in &inns {
+        let is_open = inn.recv.outcome().is_none();
+        let endpoint = &mut world.receiver(*way).endpoint;
+        let ended = endpoint.complete_recv(&inn.recv, Outcome::Failed);
+        assert_eq!(ended.is_ok(), is_open);
+    }
+    for end in [&mut world.a, &mut world.b] {
+        end.endpoint.destroy_qp(end.qp).expect("it is there");
+    }
+}
+
+#[test]
+fn a_peer_that_says_anything() {
+    seeds::each("turncoat", 15, run);
+}
