@@ -311,7 +311,7 @@ fn as_much_as_is_lost_is_asked_for_at_once() {
     println!("{} us, {:?}", took_ns / 1000, world.a.stats());
     // The data and a round trip, half of one of waiting, and the repairs and a round trip.
     let injection_ns = (100_000 + 12_500) * (256 + 64) * 8 / 9;
-    let waiting_ns = RTT / 2 + RTT / 8 + MS;
+    let waiting_ns = RTT / 2 + RTT / 4 + MS;
     assert!(took_ns <= injection_ns + waiting_ns + 2 * RTT, "{took_ns}");
     world.finish(vec![parcel]);
 }
