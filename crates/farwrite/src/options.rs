@@ -22,7 +22,8 @@ pub struct QpOptions {
     /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
     /// takes an eighth of the round trip.
     pub reordering_window: Option<Duration>,
-    /// The scheme that the peer is expected to use at first; later it is the one that it used last.
+    /// The scheme that the peer is expected to use at first; later it is the one that it used last of
+    /// those that send parity.
     /// Receives are posted with memory for the parity of that scheme, so that it need not wait a
     /// round trip for it.
     pub expected_scheme: SchemeTag,

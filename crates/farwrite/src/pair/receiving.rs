@@ -284,11 +284,12 @@ impl Pair {
         known: &Registry,
         offer: &Offered,
     ) -> Result<bool, Error> {
-        self.expected = offer.scheme;
         let bytes = offer.length.unwrap_or(0);
         let Some(layout) = self.layout(known, offer.scheme, bytes) else {
+            // It says nothing of the parity of others: a peer may use schemes in turn.
             return Ok(true);
         };
+        self.expected = offer.scheme;
         if !self.provide_parity(fabric, offer.message, layout)? {
             return Ok(true);
         }

@@ -172,6 +172,29 @@ fn the_first_message_waits_for_memory_and_the_next_does_not() {
 }
 
 #[test]
+fn a_message_without_parity_leaves_the_memory_for_that_of_later_ones() {
+    let lossy = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.02 },
+        ..long_haul()
+    };
+    let mut world = World::with_links(3, lossy, long_haul(), &expecting("ec-mds:32,8"));
+    for (seed, scheme) in (0..).zip(["sr-nack", "ec-mds:32,8"]) {
+        let parcel = ship_cleared(&mut world, Dice::new(seed).bytes(1 << 20), scheme);
+        let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
+        let repairs_ns = if scheme == "sr-nack" { 3 * RTT } else { 0 };
+        // Parity does not wait for a clearance of its own.
+        let least_ns = 256 * PACKET_NS + RTT;
+        assert!(
+            took_ns <= least_ns + 64 * PACKET_NS + MS + repairs_ns,
+            "{scheme}: {took_ns} ns"
+        );
+        world.check(&parcel);
+        world.forget(parcel);
+    }
+    assert!(world.b.stats().rebuilt_chunks > 0);
+}
+
+#[test]
 fn without_memory_for_parity_losses_are_asked_for() {
     let lossy = LinkConfig {
         loss: Loss::Iid { loss_packet: 0.05 },
