@@ -1,6 +1,7 @@
 //! The `farwrite` program.
 
 mod args;
+mod choice;
 mod codes;
 mod console;
 mod demo;

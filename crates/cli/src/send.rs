@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use farwrite::SchemeName;
 use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Psk, dial};
 
+use crate::choice::Choice;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::interrupt::Interrupt;
@@ -31,6 +31,10 @@ translation between the ends is not supported.
 There is no congestion control: the sender paces itself at --rate, and slows down only where the
 receiver's own socket overflows. Give the share of the path that is yours.
 
+With --scheme auto the planner decides for each message, from the loss, round trip and rate that are
+measured: parity where repairs would take longer than sending it, else sr-nack. It changes its mind
+for a tenth of the time that is left; the last line and --json say what it took, and why.
+
 Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
 M parity chunks, which --rate and --memory must cover too, for every K data chunks).";
@@ -50,9 +54,9 @@ pub(crate) struct SendArgs {
     /// variable FARWRITE_PSK
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
-    /// How losses are repaired
-    #[arg(long, value_name = "NAME", default_value = "sr-nack")]
-    scheme: SchemeName,
+    /// How losses are repaired: auto, or one of the schemes below
+    #[arg(long, value_name = "NAME", default_value = "auto")]
+    scheme: Choice,
     /// Bits a second to put on the wire, headers included: 1Mbit to 100Gbit
     #[arg(long, value_name = "RATE", default_value = "1Gbit", value_parser = parse_rate)]
     #[arg(allow_hyphen_values = true)]

@@ -8,6 +8,7 @@ use farwrite_session::Text;
 use farwrite_session::files::Manifest;
 use serde::Serialize;
 
+use super::sender::Choices;
 use super::shape::Shape;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
@@ -29,6 +30,8 @@ pub(crate) struct Report {
     seconds: f64,
     goodput_bps: f64,
     scheme: String,
+    /// What the planner chose; at the sender, with scheme `auto`.
+    auto: Option<Choices>,
     rate_bps: u64,
     mtu: u32,
     segment_bytes: u64,
@@ -90,6 +93,7 @@ pub(super) struct Facts {
     pub(super) files: u32,
     pub(super) elapsed: Duration,
     pub(super) scheme: String,
+    pub(super) choices: Option<Choices>,
     pub(super) rate_bps: u64,
     pub(super) shape: Shape,
     pub(super) retransmitted_share: Option<f64>,
@@ -116,6 +120,7 @@ impl Report {
             seconds,
             goodput_bps: real(bytes) * 8.0 / seconds,
             scheme: facts.scheme,
+            auto: facts.choices,
             rate_bps: facts.rate_bps,
             mtu: facts.shape.mtu,
             segment_bytes: facts.shape.segment_bytes,
@@ -145,7 +150,7 @@ impl Report {
         console.json(self)
     }
 
-    fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         let (verb, from) = match self.command {
             "send" => ("sent", "to"),
             _ => ("received", "from"),
@@ -169,6 +174,9 @@ impl Report {
         }
         if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
             line += &format!(", the path lost {loss}");
+        }
+        if let Some(choices) = &self.auto {
+            line += &format!("; {}", choices.line());
         }
         if !self.failures.is_empty() {
             line += &format!("; {} failed", self.failures.len());

@@ -172,6 +172,11 @@ impl Shape {
         }
     }
 
+    /// Bytes of a chunk.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        chunk_bytes(&self.config())
+    }
+
     /// Parity of all segments in flight.
     pub(super) fn max_parity_bytes(&self) -> u64 {
         self.parity_bytes.saturating_mul(self.slots.into())

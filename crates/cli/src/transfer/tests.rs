@@ -13,6 +13,7 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Listener, Psk};
 
 use super::{Around, Limits, Report, SETUP, Wishes, receive, send};
+use crate::choice::Choice;
 use crate::console::Console;
 use crate::interrupt::Interrupt;
 
@@ -51,7 +52,7 @@ impl Link {
 /// Moves bytes across a link; `meddle` is called when they are on their way.
 fn cross(
     config: LinkConfig,
-    scheme: SchemeName,
+    scheme: Choice,
     rate_bps: u64,
     bytes: &[u8],
     meddle: impl Fn(&LinkEmulator) + Sync,
@@ -133,7 +134,13 @@ fn files_cross_a_long_lossy_link_with_every_scheme() {
         ..LinkConfig::default()
     };
     for scheme in SchemeName::ALL {
-        let reports = cross(config, scheme, 100_000_000, &pattern(1_500_000), |_| {});
+        let reports = cross(
+            config,
+            Choice::Named(scheme),
+            100_000_000,
+            &pattern(1_500_000),
+            |_| {},
+        );
         let [sent, received] = reports.map(|report| serde_json::to_value(report).expect("JSON"));
         let again = sent["retransmitted_share"].as_f64().expect("a share");
         let rebuilt = received["rebuilt_chunks"].as_u64().expect("a count");
@@ -168,7 +175,7 @@ fn a_link_dead_for_five_seconds_is_survived() {
     let start = Instant::now();
     cross(
         config,
-        SchemeName::SrNack,
+        Choice::Named(SchemeName::SrNack),
         50_000_000,
         &pattern(3_000_000),
         |link| {
@@ -181,4 +188,67 @@ fn a_link_dead_for_five_seconds_is_survived() {
     let elapsed = start.elapsed();
     assert!(elapsed > OUTAGE, "it was over before: {elapsed:?}");
     assert!(elapsed < 4 * OUTAGE, "it took {elapsed:?} to come back");
+}
+
+/// Messages by scheme, and the last scheme that was chosen.
+fn choices(sent: &Report) -> (serde_json::Map<String, serde_json::Value>, String) {
+    let sent = serde_json::to_value(sent).expect("JSON");
+    assert_eq!(sent["scheme"], "auto");
+    let auto = &sent["auto"];
+    let last = auto["last_changes"].as_array().expect("changes").last();
+    let last = last.expect("a first choice")["scheme"]
+        .as_str()
+        .expect("a name");
+    (
+        auto["messages"].as_object().expect("messages").clone(),
+        last.to_owned(),
+    )
+}
+
+#[test]
+fn auto_codes_where_a_long_path_loses_much() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(50),
+        loss: Loss::Iid { loss_packet: 0.02 },
+        ..LinkConfig::default()
+    };
+    let reports = cross(
+        config,
+        Choice::Auto,
+        100_000_000,
+        &pattern(6_000_000),
+        |_| {},
+    );
+    let (messages, last) = choices(&reports[0]);
+    assert!(last.starts_with("ec-"), "{messages:?}");
+    let line = reports[0].line();
+    assert!(
+        line.contains(&last) && line.contains("round trip"),
+        "{line}"
+    );
+    let received = serde_json::to_value(&reports[1]).expect("JSON");
+    assert_eq!(received["scheme"], "auto");
+    assert!(received["auto"].is_null());
+    assert!(received["rebuilt_chunks"].as_u64() > Some(3), "{received}");
+}
+
+#[test]
+fn auto_repeats_where_nothing_is_lost() {
+    let config = LinkConfig {
+        delay: Duration::from_millis(50),
+        ..LinkConfig::default()
+    };
+    let reports = cross(
+        config,
+        Choice::Auto,
+        100_000_000,
+        &pattern(6_000_000),
+        |_| {},
+    );
+    let (messages, last) = choices(&reports[0]);
+    assert_eq!(
+        (messages.len(), last.as_str()),
+        (1, "sr-nack"),
+        "{messages:?}"
+    );
 }

@@ -269,7 +269,7 @@ fn results_for_scripts_are_one_object() {
         assert_eq!(result["command"], command);
         assert_eq!(result["files"], 1);
         assert_eq!(result["bytes"], 2_000_000);
-        assert_eq!(result["scheme"], "sr-nack");
+        assert_eq!(result["scheme"], "auto");
         assert_eq!(result["rate_bps"], 1_000_000_000_u64);
         assert_eq!(result["mtu"], 4096);
         assert_eq!(result["failures"].as_array().expect("list").len(), 0);
@@ -280,9 +280,18 @@ fn results_for_scripts_are_one_object() {
     }
     assert!(sent["retransmitted_share"].is_f64() && sent["duplicate_share"].is_null());
     assert!(received["duplicate_share"].is_f64() && received["retransmitted_share"].is_null());
+    let messages = sent["auto"]["messages"]
+        .as_object()
+        .expect("what auto took");
+    let messages = messages.values().filter_map(serde_json::Value::as_u64);
+    let segment_bytes = sent["segment_bytes"].as_u64().expect("a size");
+    assert_eq!(messages.sum::<u64>(), 2_000_000_u64.div_ceil(segment_bytes));
+    let reason = sent["auto"]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("round trip"), "{reason}");
+    assert!(received["auto"].is_null());
     assert!(sent["receive_loss"].is_null() && received["send_loss"].is_null());
     for loss in [&sent["send_loss"], &received["receive_loss"]] {
-        // One message of 489 chunks, the last of which nothing passes, nor those before a pause.
+        // 489 chunks, the last of which nothing passes, nor those before a pause.
         let judged = loss["judged_chunks"].as_u64().expect("a count");
         assert!((100..489).contains(&judged), "{loss}");
         assert!(loss["loss_chunk"].is_f64(), "{loss}");

@@ -11,7 +11,7 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, SchemeName, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, UdpConfig, UdpFabric};
 use farwrite_session::files::{Manifest, Sink, recv_manifest};
 use farwrite_session::{Channel, Message, Reader, TransferPlan};
 
@@ -20,6 +20,7 @@ use super::failure::{of_endpoint, of_sink, sort};
 use super::report::{Facts, Files, Report};
 use super::shape::{Shape, options};
 use super::talk::{Voice, expect, expect_info, hello, meet};
+use crate::choice::Choice;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::Interrupt;
 use crate::units::{Bytes, Rate, real};
@@ -112,7 +113,7 @@ fn join(
         },
     )?;
     let rtt = start.elapsed();
-    let scheme = scheme_of(&plan)?;
+    let scheme = scheme_of(&plan)?.most_parity();
     let (manifest, theirs) = read_rest(reader, &plan, around.interrupt)?;
     let theirs = (around.route)(theirs)?;
     let shape = Shape::of_peer(&plan, &theirs.config, limits.memory_bytes, scheme)?;
@@ -146,8 +147,8 @@ fn join(
     })
 }
 
-fn scheme_of(plan: &TransferPlan) -> Result<SchemeName, Failure> {
-    let scheme = plan.scheme.as_str().parse::<SchemeName>();
+fn scheme_of(plan: &TransferPlan) -> Result<Choice, Failure> {
+    let scheme = plan.scheme.as_str().parse::<Choice>();
     scheme.map_err(|error| Failure::caused(Exit::Mismatch, "the sender's plan", &error))
 }
 
@@ -224,6 +225,7 @@ fn run(
         files: received.tally.verified_files,
         elapsed: start.elapsed(),
         scheme: plan.scheme.to_string(),
+        choices: None,
         rate_bps: plan.rate_bps,
         shape,
         retransmitted_share: None,

@@ -1,5 +1,6 @@
 //! The sender's end of a transfer.
 
+mod auto;
 mod feed;
 mod listen;
 mod stream;
@@ -18,8 +19,10 @@ use super::failure::{of_endpoint, sort};
 use super::report::{Facts, Files, Report};
 use super::shape::{Shape, mtu, options};
 use super::talk::{Voice, expect_info, hello, meet, say_info};
+use crate::choice::Choice;
 use crate::exit::Failure;
 use crate::units::{Bytes, Rate, real};
+pub(super) use auto::Choices;
 use listen::{Listener, Verdicts};
 use stream::Stream;
 
@@ -27,7 +30,7 @@ use stream::Stream;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wishes {
     /// What repairs losses.
-    pub(crate) scheme: SchemeName,
+    pub(crate) scheme: Choice,
     /// Bits a second on the wire.
     pub(crate) rate_bps: u64,
     /// Payload bytes of a packet; `None` takes what the path carries.
@@ -42,6 +45,7 @@ pub(crate) struct Wishes {
 struct Joined {
     endpoint: Endpoint<UdpFabric>,
     qp: QueuePair,
+    scheme: Choice,
     shape: Shape,
     /// As the channel's hellos took.
     rtt: Duration,
@@ -94,14 +98,16 @@ fn join(
     let (rate_bps, memory_bytes) = (wishes.rate_bps, wishes.memory_bytes);
     let mtu = mtu(peer, wishes.mtu)?;
     let stream_bytes = manifest.stream_bytes();
-    let shape = Shape::choose(
-        stream_bytes,
-        rate_bps,
-        rtt,
-        mtu,
-        memory_bytes,
-        wishes.scheme,
-    )?;
+    let cut =
+        |scheme: SchemeName| Shape::choose(stream_bytes, rate_bps, rtt, mtu, memory_bytes, scheme);
+    let (scheme, shape) = match cut(wishes.scheme.most_parity()) {
+        // Memory that is too little for parity leaves one candidate.
+        Err(_) if wishes.scheme == Choice::Auto => {
+            let scheme = SchemeName::SrNack;
+            (Choice::Named(scheme), cut(scheme)?)
+        }
+        shape => (wishes.scheme, shape?),
+    };
     let mut bind = local;
     bind.set_port(0);
     let make = || -> Result<_, farwrite::Error> {
@@ -113,7 +119,7 @@ fn join(
     let (mut endpoint, qp, ours) = make().map_err(|error| of_endpoint(&error))?;
 
     let plan = Message::Plan(TransferPlan {
-        scheme: Text::new(wishes.scheme),
+        scheme: Text::new(scheme),
         rate_bps,
         segment_bytes: shape.segment_bytes,
         entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
@@ -134,6 +140,7 @@ fn join(
         ports: format!("{} and {}", ours.control, theirs.control),
         endpoint,
         qp,
+        scheme,
         shape,
         rtt,
         peer,
@@ -151,12 +158,13 @@ fn run(
 ) -> Result<Report, Failure> {
     let manifest = Arc::clone(source.manifest());
     let (shape, rtt, peer) = (joined.shape, joined.rtt, joined.peer);
+    let scheme = joined.scheme;
     around.console.say(format_args!(
         "sending {} in {} to {peer}: {} at {}, MTU {}; there is no congestion control, so give \
          --rate the share of the path that is yours",
         Bytes(shape.stream_bytes),
         Files(manifest.files()),
-        wishes.scheme,
+        scheme,
         Rate(real(wishes.rate_bps)),
         shape.mtu
     ));
@@ -170,7 +178,7 @@ fn run(
     }
     let start = Instant::now();
     let listener = Listener::new(reader, Verdicts::new(Arc::clone(&manifest)));
-    let ((files, failures), sent) = thread::scope(|scope| {
+    let ((files, failures), (stats, choices)) = thread::scope(|scope| {
         let (stream, feeder) = Stream::new(joined, wishes, voice.clone());
         let (words, events) = listener.start(scope);
         let feeding = scope.spawn(move || feeder.run(source));
@@ -180,19 +188,20 @@ fn run(
         let abandoned = feeding
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.map(|(verdicts, sent)| (verdicts.judge(&abandoned), sent))
+        sent.map(|sent| (sent.verdicts.judge(&abandoned), (sent.stats, sent.choices)))
     })?;
     let facts = Facts {
         command: "send",
         peer: peer.to_string(),
         files,
         elapsed: start.elapsed(),
-        scheme: wishes.scheme.to_string(),
+        scheme: scheme.to_string(),
         rate_bps: wishes.rate_bps,
         shape,
-        retransmitted_share: Some(stream::again(&sent)),
+        choices,
+        retransmitted_share: Some(stream::again(&stats)),
         duplicate_share: None,
-        stats: sent,
+        stats,
     };
     Ok(Report::new(facts, failures))
 }

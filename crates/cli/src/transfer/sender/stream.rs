@@ -7,13 +7,16 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Instant;
 
 use farwrite::{
-    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, SendHandle, SendOptions, UdpFabric,
+    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, SchemeName, SendHandle,
+    SendOptions, UdpFabric,
 };
 use farwrite_session::files::Manifest;
 
+use super::auto::{Auto, Choices};
 use super::feed::{Feeder, Filled};
 use super::listen::{Heard, Verdicts, Words};
 use super::{Joined, Wishes};
+use crate::choice::Choice;
 use crate::exit::{Exit, Failure};
 use crate::transfer::failure::of_endpoint;
 use crate::transfer::meter::Meter;
@@ -33,12 +36,26 @@ struct InFlight {
     bytes: u64,
 }
 
+/// What came of the sending.
+pub(super) struct Sent {
+    pub(super) verdicts: Verdicts,
+    pub(super) stats: QpStats,
+    /// Where the planner chose.
+    pub(super) choices: Option<Choices>,
+}
+
+/// By which scheme messages go.
+enum Picker {
+    Named(SchemeName),
+    Auto(Box<Auto>),
+}
+
 /// Sends the stream.
 pub(super) struct Stream {
     endpoint: Endpoint<UdpFabric>,
     qp: QueuePair,
     shape: Shape,
-    options: SendOptions,
+    picker: Picker,
     watch: Watch,
     /// In the order of the stream.
     in_flight: VecDeque<InFlight>,
@@ -69,9 +86,12 @@ impl Stream {
             endpoint: joined.endpoint,
             qp: joined.qp,
             shape,
-            options: SendOptions {
-                scheme: wishes.scheme.tag(),
-                immediate: None,
+            picker: match joined.scheme {
+                Choice::Named(scheme) => Picker::Named(scheme),
+                Choice::Auto => {
+                    let auto = Auto::new(shape, joined.rtt, wishes.rate_bps);
+                    Picker::Auto(Box::new(auto))
+                }
             },
             watch: Watch::new(wishes.timeout, joined.ports, Instant::now()),
             in_flight: VecDeque::new(),
@@ -91,7 +111,7 @@ impl Stream {
         events: &Receiver<Heard>,
         manifest: &Arc<Manifest>,
         around: &Around<'_>,
-    ) -> Result<(Verdicts, QpStats), Failure> {
+    ) -> Result<Sent, Failure> {
         let mut meter = Meter::new(around.console, "sending", Arc::clone(manifest));
         let mut kept = Instant::now();
         loop {
@@ -103,7 +123,14 @@ impl Stream {
             if let Ok(heard) = events.try_recv() {
                 let verdicts = heard?;
                 meter.finish(self.shape.stream_bytes, "done");
-                return Ok((verdicts, self.stats()?));
+                return Ok(Sent {
+                    verdicts,
+                    stats: self.stats()?,
+                    choices: match &self.picker {
+                        Picker::Named(_) => None,
+                        Picker::Auto(auto) => Some(auto.choices().clone()),
+                    },
+                });
             }
             let now = Instant::now();
             if now - kept >= HOUSEKEEPING {
@@ -114,7 +141,7 @@ impl Stream {
                 }
                 self.look(now, words)?;
                 let stats = self.stats()?;
-                meter.show(now, self.arrived_bytes, again(&stats), "sent again");
+                meter.show(now, self.arrived_bytes, again(&stats), &self.what());
             }
         }
     }
@@ -144,22 +171,61 @@ impl Stream {
         Ok(())
     }
 
+    /// What the repairs are a share of, and what makes them.
+    fn what(&self) -> String {
+        match &self.picker {
+            Picker::Auto(auto) => match auto.current() {
+                Some(scheme) => format!("sent again, {scheme}"),
+                None => "sent again".to_owned(),
+            },
+            Picker::Named(_) => "sent again".to_owned(),
+        }
+    }
+
+    /// The scheme for the next message.
+    fn pick(&mut self) -> Result<SchemeName, Failure> {
+        let stats = self.stats()?;
+        match &mut self.picker {
+            Picker::Named(scheme) => Ok(*scheme),
+            Picker::Auto(auto) => {
+                auto.look(&stats);
+                Ok(auto.choose())
+            }
+        }
+    }
+
+    /// Messages that may be in flight.
+    fn window(&self) -> usize {
+        match &self.picker {
+            Picker::Named(_) => usize::try_from(self.shape.slots).expect("at most 128"),
+            Picker::Auto(auto) => auto.in_flight(),
+        }
+    }
+
     /// Hands the endpoint what has been read, as far as there are slots.
     fn post(&mut self) -> Result<(), Failure> {
-        let slots = usize::try_from(self.shape.slots).expect("at most 128");
-        while self.in_flight.len() < slots {
+        while self.in_flight.len() < self.window() {
             let Some((region, bytes)) = self.take_ready()? else {
                 return Ok(());
             };
+            let options = SendOptions {
+                scheme: self.pick()?.tag(),
+                immediate: None,
+            };
             let posted = self
                 .endpoint
-                .post_send(self.qp, region.slice(0..bytes), self.options);
+                .post_send(self.qp, region.slice(0..bytes), options);
             match posted {
-                Ok(handle) => self.in_flight.push_back(InFlight {
-                    handle,
-                    region,
-                    bytes,
-                }),
+                Ok(handle) => {
+                    if let Picker::Auto(auto) = &mut self.picker {
+                        auto.handle_sent();
+                    }
+                    self.in_flight.push_back(InFlight {
+                        handle,
+                        region,
+                        bytes,
+                    });
+                }
                 Err(farwrite::Error::Retry { .. }) => {
                     self.ready = Some((region, bytes));
                     return Ok(());
