@@ -174,7 +174,7 @@ def _keys(report, program):
 
 
 def _losses(report, program):
-    for scheme in ("sr-nack", "sr-rto", "gbn", "ec-xor:32,8", "ec-mds:20,4"):
+    for scheme in ("auto", "sr-nack", "sr-rto", "gbn", "ec-xor:32,8", "ec-mds:20,4"):
         with Veth(9000, segment=True) as veth:
             done = impair(veth, 2)
             directory = program.fresh(f"loss-{scheme}")
