@@ -77,7 +77,7 @@ bench-completion: ## measure: completion times by scheme, over an emulated and a
 	$(COMPLETION) --size-kib 8192 --samples 100
 	$(COMPLETION) --size-kib 131072 --samples 20
 	$(COMPLETION) --size-kib 8192 --loss 1e-3,1e-2 --burst 10,100 --samples 50
-	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --samples 100
+	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --samples 40
 	$(COMPLETION) --over simulated --rate-gbps 400 --loss 1e-5 \
 		--size-kib 128,1024,8192,65536,524288,1048576 --samples 40
 	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --loss 1e-3,1e-2 --burst 10,100 --samples 50
