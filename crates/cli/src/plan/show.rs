@@ -37,13 +37,14 @@ fn asked(question: &Asked) -> String {
     };
     format!(
         "{} at {}, round trip {}, loss {} of chunks of {}, {bursts}\n\
-         least {}, parity at most {}, {} cores for coding at either end",
+         least {}, and of what is within {} of it least parity; parity at most {}, {} cores for coding at either end",
         Bytes(whole(question.message_bytes)),
         Rate(question.bandwidth_bps),
         seconds(question.rtt_s),
         small(question.loss_chunk),
         Bytes(whole(question.chunk_bytes)),
         question.objective,
+        Percent(question.close),
         Percent(question.max_parity_overhead),
         question.cores
     )
