@@ -73,7 +73,7 @@ bench: ## measure: goodput beside a raw blast, simulated transfers a second, cod
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20
 
-bench-completion: ## measure: completion times by scheme, over an emulated and a simulated path (an hour)
+bench-completion: ## measure: completion times by scheme, over an emulated and a simulated path (long)
 	$(COMPLETION) --size-kib 8192 --samples 100
 	$(COMPLETION) --size-kib 131072 --samples 20
 	$(COMPLETION) --size-kib 8192 --loss 1e-3,1e-2 --burst 10,100 --samples 50
