@@ -51,12 +51,12 @@ pub(super) struct Workshop {
     codecs: Vec<Codec>,
     spare: VecDeque<Scratch>,
     /// Bytes lent to receives; those of sends are their user's doing.
-    pub(super) lent_bytes: u64,
+    lent_bytes: u64,
 }
 
 impl Workshop {
     /// Memory of at least `bytes` bytes, at most `most_bytes`.
-    pub(super) fn take<F: Fabric>(
+    fn take<F: Fabric>(
         &mut self,
         fabric: &mut F,
         bytes: u64,
@@ -77,16 +77,12 @@ impl Workshop {
     }
 
     /// Takes memory back; nothing may name it any more.
-    pub(super) fn give(&mut self, scratch: Scratch) {
+    fn give(&mut self, scratch: Scratch) {
         self.spare.push_back(scratch);
     }
 
     /// Gives the fabric what is more than may be kept, the oldest first.
-    pub(super) fn trim<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        keep_bytes: u64,
-    ) -> Result<(), FabricError> {
+    fn trim<F: Fabric>(&mut self, fabric: &mut F, keep_bytes: u64) -> Result<(), FabricError> {
         let mut bytes: u64 = self.spare.iter().map(|scratch| scratch.bytes).sum();
         while bytes > keep_bytes
             && let Some(scratch) = self.spare.pop_front()
@@ -210,15 +206,20 @@ impl Pair {
         Ok(())
     }
 
-    /// Memory for the parity of a send.
-    pub(super) fn prepare_parity<F: Fabric>(
+    /// A send is cleared: takes memory for its parity, if its scheme codes.
+    pub(super) fn begin_coding<F: Fabric>(
         &mut self,
         fabric: &mut F,
-        layout: Layout,
-    ) -> Result<Parity, FabricError> {
-        let bytes = layout.parity_bytes() as u64;
-        let scratch = self.workshop.take(fabric, bytes, u64::MAX)?;
-        Ok(Parity { layout, scratch })
+        message: u64,
+    ) -> Result<(), FabricError> {
+        if let Some(send) = self.sends.get_mut(&message)
+            && let Some(layout) = send.layout
+        {
+            let bytes = layout.parity_bytes() as u64;
+            let scratch = self.workshop.take(fabric, bytes, u64::MAX)?;
+            send.parity = Some(Parity { layout, scratch });
+        }
+        Ok(())
     }
 
     /// A send is over: its parity is not needed any more.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use farwrite_codes::Layout;
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
+use farwrite_fabric::contract::Lkey;
 use farwrite_schemes::scheme::Chunks;
 use farwrite_sdr::SendSpec;
 use farwrite_wire::control::{Outcome, SchemeTag};
@@ -23,9 +23,9 @@ pub(super) struct Send {
     scheme: SchemeTag,
     has_immediate: bool,
     /// How it is cut into groups, if its scheme codes.
-    layout: Option<Layout>,
+    pub(super) layout: Option<Layout>,
     /// There from the time that it is cleared.
-    parity: Option<Parity>,
+    pub(super) parity: Option<Parity>,
     /// Whether its scheme has charge of it.
     started: bool,
     stream: Option<Stream>,
@@ -187,22 +187,6 @@ impl Pair {
             message,
             shared,
         })
-    }
-
-    /// Takes memory for the parity of a send that is cleared.
-    pub(super) fn begin_coding<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        message: u64,
-    ) -> Result<(), FabricError> {
-        let send = self.sends.get(&message);
-        if let Some(layout) = send.and_then(|send| send.layout) {
-            let parity = self.prepare_parity(fabric, layout)?;
-            if let Some(send) = self.sends.get_mut(&message) {
-                send.parity = Some(parity);
-            }
-        }
-        Ok(())
     }
 
     /// Sends a run of chunks, from `first_chunk` on, of a message without a scheme. Only the message's
