@@ -26,11 +26,13 @@ pub enum Message {
         /// BLAKE3 of its bytes.
         hash: [u8; 32],
     },
-    /// From the sender of files: a file could not be read as announced; its place in the stream is
-    /// filled with zeros, which the receiver throws away.
+    /// From the sender of files: a file could not be read as announced. The next file follows its
+    /// last byte in the stream directly.
     FileAbandoned {
         /// Number of the file in the manifest.
         index: u32,
+        /// How many of its bytes are in the stream.
+        sent_bytes: u64,
         /// Why.
         reason: Text,
     },

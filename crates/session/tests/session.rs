@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use common::channels;
-use farwrite_session::files::{Sink, Source, Special, Summary, recv_manifest, send_manifest};
+use farwrite_session::files::{
+    CommitGate, Sink, Source, Special, Summary, recv_manifest, send_manifest,
+};
 use farwrite_session::{Channel, Error, Hello, Message, Text, TransferPlan};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -89,16 +91,21 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
         Message::Plan(plan) => Ok(plan),
         other => Err(other),
     })?;
-    let manifest = Arc::new(recv_manifest(&mut reader, &plan)?);
-    let mut sink = Sink::new(to, manifest).expect("sink");
+    let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?);
+    let mut sink = Sink::new(to, manifest, CommitGate::default()).expect("sink");
     for segment in data {
         sink.write(&segment).expect("write");
     }
     loop {
         match reader.recv()? {
             Message::FileHash { index, hash } => sink.handle_hash(index, hash).expect("in turn"),
-            Message::FileAbandoned { index, reason } => {
-                sink.handle_abandoned(index, reason).expect("in turn");
+            Message::FileAbandoned {
+                index,
+                sent_bytes,
+                reason,
+            } => {
+                let abandoned = sink.handle_abandoned(index, sent_bytes, reason);
+                abandoned.expect("in turn");
             }
             Message::Done => break,
             other => return Err(other.unexpected("a hash")),
@@ -160,6 +167,7 @@ fn tree_arrives_and_the_sender_knows() {
         summary,
         Summary {
             verified_files: 3,
+            verified_bytes: 15_000,
             failed_files: 0
         }
     );
@@ -178,6 +186,7 @@ fn damaged_file_is_thrown_away_and_the_sender_knows() {
         summary,
         Summary {
             verified_files: 2,
+            verified_bytes: 10_000,
             failed_files: 1
         }
     );
