@@ -194,6 +194,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn file_that_another_receiver_took_for_a_leftover_is_not_used() {
+        let place = tempfile::tempdir().expect("directory");
+        let directory = Directory::open(place.path()).expect("open");
+        let name = PartName(7);
+        // The other one removed it before the lock.
+        let file = directory.create_new(&name.bytes()).expect("create");
+        remove_leftovers(&directory);
+        assert_eq!(claim(&directory, name, &file).expect("no error"), None);
+        // The other one has it open, and is about to remove it.
+        let file = directory.create_new(&name.bytes()).expect("create");
+        let other = directory.open_to_write(&name.bytes()).expect("open");
+        flock(&other, LOCK).expect("free");
+        assert_eq!(claim(&directory, name, &file).expect("no error"), None);
+        // Nobody has it.
+        let file = directory.create_new(&name.bytes()).expect("create");
+        assert!(claim(&directory, name, &file).expect("no error").is_some());
+    }
+
     /// Whatever the order of their steps, no receiver loses a file to another that tidies up.
     #[test]
     fn parts_in_use_survive_other_receivers() {

@@ -155,3 +155,27 @@ pub(crate) fn child(test: &str) -> Command {
     command.args(["--exact", "--ignored", "--nocapture", test]);
     command
 }
+
+/// Runs a shell command and then an ignored test of this program, in a process whose mounts are its
+/// own and end with it. Both know the place as `$FARWRITE_TEST_DIR`. Skipped where the
+/// system allows such mounts to no user.
+pub(crate) fn child_with_mounts(to: &Place, mount: &str, test: &str) {
+    let run = |program: &Command| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--map-root-user", "--mount", "sh", "-c"])
+            .arg(format!("{mount} && exec \"$@\""))
+            .arg("sh")
+            .arg(program.get_program())
+            .args(program.get_args())
+            .env("FARWRITE_TEST_DIR", to.0.path());
+        command
+    };
+    let possible = run(&Command::new("true")).output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: this system allows no mounts in a user namespace");
+        return;
+    }
+    let status = run(&child(test)).status();
+    assert!(status.expect("unshare").success());
+}
