@@ -68,7 +68,7 @@ impl fmt::Display for Warning {
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     given: Vec<(Attribute, Thing)>,
-    /// Those that nobody has taken yet.
+    /// Those that `poll` has not returned yet.
     pending: VecDeque<Warning>,
 }
 

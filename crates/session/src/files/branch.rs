@@ -7,8 +7,8 @@ use super::directory::Directory;
 
 /// An open directory, and a path of open directories down from it.
 ///
-/// Both ends walk their trees with it. A name is looked up in the open directory around it and never
-/// by a path, so a symbolic link that takes the place of a directory is an error.
+/// Both ends walk their trees with it. A name is looked up in the open directory around it and
+/// never by a path, so a symbolic link that takes the place of a directory is an error.
 #[derive(Debug)]
 pub(super) struct Branch {
     root: Directory,

@@ -19,7 +19,8 @@ use super::status::Status;
 const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
-/// For a file that may have become something else: a link is not followed, a pipe is not waited for.
+/// For a file that may have become something else: a link is not followed, a pipe is not waited
+/// for.
 const FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC);
@@ -41,8 +42,8 @@ impl Directory {
         Ok(Self(openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// The names in this directory that are wanted, in the order of their bytes; `None` if there are
-    /// more than `limit`.
+    /// The names in this directory that are wanted, in the order of their bytes; `None` if there
+    /// are more than `limit`.
     pub(super) fn names(
         &self,
         limit: usize,

@@ -30,9 +30,9 @@ pub fn send_manifest(writer: &mut Writer, manifest: &Manifest) -> Result<(), Err
     Ok(())
 }
 
-/// Receives the manifest that a plan announced, and checks every entry as it comes. `next` waits for
-/// the next message; it is called once for each message of the manifest, so the caller decides how
-/// long a message may take and what interrupts the wait.
+/// Receives the manifest that a plan announced, and checks every entry as it comes. `next` waits
+/// for the next message; it is called once for each message of the manifest, so the caller decides
+/// how long a message may take and what interrupts the wait.
 ///
 /// # Errors
 /// [`Error::Manifest`], [`Error::Aborted`], [`Error::Unexpected`], each as `E`, and whatever `next`

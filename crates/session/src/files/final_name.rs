@@ -10,13 +10,14 @@ use super::status::Id;
 
 /// The files that got their final names in this transfer.
 ///
-/// A file replaces what had its name before the transfer, but not another file of the same transfer:
-/// on a file system that ignores case, `A` and `a` are one name.
+/// A file replaces what had its name before the transfer, but not another file of the same
+/// transfer: on a file system that ignores case, `A` and `a` are one name.
 #[derive(Debug, Default)]
 pub(super) struct Named(HashSet<Id>);
 
 impl Named {
-    /// Renames the file `id` within a directory; `false` if a file of this transfer has the new name.
+    /// Renames the file `id` within a directory; `false` if a file of this transfer has the new
+    /// name.
     pub(super) fn rename(
         &mut self,
         directory: &Directory,

@@ -26,8 +26,8 @@ struct State {
 
 impl CommitGate {
     /// Closes the gate for ever, and waits up to `patience` for a final name that is being given at
-    /// this moment. Returns whether that wait succeeded: after `true` no file gets its final name any
-    /// more; after `false` the file that was waited for still may, and no other.
+    /// this moment. Returns whether that wait succeeded: after `true` no file gets its final name
+    /// any more; after `false` the file that was waited for still may, and no other.
     #[must_use]
     pub fn close(&self, patience: Duration) -> bool {
         let mut state = self.lock();

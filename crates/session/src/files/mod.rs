@@ -1,8 +1,9 @@
 //! Moving trees of files (P8).
 //!
-//! All bytes of all files are one stream, in the order of the [`Manifest`]: many small files cost no
-//! more than one large one. The sender reads it from a [`Source`], the receiver writes it to a
-//! [`Sink`]; queue pairs carry it in between, and the channel carries manifest, hashes and verdicts.
+//! All bytes of all files are one stream, in the order of the [`Manifest`]: many small files cost
+//! no more than one large one. The sender reads it from a [`Source`], the receiver writes it to a
+//! [`Sink`]; queue pairs carry it in between, and the channel carries manifest, hashes and
+//! verdicts.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -58,8 +58,8 @@ impl PartName {
 }
 
 impl OpenPart {
-    /// Makes a file in a directory, and locks it. With the length `hole` it starts as one hole of that
-    /// length, and keeps its blocks of zeros as holes.
+    /// Makes a file in a directory, and locks it. With the length `hole` it starts as one hole of
+    /// that length, and keeps its blocks of zeros as holes.
     pub(super) fn create(directory: &Directory, hole: Option<u64>) -> io::Result<Self> {
         for _ in 0..ATTEMPTS {
             let name = PartName::random()?;
@@ -116,8 +116,8 @@ impl OpenPart {
     }
 }
 
-/// Locks a new file; `None` if another receiver has taken it for a leftover in the moment before. On
-/// a file system without locks nobody can take it.
+/// Locks a new file; `None` if another receiver has taken it for a leftover in the moment before.
+/// On a file system without locks no receiver can take it.
 fn claim(directory: &Directory, name: PartName, file: &File) -> io::Result<Option<Id>> {
     let name = name.bytes();
     if flock(file, LOCK) == Err(Errno::WOULDBLOCK) {
@@ -130,8 +130,8 @@ fn claim(directory: &Directory, name: PartName, file: &File) -> io::Result<Optio
     Ok(named.is_some_and(|named| named.id == id).then_some(id))
 }
 
-/// Removes from a directory what killed receivers left. What cannot be removed stays: it is in
-/// nobody's way.
+/// Removes from a directory what killed receivers left. A file that cannot be removed stays:
+/// it is in nobody's way.
 pub(super) fn remove_leftovers(directory: &Directory) {
     for name in directory
         .names(usize::MAX, is_part_name)

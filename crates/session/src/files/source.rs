@@ -17,12 +17,12 @@ use crate::{Message, Text};
 
 /// Reads the files of a manifest as one stream, and hashes each.
 ///
-/// A file that cannot be read any more, or that changes, is abandoned: [`Source::poll_file`] says how
-/// many of its bytes are in the stream, and the next file follows directly. So the stream may have
-/// fewer bytes than the manifest says.
+/// A file that cannot be read any more, or that changes, is abandoned: [`Source::poll_file`] says
+/// how many of its bytes are in the stream, and the next file follows directly. So the stream may
+/// have fewer bytes than the manifest says.
 ///
-/// Directories are opened one from the other, and a file must be the one that was listed (device and
-/// inode): whatever takes its place meanwhile is not sent.
+/// Directories are opened one from the other, and a file must be the one that was listed (device
+/// and inode): whatever takes its place meanwhile is not sent.
 #[derive(Debug)]
 pub struct Source {
     manifest: Arc<Manifest>,
@@ -58,7 +58,7 @@ pub struct FileRead {
 }
 
 impl FileRead {
-    /// What to tell the receiver.
+    /// The message for the receiver.
     #[must_use]
     pub fn message(&self) -> Message {
         let index = self.index;
@@ -345,7 +345,8 @@ pub enum ReadError {
     },
     /// Its length is not that of its contents.
     #[error(
-        "{path:?} holds more than the {bytes} bytes it said, as files in /proc do; send a copy of it"
+        "{path:?} holds more than the {bytes} bytes it said, as files in /proc do; \
+         send a copy of it"
     )]
     Longer {
         /// The file.

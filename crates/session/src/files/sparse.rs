@@ -4,8 +4,8 @@
 const BLOCK_BYTES: u64 = 4096;
 
 /// The stretches of `bytes` that must be written so that a new file has them at `offset`, each with
-/// its place in the file. What is left out lies in one block of the file and consists of zeros, which
-/// a new file has anyway.
+/// its place in the file. What is left out lies in one block of the file and consists of zeros,
+/// which a new file has anyway.
 pub(super) fn stretches(offset: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -28,8 +28,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes all directories of a manifest in one that is there, and checks that no directory has the
-    /// name of a file. Removes what killed receivers left in the directories that were there.
+    /// Makes all directories of a manifest in one that is there, and checks that no directory has
+    /// the name of a file. Removes what killed receivers left in the directories that were there.
     pub(super) fn prepare(root: &Path, manifest: Arc<Manifest>) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Io {
             tried: "open",
@@ -148,7 +148,7 @@ impl Tree {
 }
 
 impl Drop for Tree {
-    /// Errors are left: nobody is there to handle them.
+    /// Errors are ignored: no caller is left to handle them.
     fn drop(&mut self) {
         // Innermost first: a directory may become one that cannot be entered.
         for (index, mode) in self.modes_after_failure.drain(..).rev() {

@@ -118,8 +118,8 @@ fn alphabet(index: u32) -> impl Iterator<Item = u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Files of any length, abandoned anywhere or not at all, in segments of any size, with each word
-    /// at any moment that the rules allow.
+    /// Files of any length, abandoned anywhere or not at all, in segments of any size, with each
+    /// word at any moment that the rules allow.
     #[test]
     fn any_mix_of_files_and_words_arrives(
         files in prop::collection::vec((0u64..20, prop::option::of(0u64..20), any::<bool>()), 0..12),
@@ -128,14 +128,16 @@ proptest! {
     ) {
         let to = Place::in_memory();
         let names: Vec<_> = (0..files.len()).map(|index| format!("f{index:02}")).collect();
-        let items: Vec<_> = names.iter().zip(&files).map(|(name, file)| (name.as_str(), file.0)).collect();
+        let items = names.iter().zip(&files);
+        let items: Vec<_> = items.map(|(name, file)| (name.as_str(), file.0)).collect();
         let mut sink = new_sink(&to, &manifest(&items));
         // Of each file: the place in the stream before which its word must come, and the word.
         let mut stream = Vec::new();
         let mut words = std::collections::VecDeque::new();
         let mut kept = Vec::new();
         for (index, (bytes, cut, damaged)) in (0u32..).zip(&files) {
-            let text: Vec<u8> = alphabet(index).take(usize::try_from(*bytes).expect("short")).collect();
+            let length = usize::try_from(*bytes).expect("short");
+            let text: Vec<u8> = alphabet(index).take(length).collect();
             let sent = cut.map_or(*bytes, |cut| cut.min(*bytes));
             stream.extend_from_slice(&text[..usize::try_from(sent).expect("short")]);
             let said = match cut {

@@ -54,8 +54,9 @@ fn directory_that_becomes_a_link_is_not_followed() {
             sink.handle_hash(index, hash(bytes)).expect("in turn");
         }
     };
-    // A file that is begun after the swap fails, and the next one does not. What was begun before is
-    // in a directory that was opened before; when that is opened by its name again, it fails too.
+    // A file that is begun after the swap fails, and the next one does not. What was begun before
+    // is in a directory that was opened before; when that is opened by its name again, it fails
+    // too.
     let to = Place::new();
     let mut sink = new_sink(&to, &manifest(&items));
     sink.write(b"1").expect("write");
@@ -99,7 +100,8 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("metadata").permissions().mode() & 0o7777
 }
 
-/// Directories are opened to their owner while files come in; a transfer that fails takes that back.
+/// Directories are opened to their owner while files come in; a transfer that fails takes that
+/// back.
 #[test]
 fn failed_transfer_leaves_no_directory_open_to_its_owner_alone() {
     let to = Place::new();
@@ -125,13 +127,9 @@ fn failed_transfer_leaves_no_directory_open_to_its_owner_alone() {
     assert_eq!(mode(&to.path("old")), 0o755, "it takes files");
     drop(sink);
     check();
-    // Preparation that fails half-way counts as well.
-    let mut blocked = items.to_vec();
-    blocked.push(("shared", 1));
-    let mut blocked = blocked.to_vec();
-    blocked[4].0 = "old/new/g/";
-    to.write("g", "");
-    fs::rename(to.path("g"), to.path("old/new/g")).expect("as root or owner");
+    // A preparation that fails half-way counts as well.
+    to.write("old/new/g", "a file");
+    let blocked = [&items[..], &[("old/new/g/", 0)]].concat();
     try_sink(&to, &manifest(&blocked)).expect_err("g is a file");
     fs::remove_file(to.path("old/new/g")).expect("remove");
     check();

@@ -74,8 +74,8 @@ pub(crate) fn new_sink(to: &Place, manifest: &Arc<Manifest>) -> Sink {
     try_sink(to, manifest).expect("sink")
 }
 
-/// Hands over what the source told of its files.
-pub(crate) fn tell(source: &mut Source, sink: &mut Sink) {
+/// Hands over what the source says of its files.
+pub(crate) fn hand_over(source: &mut Source, sink: &mut Sink) {
     while let Some(read) = source.poll_file() {
         match read.result {
             Ok(hash) => sink.handle_hash(read.index, hash).expect("in turn"),
@@ -97,7 +97,7 @@ pub(crate) fn transfer(source: &mut Source, sink: &mut Sink, segment_bytes: usiz
     let mut segment = vec![0xee; segment_bytes];
     loop {
         let read_bytes = source.read(&mut segment);
-        tell(source, sink);
+        hand_over(source, sink);
         sink.write(&segment[..read_bytes]).expect("write");
         if read_bytes == 0 {
             return;

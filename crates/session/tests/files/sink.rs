@@ -30,7 +30,7 @@ fn what_is_not_verified_gets_no_name() {
     let verdict = sink.poll_verdict().expect("of the second");
     assert_eq!(verdict.message(), Message::FileVerified { index: 1 });
     assert!(sink.poll_verdict().is_none());
-    let summary = sink.finish().expect("all told");
+    let summary = sink.finish().expect("all ended");
     assert_eq!(
         summary,
         Summary {
@@ -290,7 +290,7 @@ fn no_file_gets_its_name_after_the_gate_closed() {
     let to = Place::in_memory();
     let gate = CommitGate::default();
     let mut sink = Sink::new(to.0.path(), items, gate.clone()).expect("sink");
-    let (tell, told) = std::sync::mpsc::channel();
+    let (named_one, first_name) = std::sync::mpsc::channel();
     let (named, error) = std::thread::scope(|scope| {
         let worker = scope.spawn(move || {
             for index in 0..2000 {
@@ -300,11 +300,11 @@ fn no_file_gets_its_name_after_the_gate_closed() {
                     drop(sink);
                     return error;
                 }
-                let _ = tell.send(());
+                let _ = named_one.send(());
             }
             panic!("the gate never closed");
         });
-        told.recv().expect("one file has its name");
+        first_name.recv().expect("one file has its name");
         assert!(gate.close(Duration::from_secs(60)));
         (final_names(&to), worker.join().expect("stopped"))
     });

@@ -11,7 +11,7 @@ use farwrite_session::Message;
 use farwrite_session::files::{FileRead, ScanError, Source, Special};
 use rustix::fs::CWD;
 
-use crate::place::{Place, new_sink, scan, tell, transfer};
+use crate::place::{Place, hand_over, new_sink, scan, transfer};
 
 #[test]
 fn what_cannot_be_sent_is_refused_by_name() {
@@ -80,7 +80,7 @@ fn after(change: impl FnOnce(&Place)) -> String {
     let mut segment = [0xee; 1500];
     // The first half of b is read already.
     assert_eq!(source.read(&mut segment), 1500);
-    tell(&mut source, &mut sink);
+    hand_over(&mut source, &mut sink);
     sink.write(&segment).expect("write");
     change(&from);
     transfer(&mut source, &mut sink, 700);
@@ -90,7 +90,7 @@ fn after(change: impl FnOnce(&Place)) -> String {
         .map(|verdict| verdict.failure.is_some())
         .collect();
     assert_eq!(failed, [false, true, false], "{verdicts:?}");
-    sink.finish().expect("all told");
+    sink.finish().expect("all ended");
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["a", "c"]);
     let failure = verdicts[1].failure.as_ref().expect("of b");
     failure.to_string()
@@ -110,6 +110,16 @@ fn file_that_changes_while_being_read_is_given_up() {
         from.write("b", "B".repeat(1000));
     });
     assert!(written.contains("written to"), "{written}");
+}
+
+/// Puts another file of the same length and time in the place of a file.
+fn put_twin(path: &Path) {
+    let time = fs::metadata(path).and_then(|it| it.modified());
+    let twin = path.with_file_name("twin");
+    fs::write(&twin, "c".repeat(10)).expect("write");
+    let file = fs::File::options().write(true).open(&twin).expect("open");
+    file.set_modified(time.expect("time")).expect("set time");
+    fs::rename(twin, path).expect("rename");
 }
 
 #[test]
@@ -139,16 +149,7 @@ fn file_that_is_gone_when_its_turn_comes_is_given_up() {
         (
             "t/b",
             "another file has taken its place",
-            Box::new(|path| {
-                let time = fs::metadata(path)
-                    .and_then(|it| it.modified())
-                    .expect("time");
-                let other = path.with_file_name("c");
-                fs::write(&other, "c".repeat(10)).expect("write");
-                let file = fs::File::options().write(true).open(&other).expect("open");
-                file.set_modified(time).expect("set time");
-                fs::rename(other, path).expect("rename");
-            }),
+            Box::new(put_twin),
         ),
         (
             "b",
@@ -177,8 +178,15 @@ fn file_that_is_gone_when_its_turn_comes_is_given_up() {
         assert!(a.result.is_ok() && z.result.is_ok(), "{reads:?}");
         let error = b.result.as_ref().expect_err("changed").to_string();
         assert!(error.contains(why), "want {why}: {error}");
-        let abandoned = matches!(b.message(), Message::FileAbandoned { index, sent_bytes: 0, .. } if index == b.index);
-        assert!(abandoned, "{b:?}");
+        let Message::FileAbandoned {
+            index,
+            sent_bytes: 0,
+            ..
+        } = b.message()
+        else {
+            panic!("{b:?}")
+        };
+        assert_eq!(index, b.index);
     }
 }
 
@@ -214,7 +222,7 @@ fn directory_that_is_swapped_after_the_scan_is_not_entered() {
     }
 }
 
-/// Somebody exchanges a directory and a link all the while that a tree is listed.
+/// Somebody keeps exchanging a directory and a link while a tree is listed.
 #[test]
 fn directory_that_is_swapped_during_the_scan_is_not_entered() {
     let from = Place::in_memory();

@@ -43,7 +43,8 @@ struct Row {
     nanos: u32,
     /// [`NO_PARENT`] for none.
     parent: u32,
-    /// Where its name ends in the names of all entries. It begins where that of the row before ends.
+    /// Where its name ends in the names of all entries. It begins where that of the row before
+    /// ends.
     name_end: u32,
     mode: u16,
     shape: RowShape,

@@ -17,21 +17,21 @@ pub use error::SinkError;
 pub use verdict::{FileFailure, Summary, Verdict};
 use work::{Current, Written};
 
-/// Files that may wait for the sender's word and keep the lock of their temporary name; each of them
-/// is an open file. A sender says its words before the bytes arrive, so few files ever wait.
+/// Files that may wait for the sender's word and keep the lock of their temporary name; each of
+/// them is an open file. A sender says its words before the bytes arrive, so few files ever wait.
 const LOCKED_FILES: usize = 256;
 
 /// Writes the files of a manifest into a directory, and gives each its final name once its hash is
 /// that of the sender.
 ///
-/// Nothing is written outside the directory, and no symbolic link in it is followed. A file that has
-/// the final name already is replaced then, and not before. What is not verified when the sink is
-/// dropped is removed.
+/// Nothing is written outside the directory, and no symbolic link in it is followed. A file that
+/// has the final name already is replaced then, and not before. What is not verified when the sink
+/// is dropped is removed.
 ///
 /// Bytes come by [`Sink::write`], in the order of the stream; the sender's word about each file by
 /// [`Sink::handle_hash`] or [`Sink::handle_abandoned`], in the order of the files, before or after
-/// the bytes. That a file is abandoned must be known before bytes of the next file come. Verdicts go
-/// out by [`Sink::poll_verdict`], warnings by [`Sink::poll_warning`].
+/// the bytes. That a file is abandoned must be known before bytes of the next file come. Verdicts
+/// go out by [`Sink::poll_verdict`], warnings by [`Sink::poll_warning`].
 #[derive(Debug)]
 pub struct Sink {
     manifest: Arc<Manifest>,
@@ -61,9 +61,9 @@ enum Claim {
 }
 
 impl Sink {
-    /// Makes the manifest's directories in `directory`, which must be there, and removes the temporary
-    /// files of killed receivers from those that were there before. Files get final names until
-    /// `gate` is closed.
+    /// Makes the manifest's directories in `directory`, which must be there, and removes the
+    /// temporary files of killed receivers from those that were there before. Files get final names
+    /// until `gate` is closed.
     ///
     /// # Errors
     /// [`SinkError::Io`], also where a symbolic link or a file has the name of a directory;

@@ -12,7 +12,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// What to tell the sender.
+    /// The message for the sender.
     #[must_use]
     pub fn message(&self) -> Message {
         match &self.failure {
