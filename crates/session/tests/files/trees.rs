@@ -15,6 +15,14 @@ fn set_time(path: &Path, time: SystemTime) {
         .expect("set time");
 }
 
+/// Only root can send a file without permissions; for others such a file gets some.
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
+    if path.is_file() && fs::File::open(path).is_err() {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o400)).expect("chmod");
+    }
+}
+
 #[test]
 fn tree_arrives_with_names_contents_modes_and_times() {
     let from = Place::new();
@@ -41,7 +49,7 @@ fn tree_arrives_with_names_contents_modes_and_times() {
     ] {
         let path = tree.join(below);
         set_time(&path, clock);
-        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
+        set_mode(&path, mode);
         clock += Duration::from_secs(1);
     }
     let all_times = |root: &Path| {
