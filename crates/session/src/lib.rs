@@ -10,6 +10,8 @@ mod closer;
 mod dial;
 mod error;
 pub mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
 mod limit;
 mod listener;
