@@ -6,11 +6,7 @@ use farwrite_session::files::ManifestBuilder;
 use farwrite_session::fuzzing::{Failed, Handshake, Incoming, Outgoing, decode, records};
 use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
 
-/// The same in each run.
-static KEY: LazyLock<Psk> = LazyLock::new(|| {
-    let text = "farwrite-psk-1:gaytemzugu3doobzmfrggzdfmztwq2lknnwg23tpobyxe43uov3n3zphea";
-    text.parse().expect("a key")
-});
+static KEY: LazyLock<Psk> = LazyLock::new(|| Psk::generate().expect("randomness"));
 
 /// Bytes of the initiator's preamble and first message.
 const FIRST_BYTES: usize = 58;
@@ -125,7 +121,7 @@ pub fn manifest(data: &[u8]) {
     let mut builder = ManifestBuilder::default();
     for entry in entries {
         let count = builder.entries();
-        match builder.push(entry) {
+        match builder.push(&entry) {
             Ok(number) => assert_eq!((number, builder.entries()), (count, count + 1)),
             Err(_) => assert_eq!(builder.entries(), count),
         }

@@ -4,7 +4,9 @@
 #[path = "../../../fuzz/src/session.rs"]
 mod targets;
 
-use farwrite_session::{Cause, Hello, Message, Psk, QpBlob, Text, TransferPlan};
+use farwrite_session::{
+    Cause, FileCause, Hello, Message, Progress, Psk, QpBlob, Text, TransferPlan,
+};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -57,7 +59,18 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
         bytes().prop_map(|blob| Message::QpInfo(QpBlob(blob))),
         (any::<u32>(), any::<[u8; 32]>())
             .prop_map(|(index, hash)| Message::FileHash { index, hash }),
-        (any::<u32>(), text()).prop_map(|(index, reason)| Message::FileFailed { index, reason }),
+        (any::<u32>(), text()).prop_map(|(index, reason)| Message::FileFailed {
+            index,
+            cause: FileCause::Unwritable,
+            reason,
+        }),
+        any::<[u64; 3]>().prop_map(|[stream_bytes, moved, disk_ms]| {
+            Message::Progress(Progress {
+                stream_bytes,
+                moved,
+                disk_ms,
+            })
+        }),
         text().prop_map(|reason| {
             let cause = Cause::Network;
             Message::Abort { cause, reason }
@@ -73,7 +86,7 @@ fn entries() -> impl Strategy<Value = Vec<u8>> {
     let name = prop::collection::vec(select(&b"abc./\0"[..]), 0..4);
     let rest = prop_oneof![
         Just(vec![0, 0, 0, 0]),
-        (0u8..100).prop_map(|bytes| vec![1, bytes, 0, 0, 0])
+        (0u8..100, 0u8..2).prop_map(|(bytes, sparse)| vec![1, bytes, sparse, 0, 0, 0])
     ];
     let entry = (parent, name, rest).prop_map(|(parent, name, rest)| {
         let count = u8::try_from(name.len()).expect("a short name");

@@ -156,26 +156,21 @@ fn idle_crowd_of_one_source_evicts_its_own() {
     assert_eq!(open, [vec![false; 32], vec![true; 8]].concat());
 }
 
-/// A peer that comes first and is slow gets its channel by a later call.
+/// A cut handshake goes on with the next call where the peer was not first.
 #[test]
 fn handshakes_outlive_a_call() {
     let psk = key();
     let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
-    let slow = TcpStream::connect(addr).expect("connect");
-    let slow_addr = slow.local_addr().expect("address");
     thread::scope(|scope| {
-        let quick = scope.spawn(|| connect(addr, &psk).expect("handshake"));
-        let mut accept = || {
+        let connects = scope.spawn(|| [(); 2].map(|()| connect(addr, &psk).expect("handshake")));
+        for _ in 0..2 {
             let channel = listener.accept(&psk, PATIENT, Some(PATIENT), |refusal| {
                 panic!("{refusal}");
             });
-            channel.expect("a peer")
-        };
-        let first = accept().peer_addr();
-        assert_eq!(first, quick.join().expect("no panic").local_addr());
-        scope.spawn(|| Channel::initiate(slow, &psk, PATIENT).expect("handshake"));
-        assert_eq!(accept().peer_addr(), slow_addr);
+            channel.expect("each of them");
+        }
+        connects.join().expect("no panic");
     });
 }
 
@@ -185,10 +180,10 @@ fn flood_of_connections_starves_nobody() {
     let psk = key();
     let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
-    let (is_over, refusals) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (is_over, flooded) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         for source in 1..=4 {
-            let is_over = &is_over;
+            let (is_over, flooded) = (&is_over, &flooded);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
                     // It fails once the listener is gone.
@@ -196,24 +191,21 @@ fn flood_of_connections_starves_nobody() {
                         // Closing resets the connection, so no port stays in TIME_WAIT.
                         let at_once = Some(Duration::ZERO);
                         sockopt::set_socket_linger(&stream, at_once).expect("linger");
+                        flooded.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             });
         }
-        let connects = scope.spawn(|| {
-            // The flood has reached the listener.
-            while refusals.load(Ordering::Relaxed) < 200 {
-                thread::yield_now();
-            }
-            connect(addr, &psk)
-        });
+        while flooded.load(Ordering::Relaxed) < 50 {
+            thread::yield_now();
+        }
+        let connects = scope.spawn(|| connect(addr, &psk));
+        // As slow as a terminal: meanwhile the next connections come.
         let accepted = listener.accept(&psk, PATIENT, Some(PATIENT), |_| {
-            refusals.fetch_add(1, Ordering::Relaxed);
-            // As slow as a terminal: meanwhile the next connections come.
             thread::sleep(Duration::from_micros(300));
         });
         is_over.store(true, Ordering::Relaxed);
-        // What is still in the queue must not hold the peer.
+        // What is still in the queue must not hold the flooding threads.
         drop(listener);
         accepted.expect("the peer");
         connects.join().expect("no panic").expect("the peer");

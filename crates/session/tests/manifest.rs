@@ -7,9 +7,11 @@ use std::thread;
 use common::{HandMade, channels, hand_made};
 use farwrite_session::files::{
     Entry, EntryError, Kind, MAX_DEPTH, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
-    Time, recv_manifest, send_manifest,
+    Time, manifest_messages, recv_manifest,
 };
-use farwrite_session::{Cause, Channel, Error, Hello, Message, QpBlob, Text, TransferPlan};
+use farwrite_session::{
+    Cause, Channel, Error, FileCause, Hello, Message, Progress, QpBlob, Text, TransferPlan,
+};
 use proptest::prelude::*;
 
 fn entry(parent: Option<u32>, name: impl AsRef<[u8]>, kind: Kind) -> Entry {
@@ -232,7 +234,11 @@ fn manifest_crosses_a_channel() {
     let plan = plan(&manifest);
     let (mut near, mut far) = channels();
     thread::scope(|scope| {
-        scope.spawn(|| send_manifest(near.halves().1, &manifest).expect("send"));
+        scope.spawn(|| {
+            for message in manifest_messages(&manifest) {
+                near.send(&message).expect("send");
+            }
+        });
         let came = recv_manifest(&plan, || far.recv::<Message>()).expect("receive");
         assert_eq!(came, manifest);
     });
@@ -242,7 +248,7 @@ fn manifest_crosses_a_channel() {
 fn empty_manifest_needs_no_message() {
     let manifest = build(vec![]).expect("nothing to refuse");
     let (mut near, mut far) = channels();
-    send_manifest(near.halves().1, &manifest).expect("send");
+    assert_eq!(manifest_messages(&manifest).count(), 0);
     near.send(&Message::Done).expect("send");
     let came = recv_manifest(&plan(&manifest), || far.recv::<Message>()).expect("nothing");
     assert_eq!(came, manifest);
@@ -377,13 +383,19 @@ fn messages_on_the_wire() {
     };
     let failed = Message::FileFailed {
         index: 1,
+        cause: FileCause::Unwritable,
         reason: reason.clone(),
     };
-    let progress = Message::Progress { stream_bytes: 130 };
+    let progress = Message::Progress(Progress {
+        stream_bytes: 130,
+        moved: 3,
+        disk_ms: 2,
+    });
+    let end = Message::StreamEnd { stream_bytes: 9 };
     let cause = Cause::Network;
     let directory_bytes = [0, 1, b'd', 0, 0xa4, 3, 0, 0];
     let file_bytes = [1, 0xac, 2, 1, b'n', 1, 5, 1, 0xa4, 3, 1, 9];
-    let cases: [(Message, &[&[u8]]); 11] = [
+    let cases: [(Message, &[&[u8]]); 12] = [
         (Message::Hello(hello), &[&[0, 1, b'f', 0x80, 1]]),
         (Message::Plan(plan), &[&[1, 3], b"gbn", &[1, 2, 3, 4]]),
         (Message::QpInfo(QpBlob(vec![7, 8])), &[&[2, 2, 7, 8]]),
@@ -394,10 +406,11 @@ fn messages_on_the_wire() {
         (Message::FileHash { index: 1, hash }, &[&[4, 1], &hash]),
         (abandoned, &[&[5, 1, 172, 2, 1, b'r']]),
         (Message::FileVerified { index: 200 }, &[&[6, 200, 1]]),
-        (failed, &[&[7, 1, 1, b'r']]),
-        (progress, &[&[8, 130, 1]]),
+        (failed, &[&[7, 1, 2, 1, b'r']]),
+        (progress, &[&[8, 130, 1, 3, 2]]),
         (Message::Abort { cause, reason }, &[&[9, 4, 1, b'r']]),
-        (Message::Done, &[&[10]]),
+        (end, &[&[10, 9]]),
+        (Message::Done, &[&[11]]),
     ];
     for (message, pieces) in cases {
         let body = pieces.concat();
@@ -407,7 +420,7 @@ fn messages_on_the_wire() {
     }
     let secret = Message::QpInfo(QpBlob(vec![7, 8]));
     assert_eq!(format!("{secret:?}"), "QpInfo(QpBlob(2 bytes))");
-    let unknown = by_hand(&[11]).expect_err("no such message");
+    let unknown = by_hand(&[12]).expect_err("no such message");
     assert!(matches!(unknown, Error::Malformed { .. }), "{unknown}");
 }
 

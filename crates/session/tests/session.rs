@@ -10,7 +10,7 @@ use std::thread;
 
 use common::channels;
 use farwrite_session::files::{
-    CommitGate, Sink, Source, Special, Summary, recv_manifest, send_manifest,
+    CommitGate, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
 };
 use farwrite_session::{Channel, Error, Hello, Message, Text, TransferPlan};
 
@@ -42,6 +42,7 @@ fn send(
 ) -> Result<(u32, Vec<String>), Error> {
     channel.send(&hello())?;
     assert_eq!(meet(&mut channel)?.software.as_str(), "farwrite 0.1.0");
+    let mut stream_bytes = 0;
     let mut source = Source::scan(&[tree.to_path_buf()], Special::Refuse).expect("plain files");
     let manifest = Arc::clone(source.manifest());
     channel.send(&Message::Plan(TransferPlan {
@@ -52,13 +53,15 @@ fn send(
         stream_bytes: manifest.stream_bytes(),
     }))?;
     let (mut reader, mut writer) = channel.split();
-    send_manifest(&mut writer, &manifest)?;
+    for message in manifest_messages(&manifest) {
+        writer.send(&message)?;
+    }
     let verdicts = thread::spawn(move || {
         let (mut verified, mut failed) = (0, Vec::new());
         loop {
             match reader.recv()? {
                 Message::FileVerified { .. } => verified += 1,
-                Message::FileFailed { index, reason } => {
+                Message::FileFailed { index, reason, .. } => {
                     failed.push(format!("{:?}: {reason}", manifest.path(index)));
                 }
                 Message::Done => return Ok((verified, failed)),
@@ -75,11 +78,12 @@ fn send(
         if read_bytes == 0 {
             break;
         }
+        stream_bytes += u64::try_from(read_bytes).expect("few bytes");
         segment.truncate(read_bytes);
         data.send(segment).expect("the receiver is there");
     }
     drop(data);
-    writer.send(&Message::Done)?;
+    writer.send(&Message::StreamEnd { stream_bytes })?;
     verdicts.join().expect("no panic")
 }
 
@@ -107,7 +111,7 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
                 let abandoned = sink.handle_abandoned(index, sent_bytes, reason);
                 abandoned.expect("in turn");
             }
-            Message::Done => break,
+            Message::StreamEnd { .. } => break,
             other => return Err(other.unexpected("a hash")),
         }
         while let Some(verdict) = sink.poll_verdict() {

@@ -1,7 +1,7 @@
 //! The manifest on its way through the channel (P8.3).
 
 use super::{Entry, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
-use crate::{ChannelMessage, Error, Message, TransferPlan, Writer};
+use crate::{ChannelMessage, Error, Message, TransferPlan};
 
 /// Bytes of entries in one message; well below the limit of a message, since the last entry may
 /// pass it.
@@ -9,25 +9,20 @@ const BATCH_BYTES: usize = Message::MAX_BYTES / 4;
 /// At least what an entry takes beside its name.
 const ENTRY_BYTES: usize = 48;
 
-/// Sends all entries, in messages of many.
-///
-/// # Errors
-/// As [`Writer::send`].
-pub fn send_manifest(writer: &mut Writer, manifest: &Manifest) -> Result<(), Error> {
-    let mut batch: Vec<Entry> = Vec::new();
-    let mut bytes = 0;
-    for entry in manifest.entries() {
-        bytes += entry.name.len() + ENTRY_BYTES;
-        batch.push(entry.to_entry());
-        if bytes >= BATCH_BYTES {
-            writer.send(&Message::Entries(std::mem::take(&mut batch)))?;
-            bytes = 0;
+/// The messages that carry a manifest, each with many entries.
+pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
+    let mut entries = manifest.entries();
+    std::iter::from_fn(move || {
+        let mut batch: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES
+            && let Some(entry) = entries.next()
+        {
+            bytes += entry.name.len() + ENTRY_BYTES;
+            batch.push(entry.to_entry());
         }
-    }
-    if !batch.is_empty() {
-        writer.send(&Message::Entries(batch))?;
-    }
-    Ok(())
+        (!batch.is_empty()).then_some(Message::Entries(batch))
+    })
 }
 
 /// Receives the manifest that a plan announced, and checks every entry as it comes. `next` waits

@@ -40,6 +40,12 @@ impl CommitGate {
         state.passing == 0
     }
 
+    /// Whether the gate is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// Keeps the gate open until the pass is dropped; `None` if it is closed already.
     pub(super) fn pass(&self) -> Option<Pass<'_>> {
         let mut state = self.lock();

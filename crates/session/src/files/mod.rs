@@ -59,7 +59,7 @@ mod tree;
 
 pub use attributes::{Attribute, Thing, Warning};
 pub use entry::{Entry, EntryRef, Kind, MAX_NAME_BYTES, NameError, Time, check_name};
-pub use exchange::{recv_manifest, send_manifest};
+pub use exchange::{manifest_messages, recv_manifest};
 pub use gate::CommitGate;
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,

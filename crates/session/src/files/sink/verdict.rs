@@ -1,6 +1,6 @@
 //! How files ended.
 
-use crate::{Message, Text};
+use crate::{FileCause, Message, Text};
 
 /// How a file ended.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ impl Verdict {
             None => Message::FileVerified { index: self.index },
             Some(failure) => Message::FileFailed {
                 index: self.index,
+                cause: failure.cause(),
                 reason: Text::new(failure),
             },
         }
@@ -53,6 +54,18 @@ pub enum FileFailure {
     /// Its name is that of another file, as `A` and `a` are where case is ignored.
     #[error("another file of this transfer has this name on this file system")]
     SameName,
+}
+
+impl FileFailure {
+    /// What kind of failure it is, for programs.
+    #[must_use]
+    pub fn cause(&self) -> FileCause {
+        match self {
+            Self::Hash { .. } => FileCause::Corrupt,
+            Self::Abandoned { .. } => FileCause::Unreadable,
+            Self::Io { .. } | Self::SameName => FileCause::Unwritable,
+        }
+    }
 }
 
 /// What came of a transfer.
