@@ -4,4 +4,5 @@
 pub mod codes;
 pub mod fabric;
 pub mod sdr;
+pub mod session;
 pub mod wire;

@@ -24,7 +24,8 @@ def bench(xor_cores: float) -> str:
         return {"code": name, "rows": rows}
 
     codes = [code("ec-xor:32,8", xor_cores), code("ec-mds:32,8", 8.0)]
-    return json.dumps({"cpu": "any", "chunk_bytes": 65536, "threads": 1, "rounds": 5, "codes": codes})
+    result = {"cpu": "any", "chunk_bytes": 65536, "threads": 1, "rounds": 5, "codes": codes}
+    return json.dumps({"command": "codes bench", "exit_code": 0, "error": None, "result": result})
 
 
 def test_all_claims_of_the_model_are_there() -> None:

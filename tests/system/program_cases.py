@@ -100,8 +100,8 @@ def _ends(sender, receiver, seconds=30, lossy=False):
         elif json.loads(out)["exit_code"] != 0:
             problems.append(f"{name}: {out}")
         else:
-            told = json.loads(out)
-            repaired |= bool(told["retransmitted_share"] or told["rebuilt_chunks"])
+            result = json.loads(out)["result"]
+            repaired |= bool(result["retransmitted_share"] or result["rebuilt_chunks"])
     if lossy and not repaired and not problems:
         problems.append("nothing was repaired: nothing was lost")
     return problems

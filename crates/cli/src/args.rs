@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use crate::codes::CodesArgs;
 use crate::demo::DemoArgs;
-use crate::exit::{EXIT_CODES, Exit};
+use crate::exit::{Exit, exit_codes};
 use crate::keygen::KeygenArgs;
 use crate::plan::PlanArgs;
 use crate::recv::RecvArgs;
@@ -28,7 +28,7 @@ Examples:
 /// software.
 #[derive(Debug, Parser)]
 #[command(name = "farwrite", version, max_term_width = 100)]
-#[command(after_help = format!("{EXAMPLES}\n{EXIT_CODES}"))]
+#[command(after_help = format!("{EXAMPLES}\n{}", exit_codes()))]
 pub(crate) struct Cli {
     /// Print one JSON object on standard output and nothing else there.
     #[arg(long, global = true, display_order = 100)]
@@ -55,6 +55,21 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Send files to another machine.
     Send(SendArgs),
+}
+
+impl Command {
+    /// The name, as JSON has it.
+    pub(crate) fn name(&self) -> String {
+        let name = match self {
+            Self::Codes(args) => return format!("codes {}", args.name()),
+            Self::Demo(_) => "demo",
+            Self::Keygen(_) => "keygen",
+            Self::Plan(_) => "plan",
+            Self::Recv(_) => "recv",
+            Self::Send(_) => "send",
+        };
+        name.to_owned()
+    }
 }
 
 impl Cli {

@@ -1,28 +1,53 @@
-//! What the program shows, and where: results on standard output, progress on standard error.
+//! What the program shows, and where: results on standard output, progress and errors on standard
+//! error.
+//!
+//! A thread for each stream does the writing, so a terminal that was stopped by Ctrl-S, or a pipe
+//! that nobody reads, holds up nothing but that stream. Lines that find the queue full are counted,
+//! not shown.
 
-use std::cell::Cell;
 use std::fmt;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite_transfer::{Event, Observer};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::exit::{Exit, Failure, OrExit};
 
 /// Between two lines of progress where there is no terminal to draw on.
 const LINE_PERIOD: Duration = Duration::from_secs(1);
+/// Lines that wait for a stream.
+const QUEUED: usize = 1024;
+/// For the last lines on standard error, at the end of the program.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// Where results, progress and errors go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Console {
     json: bool,
     quiet: bool,
+    /// The command, as JSON names it.
+    command: String,
+    out: Stream,
+    err: Stream,
 }
 
 impl Console {
-    pub(crate) fn new(json: bool, quiet: bool) -> Self {
-        Self { json, quiet }
+    /// Starts the two threads.
+    pub(crate) fn start(json: bool, quiet: bool, command: String) -> Self {
+        Self {
+            json,
+            quiet,
+            command,
+            out: Stream::start(io::stdout(), None),
+            err: Stream::start(io::stderr(), Some(Drawing::new(quiet))),
+        }
     }
 
     /// Whether standard output is for scripts.
@@ -37,101 +62,304 @@ impl Console {
 
     /// Shows people a result: on standard output, unless that is for JSON.
     pub(crate) fn say(&self, text: impl fmt::Display) {
-        // Whoever closed the stream does not want to read.
-        let _ = if !self.json {
-            writeln!(std::io::stdout(), "{text}")
+        if !self.json {
+            self.out.offer(Item::Line(text.to_string()));
         } else if !self.quiet {
-            writeln!(std::io::stderr(), "{text}")
-        } else {
-            Ok(())
-        };
+            self.err.offer(Item::Line(text.to_string()));
+        }
     }
 
     /// Warns people of something that the result alone does not show.
     pub(crate) fn warn(&self, text: impl fmt::Display) {
-        let _ = writeln!(std::io::stderr(), "farwrite: warning: {text}");
+        let line = format!("farwrite: warning: {text}");
+        self.err.offer(Item::Line(line));
     }
 
     /// Prints the result for scripts, if they asked for one.
     pub(crate) fn json(&self, result: &impl Serialize) -> Result<(), Failure> {
+        self.json_result(None, result)
+    }
+
+    /// Prints a result for scripts together with what is wrong with it, if anything.
+    pub(crate) fn json_result(
+        &self,
+        failure: Option<&Failure>,
+        result: &impl Serialize,
+    ) -> Result<(), Failure> {
         if !self.json {
             return Ok(());
         }
-        let text = serde_json::to_string_pretty(result).or_exit(Exit::Other, "writing JSON")?;
-        writeln!(std::io::stdout(), "{text}").or_exit(Exit::Files, "writing to standard output")
+        let result = serde_json::to_value(result).or_exit(Exit::Other, "writing JSON")?;
+        self.print_json(failure, result);
+        Ok(())
     }
 
-    /// Says why the program fails: in one line, and in JSON to scripts that asked for it.
+    /// Shows why a command failed: one line for people, and an object for scripts that asked for one.
     pub(crate) fn fail(&self, failure: &Failure) {
-        let _ = writeln!(std::io::stderr(), "farwrite: {failure}");
+        self.err.offer(Item::Line(format!("farwrite: {failure}")));
         if self.json {
-            let error = serde_json::json!({
-                "error": { "exit_code": failure.exit as u8, "message": failure.to_string() }
-            });
-            let _ = writeln!(std::io::stdout(), "{error:#}");
+            self.print_json(Some(failure), serde_json::Value::Null);
         }
+    }
+
+    /// `docs/json.md` describes the object.
+    fn print_json(&self, failure: Option<&Failure>, result: serde_json::Value) {
+        let error = failure
+            .map(|failure| json!({ "kind": failure.exit.name(), "message": failure.to_string() }));
+        let object = json!({
+            "command": self.command,
+            "exit_code": failure.map_or(0, |failure| failure.exit as u8),
+            "error": error,
+            "result": result,
+        });
+        self.out.push(Item::Line(object.to_string()));
     }
 
     /// Starts showing progress towards `total` units.
     pub(crate) fn progress(&self, label: &str, total: u64) -> Progress {
-        let on_terminal = !self.quiet && std::io::stderr().is_terminal();
-        let target = if on_terminal {
-            ProgressDrawTarget::stderr_with_hz(15)
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let style =
-            ProgressStyle::with_template("  {prefix:11} [{bar:16}] {percent:>3} %  {wide_msg}")
-                .expect("the template is constant")
-                .progress_chars("=> ");
-        let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
-        bar.set_prefix(label.to_owned());
         Progress {
-            bar,
-            lines: !self.quiet && !on_terminal,
-            last_line: Cell::new(Instant::now()),
+            err: self.err.clone(),
+            label: label.to_owned(),
+            total,
+        }
+    }
+
+    /// Waits until everything is written.
+    ///
+    /// # Errors
+    /// [`Exit::Files`] where JSON could not be written: a script must not take silence for success.
+    pub(crate) fn finish(&self) -> Result<(), Failure> {
+        let written = self.out.flush(None);
+        // Nobody has to read the warnings.
+        let _ = self.err.flush(Some(LAST_LINES));
+        if self.json {
+            written.or_exit(Exit::Files, "writing to standard output")?;
+        }
+        Ok(())
+    }
+}
+
+impl Observer for Console {
+    fn observe(&self, event: Event) {
+        match event {
+            Event::Note(line) => self.say(line),
+            Event::Warning(line) => self.warn(line),
+            Event::Progress {
+                label,
+                done_bytes,
+                total_bytes,
+                detail,
+                is_last,
+            } => self.err.offer(Item::Progress(Standing {
+                label: label.to_owned(),
+                done: done_bytes,
+                total: total_bytes,
+                detail,
+                is_last,
+            })),
         }
     }
 }
 
 /// Progress of one thing: a bar on a terminal, a line now and then elsewhere.
-#[derive(Debug)]
 pub(crate) struct Progress {
-    bar: ProgressBar,
-    lines: bool,
-    last_line: Cell<Instant>,
+    err: Stream,
+    label: String,
+    total: u64,
 }
 
 impl Progress {
-    /// Shows that `done` units are, and what else there is to say.
-    pub(crate) fn show(&self, done: u64, message: impl fmt::Display) {
-        self.bar.set_message(message.to_string());
-        self.bar.set_position(done);
-        if self.lines && self.last_line.get().elapsed() >= LINE_PERIOD {
-            self.line();
-        }
+    /// Shows that `done` units are done, and `detail` beside that.
+    pub(crate) fn show(&self, done: u64, detail: impl fmt::Display) {
+        self.report(done, detail, false);
     }
 
     /// Leaves the last state on the screen.
-    pub(crate) fn finish(&self, done: u64, message: impl fmt::Display) {
-        self.bar.set_position(done);
-        self.bar.abandon_with_message(message.to_string());
-        if self.lines {
-            self.line();
-        } else if !self.bar.is_hidden() {
-            // The bar ends without a line end.
-            let _ = writeln!(std::io::stderr());
+    pub(crate) fn finish(&self, done: u64, detail: impl fmt::Display) {
+        self.report(done, detail, true);
+    }
+
+    fn report(&self, done: u64, detail: impl fmt::Display, is_last: bool) {
+        self.err.offer(Item::Progress(Standing {
+            label: self.label.clone(),
+            done,
+            total: self.total,
+            detail: detail.to_string(),
+            is_last,
+        }));
+    }
+}
+
+/// How far something is.
+struct Standing {
+    label: String,
+    done: u64,
+    total: u64,
+    detail: String,
+    is_last: bool,
+}
+
+/// Something for a stream's thread.
+enum Item {
+    Line(String),
+    Progress(Standing),
+    /// Answer with the first error since the beginning, if any.
+    Flush(std::sync::mpsc::Sender<io::Result<()>>),
+}
+
+/// A stream, and the lines that wait for it.
+#[derive(Clone)]
+struct Stream {
+    queue: SyncSender<Item>,
+    not_shown: Arc<AtomicU64>,
+}
+
+impl Stream {
+    fn start(stream: impl Write + Send + 'static, drawing: Option<Drawing>) -> Self {
+        let (queue, items) = sync_channel(QUEUED);
+        let not_shown = Arc::new(AtomicU64::new(0));
+        let of_thread_too = Arc::clone(&not_shown);
+        thread::spawn(move || write_all(stream, drawing, &items, &of_thread_too));
+        Self { queue, not_shown }
+    }
+
+    /// Queues something that is lost when the queue is full.
+    fn offer(&self, item: Item) {
+        if self.queue.try_send(item).is_err() {
+            self.not_shown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn line(&self) {
-        let total = self.bar.length().unwrap_or(0).max(1);
-        let percent = self.bar.position() * 100 / total;
-        let (prefix, message) = (self.bar.prefix(), self.bar.message());
-        let _ = writeln!(
-            std::io::stderr(),
-            "  {prefix:<11}  {percent:>3} %  {message}"
-        );
-        self.last_line.set(Instant::now());
+    /// Queues something that must not be lost.
+    fn push(&self, item: Item) {
+        // The thread ends with the program.
+        let _ = self.queue.send(item);
+    }
+
+    /// Waits until what was queued is written; `patience` bounds that.
+    fn flush(&self, patience: Option<Duration>) -> io::Result<()> {
+        let (done, finished) = channel();
+        let late = || io::Error::from(io::ErrorKind::TimedOut);
+        match patience {
+            None => {
+                self.push(Item::Flush(done));
+                finished.recv().map_err(|_| late())?
+            }
+            Some(patience) => {
+                let deadline = Instant::now() + patience;
+                while self.queue.try_send(Item::Flush(done.clone())).is_err() {
+                    if Instant::now() >= deadline {
+                        return Err(late());
+                    }
+                    thread::sleep(Duration::from_millis(5));
+                }
+                let left = deadline.saturating_duration_since(Instant::now());
+                finished.recv_timeout(left).map_err(|_| late())?
+            }
+        }
+    }
+}
+
+fn write_all(
+    mut stream: impl Write,
+    mut drawing: Option<Drawing>,
+    items: &Receiver<Item>,
+    not_shown: &AtomicU64,
+) {
+    let mut failed = None;
+    loop {
+        let item = match items.recv_timeout(LINE_PERIOD) {
+            Ok(item) => item,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let missed = not_shown.swap(0, Ordering::Relaxed);
+        if missed > 0 {
+            let _ = writeln!(stream, "farwrite: {missed} lines were not shown");
+        }
+        match item {
+            Item::Line(line) => {
+                let mut write = || writeln!(stream, "{line}").and_then(|()| stream.flush());
+                let written = match &drawing {
+                    Some(drawing) => drawing.bar.suspend(write),
+                    None => write(),
+                };
+                failed = failed.or(written.err());
+            }
+            Item::Progress(standing) => {
+                if let Some(drawing) = &mut drawing {
+                    drawing.show(&mut stream, &standing);
+                }
+            }
+            Item::Flush(done) => {
+                let _ = done.send(failed.take().map_or(Ok(()), Err));
+            }
+        }
+    }
+}
+
+/// Draws progress.
+struct Drawing {
+    is_quiet: bool,
+    on_terminal: bool,
+    bar: ProgressBar,
+    /// What the bar is for.
+    label: Option<String>,
+    line_at: Instant,
+}
+
+impl Drawing {
+    fn new(is_quiet: bool) -> Self {
+        Self {
+            is_quiet,
+            on_terminal: !is_quiet && io::stderr().is_terminal(),
+            bar: ProgressBar::hidden(),
+            label: None,
+            line_at: Instant::now(),
+        }
+    }
+
+    fn show(&mut self, stream: &mut impl Write, standing: &Standing) {
+        if self.is_quiet {
+            return;
+        }
+        if self.label.as_ref() != Some(&standing.label) {
+            self.begin(standing);
+        }
+        if self.on_terminal {
+            self.bar.set_message(standing.detail.clone());
+            self.bar.set_position(standing.done);
+        }
+        if standing.is_last {
+            self.bar.abandon_with_message(standing.detail.clone());
+            self.label = None;
+        }
+        if self.on_terminal {
+            if standing.is_last {
+                // The bar ends without a line end.
+                let _ = writeln!(stream);
+                self.bar = ProgressBar::hidden();
+            }
+        } else if standing.is_last || self.line_at.elapsed() >= LINE_PERIOD {
+            self.line_at = Instant::now();
+            let percent = u128::from(standing.done) * 100 / u128::from(standing.total.max(1));
+            let (label, detail) = (&standing.label, &standing.detail);
+            let _ = writeln!(stream, "  {label:<11}  {percent:>3} %  {detail}");
+        }
+    }
+
+    fn begin(&mut self, standing: &Standing) {
+        self.label = Some(standing.label.clone());
+        self.line_at = Instant::now();
+        if !self.on_terminal {
+            return;
+        }
+        let style =
+            ProgressStyle::with_template("  {prefix:11} [{bar:16}] {percent:>3} %  {wide_msg}")
+                .expect("the template is constant")
+                .progress_chars("=> ");
+        let target = ProgressDrawTarget::stderr_with_hz(15);
+        self.bar = ProgressBar::with_draw_target(Some(standing.total), target).with_style(style);
+        self.bar.set_prefix(standing.label.clone());
     }
 }

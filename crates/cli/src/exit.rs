@@ -1,10 +1,13 @@
 //! How the program ends: its exit codes, and the one line that says what went wrong.
 
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::process::ExitCode;
 
-/// What the program's exit code tells. Scripts rely on the numbers: they never change their meaning.
+use farwrite_transfer::error::chain;
+use farwrite_transfer::{Error as TransferError, ErrorKind};
+
+/// What an exit code stands for. Scripts rely on the numbers: they never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -20,21 +23,92 @@ pub(crate) enum Exit {
     Unreachable = 5,
     /// A local file or directory could not be read or written.
     Files = 6,
+    /// The receiver serves another sender.
+    Busy = 7,
+    /// The receiver's disk is full.
+    Full = 8,
+    /// The other end could not read or write a file or directory.
+    PeerFiles = 9,
     /// Ended by Ctrl-C, as shells count it: 128 and the signal's number.
     Interrupted = 130,
 }
 
+impl Exit {
+    const ALL: [Self; 10] = [
+        Self::Other,
+        Self::Usage,
+        Self::Mismatch,
+        Self::Corrupt,
+        Self::Unreachable,
+        Self::Files,
+        Self::Busy,
+        Self::Full,
+        Self::PeerFiles,
+        Self::Interrupted,
+    ];
+
+    /// The name in JSON, and what it means.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Other => ("other", "failed for a reason not listed here"),
+            Self::Usage => ("usage", "the command line makes no sense"),
+            Self::Mismatch => (
+                "mismatch",
+                "the two ends do not fit: keys, versions or settings",
+            ),
+            Self::Corrupt => ("corrupt", "data did not verify"),
+            Self::Unreachable => (
+                "unreachable",
+                "the network or the peer could not be reached, or was lost",
+            ),
+            Self::Files => (
+                "files",
+                "a local file or directory could not be read or written",
+            ),
+            Self::Busy => (
+                "busy",
+                "the receiver serves another sender: try again later",
+            ),
+            Self::Full => ("full", "the receiver's disk is full"),
+            Self::PeerFiles => (
+                "peer_files",
+                "the other end could not read or write a file or directory",
+            ),
+            Self::Interrupted => ("interrupted", "ended by Ctrl-C"),
+        }
+    }
+
+    /// The name in JSON.
+    pub(crate) fn name(self) -> &'static str {
+        self.words().0
+    }
+}
+
 /// The exit codes, as `--help` shows them.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes:
-  0    done
-  1    failed for a reason not listed here
-  2    the command line makes no sense
-  3    the two ends do not fit: keys, versions or settings
-  4    data did not verify
-  5    the network or the peer could not be reached, or was lost
-  6    a local file or directory could not be read or written
-  130  ended by Ctrl-C";
+pub(crate) fn exit_codes() -> String {
+    let mut text = "Exit codes:\n  0    done".to_owned();
+    for exit in Exit::ALL {
+        text += &format!("\n  {:<3}  {}", exit as u8, exit.words().1);
+    }
+    text
+}
+
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Other => Self::Other,
+            ErrorKind::Settings => Self::Usage,
+            ErrorKind::Mismatch => Self::Mismatch,
+            ErrorKind::Corrupt => Self::Corrupt,
+            ErrorKind::Unreachable => Self::Unreachable,
+            ErrorKind::Files => Self::Files,
+            ErrorKind::PeerFiles => Self::PeerFiles,
+            ErrorKind::Full => Self::Full,
+            ErrorKind::Busy => Self::Busy,
+            ErrorKind::Interrupted => Self::Interrupted,
+        }
+    }
+}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -61,17 +135,13 @@ impl Failure {
 
     /// A failure while doing `what`, with the chain of its causes.
     pub(crate) fn caused(exit: Exit, what: impl fmt::Display, cause: &dyn Error) -> Self {
-        let mut line = what.to_string();
-        let mut next = Some(cause);
-        while let Some(cause) = next {
-            let text = cause.to_string();
-            // Some errors tell their cause themselves.
-            if !line.ends_with(&text) {
-                write!(line, ": {text}").expect("strings take all");
-            }
-            next = cause.source();
-        }
-        Self::new(exit, line)
+        Self::new(exit, chain(what, cause))
+    }
+}
+
+impl From<TransferError> for Failure {
+    fn from(error: TransferError) -> Self {
+        Self::new(error.kind().into(), error)
     }
 }
 
@@ -90,50 +160,5 @@ pub(crate) trait OrExit<T> {
 impl<T, E: Error> OrExit<T> for Result<T, E> {
     fn or_exit(self, exit: Exit, what: impl fmt::Display) -> Result<T, Failure> {
         self.map_err(|error| Failure::caused(exit, what, &error))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn help_lists_every_code() {
-        let all = [
-            Exit::Other,
-            Exit::Usage,
-            Exit::Mismatch,
-            Exit::Corrupt,
-            Exit::Unreachable,
-            Exit::Files,
-            Exit::Interrupted,
-        ];
-        for exit in all {
-            let code = exit as u8;
-            let listed = EXIT_CODES
-                .lines()
-                .any(|line| line.split_whitespace().next() == Some(&code.to_string()));
-            assert!(listed, "{exit:?} = {code}");
-        }
-    }
-
-    #[test]
-    fn a_failure_is_one_line_with_every_cause_once() {
-        #[derive(Debug)]
-        struct Tells(&'static str, Option<Box<Tells>>);
-        impl fmt::Display for Tells {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.0)
-            }
-        }
-        impl Error for Tells {
-            fn source(&self) -> Option<&(dyn Error + 'static)> {
-                self.1.as_deref().map(|cause| cause as _)
-            }
-        }
-        let inner = Tells("no\nroom", None);
-        let middle = Tells("binding: no\nroom", Some(Box::new(inner)));
-        let failure = Failure::caused(Exit::Unreachable, "starting", &middle);
-        assert_eq!(failure.to_string(), "starting: binding: no room");
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::exit::{Exit, Failure};
-use crate::units::Bytes;
+use farwrite_units::show::Bytes;
 
 /// Refuses what this machine cannot hold: it would rather kill the program than say no. `what` wants
 /// so many bytes; `help` says how to want less.

@@ -1,24 +1,21 @@
 //! `farwrite recv`: files from another machine.
 
-mod door;
-
-use std::fmt::Write as _;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use farwrite::fabric::udp::source_for;
-use farwrite_session::{Channel, Listener, Psk};
+use farwrite_session::{Listener, Psk, parse_listen, shown};
+use farwrite_transfer::{self as transfer, DEFAULT_PORT, Door, Host, ReceiveSettings};
+use farwrite_units::parse::{parse_memory, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt::Interrupt;
-use crate::transfer::{self, Around, DEFAULT_PORT, Limits, Report, key};
-use crate::units::{parse_memory, parse_timeout};
-use door::Door;
+use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +35,7 @@ Whoever has the key can put any file into the directory: choose one made for the
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct RecvArgs {
     /// Where to listen, TCP and UDP; port 0 takes a free one. Without it, port 4792 of all addresses
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen)]
     listen: Option<SocketAddr>,
     /// Directory to write into, which must be there
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -62,7 +59,7 @@ pub(crate) struct RecvArgs {
 
 /// Receives files; the answer is what the program exits with.
 pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let interrupt = Interrupt::catch()?;
+    let cancel = interrupt::catch()?;
     check_directory(&args.dir)?;
     let (psk, is_fresh) = match key::find(args.psk_file.as_deref())? {
         Some(psk) => (psk, false),
@@ -76,50 +73,43 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     let listener = listen(args.listen)?;
     let local = listener.local_addr();
     console.say(format_args!(
-        "listening on {local} (TCP and UDP), writing into {}",
+        "listening on {} (TCP and UDP), writing into {}",
+        shown(&local),
         args.dir.display()
     ));
     console.say(format_args!(
         "on the other machine:\n\n  {}\n",
         command(args, local, is_fresh.then_some(&psk))
     ));
-    let door = Door::open(listener, psk, *console);
+    let settings = ReceiveSettings {
+        memory_bytes: args.memory,
+        timeout: args.timeout,
+    };
+    let door = Door::open(listener, psk, Arc::new(console.clone()))?;
     loop {
-        let channel = door.wait(&interrupt)?;
-        let received = receive(args, channel, &interrupt, console);
+        let channel = door.wait(&cancel)?;
+        let host = Host {
+            route: &transfer::direct(channel.peer_addr()),
+            cancel: &cancel,
+            observer: console,
+        };
+        let received = transfer::receive(channel, &args.dir, &settings, &host);
+        let ended = match received {
+            Ok(report) => outcome::show(console, &report),
+            Err(error) => Err(error.into()),
+        };
         if args.once {
-            return received.map(|report| report.exit_code().into());
+            return ended;
         }
-        interrupt.check()?;
-        if let Err(failure) = received {
+        cancel.check()?;
+        if let Err(failure) = ended {
             console.fail(&failure);
         }
         door.ready();
     }
 }
 
-/// One transfer.
-fn receive(
-    args: &RecvArgs,
-    channel: Channel,
-    interrupt: &Interrupt,
-    console: &Console,
-) -> Result<Report, Failure> {
-    let limits = Limits {
-        memory_bytes: args.memory,
-        timeout: args.timeout,
-    };
-    let around = Around {
-        route: &transfer::direct(channel.peer_addr()),
-        interrupt,
-        console,
-    };
-    let report = transfer::receive(channel, &args.dir, &limits, &around)?;
-    report.tell(console)?;
-    Ok(report)
-}
-
-/// Better to fail now than when a sender has come.
+/// Fails now rather than when a sender has come.
 fn check_directory(dir: &Path) -> Result<(), Failure> {
     let what = format!("the directory {}", dir.display());
     let metadata = fs::metadata(dir).or_exit(Exit::Files, &what)?;
@@ -132,7 +122,7 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
 
 /// Listens where it was asked for, or else on all addresses there are.
 fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
-    let failed = |error| transfer::sort("starting", &error);
+    let failed = |error| transfer::Error::of_session("starting", &error);
     let listener = match asked {
         Some(addr) => Listener::bind(addr).map_err(failed)?,
         // IPv6's wildcard takes IPv4 too; a machine without IPv6 has IPv4's.
@@ -142,7 +132,8 @@ fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     };
     let local = listener.local_addr();
     // Data will come to the UDP port of the same number; this only looks whether it can be had.
-    UdpSocket::bind(local).or_exit(Exit::Unreachable, format_args!("listening on UDP {local}"))?;
+    let what = format_args!("listening on UDP {}", shown(&local));
+    UdpSocket::bind(local).or_exit(Exit::Unreachable, what)?;
     Ok(listener)
 }
 
@@ -156,12 +147,22 @@ fn command(args: &RecvArgs, local: SocketAddr, fresh: Option<&Psk>) -> String {
         line += &psk.to_text();
         line += " ";
     }
-    let host = SocketAddr::new(reachable(local.ip()), local.port());
-    write!(line, "farwrite send --to {host}").expect("strings take all");
+    line += &format!("farwrite send --to {}", target(local));
     if let Some(file) = &args.psk_file {
-        write!(line, " --psk-file {}", file.display()).expect("strings take all");
+        line += &format!(" --psk-file {}", file.display());
     }
     line + " PATH..."
+}
+
+/// The address for the other machine. A link-local one needs the name of the interface over there,
+/// which this machine cannot know.
+fn target(local: SocketAddr) -> String {
+    match local {
+        SocketAddr::V6(addr) if addr.scope_id() != 0 => {
+            format!("'[{}%INTERFACE-OVER-THERE]:{}'", addr.ip(), addr.port())
+        }
+        addr => SocketAddr::new(reachable(addr.ip()), addr.port()).to_string(),
+    }
 }
 
 /// The address by which others are likely to know this machine: the one that packets to the world

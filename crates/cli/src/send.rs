@@ -2,20 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
+use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
-use farwrite_session::{Channel, Psk, dial};
+use farwrite_transfer::{self as transfer, Host, SchemeChoice, SendSettings};
+use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 
-use crate::choice::Choice;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt::Interrupt;
-use crate::transfer::{self, Around, SETUP, Wishes, key};
-use crate::units::{parse_memory, parse_mtu, parse_rate, parse_timeout};
+use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,24 +36,21 @@ Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with ti
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
 M parity chunks, which --rate and --memory must cover too, for every K data chunks).";
 
-/// Between two looks at whether the user wants to end.
-const GLANCE: Duration = Duration::from_millis(100);
-
 /// Sends files and directory trees to a `farwrite recv` on another machine.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 #[expect(clippy::doc_markdown, reason = "shown as help")]
 pub(crate) struct SendArgs {
     /// The receiver: a name or an address, and the port that it listens on
-    #[arg(long, value_name = "HOST:PORT", value_parser = parse_host)]
-    to: String,
+    #[arg(long, value_name = "HOST:PORT")]
+    to: HostPort,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
     /// variable FARWRITE_PSK
     #[arg(long, value_name = "FILE")]
     psk_file: Option<PathBuf>,
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
-    scheme: Choice,
+    scheme: SchemeChoice,
     /// Bits a second to put on the wire, headers included: 1Mbit to 100Gbit
     #[arg(long, value_name = "RATE", default_value = "1Gbit", value_parser = parse_rate)]
     #[arg(allow_hyphen_values = true)]
@@ -81,21 +75,9 @@ pub(crate) struct SendArgs {
     paths: Vec<PathBuf>,
 }
 
-/// Something that can be connected to: the name is looked up later.
-fn parse_host(text: &str) -> Result<String, String> {
-    let port = text
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.is_empty() && (!host.contains(':') || host.ends_with(']')))
-        .and_then(|(_, port)| port.parse::<u16>().ok());
-    match port {
-        Some(1..) => Ok(text.to_owned()),
-        _ => Err("write it like far.example:4792, 192.0.2.7:4792 or [2001:db8::7]:4792".into()),
-    }
-}
-
 /// Sends the files; the answer is what the program exits with.
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
-    let interrupt = Interrupt::catch()?;
+    let cancel = interrupt::catch()?;
     let psk = key::find(args.psk_file.as_deref())?.ok_or_else(|| {
         let what = format!(
             "no key: give --psk-file, or set {} as `farwrite recv` prints it",
@@ -108,86 +90,26 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     } else {
         Special::Refuse
     };
-    let source = Source::scan(&args.paths, special).or_exit(Exit::Files, "listing the files")?;
+    let paths = args.paths.clone();
+    // A slow disk must not keep Ctrl-C from working.
+    let scanned = cancel.run(move || Source::scan(&paths, special))?;
+    let source = scanned.or_exit(Exit::Files, "listing the files")?;
     for path in source.skipped() {
         console.warn(format_args!("{path:?} is left out"));
     }
-    let channel = reach(args, psk, &interrupt, console)?;
-    let wishes = Wishes {
+    let settings = SendSettings {
         scheme: args.scheme,
         rate_bps: args.rate,
         mtu: args.mtu,
         memory_bytes: args.memory,
         timeout: args.timeout,
     };
-    let around = Around {
+    let channel = transfer::connect(&args.to, &psk, args.timeout, &cancel, console)?;
+    let host = Host {
         route: &transfer::direct(channel.peer_addr()),
-        interrupt: &interrupt,
-        console,
+        cancel: &cancel,
+        observer: console,
     };
-    let report = transfer::send(channel, source, &wishes, &around)?;
-    report.tell(console)?;
-    Ok(report.exit_code().into())
-}
-
-/// Connects to the receiver, and waits for it to listen.
-fn reach(
-    args: &SendArgs,
-    psk: Psk,
-    interrupt: &Interrupt,
-    console: &Console,
-) -> Result<Channel, Failure> {
-    let (to, timeout) = (args.to.clone(), args.timeout);
-    let (tell, reached) = channel();
-    // In a thread of its own: a connection attempt cannot be interrupted.
-    thread::spawn(move || {
-        let channel = dial(&to, timeout).and_then(|stream| Channel::initiate(stream, &psk, SETUP));
-        // Nobody waits for it when the user has ended the program.
-        let _ = tell.send(channel);
-    });
-    let start = Instant::now();
-    let mut told = false;
-    loop {
-        interrupt.check()?;
-        match reached.recv_timeout(GLANCE) {
-            Ok(channel) => {
-                return channel.map_err(|error| {
-                    transfer::sort(&format!("connecting to {}", args.to), &error)
-                });
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::new(Exit::Other, "the connecting thread died"));
-            }
-        }
-        if !told && start.elapsed() > Duration::from_secs(1) {
-            told = true;
-            console.say(format_args!("waiting for {} to answer", args.to));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_have_a_port() {
-        for text in ["far:4792", "192.0.2.7:1", "[::1]:65535", "a.b.c:80"] {
-            assert_eq!(parse_host(text).as_deref(), Ok(text));
-        }
-        for text in [
-            "",
-            "far",
-            "far:",
-            ":4792",
-            "far:0",
-            "far:65536",
-            "::1:4792",
-            "::1",
-            "far:x",
-        ] {
-            parse_host(text).expect_err(text);
-        }
-    }
+    let report = transfer::send(channel, source, &settings, &host)?;
+    outcome::show(console, &report)
 }

@@ -62,7 +62,9 @@ impl Place {
     fn json(&self, args: &str) -> Value {
         let output = self.farwrite(&format!("{args} --json --quiet"));
         assert!(output.status.success(), "{args}: {}", text(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("standard output is JSON")
+        let object: Value =
+            serde_json::from_slice(&output.stdout).expect("standard output is JSON");
+        object["result"].clone()
     }
 
     /// What fails with a code says so in one line, which is the answer; no file is left of it.

@@ -21,7 +21,10 @@ fn answer(args: &[&str]) -> Value {
     let output = plan(&[args, &["--json"]].concat());
     let stderr = text(&output.stderr);
     assert!(output.status.success(), "{args:?}: {stderr}");
-    serde_json::from_slice(&output.stdout).expect("standard output is JSON and nothing else")
+    let object: Value =
+        serde_json::from_slice(&output.stdout).expect("standard output is JSON and nothing else");
+    assert_eq!(object["command"], "plan");
+    object["result"].clone()
 }
 
 fn number(value: &Value) -> f64 {

@@ -31,7 +31,10 @@ fn demo(directory: &Path, args: &[&str]) -> Value {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{args:?}: {stderr}");
     println!("{stderr}{stdout}");
-    serde_json::from_str(stdout).expect("standard output is JSON and nothing else")
+    let object: Value =
+        serde_json::from_str(stdout).expect("standard output is JSON and nothing else");
+    assert_eq!(object["command"], "demo");
+    object["result"].clone()
 }
 
 #[test]
@@ -293,8 +296,13 @@ fn a_picture_that_cannot_be_written_is_a_matter_of_files() {
     let stderr = text(&output.stderr);
     assert!(stderr.contains("/dev/null/pictures"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    let told: Value = serde_json::from_str(text(&output.stdout)).expect("JSON");
-    assert_eq!(told["error"]["exit_code"], 6);
+    let object: Value = serde_json::from_str(text(&output.stdout)).expect("JSON");
+    assert_eq!(
+        (&object["exit_code"], &object["command"]),
+        (&6.into(), &"demo".into())
+    );
+    assert_eq!(object["error"]["kind"], "files");
+    assert!(object["result"].is_null(), "{object}");
 }
 
 #[test]
@@ -366,7 +374,10 @@ fn keygen_prints_another_key_each_time() {
     let printed = farwrite(&["keygen"]).stdout;
     let again = farwrite(&["keygen", "--json"]).stdout;
     let again: Value = serde_json::from_slice(&again).expect("JSON");
-    let (printed, again) = (text(&printed), again["psk"].as_str().expect("a key"));
+    let (printed, again) = (
+        text(&printed),
+        again["result"]["psk"].as_str().expect("a key"),
+    );
     assert!(printed.starts_with("farwrite-psk-1:") && printed.lines().count() == 1);
     assert!(again.starts_with("farwrite-psk-1:"));
     assert_ne!(printed.trim(), again);

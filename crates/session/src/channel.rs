@@ -1,23 +1,19 @@
 //! The channel: messages of any length, encrypted and in order, over one TCP connection (P7.4).
 
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::handshake::{self, Agreed, TAG_BYTES};
-use crate::{Error, Psk, Reader, Writer, dial};
-
-/// Most bytes of a record's ciphertext (Noise specification, section 3).
-pub(crate) const MAX_RECORD_BYTES: usize = 65_535;
-/// Most bytes of a record's plaintext.
-pub(crate) const MAX_PLAIN_BYTES: usize = MAX_RECORD_BYTES - TAG_BYTES;
-/// Bytes of a record's length, in front of it.
-pub(crate) const LENGTH_BYTES: usize = 2;
-/// Bytes of a message's length, in front of it in its first record.
-pub(crate) const PREFIX_BYTES: usize = 4;
+use crate::closer::Socket;
+use crate::dial::dial;
+use crate::handshake::Agreed;
+use crate::limit::{Limit, Patience};
+use crate::pending::Pending;
+use crate::records::{Incoming, Outgoing};
+use crate::{Closer, Error, HostPort, Psk, Reader, Writer};
 
 /// Something that goes through a channel as one message.
 pub trait ChannelMessage: Serialize + DeserializeOwned {
@@ -32,27 +28,43 @@ pub trait ChannelMessage: Serialize + DeserializeOwned {
 pub struct Channel {
     reader: Reader,
     writer: Writer,
+    closer: Closer,
     peer: SocketAddr,
     local: SocketAddr,
 }
 
 impl Channel {
-    /// Connects to a peer that calls [`Channel::accept`]; waits up to `timeout` for it to listen,
-    /// and up to `timeout` again for its handshake.
+    /// Connects to a peer that calls [`Channel::accept`] and shakes hands with it.
+    ///
+    /// While nobody listens there, while nothing is heard, and when the connection is cut before the
+    /// handshake is finished, it tries again after a pause, until `patience` is over. So either end
+    /// may be started first, and a receiver that is flooded with connections is reached as soon as it
+    /// has a place. `patience` is for everything together. Soon (50 ms) after `cancelled` says true
+    /// the call ends; it is called often, from this thread.
     ///
     /// # Errors
-    /// As [`dial`] and [`Channel::initiate`].
-    pub fn connect(to: impl ToSocketAddrs, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        Self::initiate(dial(to, timeout)?, psk, timeout)
+    /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`], [`Error::Status`] as soon as
+    /// the peer answers so; [`Error::Resolve`]; [`Error::Connect`], [`Error::HandshakeCut`],
+    /// [`Error::Timeout`], [`Error::Io`] from the last attempt; [`Error::Cancelled`].
+    pub fn connect(
+        to: &HostPort,
+        psk: &Psk,
+        patience: Duration,
+        cancelled: impl Fn() -> bool,
+    ) -> Result<Self, Error> {
+        let limit = Limit::new(Some(patience));
+        let (stream, agreed) = dial(to, psk, Patience::new(limit, &cancelled))?;
+        Self::new(stream, agreed)
     }
 
     /// Begins the handshake on a connection; `timeout` is for all of it.
     ///
     /// # Errors
     /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`] (both ends learn each),
-    /// [`Error::HandshakeCut`], [`Error::Timeout`], [`Error::Io`].
+    /// [`Error::Status`], [`Error::HandshakeCut`], [`Error::Timeout`], [`Error::Io`].
     pub fn initiate(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let agreed = handshake::initiate(&stream, psk, timeout)?;
+        let pending = Pending::initiate(stream, psk, timeout)?;
+        let (stream, agreed) = pending.finish(psk, &|| false)?;
         Self::new(stream, agreed)
     }
 
@@ -60,31 +72,32 @@ impl Channel {
     /// channel, the peer has proven that it holds the key, now.
     ///
     /// # Errors
-    /// As [`Channel::initiate`].
+    /// As [`Channel::initiate`], and [`Error::Forged`] for a recorded handshake.
     pub fn accept(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
-        let agreed = handshake::respond(&stream, psk, timeout)?;
+        let pending = Pending::respond(stream, timeout)?;
+        let (stream, agreed) = pending.finish(psk, &|| false)?;
         Self::new(stream, agreed)
     }
 
-    fn new(stream: TcpStream, agreed: Agreed) -> Result<Self, Error> {
+    /// A channel on a connection, which does not block, whose handshake is finished.
+    pub(crate) fn new(stream: TcpStream, agreed: Agreed) -> Result<Self, Error> {
         let io = |source| Error::Io {
             doing: "setting up the channel",
             source,
         };
-        stream.set_read_timeout(None).map_err(io)?;
-        stream.set_write_timeout(None).map_err(io)?;
         // Messages are short and awaited: none should wait for the next.
         stream.set_nodelay(true).map_err(io)?;
+        let peer = canonical(stream.peer_addr().map_err(io)?);
+        let local = canonical(stream.local_addr().map_err(io)?);
+        let socket = Arc::new(Socket::new(stream));
         let state = Arc::new(agreed.state);
-        let (peer, local) = (
-            stream.peer_addr().map_err(io)?,
-            stream.local_addr().map_err(io)?,
-        );
+        let incoming = Incoming::new(state.clone(), agreed.received);
         Ok(Self {
-            writer: Writer::new(stream.try_clone().map_err(io)?, state.clone(), agreed.sent),
-            reader: Reader::new(stream, state, agreed.received),
-            peer: canonical(peer),
-            local: canonical(local),
+            closer: Closer::new(&socket),
+            writer: Writer::new(socket.clone(), Outgoing::new(state, agreed.sent)),
+            reader: Reader::new(socket, incoming),
+            peer,
+            local,
         })
     }
 
@@ -116,19 +129,22 @@ impl Channel {
         self.reader.recv()
     }
 
-    /// Limits how long [`Channel::recv`] waits, as [`Reader::set_timeout`].
-    ///
-    /// # Errors
-    /// As [`Reader::set_timeout`].
-    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.reader.set_timeout(timeout)
+    /// Limits how long [`Channel::recv`] takes, as [`Reader::set_timeout`].
+    pub fn set_read_timeout(&mut self, timeout: Option<Duration>) {
+        self.reader.set_timeout(timeout);
     }
 
     /// The two halves, so that one thread can read while another writes. The connection ends when
-    /// both are dropped, or by [`Writer::close`].
+    /// both are dropped, or by [`Closer::close`].
     #[must_use]
     pub fn split(self) -> (Reader, Writer) {
         (self.reader, self.writer)
+    }
+
+    /// A handle that ends the channel from any thread, also after [`Channel::split`].
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        self.closer.clone()
     }
 
     /// Both halves, borrowed.
@@ -137,7 +153,8 @@ impl Channel {
     }
 }
 
-fn canonical(mut addr: SocketAddr) -> SocketAddr {
+/// With an IPv4 address as such, and not mapped into an IPv6 address.
+pub(crate) fn canonical(mut addr: SocketAddr) -> SocketAddr {
     let ip = addr.ip().to_canonical();
     if ip.is_ipv4() {
         addr.set_ip(ip);

@@ -1,50 +1,167 @@
-//! Finding a peer.
+//! Reaching a peer.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
 
-use crate::Error;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// Pause between two attempts to reach a peer that does not listen yet.
-const REDIAL: Duration = Duration::from_millis(100);
+use crate::handshake::Agreed;
+use crate::limit::Patience;
+use crate::pending::Pending;
+use crate::{Error, HostPort, Psk};
 
-/// Opens a connection. While all addresses refuse, nobody listens there yet: it tries again until
-/// `patience` is over, so that either end may be started first. (Finding the address of a host name
-/// takes the time that the operating system takes.)
-///
-/// # Errors
-/// [`Error::Resolve`], [`Error::Connect`].
-pub fn dial(to: impl ToSocketAddrs, patience: Duration) -> Result<TcpStream, Error> {
-    let deadline = Instant::now() + patience;
-    let addrs: Vec<SocketAddr> = to.to_socket_addrs().map_err(Error::Resolve)?.collect();
-    let nowhere = std::io::Error::new(ErrorKind::NotFound, "the name has no addresses");
-    let mut failed = Error::Resolve(nowhere);
+/// Pauses between attempts: the first, and the longest; each is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest attempt: connecting and shaking hands. A new connection gets through sooner than TCP's
+/// late repeats on one whose packets were dropped.
+const ATTEMPT: Duration = Duration::from_secs(10);
+
+/// Connects and shakes hands, as [`Channel::connect`](crate::Channel::connect).
+pub(crate) fn dial(
+    to: &HostPort,
+    psk: &Psk,
+    patience: Patience<'_>,
+) -> Result<(TcpStream, Agreed), Error> {
+    let addrs = find(to, patience)?;
+    let mut pause = FIRST_PAUSE;
     loop {
-        let mut refused = false;
-        for (tried, &addr) in addrs.iter().enumerate() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let share = left / u32::try_from(addrs.len() - tried).unwrap_or(u32::MAX);
-            match attempt(addr, share.max(Duration::from_millis(1))) {
-                Ok(stream) => return Ok(stream),
-                Err(source) => {
-                    refused |= source.kind() == ErrorKind::ConnectionRefused;
-                    failed = Error::Connect { addr, source };
-                }
-            }
+        let failed = match try_all(to, &addrs, psk, patience) {
+            Ok(reached) => return Ok(reached),
+            Err(failed) => failed,
+        };
+        let left = patience.limit().left();
+        if !may_pass(&failed) || left.is_some_and(|left| left <= pause) {
+            return Err(match (failed, patience.limit().total()) {
+                // Not the share of one attempt.
+                (Error::Timeout { doing, .. }, Some(after)) => Error::Timeout { doing, after },
+                (failed, _) => failed,
+            });
         }
-        if !refused || Instant::now() + REDIAL >= deadline {
-            return Err(failed);
-        }
-        std::thread::sleep(REDIAL);
+        patience.pause(pause)?;
+        pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 
-fn attempt(addr: SocketAddr, timeout: Duration) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&addr, timeout)?;
+/// Looks a name up in a thread of its own, since the operating system's lookup cannot be cut short.
+/// A lookup that nobody waits for any more ends by itself.
+fn find(to: &HostPort, patience: Patience<'_>) -> Result<Vec<SocketAddr>, Error> {
+    if !to.is_name() {
+        return to.resolve();
+    }
+    let failed = |source| to.unresolved(source);
+    let (found, lookup) = channel();
+    let name = to.clone();
+    thread::Builder::new()
+        .name("lookup".into())
+        .spawn(move || found.send(name.resolve()))
+        .map_err(failed)?;
+    loop {
+        match patience.check("looking its name up") {
+            Err(Error::Timeout { .. }) => return Err(failed(ErrorKind::TimedOut.into())),
+            checked => checked?,
+        }
+        match lookup.recv_timeout(patience.slice()) {
+            Ok(addrs) => return addrs,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(failed(std::io::Error::other("the lookup died")));
+            }
+        }
+    }
+}
+
+/// Tries each address once. The error is one that may pass where there is one.
+fn try_all(
+    to: &HostPort,
+    addrs: &[SocketAddr],
+    psk: &Psk,
+    patience: Patience<'_>,
+) -> Result<(TcpStream, Agreed), Error> {
+    let mut failed = to.unresolved(ErrorKind::NotFound.into());
+    for (tried, &addr) in addrs.iter().enumerate() {
+        let left = patience.limit().left().unwrap_or(ATTEMPT);
+        let share = left / u32::try_from(addrs.len() - tried).unwrap_or(u32::MAX);
+        match attempt(addr, psk, patience.part(share.min(ATTEMPT))) {
+            Ok(reached) => return Ok(reached),
+            Err(error) if is_final(&error) => return Err(error),
+            Err(error) if may_pass(&error) || !may_pass(&failed) => failed = error,
+            Err(_) => {}
+        }
+    }
+    Err(failed)
+}
+
+fn attempt(
+    addr: SocketAddr,
+    psk: &Psk,
+    patience: Patience<'_>,
+) -> Result<(TcpStream, Agreed), Error> {
+    let stream = connect(addr, patience)?;
+    let left = patience.limit().left().unwrap_or(ATTEMPT);
+    Pending::initiate(stream, psk, left)?.finish(psk, patience.cancelled())
+}
+
+fn connect(addr: SocketAddr, patience: Patience<'_>) -> Result<TcpStream, Error> {
+    let failed = |source| Error::Connect { addr, source };
+    let family = match addr {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
+        .map_err(|error| failed(error.into()))?;
+    match rustix::net::connect(&socket, &addr) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            match patience.wait(&socket, PollFlags::OUT, "connecting") {
+                Err(Error::Timeout { .. }) => return Err(failed(ErrorKind::TimedOut.into())),
+                waited => waited?,
+            }
+            let result = rustix::net::sockopt::socket_error(&socket).and_then(|result| result);
+            result.map_err(|error| failed(error.into()))?;
+        }
+        Err(error) => return Err(failed(error.into())),
+    }
+    let stream = TcpStream::from(socket);
     // A port of this machine that nobody listens on can be given to the caller: it then meets itself.
-    if stream.local_addr()? == stream.peer_addr()? {
-        return Err(ErrorKind::ConnectionRefused.into());
+    if stream.local_addr().map_err(failed)? == stream.peer_addr().map_err(failed)? {
+        return Err(failed(ErrorKind::ConnectionRefused.into()));
     }
     Ok(stream)
+}
+
+/// Whether no other address and no other attempt can change it.
+fn is_final(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::KeysDiffer
+            | Error::NotFarwrite { .. }
+            | Error::Version { .. }
+            | Error::Status { .. }
+            | Error::Noise(_)
+            | Error::Cancelled
+    )
+}
+
+/// Whether a later attempt may do better: nobody listens yet, packets were lost, or the connection
+/// was cut.
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::HandshakeCut | Error::Timeout { .. } => true,
+        Error::Connect { source, .. } | Error::Io { source, .. } => matches!(
+            source.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::NotConnected
+                | ErrorKind::TimedOut
+        ),
+        _ => false,
+    }
 }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::address::shown;
 use crate::files::ManifestError;
 use crate::{Cause, Text};
 
@@ -11,28 +12,41 @@ use crate::{Cause, Text};
 /// [`Error::TooLong`] (when sending) ends the channel: later calls answer [`Error::Over`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A host name that stands for no address.
-    #[error("cannot find an address for the peer: {0}")]
-    Resolve(io::Error),
+    /// A host name that stands for no address, or a network interface that is not there.
+    #[error("cannot find the address of {host}: {source}")]
+    Resolve {
+        /// The host and port that were asked for.
+        host: String,
+        /// Why not.
+        source: io::Error,
+    },
     /// Nobody answers there.
-    #[error("cannot connect to {addr}: {source}")]
+    #[error("cannot connect to {}: {source}", shown(.addr))]
     Connect {
-        /// The last address tried.
+        /// The address that was tried.
         addr: SocketAddr,
         /// Its answer.
         source: io::Error,
     },
+    /// The caller gave up.
+    #[error("the attempt to connect was cancelled")]
+    Cancelled,
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {}: {source}", shown(.addr))]
     Listen {
         /// The address.
         addr: SocketAddr,
         /// Why.
         source: io::Error,
     },
-    /// Too many handshakes at a time; this one was not begun.
-    #[error("{0} handshakes are under way already; the connection was closed")]
-    Crowded(usize),
+    /// Too many connections at a time whose handshakes are not finished; this was the oldest.
+    #[error(
+        "its handshake was not finished after {after:.1?}, and newer connections needed its place"
+    )]
+    Crowded {
+        /// How long it had its place.
+        after: Duration,
+    },
     /// The peer is some other program (P7.2).
     #[error("the peer is not Farwrite: it began with \"{came}\"")]
     NotFarwrite {
@@ -68,7 +82,7 @@ pub enum Error {
     Timeout {
         /// What was being done.
         doing: &'static str,
-        /// How long.
+        /// The time limit.
         after: Duration,
     },
     /// The operating system ended the connection.
@@ -85,8 +99,8 @@ pub enum Error {
     /// The connection ended within a message.
     #[error("the connection ended within a message")]
     Truncated,
-    /// The channel ended by an earlier error.
-    #[error("the channel is over: an earlier error ended it")]
+    /// The channel ended by an earlier error or by a [`Closer`](crate::Closer).
+    #[error("the channel is over: this end closed it, or an earlier error ended it")]
     Over,
     /// A record too short to hold a tag (P7.4).
     #[error("a record of {came} bytes came, want at least {min}")]
@@ -141,16 +155,4 @@ pub enum Error {
     /// The Noise library refuses its own parameters.
     #[error("the handshake cannot be set up: {0}")]
     Noise(snow::Error),
-}
-
-impl Error {
-    /// Sorts an error of the operating system; `after` is the time limit that was set, if any.
-    pub(crate) fn io(doing: &'static str, after: Option<Duration>, source: io::Error) -> Self {
-        match (source.kind(), after) {
-            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
-                Self::Timeout { doing, after }
-            }
-            _ => Self::Io { doing, source },
-        }
-    }
 }

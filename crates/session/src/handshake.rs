@@ -1,17 +1,14 @@
-//! Preamble and Noise handshake (P7.2, P7.3), from a fresh connection to keys that both ends hold.
+//! Preamble and Noise handshake (P7.2, P7.3), without I/O: from the first byte of a connection to
+//! keys that both ends hold.
 //!
-//! All lengths are fixed, so there is none to believe a stranger.
+//! All lengths are fixed, so nothing is allocated on the word of a peer.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::time::{Duration, Instant};
-
-use snow::{Builder, StatelessTransportState};
+use snow::{Builder, HandshakeState, StatelessTransportState};
 
 use crate::{Error, Psk};
 
 /// Version of the protocol that this end speaks (P7.2).
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 const MAGIC: &[u8; 8] = b"FARWRITE";
 const PREAMBLE_BYTES: usize = 10;
@@ -23,99 +20,200 @@ pub(crate) const TAG_BYTES: usize = 16;
 const MESSAGE_BYTES: usize = 32 + TAG_BYTES;
 const ACCEPTED: u8 = 0;
 const KEYS_DIFFER: u8 = 1;
-/// How much, and how long, a refused peer may go on before the connection is closed on it.
-const LINGER_BYTES: usize = 4096;
-const LINGER: Duration = Duration::from_millis(500);
 
 /// What a handshake leaves: the ciphers, and how many records each way it used.
-pub(crate) struct Agreed {
+pub struct Agreed {
     pub(crate) state: StatelessTransportState,
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
 
-/// The initiator's side.
-pub(crate) fn initiate(stream: &TcpStream, psk: &Psk, timeout: Duration) -> Result<Agreed, Error> {
-    let mut timed = Timed::new(stream, timeout);
-    let ours = preamble();
-    let mut noise = noise(psk, &ours)?.build_initiator().map_err(Error::Noise)?;
-    let mut first = [0; PREAMBLE_BYTES + MESSAGE_BYTES];
-    first[..PREAMBLE_BYTES].copy_from_slice(&ours);
-    noise
-        .write_message(&[], &mut first[PREAMBLE_BYTES..])
-        .map_err(Error::Noise)?;
-    timed.write(&first)?;
-
-    check_version(timed.read_preamble()?)?;
-    let mut status = [0];
-    timed.read(&mut status)?;
-    match status[0] {
-        ACCEPTED => {}
-        KEYS_DIFFER => return Err(Error::KeysDiffer),
-        came => return Err(Error::Status { came }),
-    }
-    let mut second = [0; MESSAGE_BYTES];
-    timed.read(&mut second)?;
-    noise
-        .read_message(&second, &mut [])
-        .map_err(|_| Error::KeysDiffer)?;
-    let state = noise
-        .into_stateless_transport_mode()
-        .map_err(Error::Noise)?;
-
-    // The first message can be a replay; this one cannot, and the responder waits for it.
-    let mut proof = [0; TAG_BYTES];
-    state
-        .write_message(0, &[], &mut proof)
-        .map_err(Error::Noise)?;
-    timed.write(&proof)?;
-    Ok(Agreed {
-        state,
-        sent: 1,
-        received: 0,
-    })
+/// What bytes of the peer led to.
+#[derive(Default)]
+pub struct Progress {
+    /// Bytes to send to the peer.
+    pub send: Vec<u8>,
+    /// Set when the handshake is finished; `send` still has to go out.
+    pub agreed: Option<Agreed>,
 }
 
-/// The responder's side.
-pub(crate) fn respond(stream: &TcpStream, psk: &Psk, timeout: Duration) -> Result<Agreed, Error> {
-    let mut timed = Timed::new(stream, timeout);
-    let theirs = timed.read_preamble()?;
-    let ours = preamble();
-    if let Err(error) = check_version(theirs) {
-        timed.refuse(&ours);
-        return Err(error);
-    }
-    let mut first = [0; MESSAGE_BYTES];
-    timed.read(&mut first)?;
-    let mut noise = noise(psk, &theirs)?
-        .build_responder()
-        .map_err(Error::Noise)?;
-    if noise.read_message(&first, &mut []).is_err() {
-        let mut refusal = [KEYS_DIFFER; PREAMBLE_BYTES + 1];
-        refusal[..PREAMBLE_BYTES].copy_from_slice(&ours);
-        timed.refuse(&refusal);
-        return Err(Error::KeysDiffer);
-    }
-    let mut second = [ACCEPTED; PREAMBLE_BYTES + 1 + MESSAGE_BYTES];
-    second[..PREAMBLE_BYTES].copy_from_slice(&ours);
-    noise
-        .write_message(&[], &mut second[PREAMBLE_BYTES + 1..])
-        .map_err(Error::Noise)?;
-    timed.write(&second)?;
-    let state = noise
-        .into_stateless_transport_mode()
-        .map_err(Error::Noise)?;
+/// The end of a handshake that fails.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// Bytes that tell the peer so.
+    pub answer: Vec<u8>,
+}
 
-    let mut proof = [0; TAG_BYTES];
-    timed.read(&mut proof)?;
-    state
-        .read_message(0, &proof, &mut [])
-        .map_err(|_| Error::Forged)?;
-    Ok(Agreed {
-        state,
-        sent: 0,
-        received: 1,
-    })
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        let answer = Vec::new();
+        Self { error, answer }
+    }
+}
+
+/// One end of a handshake.
+pub struct Handshake {
+    step: Step,
+    /// Bytes so far of what the step waits for.
+    came: Vec<u8>,
+}
+
+/// What a handshake waits for.
+enum Step {
+    /// The initiator: the peer's preamble.
+    Answer(Box<HandshakeState>),
+    /// The initiator: whether the responder accepts.
+    Status(Box<HandshakeState>),
+    /// The initiator: the second Noise message.
+    Second(Box<HandshakeState>),
+    /// The responder: the peer's preamble.
+    Preamble,
+    /// The responder: the first Noise message.
+    First,
+    /// The responder: the proof that the first message was not recorded.
+    Proof(Box<StatelessTransportState>),
+    /// Nothing: the handshake succeeded or failed.
+    Over,
+}
+
+impl Handshake {
+    /// The initiator's end, and the bytes that it begins with.
+    ///
+    /// # Errors
+    /// [`Error::Noise`].
+    pub fn initiate(psk: &Psk) -> Result<(Self, Vec<u8>), Error> {
+        let ours = preamble();
+        let mut noise = noise(psk, &ours)?.build_initiator().map_err(Error::Noise)?;
+        let mut first = [0; MESSAGE_BYTES];
+        noise.write_message(&[], &mut first).map_err(Error::Noise)?;
+        let send = [&ours[..], &first].concat();
+        Ok((Self::at(Step::Answer(noise.into())), send))
+    }
+
+    /// The responder's end, which waits for the initiator.
+    #[must_use]
+    pub fn respond() -> Self {
+        Self::at(Step::Preamble)
+    }
+
+    fn at(step: Step) -> Self {
+        let came = Vec::new();
+        Self { step, came }
+    }
+
+    /// How many bytes of the peer the next step lacks; 0 when the handshake is over. A caller that
+    /// reads no more at a time leaves the records that follow the handshake in the socket.
+    #[must_use]
+    pub fn wants(&self) -> usize {
+        let whole = match self.step {
+            Step::Answer(_) | Step::Preamble => PREAMBLE_BYTES,
+            Step::Status(_) => 1,
+            Step::First | Step::Second(_) => MESSAGE_BYTES,
+            Step::Proof(_) => TAG_BYTES,
+            Step::Over => 0,
+        };
+        whole - self.came.len()
+    }
+
+    /// Takes bytes of the peer off the front of `bytes`, up to the end of the handshake.
+    ///
+    /// # Errors
+    /// [`Error::NotFarwrite`], [`Error::Version`], [`Error::KeysDiffer`], [`Error::Status`],
+    /// [`Error::Forged`], [`Error::Noise`]. The handshake is over then.
+    pub fn receive(&mut self, psk: &Psk, bytes: &mut &[u8]) -> Result<Progress, Failed> {
+        let mut progress = Progress::default();
+        while self.wants() > 0 {
+            let (taken, rest) = bytes.split_at(self.wants().min(bytes.len()));
+            self.came.extend_from_slice(taken);
+            *bytes = rest;
+            if let Step::Answer(_) | Step::Preamble = self.step {
+                check_magic(&self.came).inspect_err(|_| *self = Self::at(Step::Over))?;
+            }
+            if self.wants() > 0 {
+                break;
+            }
+            self.take_step(psk, &mut progress)?;
+        }
+        Ok(progress)
+    }
+
+    /// Goes on with what the step waited for, which has come.
+    fn take_step(&mut self, psk: &Psk, progress: &mut Progress) -> Result<(), Failed> {
+        let came = std::mem::take(&mut self.came);
+        self.step = match std::mem::replace(&mut self.step, Step::Over) {
+            Step::Answer(noise) => {
+                check_version(&came)?;
+                Step::Status(noise)
+            }
+            Step::Status(noise) => match came[..] {
+                [ACCEPTED] => Step::Second(noise),
+                [KEYS_DIFFER] => return Err(Error::KeysDiffer.into()),
+                _ => return Err(Error::Status { came: came[0] }.into()),
+            },
+            Step::Second(mut noise) => {
+                let read = noise.read_message(&came, &mut []);
+                read.map_err(|_| Error::KeysDiffer)?;
+                let state = noise
+                    .into_stateless_transport_mode()
+                    .map_err(Error::Noise)?;
+                // The first message can be a replay; this one cannot, and the responder waits for it.
+                progress.send.resize(TAG_BYTES, 0);
+                state
+                    .write_message(0, &[], &mut progress.send)
+                    .map_err(Error::Noise)?;
+                progress.agreed = Some(Agreed {
+                    state,
+                    sent: 1,
+                    received: 0,
+                });
+                Step::Over
+            }
+            Step::Preamble => {
+                check_version(&came).map_err(|error| Failed {
+                    error,
+                    answer: preamble().into(),
+                })?;
+                Step::First
+            }
+            Step::First => Step::Proof(Box::new(answer(psk, &came, &mut progress.send)?)),
+            Step::Proof(state) => {
+                let read = state.read_message(0, &came, &mut []);
+                read.map_err(|_| Error::Forged)?;
+                progress.agreed = Some(Agreed {
+                    state: *state,
+                    sent: 0,
+                    received: 1,
+                });
+                Step::Over
+            }
+            Step::Over => Step::Over,
+        };
+        Ok(())
+    }
+}
+
+/// The responder's answer to the first Noise message.
+fn answer(psk: &Psk, first: &[u8], send: &mut Vec<u8>) -> Result<StatelessTransportState, Failed> {
+    // The preamble that came is this end's own, or the version would have been refused.
+    let ours = preamble();
+    let mut noise = noise(psk, &ours)?.build_responder().map_err(Error::Noise)?;
+    if noise.read_message(first, &mut []).is_err() {
+        let answer = [&ours[..], &[KEYS_DIFFER]].concat();
+        return Err(Failed {
+            error: Error::KeysDiffer,
+            answer,
+        });
+    }
+    let mut second = [0; MESSAGE_BYTES];
+    noise
+        .write_message(&[], &mut second)
+        .map_err(Error::Noise)?;
+    *send = [&ours[..], &[ACCEPTED], &second].concat();
+    Ok(noise
+        .into_stateless_transport_mode()
+        .map_err(Error::Noise)?)
 }
 
 fn preamble() -> [u8; PREAMBLE_BYTES] {
@@ -125,8 +223,22 @@ fn preamble() -> [u8; PREAMBLE_BYTES] {
     bytes
 }
 
-fn check_version(preamble: [u8; PREAMBLE_BYTES]) -> Result<(), Error> {
-    let theirs = u16::from_be_bytes([preamble[8], preamble[9]]);
+/// Refuses the beginning of a preamble at the first byte that is not Farwrite's.
+fn check_magic(came: &[u8]) -> Result<(), Error> {
+    let magic = came.len().min(MAGIC.len());
+    if came[..magic] == MAGIC[..magic] {
+        return Ok(());
+    }
+    Err(Error::NotFarwrite {
+        came: came.escape_ascii().to_string(),
+    })
+}
+
+/// Refuses a whole preamble of another version.
+fn check_version(preamble: &[u8]) -> Result<(), Error> {
+    let theirs = preamble
+        .last_chunk()
+        .map_or(0, |version| u16::from_be_bytes(*version));
     if theirs == VERSION {
         return Ok(());
     }
@@ -143,101 +255,4 @@ fn noise<'a>(psk: &'a Psk, prologue: &'a [u8]) -> Result<Builder<'a>, Error> {
         .prologue(prologue)
         .and_then(|builder| builder.psk(0, psk.bytes()))
         .map_err(Error::Noise)
-}
-
-/// A connection with one deadline for everything: a peer that drips bytes gains no time.
-struct Timed<'a> {
-    stream: &'a TcpStream,
-    timeout: Duration,
-    deadline: Instant,
-}
-
-impl<'a> Timed<'a> {
-    fn new(stream: &'a TcpStream, timeout: Duration) -> Self {
-        Self {
-            stream,
-            timeout,
-            deadline: Instant::now() + timeout,
-        }
-    }
-
-    fn read(&mut self, bytes: &mut [u8]) -> Result<(), Error> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += self.read_some(&mut bytes[filled..])?;
-        }
-        Ok(())
-    }
-
-    /// Reads a preamble, and gives up at the first byte that is not Farwrite's.
-    fn read_preamble(&mut self) -> Result<[u8; PREAMBLE_BYTES], Error> {
-        let mut bytes = [0; PREAMBLE_BYTES];
-        let mut filled = 0;
-        while filled < PREAMBLE_BYTES {
-            filled += self.read_some(&mut bytes[filled..])?;
-            let magic = filled.min(MAGIC.len());
-            if bytes[..magic] != MAGIC[..magic] {
-                return Err(Error::NotFarwrite {
-                    came: bytes[..filled].escape_ascii().to_string(),
-                });
-            }
-        }
-        Ok(bytes)
-    }
-
-    fn read_some(&mut self, bytes: &mut [u8]) -> Result<usize, Error> {
-        loop {
-            let left = self.left()?;
-            let read = self
-                .stream
-                .set_read_timeout(Some(left))
-                .and_then(|()| self.stream.read(bytes));
-            match read {
-                Ok(0) => return Err(Error::HandshakeCut),
-                Ok(n) => return Ok(n),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
-            }
-        }
-    }
-
-    /// Writes at most a hundred bytes or so; the socket's buffer has room for them.
-    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let left = self.left()?;
-        self.stream
-            .set_write_timeout(Some(left))
-            .and_then(|()| self.stream.write_all(bytes))
-            .map_err(|error| self.failed(error))
-    }
-
-    /// Sends a refusal and gives the peer time to read it: closing with its bytes unread would reset
-    /// the connection and might take the refusal along. What fails here changes nothing.
-    fn refuse(&mut self, refusal: &[u8]) {
-        let _ = self.write(refusal);
-        self.deadline = self.deadline.min(Instant::now() + LINGER);
-        let _ = self.stream.shutdown(Shutdown::Write);
-        let mut unread = [0; LINGER_BYTES];
-        let mut taken = 0;
-        while let Ok(n) = self.read_some(&mut unread) {
-            taken += n;
-            if taken > LINGER_BYTES {
-                return;
-            }
-        }
-    }
-
-    fn left(&self) -> Result<Duration, Error> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(self.failed(ErrorKind::TimedOut.into()));
-        }
-        Ok(left)
-    }
-
-    fn failed(&self, error: std::io::Error) -> Error {
-        match error.kind() {
-            ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Error::HandshakeCut,
-            _ => Error::io("shaking hands", Some(self.timeout), error),
-        }
-    }
 }

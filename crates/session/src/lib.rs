@@ -4,24 +4,33 @@
 //!
 //! What this protects, and what it does not: `docs/security.md`.
 
+mod address;
 mod channel;
+mod closer;
 mod dial;
 mod error;
 pub mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handshake;
+mod limit;
 mod listener;
 mod message;
+mod pending;
+mod places;
 mod psk;
 mod reader;
+mod records;
 mod text;
 mod writer;
 
+pub use address::{AddressError, HostPort, parse_listen, shown};
 pub use channel::{Channel, ChannelMessage};
-pub use dial::dial;
+pub use closer::Closer;
 pub use error::Error;
 pub use handshake::VERSION;
-pub use listener::Listener;
-pub use message::{Cause, Hello, Message, QpBlob, TransferPlan};
+pub use listener::{Listener, Refusal};
+pub use message::{Cause, FileCause, Hello, Message, Progress, QpBlob, TransferPlan};
 pub use psk::{Psk, PskError};
 pub use reader::Reader;
 pub use text::Text;

@@ -1,51 +1,90 @@
 //! Waiting for a peer that holds the key.
 
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::{Channel, Error, Psk};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
 
-/// Handshakes at a time. A stranger can hold each for the handshake's time limit, so a peer waits
-/// at worst that long; more would let strangers take more of this machine.
-const MAX_HANDSHAKES: usize = 32;
-/// Pause between two looks for a new connection.
-const TICK: Duration = Duration::from_millis(5);
+use crate::channel::canonical;
+use crate::limit::{Limit, poll};
+use crate::pending::Pending;
+use crate::places::Places;
+use crate::{Channel, Error, Psk, shown};
 
-/// A TCP port that hands out channels to peers that hold the key. Connections of anyone else cost
-/// a thread each until their handshake fails or its time is over; they do not block the peer's.
-#[derive(Debug)]
+/// Most connections that are taken before the handshakes under way get their turn.
+const ACCEPTS_A_TURN: usize = 16;
+/// How long no connection is taken after the operating system could not hand one over.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Between two reports of the same failure to take connections.
+const REPORT_EVERY: Duration = Duration::from_secs(10);
+
+/// A TCP port that hands out channels to peers that hold the key. Handshakes take no thread each.
+/// Their number is bounded, in all and for each source (an IPv4 address, or an IPv6 network of 64
+/// bits): a newer connection takes the place of the oldest.
 pub struct Listener {
     tcp: TcpListener,
     local: SocketAddr,
+    places: Places<Guest>,
+    /// No connection is taken before.
+    paused_until: Option<Instant>,
+    /// The last failure that was reported, and when.
+    reported: Option<(Option<i32>, Instant)>,
 }
 
-type Outcome = (SocketAddr, Result<Channel, Error>);
+/// A peer whose handshake is under way.
+struct Guest {
+    addr: SocketAddr,
+    pending: Pending,
+}
+
+/// What [`Listener::accept`] reports while it goes on waiting.
+#[derive(Debug)]
+pub enum Refusal {
+    /// A connection was closed without becoming a channel.
+    Peer {
+        /// The peer's address.
+        addr: SocketAddr,
+        /// Why.
+        error: Error,
+    },
+    /// The operating system could not hand over a connection. This passes, or somebody makes it
+    /// pass: too many files are open, or a firewall forbids it.
+    Accept(io::Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer { addr, error } => write!(f, "refused {}: {error}", shown(addr)),
+            Self::Accept(source) => {
+                write!(f, "cannot take a connection now, and tries again: {source}")
+            }
+        }
+    }
+}
 
 impl Listener {
     /// Listens on an address; port 0 picks a free one. `[::]` takes IPv4 peers as well where the
     /// operating system allows.
     ///
     /// # Errors
-    /// [`Error::Resolve`], [`Error::Listen`].
-    pub fn bind(addr: impl ToSocketAddrs) -> Result<Self, Error> {
-        let addrs: Vec<_> = addr.to_socket_addrs().map_err(Error::Resolve)?.collect();
-        let first = addrs.first().copied().ok_or_else(|| {
-            Error::Resolve(std::io::Error::new(
-                ErrorKind::NotFound,
-                "the name has no addresses",
-            ))
-        })?;
-        let listen = |source| Error::Listen {
-            addr: first,
-            source,
-        };
-        let tcp = TcpListener::bind(&addrs[..]).map_err(listen)?;
+    /// [`Error::Listen`].
+    pub fn bind(addr: impl Into<SocketAddr>) -> Result<Self, Error> {
+        let addr = addr.into();
+        let listen = |source| Error::Listen { addr, source };
+        let tcp = TcpListener::bind(addr).map_err(listen)?;
         tcp.set_nonblocking(true).map_err(listen)?;
         let local = tcp.local_addr().map_err(listen)?;
-        Ok(Self { tcp, local })
+        Ok(Self {
+            tcp,
+            local,
+            places: Places::default(),
+            paused_until: None,
+            reported: None,
+        })
     }
 
     /// The address it listens on.
@@ -54,81 +93,243 @@ impl Listener {
         self.local
     }
 
-    /// Waits for a peer that completes the handshake within `timeout` of connecting. Everyone else
-    /// is told to `refused`, with address and reason. Waits for `patience`, or forever if `None`.
+    /// Waits for a peer that completes the handshake within `timeout` of connecting. `refused` hears
+    /// of everything else. Waits for `patience`, or forever if `None`. Handshakes that are under way
+    /// when it returns go on with the next call.
     ///
     /// # Errors
-    /// [`Error::Timeout`] when `patience` is over, [`Error::Io`] when the port fails.
+    /// [`Error::Timeout`] when `patience` is over, [`Error::Io`] when the port fails for good.
     pub fn accept(
-        &self,
+        &mut self,
         psk: &Psk,
         timeout: Duration,
         patience: Option<Duration>,
-        mut refused: impl FnMut(SocketAddr, &Error),
+        mut refused: impl FnMut(&Refusal),
     ) -> Result<Channel, Error> {
-        let start = Instant::now();
-        let (outcomes, incoming): (Sender<Outcome>, Receiver<Outcome>) = channel();
-        let mut under_way = 0;
+        let limit = Limit::new(patience);
         loop {
-            while let Some((stream, peer)) = self.next()? {
-                if under_way == MAX_HANDSHAKES {
-                    refused(peer, &Error::Crowded(MAX_HANDSHAKES));
-                    continue;
-                }
-                under_way += 1;
-                shake_hands(stream, peer, psk.clone(), timeout, outcomes.clone());
+            if let Some(channel) = self.advance(psk, &mut refused) {
+                return Ok(channel);
             }
-            match incoming.recv_timeout(TICK) {
-                Ok((_, Ok(channel))) => return Ok(channel),
-                Ok((peer, Err(error))) => {
-                    under_way -= 1;
-                    refused(peer, &error);
+            limit.check("waiting for it")?;
+            match self.wait(limit) {
+                Ok(()) => self.admit(timeout, &mut refused)?,
+                Err(source) if Hitch::of(&source) == Some(Hitch::Exhausted) => {
+                    self.make_room(source, &mut refused);
+                    std::thread::sleep(PAUSE);
                 }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-            }
-            if let Some(after) = patience.filter(|patience| start.elapsed() >= *patience) {
-                return Err(Error::Timeout {
-                    doing: "waiting for it",
-                    after,
-                });
+                Err(source) => return Err(broken(source)),
             }
         }
     }
 
-    fn next(&self) -> Result<Option<(TcpStream, SocketAddr)>, Error> {
-        match self.tcp.accept() {
-            Ok(connection) => Ok(Some(connection)),
-            Err(source) => match source.kind() {
-                // The last three: the connection ended while it was waiting.
-                ErrorKind::WouldBlock
-                | ErrorKind::Interrupted
-                | ErrorKind::ConnectionAborted
-                | ErrorKind::ConnectionReset => Ok(None),
-                _ => Err(Error::Io {
-                    doing: "accepting connections",
-                    source,
-                }),
-            },
+    /// Goes on with all handshakes; answers with the first that is finished.
+    fn advance(&mut self, psk: &Psk, refused: &mut impl FnMut(&Refusal)) -> Option<Channel> {
+        let mut at = 0;
+        while let Some(guest) = self.places.get_mut(at) {
+            let Some(result) = guest.pending.advance(psk) else {
+                at += 1;
+                continue;
+            };
+            let Guest { addr, pending } = self.places.remove(at)?;
+            match result.and_then(|agreed| Channel::new(pending.into_stream(), agreed)) {
+                Ok(channel) => return Some(channel),
+                Err(error) => refused(&Refusal::Peer { addr, error }),
+            }
+        }
+        None
+    }
+
+    /// Waits until a connection or a handshake can go on.
+    fn wait(&self, limit: Limit) -> io::Result<()> {
+        let now = Instant::now();
+        let pause = self
+            .paused_until
+            .map(|until| until.saturating_duration_since(now));
+        let pause = pause.filter(|pause| !pause.is_zero());
+        let mut sockets = Vec::new();
+        let mut time = [limit.left(), pause].into_iter().flatten().min();
+        for Guest { pending, .. } in self.places.iter() {
+            sockets.push(PollFd::new(pending.stream(), pending.interest()));
+            time = time.into_iter().chain(pending.limit().left()).min();
+        }
+        if pause.is_none() {
+            sockets.push(PollFd::new(&self.tcp, PollFlags::IN));
+        }
+        poll(&mut sockets, time).map(drop)
+    }
+
+    /// Takes a few of the connections that wait.
+    fn admit(
+        &mut self,
+        timeout: Duration,
+        refused: &mut impl FnMut(&Refusal),
+    ) -> Result<(), Error> {
+        if self
+            .paused_until
+            .is_some_and(|until| Instant::now() < until)
+        {
+            return Ok(());
+        }
+        self.paused_until = None;
+        for _ in 0..ACCEPTS_A_TURN {
+            match self.tcp.accept() {
+                Ok((stream, addr)) => self.seat(stream, canonical(addr), timeout, refused),
+                Err(source) => match Hitch::of(&source) {
+                    Some(Hitch::Nobody) => break,
+                    Some(Hitch::Gone) => self.report(source, refused),
+                    Some(Hitch::Exhausted) => {
+                        self.make_room(source, refused);
+                        break;
+                    }
+                    Some(Hitch::Forbidden) => {
+                        self.pause(source, refused);
+                        break;
+                    }
+                    None => return Err(broken(source)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the handshake on a new connection.
+    fn seat(
+        &mut self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        timeout: Duration,
+        refused: &mut impl FnMut(&Refusal),
+    ) {
+        match Pending::respond(stream, timeout) {
+            Ok(pending) => {
+                let newcomer = Guest { addr, pending };
+                if let Some(oldest) = self.places.admit(addr.ip(), newcomer) {
+                    refused(&oldest.crowded_out());
+                }
+            }
+            Err(error) => refused(&Refusal::Peer { addr, error }),
+        }
+    }
+
+    /// Gives the descriptor and the memory of the oldest handshake back, and pauses.
+    fn make_room(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
+        self.pause(source, refused);
+        if let Some(oldest) = self.places.evict() {
+            refused(&oldest.crowded_out());
+        }
+    }
+
+    fn pause(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
+        self.report(source, refused);
+        self.paused_until = Some(Instant::now() + PAUSE);
+    }
+
+    /// Reports a failure to take connections, unless it was reported lately.
+    fn report(&mut self, source: io::Error, refused: &mut impl FnMut(&Refusal)) {
+        let (kind, now) = (source.raw_os_error(), Instant::now());
+        let is_known = self
+            .reported
+            .is_some_and(|(last, at)| last == kind && now - at < REPORT_EVERY);
+        if !is_known {
+            self.reported = Some((kind, now));
+            refused(&Refusal::Accept(source));
         }
     }
 }
 
-fn shake_hands(
-    stream: TcpStream,
-    peer: SocketAddr,
-    psk: Psk,
-    timeout: Duration,
-    outcomes: Sender<Outcome>,
-) {
-    thread::spawn(move || {
-        let channel = stream
-            .set_nonblocking(false)
-            .map_err(|source| Error::Io {
-                doing: "accepting a connection",
-                source,
-            })
-            .and_then(|()| Channel::accept(stream, &psk, timeout));
-        // Nobody waits any more when another peer was first: the channel is dropped, and so closed.
-        let _ = outcomes.send((peer, channel));
-    });
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Guest {
+    /// Closes the connection for the sake of a newer one.
+    fn crowded_out(mut self) -> Refusal {
+        let after = self.pending.limit().elapsed();
+        Refusal::Peer {
+            addr: self.addr,
+            error: self.pending.reason(Error::Crowded { after }),
+        }
+    }
+}
+
+fn broken(source: io::Error) -> Error {
+    Error::Io {
+        doing: "accepting connections",
+        source,
+    }
+}
+
+/// Why `accept` handed no connection over, where that is no reason to give up (see accept(2)).
+#[derive(Debug, PartialEq, Eq)]
+enum Hitch {
+    /// No connection waits.
+    Nobody,
+    /// The connection ended, or its network failed, while it waited. The next one may be whole.
+    Gone,
+    /// This machine lacks descriptors or memory; the connections keep waiting.
+    Exhausted,
+    /// A firewall forbids it; the connections keep waiting.
+    Forbidden,
+}
+
+impl Hitch {
+    /// `None` for what does not pass.
+    fn of(error: &io::Error) -> Option<Self> {
+        Some(match Errno::from_io_error(error)? {
+            Errno::AGAIN | Errno::INTR => Self::Nobody,
+            Errno::CONNABORTED
+            | Errno::CONNRESET
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::TIMEDOUT
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::NONET
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP => Self::Gone,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM | Errno::NOSR => {
+                Self::Exhausted
+            }
+            Errno::PERM => Self::Forbidden,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_accept_that_pass() {
+        for (errno, hitch) in [
+            (Errno::AGAIN, Hitch::Nobody),
+            (Errno::INTR, Hitch::Nobody),
+            (Errno::CONNABORTED, Hitch::Gone),
+            (Errno::PROTO, Hitch::Gone),
+            (Errno::NETDOWN, Hitch::Gone),
+            (Errno::NETUNREACH, Hitch::Gone),
+            (Errno::HOSTDOWN, Hitch::Gone),
+            (Errno::HOSTUNREACH, Hitch::Gone),
+            (Errno::NONET, Hitch::Gone),
+            (Errno::NOPROTOOPT, Hitch::Gone),
+            (Errno::OPNOTSUPP, Hitch::Gone),
+            (Errno::MFILE, Hitch::Exhausted),
+            (Errno::NFILE, Hitch::Exhausted),
+            (Errno::NOBUFS, Hitch::Exhausted),
+            (Errno::NOMEM, Hitch::Exhausted),
+            (Errno::PERM, Hitch::Forbidden),
+        ] {
+            assert_eq!(Hitch::of(&errno.into()), Some(hitch), "{errno:?}");
+        }
+        for errno in [Errno::BADF, Errno::INVAL, Errno::NOTSOCK, Errno::FAULT] {
+            assert_eq!(Hitch::of(&errno.into()), None, "{errno:?}");
+        }
+    }
 }

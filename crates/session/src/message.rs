@@ -26,11 +26,13 @@ pub enum Message {
         /// BLAKE3 of its bytes.
         hash: [u8; 32],
     },
-    /// From the sender of files: a file could not be read as announced; its place in the stream is
-    /// filled with zeros, which the receiver throws away.
+    /// From the sender of files: a file could not be read as announced. The next file follows its
+    /// last byte in the stream directly.
     FileAbandoned {
         /// Number of the file in the manifest.
         index: u32,
+        /// How many of its bytes are in the stream.
+        sent_bytes: u64,
         /// Why.
         reason: Text,
     },
@@ -39,19 +41,17 @@ pub enum Message {
         /// Number of the file in the manifest.
         index: u32,
     },
-    /// From the receiver of files: the file was thrown away.
+    /// From the receiver of files: the file did not get its final name.
     FileFailed {
         /// Number of the file in the manifest.
         index: u32,
-        /// Why.
+        /// What went wrong, for programs.
+        cause: FileCause,
+        /// Why, for people.
         reason: Text,
     },
-    /// From the receiver of files, at least once a second: how far it is. It also shows that the
-    /// receiver is there while its disk is slow.
-    Progress {
-        /// Bytes of the stream that were written.
-        stream_bytes: u64,
-    },
+    /// Both ways, once a second from the hellos on: the sign of life of an end, and how far it is.
+    Progress(Progress),
     /// Either way, at any time: the session is over. Nothing follows it.
     Abort {
         /// What kind of trouble, for programs.
@@ -59,8 +59,36 @@ pub enum Message {
         /// Why, for people.
         reason: Text,
     },
-    /// From the sender of files: the last hash was sent. From the receiver: the last verdict was.
+    /// From the sender of files: it has spoken of every file, and the stream is complete.
+    StreamEnd {
+        /// Bytes of the stream. Fewer than the plan has where files were abandoned.
+        stream_bytes: u64,
+    },
+    /// From the receiver of files: every file has its verdict, and nothing is left to do.
     Done,
+}
+
+/// How far an end is. The sender counts what it reads, the receiver what it writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// Bytes of the stream that were read from files, or written to files.
+    pub stream_bytes: u64,
+    /// A count that grows with everything that brings the transfer nearer to its end.
+    pub moved: u64,
+    /// How long the disk operation in progress has taken so far, in milliseconds; 0: none is in
+    /// progress.
+    pub disk_ms: u64,
+}
+
+/// Why a file did not arrive. The order of the variants is their number on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileCause {
+    /// The bytes that came are not those that were sent.
+    Corrupt,
+    /// The sender could not read it.
+    Unreadable,
+    /// The receiver could not store it.
+    Unwritable,
 }
 
 /// What made an end give up. The order of the variants is their number on the wire.
@@ -76,6 +104,10 @@ pub enum Cause {
     Files,
     /// Packets do not come through.
     Network,
+    /// The receiver serves another sender.
+    Busy,
+    /// The receiver's disk is full.
+    Full,
 }
 
 /// How an end introduces itself.
@@ -131,8 +163,9 @@ impl Message {
             Self::FileAbandoned { .. } => "the end of a file that cannot be read",
             Self::FileVerified { .. } => "a file's success",
             Self::FileFailed { .. } => "a file's failure",
-            Self::Progress { .. } => "how far the receiver is",
+            Self::Progress(_) => "a sign of life",
             Self::Abort { .. } => "the session's end",
+            Self::StreamEnd { .. } => "the end of the stream",
             Self::Done => "the end of the transfer",
         }
     }

@@ -1,120 +1,93 @@
 //! The sending half of a channel (P7.4).
 
 use std::fmt;
-use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-use snow::StatelessTransportState;
+use rustix::event::PollFlags;
 
-use crate::channel::{LENGTH_BYTES, MAX_PLAIN_BYTES, PREFIX_BYTES};
-use crate::handshake::TAG_BYTES;
+use crate::closer::Socket;
+use crate::limit::Limit;
+use crate::records::Outgoing;
 use crate::{ChannelMessage, Error};
+
+/// What [`Error::Timeout`] and [`Error::Io`] say of it.
+const DOING: &str = "sending";
 
 /// The sending half of a [`Channel`](crate::Channel).
 pub struct Writer {
-    stream: TcpStream,
-    state: Arc<StatelessTransportState>,
-    /// Number of the next record.
-    next: u64,
+    socket: Arc<Socket>,
+    outgoing: Outgoing,
     timeout: Option<Duration>,
     over: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(stream: TcpStream, state: Arc<StatelessTransportState>, next: u64) -> Self {
+    pub(crate) fn new(socket: Arc<Socket>, outgoing: Outgoing) -> Self {
         Self {
-            stream,
-            state,
-            next,
+            socket,
+            outgoing,
             timeout: None,
             over: false,
         }
     }
 
-    /// Limits how long [`Writer::send`] waits for a peer that takes nothing; `None` is forever.
-    ///
-    /// # Errors
-    /// [`Error::Io`] for a zero timeout.
-    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.stream
-            .set_write_timeout(timeout)
-            .map_err(|source| Error::Io {
-                doing: "setting a time limit",
-                source,
-            })?;
+    /// Limits how long one call of [`Writer::send`] takes in total, however slowly the peer takes
+    /// the bytes; `None` is forever.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
-        Ok(())
     }
 
     /// Sends a message; returns when the operating system has it.
     ///
     /// # Errors
     /// [`Error::TooLong`] for more than [`ChannelMessage::MAX_BYTES`], with nothing sent;
-    /// [`Error::Timeout`] and [`Error::Io`], after which only [`Error::Over`] follows.
+    /// [`Error::Timeout`] and [`Error::Io`], after which only [`Error::Over`] follows;
+    /// [`Error::Over`] also when a [`Closer`](crate::Closer) ended the channel.
     pub fn send<T: ChannelMessage>(&mut self, message: &T) -> Result<(), Error> {
-        if self.over {
+        if self.over || self.socket.is_closed() {
             return Err(Error::Over);
         }
-        let mut plain = vec![0; PREFIX_BYTES];
-        plain = postcard::to_extend(message, plain).map_err(|error| Error::Malformed {
-            name: T::NAME,
-            came_bytes: 0,
-            why: error.to_string(),
-        })?;
-        let length = plain.len() - PREFIX_BYTES;
-        let prefix = u32::try_from(length)
-            .ok()
-            .filter(|_| length <= T::MAX_BYTES);
-        let prefix = prefix.ok_or(Error::TooLong {
-            name: T::NAME,
-            came: length,
-            max: T::MAX_BYTES,
-        })?;
-        plain[..PREFIX_BYTES].copy_from_slice(&prefix.to_be_bytes());
-        let sent = self.seal(&plain).and_then(|records| self.write(&records));
-        self.over = sent.is_err();
+        let sent = self
+            .outgoing
+            .seal(message)
+            .and_then(|records| self.write(&records));
+        self.over = !matches!(sent, Ok(()) | Err(Error::TooLong { .. }));
+        if sent.is_err() && self.socket.is_closed() {
+            return Err(Error::Over);
+        }
         sent
     }
 
-    /// Ends the connection, both ways; a [`Reader`](crate::Reader) that waits in another thread returns.
-    pub fn close(&mut self) {
-        self.over = true;
-        // It may have ended already.
-        let _ = self.stream.shutdown(Shutdown::Both);
-    }
-
-    /// Cuts a message into records and encrypts them.
-    fn seal(&mut self, plain: &[u8]) -> Result<Vec<u8>, Error> {
-        let chunks = plain.chunks(MAX_PLAIN_BYTES);
-        let mut records =
-            Vec::with_capacity(plain.len() + chunks.len() * (LENGTH_BYTES + TAG_BYTES));
-        for chunk in chunks {
-            let sealed_bytes = chunk.len() + TAG_BYTES;
-            let length = u16::try_from(sealed_bytes).unwrap_or(u16::MAX);
-            records.extend_from_slice(&length.to_be_bytes());
-            let start = records.len();
-            records.resize(start + sealed_bytes, 0);
-            self.state
-                .write_message(self.next, chunk, &mut records[start..])
-                .map_err(Error::Noise)?;
-            self.next += 1;
+    fn write(&self, mut records: &[u8]) -> Result<(), Error> {
+        let limit = Limit::new(self.timeout);
+        while !records.is_empty() {
+            match self.socket.write(records) {
+                Ok(written) => {
+                    records = records.get(written..).unwrap_or_default();
+                    if !records.is_empty() {
+                        limit.check(DOING)?;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    limit.wait(&*self.socket, PollFlags::OUT, DOING)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => {
+                    return Err(Error::Io {
+                        doing: DOING,
+                        source,
+                    });
+                }
+            }
         }
-        Ok(records)
-    }
-
-    fn write(&mut self, records: &[u8]) -> Result<(), Error> {
-        self.stream
-            .write_all(records)
-            .map_err(|error| Error::io("sending", self.timeout, error))
+        Ok(())
     }
 }
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
-            .field("next", &self.next)
-            .finish_non_exhaustive()
+        f.debug_struct("Writer").finish_non_exhaustive()
     }
 }

@@ -2,14 +2,15 @@
 
 mod common;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::Shutdown;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use common::{Bytes, channels, hand_made};
-use farwrite_session::{ChannelMessage, Error};
+use common::{Bytes, PATIENT, channels, hand_made, sockets};
+use farwrite_session::{Channel, ChannelMessage, Error, Psk};
 use proptest::prelude::*;
+use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
 /// A type with little room.
@@ -233,9 +234,7 @@ fn cut_at_every_byte() {
 #[test]
 fn message_goes_on_after_a_timeout() {
     let (mut peer, mut channel) = hand_made();
-    channel
-        .set_read_timeout(Some(Duration::from_millis(20)))
-        .expect("timeout");
+    channel.set_read_timeout(Some(Duration::from_millis(20)));
     let mut records = peer.record(&prefixed(4, &[3, 1]));
     records.extend(peer.record(&[2, 3]));
     for byte in &records {
@@ -246,27 +245,137 @@ fn message_goes_on_after_a_timeout() {
     assert_eq!(channel.recv::<Short>().expect("whole").0, [1, 2, 3]);
 }
 
+/// A whole call has one limit, however its bytes come.
 #[test]
-fn close_wakes_the_reader() {
-    let (initiator, _responder) = channels();
+fn dripping_message_times_out() {
+    let (mut peer, mut channel) = hand_made();
+    let timeout = Duration::from_millis(300);
+    channel.set_read_timeout(Some(timeout));
+    let record = peer.record(&prefixed(99, &[&[98][..], &[7; 98]].concat()));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for byte in record {
+                peer.write(&[byte]);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let start = Instant::now();
+        let error = channel.recv::<Short>().expect_err("121 bytes in 2.4 s");
+        let took = start.elapsed();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(took >= timeout, "{took:?}");
+        // What has come is kept.
+        channel.set_read_timeout(Some(PATIENT));
+        assert_eq!(channel.recv::<Short>().expect("the rest").0, [7; 98]);
+    });
+}
+
+#[test]
+fn no_time_takes_what_is_there() {
+    let (mut peer, mut channel) = hand_made();
+    channel.set_read_timeout(Some(Duration::ZERO));
+    let error = channel.recv::<Short>().expect_err("nothing is there");
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    let record = peer.record(&prefixed(2, &[1, 8]));
+    peer.write(&record);
+    let start = Instant::now();
+    let came = loop {
+        match channel.recv::<Short>() {
+            Err(Error::Timeout { .. }) if start.elapsed() < PATIENT => thread::yield_now(),
+            came => break came.expect("a message"),
+        }
+    };
+    assert_eq!(came.0, [8]);
+}
+
+/// A peer that always takes something, but slowly, holds a call no longer than its limit.
+#[test]
+fn slowly_taken_message_times_out() {
+    let (dialled, mut accepted) = sockets("127.0.0.1:0");
+    for stream in [&dialled, &accepted] {
+        sockopt::set_socket_send_buffer_size(stream, 32 << 10).expect("small buffers");
+        sockopt::set_socket_recv_buffer_size(stream, 32 << 10).expect("small buffers");
+    }
+    let psk = Psk::generate().expect("key");
+    thread::scope(|scope| {
+        let reading = accepted.try_clone().expect("clone");
+        let responds = scope.spawn(|| Channel::accept(reading, &psk, PATIENT));
+        let initiator = Channel::initiate(dialled, &psk, PATIENT).expect("initiator");
+        let _responder = responds.join().expect("no panic").expect("responder");
+        let closer = initiator.closer();
+        let (_reader, mut writer) = initiator.split();
+        scope.spawn(move || {
+            let mut taken = vec![0; 16 << 10];
+            loop {
+                match accepted.read(&mut taken) {
+                    Ok(1..) => thread::sleep(Duration::from_millis(20)),
+                    // The responder's channel made the socket so that it does not block.
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => thread::yield_now(),
+                    Ok(0) | Err(_) => return,
+                }
+            }
+        });
+        let timeout = Duration::from_millis(400);
+        writer.set_timeout(Some(timeout));
+        let start = Instant::now();
+        let sent = writer.send(&Bytes(vec![0; 3 << 20]));
+        let took = start.elapsed();
+        closer.close();
+        let error = sent.expect_err("4 seconds of bytes");
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(took >= timeout, "{took:?}");
+    });
+}
+
+#[test]
+fn closer_wakes_the_reader() {
+    let (initiator, mut responder) = channels();
+    let closer = initiator.closer();
     let (mut reader, mut writer) = initiator.split();
+    reader.set_timeout(None);
     let waits = thread::spawn(move || reader.recv::<Bytes>());
     thread::sleep(Duration::from_millis(50));
-    writer.close();
-    assert!(matches!(
-        waits.join().expect("no panic"),
-        Err(Error::Closed)
-    ));
+    closer.clone().close();
+    let ended = waits.join().expect("no panic");
+    assert!(matches!(ended, Err(Error::Over)), "{ended:?}");
     assert!(matches!(writer.send(&Bytes(vec![])), Err(Error::Over)));
+    assert!(matches!(responder.recv::<Bytes>(), Err(Error::Closed)));
+}
+
+#[test]
+fn closer_wakes_the_writer() {
+    let (initiator, _responder) = channels();
+    let closer = initiator.closer();
+    let (mut reader, mut writer) = initiator.split();
+    let waits = thread::spawn(move || {
+        loop {
+            if let Err(error) = writer.send(&Bytes(vec![0; 4 << 19])) {
+                return error;
+            }
+        }
+    });
+    // Until no socket takes more.
+    thread::sleep(Duration::from_millis(300));
+    closer.close();
+    let error = waits.join().expect("no panic");
+    assert!(matches!(error, Error::Over), "{error}");
+    assert!(matches!(reader.recv::<Bytes>(), Err(Error::Over)));
+}
+
+#[test]
+fn closer_does_not_keep_the_connection() {
+    let (initiator, mut responder) = channels();
+    let closer = initiator.closer();
+    drop(initiator);
+    assert!(matches!(responder.recv::<Bytes>(), Err(Error::Closed)));
+    closer.close();
 }
 
 #[test]
 fn peer_that_takes_nothing_times_out() {
     let (initiator, _responder) = channels();
     let (_reader, mut writer) = initiator.split();
-    writer
-        .set_timeout(Some(Duration::from_millis(100)))
-        .expect("timeout");
+    writer.set_timeout(Some(Duration::from_millis(100)));
     let error = (0..100)
         .find_map(|_| writer.send(&Bytes(vec![0; 4 << 19])).err())
         .expect("no socket holds 200 MiB");

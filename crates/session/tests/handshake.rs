@@ -3,12 +3,12 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Bytes, HandMade, PATIENT, PREAMBLE, first_message, noise, shake, sockets};
-use farwrite_session::{Channel, Error, Psk, VERSION, dial};
+use farwrite_session::{Channel, Error, Psk, VERSION};
 use proptest::prelude::*;
 
 fn key() -> Psk {
@@ -57,7 +57,8 @@ fn same_key_meets_over_both_families() {
                 let came: Bytes = channel.recv().expect("receive");
                 (came, channel.local_addr(), channel.peer_addr())
             });
-            let mut channel = Channel::connect(addr, &psk, PATIENT).expect("handshake");
+            let mut channel =
+                Channel::connect(&addr.into(), &psk, PATIENT, || false).expect("handshake");
             channel.send(&Bytes(b"ping".to_vec())).expect("send");
             assert_eq!(channel.recv::<Bytes>().expect("receive").0, b"pong");
             let (came, local, peer) = responds.join().expect("no panic");
@@ -83,7 +84,8 @@ fn ipv4_peer_of_an_ipv6_socket_keeps_its_address() {
                 format!("127.0.0.1:{port}")
             );
         });
-        Channel::connect(("127.0.0.1", port), &psk, PATIENT).expect("handshake");
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        Channel::connect(&addr.into(), &psk, PATIENT, || false).expect("handshake");
     });
 }
 
@@ -100,9 +102,11 @@ fn initiator_may_come_first() {
             let stream = listener.accept().expect("accept").0;
             Channel::accept(stream, &psk, PATIENT).expect("handshake");
         });
-        Channel::connect(addr, &psk, PATIENT).expect("it waits");
+        Channel::connect(&addr.into(), &psk, PATIENT, || false).expect("it waits");
     });
-    let error = dial(addr, Duration::from_millis(250)).expect_err("nobody listens");
+    let patience = Duration::from_millis(250);
+    let error =
+        Channel::connect(&addr.into(), &psk, patience, || false).expect_err("nobody listens");
     assert!(matches!(error, Error::Connect { .. }), "{error}");
     assert!(error.to_string().contains(&addr.to_string()), "{error}");
 }
@@ -140,13 +144,13 @@ fn both_ends_learn_that_versions_differ() {
     }
 }
 
-/// A version 2 that also spoke version 1 could be made to by someone who changes its preamble: so
+/// A version 3 that also spoke version 2 could be made to by someone who changes its preamble: so
 /// the preamble is part of what the handshake verifies.
 #[test]
 fn preamble_is_bound_into_the_handshake() {
     let psk = key();
     let mut said = PREAMBLE;
-    said[9] = 2;
+    said[9] = 3;
     let first = first_message(&mut noise(&psk, &said, true));
     let (answer, error) = answer(&psk, &[&PREAMBLE[..], &first].concat(), PATIENT);
     assert!(matches!(error, Err(Error::KeysDiffer)), "{error:?}");

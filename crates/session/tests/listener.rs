@@ -2,18 +2,46 @@
 
 mod common;
 
-use std::io::Write;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::PATIENT;
-use farwrite_session::{Channel, Error, Listener, Psk};
+use common::{PATIENT, connect_from};
+use farwrite_session::{Channel, Error, Listener, Psk, Refusal};
+use rustix::net::sockopt;
+
+const ANY_PORT: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+fn key() -> Psk {
+    Psk::generate().expect("key")
+}
+
+fn connect(to: SocketAddr, psk: &Psk) -> Result<Channel, Error> {
+    Channel::connect(&to.into(), psk, PATIENT, || false)
+}
+
+/// How often a listener closed a connection for the sake of newer ones.
+#[derive(Default)]
+struct Crowding(usize);
+
+impl Crowding {
+    fn hear(&mut self, refusal: &Refusal) {
+        if let Refusal::Peer {
+            error: Error::Crowded { .. },
+            ..
+        } = refusal
+        {
+            self.0 += 1;
+        }
+    }
+}
 
 #[test]
 fn peer_gets_through_past_strangers() {
-    let psk = Psk::generate().expect("key");
-    let listener = Listener::bind("127.0.0.1:0").expect("loopback");
+    let psk = key();
+    let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
     let silent: Vec<_> = (0..5)
         .map(|_| TcpStream::connect(addr).expect("connect"))
@@ -23,16 +51,18 @@ fn peer_gets_through_past_strangers() {
     let mut refusals = Vec::new();
     let start = Instant::now();
     thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let wrong = Psk::generate().expect("key");
-            Channel::connect(addr, &wrong, PATIENT).expect_err("wrong key")
-        });
+        let other = scope.spawn(|| connect(addr, &key()).expect_err("wrong key"));
         scope.spawn(|| {
-            other.join().expect("no panic");
-            Channel::connect(addr, &psk, PATIENT).expect("right key");
+            let error = other.join().expect("no panic");
+            assert!(matches!(error, Error::KeysDiffer), "{error}");
+            connect(addr, &psk).expect("right key");
         });
-        let channel = listener.accept(&psk, PATIENT, Some(PATIENT), |peer, error| {
-            assert!(peer.ip().is_loopback());
+        let channel = listener.accept(&psk, PATIENT, Some(PATIENT), |refusal| {
+            let Refusal::Peer { addr, error } = refusal else {
+                panic!("{refusal}");
+            };
+            assert!(addr.ip().is_loopback());
+            assert!(refusal.to_string().contains(&addr.to_string()), "{refusal}");
             refusals.push(error.to_string());
         });
         channel.expect("the peer");
@@ -47,10 +77,11 @@ fn peer_gets_through_past_strangers() {
 
 #[test]
 fn patience_ends() {
-    let psk = Psk::generate().expect("key");
-    let listener = Listener::bind("[::1]:0").expect("loopback");
+    let psk = key();
+    let any = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0));
+    let mut listener = Listener::bind(any).expect("loopback");
     let error = listener
-        .accept(&psk, PATIENT, Some(Duration::from_millis(50)), |_, _| {})
+        .accept(&psk, PATIENT, Some(Duration::from_millis(50)), |_| {})
         .expect_err("nobody came");
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     let taken = Listener::bind(listener.local_addr()).expect_err("taken");
@@ -58,19 +89,125 @@ fn patience_ends() {
 }
 
 #[test]
-fn crowd_is_bounded() {
-    let psk = Psk::generate().expect("key");
-    let listener = Listener::bind("127.0.0.1:0").expect("loopback");
-    let addr = listener.local_addr();
-    let silent: Vec<_> = (0..40)
-        .map(|_| TcpStream::connect(addr).expect("connect"))
-        .collect();
-    let mut crowded = 0;
-    let patience = Some(Duration::from_millis(200));
+fn silent_peer_is_refused_in_time() {
+    let mut listener = Listener::bind(ANY_PORT).expect("loopback");
+    let silent = TcpStream::connect(listener.local_addr()).expect("connect");
+    let mut refusals = Vec::new();
+    let (timeout, patience) = (Duration::from_millis(100), Duration::from_millis(600));
     listener
-        .accept(&psk, PATIENT, patience, |_, error| {
-            crowded += usize::from(matches!(error, Error::Crowded(32)));
+        .accept(&key(), timeout, Some(patience), |refusal| {
+            refusals.push(refusal.to_string());
         })
-        .expect_err("only strangers");
-    assert_eq!(crowded, silent.len() - 32);
+        .expect_err("nobody came");
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert!(refusals[0].contains("within 100ms"), "{refusals:?}");
+    drop(silent);
+}
+
+/// More idle connections than there are places, from many sources: the newest one gets a place.
+#[test]
+fn idle_crowd_of_many_sources_locks_nobody_out() {
+    let psk = key();
+    let mut listener = Listener::bind(ANY_PORT).expect("loopback");
+    let addr = listener.local_addr();
+    let mut crowding = Crowding::default();
+    // They wait in the operating system's queue, which holds fewer than all of them.
+    let mut idle = Vec::new();
+    for source in 0..200 {
+        idle.push(connect_from([127, 0, 1, source], addr).expect("connect"));
+        let look = Some(Duration::from_millis(1));
+        let nobody = listener.accept(&psk, PATIENT, look, |refusal| crowding.hear(refusal));
+        nobody.expect_err("they are idle");
+    }
+    let start = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| connect(addr, &psk).expect("the peer gets in"));
+        let channel = listener.accept(&psk, PATIENT, Some(PATIENT), |refusal| {
+            crowding.hear(refusal);
+        });
+        channel.expect("the peer");
+    });
+    assert!(start.elapsed() < PATIENT / 2, "{:?}", start.elapsed());
+    assert_eq!(crowding.0, 200 + 1 - 128);
+}
+
+/// A source with too many connections loses its own oldest, and nobody else's.
+#[test]
+fn idle_crowd_of_one_source_evicts_its_own() {
+    let psk = key();
+    let mut listener = Listener::bind(ANY_PORT).expect("loopback");
+    let addr = listener.local_addr();
+    let mut honest = connect_from([127, 0, 2, 1], addr).expect("connect");
+    let mut idle: Vec<_> = (0..40)
+        .map(|_| connect_from([127, 0, 2, 2], addr).expect("connect"))
+        .collect();
+    let mut crowding = Crowding::default();
+    let look = Some(Duration::from_millis(200));
+    listener
+        .accept(&psk, PATIENT, look, |refusal| crowding.hear(refusal))
+        .expect_err("they are idle");
+    assert_eq!(crowding.0, 40 - 8);
+    let is_open = |stream: &mut TcpStream| {
+        stream.set_nonblocking(true).expect("a socket");
+        !matches!(stream.read(&mut [0]), Ok(0))
+    };
+    assert!(is_open(&mut honest));
+    let open: Vec<_> = idle.iter_mut().map(is_open).collect();
+    assert_eq!(open, [vec![false; 32], vec![true; 8]].concat());
+}
+
+/// A cut handshake goes on with the next call where the peer was not first.
+#[test]
+fn handshakes_outlive_a_call() {
+    let psk = key();
+    let mut listener = Listener::bind(ANY_PORT).expect("loopback");
+    let addr = listener.local_addr();
+    thread::scope(|scope| {
+        let connects = scope.spawn(|| [(); 2].map(|()| connect(addr, &psk).expect("handshake")));
+        for _ in 0..2 {
+            let channel = listener.accept(&psk, PATIENT, Some(PATIENT), |refusal| {
+                panic!("{refusal}");
+            });
+            channel.expect("each of them");
+        }
+        connects.join().expect("no panic");
+    });
+}
+
+/// The queue of connections never empties, and handshakes get their turn all the same.
+#[test]
+fn flood_of_connections_starves_nobody() {
+    let psk = key();
+    let mut listener = Listener::bind(ANY_PORT).expect("loopback");
+    let addr = listener.local_addr();
+    let (is_over, flooded) = (AtomicBool::new(false), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for source in 1..=4 {
+            let (is_over, flooded) = (&is_over, &flooded);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    // It fails once the listener is gone.
+                    if let Ok(stream) = connect_from([127, 0, 3, source], addr) {
+                        // Closing resets the connection, so no port stays in TIME_WAIT.
+                        let at_once = Some(Duration::ZERO);
+                        sockopt::set_socket_linger(&stream, at_once).expect("linger");
+                        flooded.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        while flooded.load(Ordering::Relaxed) < 50 {
+            thread::yield_now();
+        }
+        let connects = scope.spawn(|| connect(addr, &psk));
+        // As slow as a terminal: meanwhile the next connections come.
+        let accepted = listener.accept(&psk, PATIENT, Some(PATIENT), |_| {
+            thread::sleep(Duration::from_micros(300));
+        });
+        is_over.store(true, Ordering::Relaxed);
+        // What is still in the queue must not hold the flooding threads.
+        drop(listener);
+        accepted.expect("the peer");
+        connects.join().expect("no panic").expect("the peer");
+    });
 }

@@ -7,9 +7,11 @@ use std::thread;
 use common::{HandMade, channels, hand_made};
 use farwrite_session::files::{
     Entry, EntryError, Kind, MAX_DEPTH, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError,
-    Time, recv_manifest, send_manifest,
+    Time, manifest_messages, recv_manifest,
 };
-use farwrite_session::{Cause, Channel, Error, Hello, Message, QpBlob, Text, TransferPlan};
+use farwrite_session::{
+    Cause, Channel, Error, FileCause, Hello, Message, Progress, QpBlob, Text, TransferPlan,
+};
 use proptest::prelude::*;
 
 fn entry(parent: Option<u32>, name: impl AsRef<[u8]>, kind: Kind) -> Entry {
@@ -23,7 +25,14 @@ fn entry(parent: Option<u32>, name: impl AsRef<[u8]>, kind: Kind) -> Entry {
 }
 
 fn file(parent: Option<u32>, name: impl AsRef<[u8]>) -> Entry {
-    entry(parent, name, Kind::File { bytes: 1 })
+    entry(parent, name, dense(1))
+}
+
+fn dense(bytes: u64) -> Kind {
+    Kind::File {
+        bytes,
+        sparse: false,
+    }
 }
 
 fn directory(parent: Option<u32>, name: impl AsRef<[u8]>) -> Entry {
@@ -33,7 +42,7 @@ fn directory(parent: Option<u32>, name: impl AsRef<[u8]>) -> Entry {
 fn build(entries: Vec<Entry>) -> Result<Manifest, ManifestError> {
     let mut builder = ManifestBuilder::default();
     for entry in entries {
-        builder.push(entry)?;
+        builder.push(&entry)?;
     }
     builder.build()
 }
@@ -61,7 +70,7 @@ fn paths_and_sums() {
         directory(None, "a"),
         file(Some(0), "b"),
         directory(Some(0), "c"),
-        entry(Some(2), "d", Kind::File { bytes: 41 }),
+        entry(Some(2), "d", dense(41)),
     ])
     .expect("kept all rules");
     assert_eq!(manifest.files(), 2);
@@ -72,6 +81,60 @@ fn paths_and_sums() {
         .map(|path| path.to_str().expect("UTF-8"))
         .collect();
     assert_eq!(shown, ["a", "a/b", "a/c", "a/c/d", ""]);
+}
+
+#[test]
+fn entries_come_back_as_they_were_added() {
+    let sparse = Kind::File {
+        bytes: 7,
+        sparse: true,
+    };
+    let mut entries = vec![
+        directory(None, "tree"),
+        file(Some(0), "\u{e9}"),
+        entry(Some(0), [b'x'; 255], sparse),
+        file(None, [0xff]),
+    ];
+    entries[1].mode = 0o777;
+    entries[2].modified = Time {
+        seconds: i64::MIN,
+        nanos: 999_999_999,
+    };
+    let manifest = build(entries.clone()).expect("kept all rules");
+    let views = manifest.entries();
+    assert_eq!(views.len(), 4);
+    let copies: Vec<_> = views.map(|view| view.to_entry()).collect();
+    assert_eq!(copies, entries);
+    for (index, entry) in (0..).zip(&entries) {
+        let view = manifest.entry(index).expect("there");
+        assert_eq!(&view.to_entry(), entry);
+    }
+    assert!(manifest.entry(4).is_none());
+    assert!(manifest.entry(u32::MAX).is_none());
+}
+
+#[test]
+fn receiving_a_manifest_ends_with_the_error_of_its_messages() {
+    #[derive(Debug)]
+    enum Stop {
+        Interrupted,
+        Channel(Error),
+    }
+    impl From<Error> for Stop {
+        fn from(error: Error) -> Self {
+            Self::Channel(error)
+        }
+    }
+    let entries = vec![file(None, "a"), file(None, "b")];
+    let plan = plan(&build(entries.clone()).expect("kept all rules"));
+    let mut messages = vec![Message::Entries(entries[..1].to_vec())].into_iter();
+    let stop = recv_manifest(&plan, || messages.next().ok_or(Stop::Interrupted));
+    assert!(matches!(stop, Err(Stop::Interrupted)), "{stop:?}");
+    let stop = recv_manifest(&plan, || Ok::<_, Stop>(Message::Done));
+    assert!(
+        matches!(stop, Err(Stop::Channel(Error::Unexpected { .. }))),
+        "{stop:?}"
+    );
 }
 
 #[test]
@@ -136,10 +199,10 @@ fn bounds_are_kept() {
         }
     );
 
-    let half = Kind::File { bytes: 1 << 62 };
+    let half = dense(1 << 62);
     let huge = vec![entry(None, "a", half), entry(None, "b", half)];
     assert_eq!(why(huge), EntryError::Bytes { came: 1 << 62 });
-    let most = Kind::File { bytes: u64::MAX };
+    let most = dense(u64::MAX);
     assert_eq!(
         why(vec![file(None, "a"), entry(None, "b", most)]),
         EntryError::Bytes { came: u64::MAX }
@@ -150,7 +213,7 @@ fn bounds_are_kept() {
 fn too_many_names_are_refused() {
     let mut builder = ManifestBuilder::default();
     let error = (0..MAX_ENTRIES)
-        .find_map(|index| builder.push(file(None, format!("{index:0255}"))).err())
+        .find_map(|index| builder.push(&file(None, format!("{index:0255}"))).err())
         .expect("names of 267 MB");
     assert!(matches!(error, ManifestError::NamesTooLong), "{error}");
 }
@@ -171,8 +234,12 @@ fn manifest_crosses_a_channel() {
     let plan = plan(&manifest);
     let (mut near, mut far) = channels();
     thread::scope(|scope| {
-        scope.spawn(|| send_manifest(near.halves().1, &manifest).expect("send"));
-        let came = recv_manifest(far.halves().0, &plan).expect("receive");
+        scope.spawn(|| {
+            for message in manifest_messages(&manifest) {
+                near.send(&message).expect("send");
+            }
+        });
+        let came = recv_manifest(&plan, || far.recv::<Message>()).expect("receive");
         assert_eq!(came, manifest);
     });
 }
@@ -181,9 +248,9 @@ fn manifest_crosses_a_channel() {
 fn empty_manifest_needs_no_message() {
     let manifest = build(vec![]).expect("nothing to refuse");
     let (mut near, mut far) = channels();
-    send_manifest(near.halves().1, &manifest).expect("send");
+    assert_eq!(manifest_messages(&manifest).count(), 0);
     near.send(&Message::Done).expect("send");
-    let came = recv_manifest(far.halves().0, &plan(&manifest)).expect("nothing");
+    let came = recv_manifest(&plan(&manifest), || far.recv::<Message>()).expect("nothing");
     assert_eq!(came, manifest);
     assert_eq!(far.recv::<Message>().expect("next"), Message::Done);
 }
@@ -194,7 +261,7 @@ fn verdict(plan: &TransferPlan, messages: &[Message]) -> Error {
     for message in messages {
         near.send(message).expect("send");
     }
-    recv_manifest(far.halves().0, plan).expect_err("refused")
+    recv_manifest(plan, || far.recv::<Message>()).expect_err("refused")
 }
 
 #[test]
@@ -300,24 +367,35 @@ fn messages_on_the_wire() {
         entries: 3,
         stream_bytes: 4,
     };
-    let mut dressed = entry(Some(300), "n", Kind::File { bytes: 5 });
+    let holes = Kind::File {
+        bytes: 5,
+        sparse: true,
+    };
+    let mut dressed = entry(Some(300), "n", holes);
     dressed.modified = Time {
         seconds: -1,
         nanos: 9,
     };
     let abandoned = Message::FileAbandoned {
         index: 1,
+        sent_bytes: 300,
         reason: reason.clone(),
     };
     let failed = Message::FileFailed {
         index: 1,
+        cause: FileCause::Unwritable,
         reason: reason.clone(),
     };
-    let progress = Message::Progress { stream_bytes: 130 };
+    let progress = Message::Progress(Progress {
+        stream_bytes: 130,
+        moved: 3,
+        disk_ms: 2,
+    });
+    let end = Message::StreamEnd { stream_bytes: 9 };
     let cause = Cause::Network;
     let directory_bytes = [0, 1, b'd', 0, 0xa4, 3, 0, 0];
-    let file_bytes = [1, 0xac, 2, 1, b'n', 1, 5, 0xa4, 3, 1, 9];
-    let cases: [(Message, &[&[u8]]); 11] = [
+    let file_bytes = [1, 0xac, 2, 1, b'n', 1, 5, 1, 0xa4, 3, 1, 9];
+    let cases: [(Message, &[&[u8]]); 12] = [
         (Message::Hello(hello), &[&[0, 1, b'f', 0x80, 1]]),
         (Message::Plan(plan), &[&[1, 3], b"gbn", &[1, 2, 3, 4]]),
         (Message::QpInfo(QpBlob(vec![7, 8])), &[&[2, 2, 7, 8]]),
@@ -326,12 +404,13 @@ fn messages_on_the_wire() {
             &[&[3, 2], &directory_bytes, &file_bytes],
         ),
         (Message::FileHash { index: 1, hash }, &[&[4, 1], &hash]),
-        (abandoned, &[&[5, 1, 1, b'r']]),
+        (abandoned, &[&[5, 1, 172, 2, 1, b'r']]),
         (Message::FileVerified { index: 200 }, &[&[6, 200, 1]]),
-        (failed, &[&[7, 1, 1, b'r']]),
-        (progress, &[&[8, 130, 1]]),
+        (failed, &[&[7, 1, 2, 1, b'r']]),
+        (progress, &[&[8, 130, 1, 3, 2]]),
         (Message::Abort { cause, reason }, &[&[9, 4, 1, b'r']]),
-        (Message::Done, &[&[10]]),
+        (end, &[&[10, 9]]),
+        (Message::Done, &[&[11]]),
     ];
     for (message, pieces) in cases {
         let body = pieces.concat();
@@ -341,14 +420,17 @@ fn messages_on_the_wire() {
     }
     let secret = Message::QpInfo(QpBlob(vec![7, 8]));
     assert_eq!(format!("{secret:?}"), "QpInfo(QpBlob(2 bytes))");
-    let unknown = by_hand(&[11]).expect_err("no such message");
+    let unknown = by_hand(&[12]).expect_err("no such message");
     assert!(matches!(unknown, Error::Malformed { .. }), "{unknown}");
 }
 
 fn any_entry() -> impl Strategy<Value = Entry> {
     let kind = prop_oneof![
         Just(Kind::Directory),
-        any::<u64>().prop_map(|bytes| Kind::File { bytes: bytes >> 2 }),
+        (any::<u64>(), any::<bool>()).prop_map(|(bytes, sparse)| Kind::File {
+            bytes: bytes >> 2,
+            sparse
+        }),
     ];
     let name = prop_oneof![
         prop::collection::vec(prop::sample::select(&b"ab./\0"[..]), 0..4),
@@ -378,7 +460,7 @@ proptest! {
         let mut builder = ManifestBuilder::default();
         for entry in entries {
             let before = builder.entries();
-            let pushed = builder.push(entry).is_ok();
+            let pushed = builder.push(&entry).is_ok();
             prop_assert_eq!(builder.entries(), before + u32::from(pushed));
         }
         let Ok(manifest) = builder.build() else { return Ok(()) };
@@ -392,10 +474,10 @@ proptest! {
             if let Some(parent) = entry.parent {
                 prop_assert!(parent < index);
                 prop_assert_eq!(path.parent(), Some(&*manifest.path(parent)));
-                let parent = &manifest.entries()[usize::try_from(parent).expect("64 bits")];
-                prop_assert_eq!(parent.kind, Kind::Directory);
+                let parent = manifest.entry(parent);
+                prop_assert_eq!(parent.map(|parent| parent.kind), Some(Kind::Directory));
             }
-            if let Kind::File { bytes } = entry.kind {
+            if let Kind::File { bytes, .. } = entry.kind {
                 sum += bytes;
             }
             prop_assert!(paths.insert(path), "twice");

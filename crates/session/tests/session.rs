@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use common::channels;
-use farwrite_session::files::{Sink, Source, Special, Summary, recv_manifest, send_manifest};
+use farwrite_session::files::{
+    CommitGate, Sink, Source, Special, Summary, manifest_messages, recv_manifest,
+};
 use farwrite_session::{Channel, Error, Hello, Message, Text, TransferPlan};
 
 const SEGMENT_BYTES: usize = 4096;
@@ -40,6 +42,7 @@ fn send(
 ) -> Result<(u32, Vec<String>), Error> {
     channel.send(&hello())?;
     assert_eq!(meet(&mut channel)?.software.as_str(), "farwrite 0.1.0");
+    let mut stream_bytes = 0;
     let mut source = Source::scan(&[tree.to_path_buf()], Special::Refuse).expect("plain files");
     let manifest = Arc::clone(source.manifest());
     channel.send(&Message::Plan(TransferPlan {
@@ -50,13 +53,15 @@ fn send(
         stream_bytes: manifest.stream_bytes(),
     }))?;
     let (mut reader, mut writer) = channel.split();
-    send_manifest(&mut writer, &manifest)?;
+    for message in manifest_messages(&manifest) {
+        writer.send(&message)?;
+    }
     let verdicts = thread::spawn(move || {
         let (mut verified, mut failed) = (0, Vec::new());
         loop {
             match reader.recv()? {
                 Message::FileVerified { .. } => verified += 1,
-                Message::FileFailed { index, reason } => {
+                Message::FileFailed { index, reason, .. } => {
                     failed.push(format!("{:?}: {reason}", manifest.path(index)));
                 }
                 Message::Done => return Ok((verified, failed)),
@@ -73,11 +78,12 @@ fn send(
         if read_bytes == 0 {
             break;
         }
+        stream_bytes += u64::try_from(read_bytes).expect("few bytes");
         segment.truncate(read_bytes);
         data.send(segment).expect("the receiver is there");
     }
     drop(data);
-    writer.send(&Message::Done)?;
+    writer.send(&Message::StreamEnd { stream_bytes })?;
     verdicts.join().expect("no panic")
 }
 
@@ -89,18 +95,23 @@ fn receive(mut channel: Channel, to: &Path, data: Receiver<Vec<u8>>) -> Result<S
         Message::Plan(plan) => Ok(plan),
         other => Err(other),
     })?;
-    let manifest = Arc::new(recv_manifest(&mut reader, &plan)?);
-    let mut sink = Sink::new(to, manifest).expect("sink");
+    let manifest = Arc::new(recv_manifest(&plan, || reader.recv())?);
+    let mut sink = Sink::new(to, manifest, CommitGate::default()).expect("sink");
     for segment in data {
         sink.write(&segment).expect("write");
     }
     loop {
         match reader.recv()? {
             Message::FileHash { index, hash } => sink.handle_hash(index, hash).expect("in turn"),
-            Message::FileAbandoned { index, reason } => {
-                sink.handle_abandoned(index, reason).expect("in turn");
+            Message::FileAbandoned {
+                index,
+                sent_bytes,
+                reason,
+            } => {
+                let abandoned = sink.handle_abandoned(index, sent_bytes, reason);
+                abandoned.expect("in turn");
             }
-            Message::Done => break,
+            Message::StreamEnd { .. } => break,
             other => return Err(other.unexpected("a hash")),
         }
         while let Some(verdict) = sink.poll_verdict() {
@@ -160,6 +171,7 @@ fn tree_arrives_and_the_sender_knows() {
         summary,
         Summary {
             verified_files: 3,
+            verified_bytes: 15_000,
             failed_files: 0
         }
     );
@@ -178,6 +190,7 @@ fn damaged_file_is_thrown_away_and_the_sender_knows() {
         summary,
         Summary {
             verified_files: 2,
+            verified_bytes: 10_000,
             failed_files: 1
         }
     );

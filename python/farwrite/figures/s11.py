@@ -21,7 +21,7 @@ def bench(settings: Settings) -> dict[str, Any]:
     path = os.environ.get(VARIABLE)
     if path is None:
         raise RuntimeError(f"{VARIABLE} must name a file that `farwrite codes bench --json` wrote")
-    found: dict[str, Any] = json.loads(Path(path).read_text())
+    found: dict[str, Any] = json.loads(Path(path).read_text())["result"]
     if found["chunk_bytes"] != settings["chunk_bytes"]:
         raise RuntimeError(f"{path} was measured with chunks of {found['chunk_bytes']} bytes")
     return found

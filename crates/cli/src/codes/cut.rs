@@ -8,7 +8,8 @@ use clap::Args;
 use farwrite_codes::{Code, Codec, CodecError, Layout};
 
 use crate::exit::{Exit, Failure};
-use crate::units::{Bytes, parse_size};
+use farwrite_units::parse::parse_size;
+use farwrite_units::show::Bytes;
 
 /// Data and parity of so many bytes are worked on at a time: enough for every thread, little enough
 /// for every machine.

@@ -14,8 +14,8 @@ use super::lost::{Lost, parse_chunks};
 use super::output::Output;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt::Interrupt;
-use crate::units::{ByteRate, Bytes, parse_count};
+use farwrite_units::parse::parse_count;
+use farwrite_units::show::{ByteRate, Bytes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -89,7 +89,7 @@ struct Damage {
 
 /// Writes the whole file.
 pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
-    let interrupt = Interrupt::catch()?;
+    let cancel = crate::interrupt::catch()?;
     let cut = args.cut.cut()?;
     let mut input = Input::open_file(&args.input)?;
     let mut parity_input = Input::open_file(&args.parity)?;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &DecodeArgs, console: &Console) -> Result<(), Failure> {
     let mut buffers = Buffers::default();
     let (mut group, mut done, mut unchecked_groups) = (0, 0, 0);
     while done < data_bytes {
-        interrupt.check()?;
+        cancel.check()?;
         let left = usize::try_from(data_bytes - done).unwrap_or(usize::MAX);
         let bytes = left.min(batch_groups * cut.group_bytes());
         buffers.fill(&cut, bytes, &mut input, &mut parity_input)?;

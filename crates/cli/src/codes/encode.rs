@@ -12,8 +12,7 @@ use super::input::Input;
 use super::output::Output;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt::Interrupt;
-use crate::units::{ByteRate, Bytes};
+use farwrite_units::show::{ByteRate, Bytes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -56,7 +55,7 @@ struct Report {
 
 /// Writes the parity.
 pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
-    let interrupt = Interrupt::catch()?;
+    let cancel = crate::interrupt::catch()?;
     let cut = args.cut.cut()?;
     let mut input = Input::open(&args.input)?;
     let mut output = Output::create(&args.out, &[&input])?;
@@ -72,7 +71,7 @@ pub(super) fn run(args: &EncodeArgs, console: &Console) -> Result<(), Failure> {
     let (mut data, mut parity) = (Vec::new(), Vec::new());
     let mut data_bytes = 0;
     loop {
-        interrupt.check()?;
+        cancel.check()?;
         input.read(batch_bytes, &mut data)?;
         if data.is_empty() {
             break;

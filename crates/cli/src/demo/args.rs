@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::SchemeName;
 
-use crate::units::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
+use farwrite_units::parse::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
 
 const EXAMPLES: &str = "\
 Examples:

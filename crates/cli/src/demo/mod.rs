@@ -23,15 +23,15 @@ use wired::Memory;
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt::Interrupt;
 use crate::memory::check_available;
-use crate::units::{Percent, Rate, Time, real};
+use farwrite_transfer::Cancel;
+use farwrite_units::show::{Percent, Rate, Time, real};
 
 const PICTURE: &str = "farwrite-demo.svg";
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
-    let interrupt = Interrupt::catch()?;
+    let cancel = crate::interrupt::catch()?;
     let scenario = Scenario::new(args)?;
     check_memory(&scenario, &args.scheme)?;
     // Better to fail now than after the work.
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let mut memory = prepare(&scenario);
     let mut runs = Vec::new();
     for &scheme in args.scheme.iter() {
-        let (run, back) = run_scheme(&scenario, scheme, memory, console, &interrupt)?;
+        let (run, back) = run_scheme(&scenario, scheme, memory, console, &cancel)?;
         memory = back;
         runs.push(run);
     }
@@ -69,7 +69,7 @@ fn run_scheme(
     scheme: SchemeName,
     mut memory: Memory,
     console: &Console,
-    interrupt: &Interrupt,
+    cancel: &Cancel,
 ) -> Result<(Run, Memory), Failure> {
     // What an earlier run left must not pass for this one's, and pages that are there cost no time.
     (*memory.target).as_mut().fill(0);
@@ -77,7 +77,7 @@ fn run_scheme(
     let progress = console.progress(&scheme.to_string(), chunks);
     let show =
         |standing: &Standing| progress.show(standing.arrived_chunks, tell(scenario, standing));
-    let (run, memory) = transfer(scenario, scheme, memory, interrupt, show)?;
+    let (run, memory) = transfer(scenario, scheme, memory, cancel, show)?;
     let row = Row::new(scenario, &run);
     let figures = figures(
         row.goodput_bps,

@@ -10,7 +10,7 @@ use super::fill::Fill;
 use super::report::Row;
 use super::scenario::Scenario;
 use super::transfer::Run;
-use crate::units::{Bytes, Percent, Rate, Time, real};
+use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// Measures of the picture, in pixels.
 const WIDTH: u32 = 960;

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::scenario::{Scenario, loopback};
 use super::transfer::{Run, Times};
-use crate::loss::PathLoss;
 use crate::table;
-use crate::units::{Bytes, Percent, Rate, Time, real};
+use farwrite_transfer::PathLoss;
+use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// The demo's result, as JSON.
 #[derive(Debug, Serialize)]

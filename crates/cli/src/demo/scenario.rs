@@ -10,8 +10,8 @@ use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::parity::parity_bytes;
-use crate::units::{Bytes, real};
+use farwrite_transfer::parity_bytes;
+use farwrite_units::show::{Bytes, real};
 
 /// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload: 20, 8, 12, 16, 4, 4.
 const OVERHEAD_BYTES: u64 = 64;

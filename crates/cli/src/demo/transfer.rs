@@ -12,7 +12,7 @@ use super::fill::{Fill, Sampler};
 use super::scenario::Scenario;
 use super::wired::{End, Memory, Wired};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::interrupt::Interrupt;
+use farwrite_transfer::Cancel;
 
 /// Between two looks at the bitmap.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(4);
@@ -103,7 +103,7 @@ pub(crate) fn transfer(
     scenario: &Scenario,
     scheme: SchemeName,
     memory: Memory,
-    interrupt: &Interrupt,
+    cancel: &Cancel,
     watch: impl FnMut(&Standing),
 ) -> Result<(Run, Memory), Failure> {
     let mut wired = Wired::new(scenario, scheme, memory)?;
@@ -116,7 +116,7 @@ pub(crate) fn transfer(
         let (sender, receiver) = (&mut wired.sender, &mut wired.receiver);
         let sending = scope.spawn(|| send(sender, &sends, scenario.chunks(), &live));
         let receiving = scope.spawn(|| receive(receiver, &live));
-        let watched = watch_over(scenario, &live, interrupt, &mut sampler, watch);
+        let watched = watch_over(scenario, &live, cancel, &mut sampler, watch);
         live.over.store(true, Ordering::Release);
         sending
             .join()
@@ -234,7 +234,7 @@ fn receive(end: &mut End, live: &Live) -> Result<(), farwrite::Error> {
 fn watch_over(
     scenario: &Scenario,
     live: &Live,
-    interrupt: &Interrupt,
+    cancel: &Cancel,
     sampler: &mut Sampler,
     mut watch: impl FnMut(&Standing),
 ) -> Result<(), Failure> {
@@ -242,7 +242,7 @@ fn watch_over(
     let mut last = (0, Instant::now());
     while !live.is_over() {
         thread::sleep(SAMPLE_PERIOD);
-        interrupt.check()?;
+        cancel.check()?;
         let arrived_chunks = sampler.sample();
         if arrived_chunks != last.0 {
             last = (arrived_chunks, Instant::now());

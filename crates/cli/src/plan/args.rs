@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use farwrite_model::Scheme;
 use farwrite_model::plan::Objective;
 
-use crate::units::{
+use farwrite_units::parse::{
     List, parse_burst, parse_chunk, parse_cores, parse_distance, parse_message, parse_mtu,
     parse_path_loss, parse_path_rate, parse_path_rtt, parse_share,
 };

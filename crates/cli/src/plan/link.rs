@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use super::args::Medium;
 use super::path::{Said, Unit};
 use crate::exit::{Exit, Failure, OrExit};
-use crate::units::{
+use farwrite_units::parse::{
     parse_burst, parse_chunk, parse_distance, parse_mtu, parse_path_loss, parse_path_rate,
     parse_path_rtt,
 };

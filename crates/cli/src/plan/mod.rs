@@ -11,9 +11,9 @@ use farwrite_model::{Code, Loss, ModelError, Scheme};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::units::real;
 use answer::Answer;
 pub(crate) use args::PlanArgs;
+use farwrite_units::show::real;
 use path::Path;
 
 /// Answers the question that the command line puts.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::answer::{Alternative, Answer, Asked, Border, Sensitivity};
 use crate::table::lay_out;
-use crate::units::{Bytes, Percent, Rate, Time};
+use farwrite_units::show::{Bytes, Percent, Rate, Time};
 
 /// Alternatives that are shown unless all are: the first of them, and the first of each kind.
 const SHOWN: usize = 8;

@@ -170,7 +170,7 @@ fn a_wrong_hash_gives_no_name() {
         index: 1,
         hash: hash(b"abd"),
     });
-    liar.say(&Message::Done);
+    liar.say(&Message::StreamEnd { stream_bytes: 6 });
     assert_eq!(liar.drive(&send, SOON), Some(Outcome::Whole));
     assert!(matches!(
         liar.hear(),
@@ -199,7 +199,7 @@ fn more_messages_than_the_stream_has_go_nowhere() {
         index: 0,
         hash: hash(b"abc"),
     });
-    liar.say(&Message::Done);
+    liar.say(&Message::StreamEnd { stream_bytes: 3 });
     assert!(matches!(
         liar.hear(),
         Ok(Message::FileVerified { index: 0 })
@@ -215,27 +215,33 @@ fn more_messages_than_the_stream_has_go_nowhere() {
 
 #[test]
 fn data_that_is_shorter_or_longer_than_promised_ends_the_transfer() {
-    for bytes in [99, 101] {
+    for (bytes, expected) in [
+        (99, "neither verified nor given up"),
+        (101, "want at most 100"),
+    ] {
         let rig = Rig::new();
         let (receiver, mut liar) = accepted(&rig, &[], &[file("f", 100)]);
         let wrong = vec![7; bytes];
+        let length = wrong.len() as u64;
         let send = liar.post(wrong.clone());
         liar.say(&Message::FileHash {
             index: 0,
             hash: hash(&wrong),
         });
-        liar.say(&Message::Done);
+        liar.say(&Message::StreamEnd {
+            stream_bytes: length,
+        });
         liar.drive(&send, Duration::from_millis(500));
         let why = liar.hear_why();
-        assert!(why.contains("segment 0 ended as"), "{why}");
-        nothing_left(&rig, receiver).assert(1, "want all of 100");
+        assert!(why.contains(expected), "{why}");
+        nothing_left(&rig, receiver).assert(1, expected);
     }
 }
 
 #[test]
 fn words_out_of_turn_end_the_transfer() {
     let h = hash(b"");
-    let cases: [&[Message]; 5] = [
+    let cases: [&[Message]; 6] = [
         &[Message::FileHash { index: 1, hash: h }],
         &[
             Message::FileHash { index: 0, hash: h },
@@ -245,7 +251,11 @@ fn words_out_of_turn_end_the_transfer() {
             index: u32::MAX,
             hash: h,
         }],
-        &[Message::Done, Message::FileHash { index: 0, hash: h }],
+        &[
+            Message::StreamEnd { stream_bytes: 6 },
+            Message::FileHash { index: 0, hash: h },
+        ],
+        &[Message::Done],
         &[Message::FileVerified { index: 0 }],
     ];
     for words in cases {
@@ -282,7 +292,9 @@ fn a_sender_that_ends_before_its_data_is_given_up() {
         index: 0,
         hash: hash(&[1]),
     });
-    liar.say(&Message::Done);
+    liar.say(&Message::StreamEnd {
+        stream_bytes: 2 * SEGMENT_BYTES,
+    });
     nothing_left(&rig, receiver).assert(5, "nothing was heard");
 }
 

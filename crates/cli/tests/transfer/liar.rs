@@ -25,7 +25,7 @@ pub(crate) struct Liar {
 /// What an honest sender of these entries would offer.
 pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     let bytes = entries.iter().map(|entry| match entry.kind {
-        Kind::File { bytes } => bytes,
+        Kind::File { bytes, .. } => bytes,
         Kind::Directory => 0,
     });
     TransferPlan {
@@ -49,7 +49,10 @@ pub(crate) fn file(name: impl AsRef<[u8]>, bytes: u64) -> Entry {
     Entry {
         parent: None,
         name: name.as_ref().to_vec(),
-        kind: Kind::File { bytes },
+        kind: Kind::File {
+            bytes,
+            sparse: false,
+        },
         mode: 0o644,
         modified: Time::default(),
     }
@@ -58,8 +61,9 @@ pub(crate) fn file(name: impl AsRef<[u8]>, bytes: u64) -> Entry {
 impl Liar {
     /// Shakes hands and says hello. Its queue pair has this shape.
     pub(crate) fn meet(rig: &Rig, addr: SocketAddr, sdr: QpConfig) -> Self {
-        let mut channel = Channel::connect(addr, &rig.psk, PATIENCE).expect("the key fits");
-        channel.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        let mut channel =
+            Channel::connect(&addr.into(), &rig.psk, PATIENCE, || false).expect("the key fits");
+        channel.set_read_timeout(Some(PATIENCE));
         let hello = Hello {
             software: Text::new("liar"),
             capabilities: u64::MAX,
@@ -141,7 +145,7 @@ impl Liar {
     pub(crate) fn hear(&mut self) -> Result<Message, Error> {
         loop {
             match self.channel.recv()? {
-                Message::Progress { .. } => {}
+                Message::Progress(_) => {}
                 other => return Ok(other),
             }
         }

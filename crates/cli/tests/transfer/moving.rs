@@ -264,16 +264,23 @@ fn results_for_scripts_are_one_object() {
     let sent = rig
         .send(addr.parse().expect("address"), &["--json"], &[&file])
         .end();
-    let (sent, received) = (sent.json(), receiver.end().json());
-    for (result, command) in [(&sent, "send"), (&received, "recv")] {
-        assert_eq!(result["command"], command);
+    let received = receiver.end();
+    for (ended, command) in [(&sent, "send"), (&received, "recv")] {
+        assert_eq!(ended.stdout.lines().count(), 1, "one line a result");
+        let object = ended.json();
+        assert_eq!(object["command"], command);
+        assert_eq!(object["exit_code"], 0);
+        assert!(object["error"].is_null(), "{object}");
+    }
+    let (sent, received) = (sent.result(), received.result());
+    for result in [&sent, &received] {
         assert_eq!(result["files"], 1);
         assert_eq!(result["bytes"], 2_000_000);
         assert_eq!(result["scheme"], "auto");
         assert_eq!(result["rate_bps"], 1_000_000_000_u64);
         assert_eq!(result["mtu"], 4096);
         assert_eq!(result["failures"].as_array().expect("list").len(), 0);
-        assert_eq!(result["exit_code"], 0);
+        assert_eq!(result["failed_files"], 0);
         for number in ["seconds", "goodput_bps", "rtt_ms"] {
             assert!(result[number].as_f64().expect("a number") > 0.0, "{result}");
         }

@@ -148,6 +148,11 @@ impl Ended {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// The result in it.
+    pub(crate) fn result(&self) -> Value {
+        self.json()["result"].take()
+    }
+
     #[track_caller]
     pub(crate) fn assert(&self, code: i32, told: &str) {
         assert_eq!(self.code, Some(code), "{self:?}");

@@ -1,28 +1,31 @@
 //! A directory held open, so that what happens to the paths around it does not matter.
 //!
-//! Every call takes a single name, never a path, and follows no symbolic link: whoever puts one in
-//! the way gets an error, not a file somewhere else.
+//! Every call takes a single name, never a path, and follows no symbolic link: a link in the way
+//! leads to an error, not to a file somewhere else.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat,
-    futimens, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, fchmod, fstat, mkdirat, openat, renameat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use super::Time;
+use super::status::Status;
 
 const OPEN: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
+/// For a file that may have become something else: a link is not followed, a pipe is not waited
+/// for.
+const FILE: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
 /// What this end needs to put files into a directory.
 const OWNER: Mode = Mode::RWXU;
-/// Permissions that travel.
-const PERMISSIONS: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 
 #[derive(Debug)]
 pub(super) struct Directory(OwnedFd);
@@ -39,34 +42,61 @@ impl Directory {
         Ok(Self(openat(&self.0, name, flags, Mode::empty())?))
     }
 
-    /// Makes a directory in this one, for its owner alone; one that is there will do.
-    pub(super) fn make(&self, name: &[u8]) -> io::Result<()> {
-        match mkdirat(&self.0, name, OWNER) {
-            Err(Errno::EXIST) => self.enter(name)?.open_up(),
-            made => made.map_err(io::Error::from),
+    /// The names in this directory that are wanted, in the order of their bytes; `None` if there
+    /// are more than `limit`.
+    pub(super) fn names(
+        &self,
+        limit: usize,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<Option<Vec<Vec<u8>>>> {
+        let mut names = Vec::new();
+        for item in Dir::read_from(&self.0)? {
+            let item = item?;
+            let name = item.file_name().to_bytes();
+            if name == b"." || name == b".." || !wanted(name) {
+                continue;
+            }
+            if names.len() == limit {
+                return Ok(None);
+            }
+            names.push(name.to_vec());
         }
+        names.sort_unstable();
+        Ok(Some(names))
     }
 
-    /// A directory that takes no files, as a read-only tree that was received before, is made to.
-    fn open_up(&self) -> io::Result<()> {
-        let mode = Mode::from_raw_mode(fstat(&self.0)?.st_mode);
-        if mode.contains(OWNER) {
-            return Ok(());
-        }
-        match fchmod(&self.0, mode | OWNER) {
-            // Not ours: if it takes no files, the first one says so.
-            Ok(()) | Err(Errno::PERM) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    /// What this directory is.
+    pub(super) fn status(&self) -> io::Result<Status> {
+        Ok(fstat(&self.0)?.into())
     }
 
     /// What a name stands for, if anything.
-    pub(super) fn kind(&self, name: &[u8]) -> io::Result<Option<FileType>> {
+    pub(super) fn look(&self, name: &[u8]) -> io::Result<Option<Status>> {
         match statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+            Ok(stat) => Ok(Some(stat.into())),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes a directory in this one, for its owner alone. Returns whether it was not there before.
+    pub(super) fn make(&self, name: &[u8]) -> io::Result<bool> {
+        match mkdirat(&self.0, name, OWNER) {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets the owner put files into this directory, and returns the mode that it had; `None` if
+    /// nothing was changed. A tree that was received with read-only directories needs this.
+    pub(super) fn open_up(&self) -> io::Result<Option<u16>> {
+        let mode = Mode::from_raw_mode(fstat(&self.0)?.st_mode);
+        // Where the change is refused, the first file says whether it was needed.
+        if mode.contains(OWNER) || fchmod(&self.0, mode | OWNER).is_err() {
+            return Ok(None);
+        }
+        Ok(Some(u16::try_from(mode.bits()).unwrap_or_default()))
     }
 
     /// Makes a file that was not there, readable by its owner alone.
@@ -76,45 +106,34 @@ impl Directory {
         Ok(openat(&self.0, name, flags | OFlags::CLOEXEC, mode)?.into())
     }
 
+    /// Opens a file for reading.
+    pub(super) fn open_to_read(&self, name: &[u8]) -> io::Result<File> {
+        Ok(openat(&self.0, name, FILE | OFlags::RDONLY, Mode::empty())?.into())
+    }
+
+    /// Opens a file for writing; its contents stay.
+    pub(super) fn open_to_write(&self, name: &[u8]) -> io::Result<File> {
+        Ok(openat(&self.0, name, FILE | OFlags::WRONLY, Mode::empty())?.into())
+    }
+
     /// Renames a file within this directory; a file or link of the new name is replaced.
     pub(super) fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(renameat(&self.0, from, &self.0, to)?)
+    }
+
+    /// Renames a file within this directory unless the new name is taken.
+    pub(super) fn rename_to_free(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+        renameat_with(&self.0, from, &self.0, to, RenameFlags::NOREPLACE)
     }
 
     /// Removes a file.
     pub(super) fn remove(&self, name: &[u8]) -> io::Result<()> {
         Ok(unlinkat(&self.0, name, AtFlags::empty())?)
     }
-
-    /// Gives a file that its owner may write its permissions and time.
-    pub(super) fn dress_file(&self, name: &[u8], mode: u16, modified: Time) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.0, name, flags, Mode::empty())?;
-        Ok(dress(file, mode, modified)?)
-    }
-
-    /// Gives the directory itself its permissions and time, where it is ours to change.
-    pub(super) fn dress(&self, mode: u16, modified: Time) -> io::Result<()> {
-        match dress(&self.0, mode, modified) {
-            Err(Errno::PERM) => Ok(()),
-            dressed => Ok(dressed?),
-        }
-    }
 }
 
-/// Set-group-id and sticky, which a directory may have had before, stay.
-fn dress(fd: impl AsFd, mode: u16, modified: Time) -> rustix::io::Result<()> {
-    let kept = Mode::from_raw_mode(fstat(&fd)?.st_mode).difference(PERMISSIONS);
-    fchmod(&fd, kept | Mode::from_bits_truncate(mode.into()))?;
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: modified.seconds,
-            tv_nsec: modified.nanos.into(),
-        },
-    };
-    futimens(&fd, &times)
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }

@@ -33,7 +33,38 @@ pub enum Kind {
     File {
         /// Its length, and its share of the stream.
         bytes: u64,
+        /// Whether it has holes. The receiver then writes no block that consists of zeros.
+        sparse: bool,
     },
+}
+
+/// An entry that lies in a [`Manifest`](super::Manifest).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRef<'a> {
+    /// As [`Entry::parent`].
+    pub parent: Option<u32>,
+    /// As [`Entry::name`].
+    pub name: &'a [u8],
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, at most `0o777`.
+    pub mode: u16,
+    /// When it was last written.
+    pub modified: Time,
+}
+
+impl EntryRef<'_> {
+    /// A copy that owns its name.
+    #[must_use]
+    pub fn to_entry(&self) -> Entry {
+        Entry {
+            parent: self.parent,
+            name: self.name.to_vec(),
+            kind: self.kind,
+            mode: self.mode,
+            modified: self.modified,
+        }
+    }
 }
 
 /// An instant of the wall clock.

@@ -1,7 +1,7 @@
 //! The manifest on its way through the channel (P8.3).
 
 use super::{Entry, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
-use crate::{ChannelMessage, Error, Message, Reader, TransferPlan, Writer};
+use crate::{ChannelMessage, Error, Message, TransferPlan};
 
 /// Bytes of entries in one message; well below the limit of a message, since the last entry may
 /// pass it.
@@ -9,49 +9,54 @@ const BATCH_BYTES: usize = Message::MAX_BYTES / 4;
 /// At least what an entry takes beside its name.
 const ENTRY_BYTES: usize = 48;
 
-/// Sends all entries, in messages of many.
-///
-/// # Errors
-/// As [`Writer::send`].
-pub fn send_manifest(writer: &mut Writer, manifest: &Manifest) -> Result<(), Error> {
-    let mut batch: Vec<Entry> = Vec::new();
-    let mut bytes = 0;
-    for entry in manifest.entries() {
-        bytes += entry.name.len() + ENTRY_BYTES;
-        batch.push(entry.clone());
-        if bytes >= BATCH_BYTES {
-            writer.send(&Message::Entries(std::mem::take(&mut batch)))?;
-            bytes = 0;
+/// The messages that carry a manifest, each with many entries.
+pub fn manifest_messages(manifest: &Manifest) -> impl Iterator<Item = Message> {
+    let mut entries = manifest.entries();
+    std::iter::from_fn(move || {
+        let mut batch: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES
+            && let Some(entry) = entries.next()
+        {
+            bytes += entry.name.len() + ENTRY_BYTES;
+            batch.push(entry.to_entry());
         }
-    }
-    if !batch.is_empty() {
-        writer.send(&Message::Entries(batch))?;
-    }
-    Ok(())
+        (!batch.is_empty()).then_some(Message::Entries(batch))
+    })
 }
 
-/// Receives the manifest that a plan announced, and checks every entry as it comes.
+/// Receives the manifest that a plan announced, and checks every entry as it comes. `next` waits
+/// for the next message; it is called once for each message of the manifest, so the caller decides
+/// how long a message may take and what interrupts the wait.
 ///
 /// # Errors
-/// [`Error::Manifest`], [`Error::Aborted`], [`Error::Unexpected`], and those of [`Reader::recv`].
-pub fn recv_manifest(reader: &mut Reader, plan: &TransferPlan) -> Result<Manifest, Error> {
+/// [`Error::Manifest`], [`Error::Aborted`], [`Error::Unexpected`], each as `E`, and whatever `next`
+/// answers.
+pub fn recv_manifest<E: From<Error>>(
+    plan: &TransferPlan,
+    mut next: impl FnMut() -> Result<Message, E>,
+) -> Result<Manifest, E> {
     if plan.entries > MAX_ENTRIES {
-        return Err(ManifestError::TooMany.into());
+        return Err(refused(ManifestError::TooMany));
     }
     let mut builder = ManifestBuilder::default();
     while builder.entries() < plan.entries {
-        let batch = reader.recv_expected("manifest entries", |message| match message {
-            Message::Entries(entries) if !entries.is_empty() => Ok(entries),
-            other => Err(other),
-        })?;
-        for entry in batch {
-            builder.push(entry)?;
+        let batch = match next()? {
+            Message::Entries(entries) if !entries.is_empty() => entries,
+            other => return Err(other.unexpected("manifest entries").into()),
+        };
+        for entry in &batch {
+            builder.push(entry).map_err(refused)?;
         }
     }
-    as_planned("entries", builder.entries().into(), plan.entries.into())?;
-    let manifest = builder.build()?;
-    as_planned("bytes", manifest.stream_bytes(), plan.stream_bytes)?;
+    as_planned("entries", builder.entries().into(), plan.entries.into()).map_err(refused)?;
+    let manifest = builder.build().map_err(refused)?;
+    as_planned("bytes", manifest.stream_bytes(), plan.stream_bytes).map_err(refused)?;
     Ok(manifest)
+}
+
+fn refused<E: From<Error>>(error: ManifestError) -> E {
+    Error::Manifest(error).into()
 }
 
 fn as_planned(what: &'static str, came: u64, want: u64) -> Result<(), ManifestError> {

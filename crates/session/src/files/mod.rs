@@ -1,12 +1,13 @@
 //! Moving trees of files (P8).
 //!
-//! All bytes of all files are one stream, in the order of the [`Manifest`]: many small files cost no
-//! more than one large one. The sender reads it from a [`Source`], the receiver writes it to a
-//! [`Sink`]; queue pairs carry it in between, and the channel carries manifest, hashes and verdicts.
+//! All bytes of all files are one stream, in the order of the [`Manifest`]: many small files cost
+//! no more than one large one. The sender reads it from a [`Source`], the receiver writes it to a
+//! [`Sink`]; queue pairs carry it in between, and the channel carries manifest, hashes and
+//! verdicts.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use farwrite_session::files::{Sink, Source, Special};
+//! use farwrite_session::files::{CommitGate, Sink, Source, Special};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let (from, to) = (tempfile::tempdir()?, tempfile::tempdir()?);
@@ -14,17 +15,18 @@
 //! # std::fs::create_dir(&tree)?;
 //! # std::fs::write(tree.join("a"), "hello")?;
 //! let mut source = Source::scan(&[tree], Special::Refuse)?;
-//! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()))?;
+//! let mut sink = Sink::new(to.path(), Arc::clone(source.manifest()), CommitGate::default())?;
 //! let mut segment = vec![0; 1 << 20];
 //! loop {
 //!     let read_bytes = source.read(&mut segment);
-//!     sink.write(&segment[..read_bytes])?;
+//!     // The sender's words first: the sink has to know where a file that was abandoned ends.
 //!     while let Some(read) = source.poll_file() {
 //!         match read.result {
 //!             Ok(hash) => sink.handle_hash(read.index, hash)?,
-//!             Err(error) => sink.handle_abandoned(read.index, error)?,
+//!             Err(error) => sink.handle_abandoned(read.index, read.sent_bytes, error)?,
 //!         }
 //!     }
+//!     sink.write(&segment[..read_bytes])?;
 //!     while let Some(verdict) = sink.poll_verdict() {
 //!         assert!(verdict.failure.is_none(), "{:?}", verdict.failure);
 //!     }
@@ -38,18 +40,27 @@
 //! # }
 //! ```
 
+mod attributes;
+mod branch;
 mod directory;
 mod entry;
 mod exchange;
+mod final_name;
+mod gate;
 mod manifest;
 mod part;
+mod root;
 mod scan;
 mod sink;
 mod source;
+mod sparse;
+mod status;
 mod tree;
 
-pub use entry::{Entry, Kind, MAX_NAME_BYTES, NameError, Time, check_name};
-pub use exchange::{recv_manifest, send_manifest};
+pub use attributes::{Attribute, Thing, Warning};
+pub use entry::{Entry, EntryRef, Kind, MAX_NAME_BYTES, NameError, Time, check_name};
+pub use exchange::{manifest_messages, recv_manifest};
+pub use gate::CommitGate;
 pub use manifest::{
     EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, Manifest, ManifestBuilder,
     ManifestError,

@@ -1,14 +1,17 @@
 //! What the sender has to send: from paths to a manifest.
 
 use std::collections::HashMap;
-use std::fs::{self, FileType, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use super::entry::{MODE_BITS, NANOS};
-use super::{Entry, Kind, Manifest, ManifestBuilder, ManifestError, Time};
+use rustix::fs::FileType;
+
+use super::branch::Branch;
+use super::directory::Directory;
+use super::root::Roots;
+use super::status::{Id, Status};
+use super::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestBuilder, ManifestError};
 
 /// What to do with what is neither file nor directory: symbolic links, pipes, sockets, devices.
 /// None of these is ever sent.
@@ -21,11 +24,12 @@ pub enum Special {
 }
 
 /// A manifest, and where its entries are found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Scan {
     pub(super) manifest: Manifest,
-    /// Real paths of the entries without parent.
-    pub(super) tops: HashMap<u32, PathBuf>,
+    pub(super) roots: Roots,
+    /// What each entry was when it was listed.
+    pub(super) ids: Vec<Id>,
     pub(super) skipped: Vec<PathBuf>,
 }
 
@@ -33,17 +37,13 @@ pub(super) struct Scan {
 pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanError> {
     let mut scanner = Scanner {
         builder: ManifestBuilder::default(),
-        scan: Scan::default(),
+        roots: Roots::default(),
+        ids: Vec::new(),
+        skipped: Vec::new(),
         special,
-        pending: Vec::new(),
     };
     let mut named: HashMap<Vec<u8>, &Path> = HashMap::new();
     for path in paths {
-        // A link that the user named is what it leads to.
-        let real = fs::canonicalize(path).map_err(|source| ScanError::Io {
-            path: path.clone(),
-            source,
-        })?;
         match own_name(path) {
             Some(name) => {
                 if let Some(first) = named.insert(name.to_vec(), path) {
@@ -52,15 +52,17 @@ pub(super) fn scan(paths: &[PathBuf], special: Special) -> Result<Scan, ScanErro
                         second: path.clone(),
                     });
                 }
-                scanner.add(None, name, real)?;
+                scanner.add_named(name, path)?;
             }
-            None => scanner.add_contents(None, &real)?,
+            None => scanner.add_contents(path)?,
         }
-        scanner.drain()?;
     }
+    scanner.ids.shrink_to_fit();
     Ok(Scan {
         manifest: scanner.builder.build()?,
-        ..scanner.scan
+        roots: scanner.roots,
+        ids: scanner.ids,
+        skipped: scanner.skipped,
     })
 }
 
@@ -74,94 +76,126 @@ fn own_name(path: &Path) -> Option<&[u8]> {
 
 struct Scanner {
     builder: ManifestBuilder,
-    scan: Scan,
+    roots: Roots,
+    ids: Vec<Id>,
+    skipped: Vec<PathBuf>,
     special: Special,
-    /// Directories whose contents are still to be listed.
-    pending: Vec<(u32, PathBuf)>,
 }
 
 impl Scanner {
-    fn drain(&mut self) -> Result<(), ScanError> {
-        while let Some((index, path)) = self.pending.pop() {
-            self.add_contents(Some(index), &path)?;
-        }
-        Ok(())
-    }
-
-    fn add_contents(&mut self, parent: Option<u32>, path: &Path) -> Result<(), ScanError> {
-        let io = |source| ScanError::Io {
-            path: path.into(),
-            source,
+    /// Adds what a path leads to, under a name. A link that the user named is followed.
+    fn add_named(&mut self, name: &[u8], path: &Path) -> Result<(), ScanError> {
+        let first = self.builder.entries();
+        self.roots.push(first, path, true);
+        let failed = |source| ScanError::io(path, source);
+        // Opened before it is looked at: what is listed is what was looked at.
+        let (status, directory) = match Directory::open(path) {
+            Ok(directory) => (directory.status().map_err(failed)?, Some(directory)),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                let status = Status::of_path(path).map_err(failed)?;
+                if status.kind == FileType::Directory {
+                    return Err(failed(error));
+                }
+                (status, None)
+            }
+            Err(error) => return Err(failed(error)),
         };
-        let mut names = fs::read_dir(path)
-            .map_err(io)?
-            .map(|item| Ok(item?.file_name()))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(io)?;
-        // The order in which a directory lists them is an accident.
-        names.sort_unstable();
-        let first = self.pending.len();
-        for name in names {
-            self.add(parent, name.as_bytes(), path.join(&name))?;
+        self.add(None, name, &status)?;
+        match directory {
+            Some(directory) => self.add_below(Branch::new(directory, Some(first)), Some(first)),
+            None => Ok(()),
         }
-        // Last in, first out: turned round, directories too are sent in the order of their names.
-        self.pending[first..].reverse();
+    }
+
+    /// Adds what a directory contains.
+    fn add_contents(&mut self, path: &Path) -> Result<(), ScanError> {
+        self.roots.push(self.builder.entries(), path, false);
+        let directory = Directory::open(path).map_err(|source| ScanError::io(path, source))?;
+        self.add_below(Branch::new(directory, None), None)
+    }
+
+    /// Adds what lies in a directory of a branch, and in all directories there.
+    fn add_below(&mut self, mut branch: Branch, top: Option<u32>) -> Result<(), ScanError> {
+        let limit = usize::try_from(MAX_ENTRIES).unwrap_or(usize::MAX);
+        let mut pending = vec![top];
+        while let Some(parent) = pending.pop() {
+            let entered = branch.enter(self.builder.so_far(), parent);
+            let directory = entered
+                .map_err(|error| ScanError::io(&self.path(Some(error.index)), error.source))?;
+            let names = directory.names(limit, |_| true);
+            let names = names.map_err(|source| ScanError::io(&self.path(parent), source))?;
+            let first = pending.len();
+            for name in names.ok_or(ManifestError::TooMany)? {
+                let status = directory
+                    .look(&name)
+                    .and_then(|status| status.ok_or_else(|| io::ErrorKind::NotFound.into()))
+                    .map_err(|source| ScanError::io(&self.below(parent, &name), source))?;
+                let added = self.add(parent, &name, &status)?;
+                if status.kind == FileType::Directory {
+                    pending.push(added);
+                }
+            }
+            // Last in, first out: turned round, directories too are sent in the order of their
+            // names.
+            pending[first..].reverse();
+        }
         Ok(())
     }
 
-    fn add(&mut self, parent: Option<u32>, name: &[u8], path: PathBuf) -> Result<(), ScanError> {
-        let metadata = fs::symlink_metadata(&path).map_err(|source| ScanError::Io {
-            path: path.clone(),
-            source,
-        })?;
-        let kind = match metadata.file_type() {
-            kind if kind.is_dir() => Kind::Directory,
-            kind if kind.is_file() => Kind::File {
-                bytes: metadata.len(),
+    /// Adds an entry; `None`: it is one that is left out.
+    fn add(
+        &mut self,
+        parent: Option<u32>,
+        name: &[u8],
+        status: &Status,
+    ) -> Result<Option<u32>, ScanError> {
+        let kind = match status.kind {
+            FileType::Directory => Kind::Directory,
+            FileType::RegularFile => Kind::File {
+                bytes: status.bytes,
+                sparse: status.allocated_bytes < status.bytes,
             },
-            kind => return self.special(path, kind),
+            kind => return self.special(self.below(parent, name), kind),
         };
-        let index = self.builder.push(Entry {
+        let index = self.builder.push(&Entry {
             parent,
             name: name.into(),
             kind,
-            mode: permissions(&metadata),
-            modified: modified(&metadata),
+            mode: status.mode,
+            modified: status.modified,
         })?;
-        if parent.is_none() {
-            self.scan.tops.insert(index, path.clone());
-        }
-        if kind == Kind::Directory {
-            self.pending.push((index, path));
-        }
-        Ok(())
+        self.ids.push(status.id);
+        Ok(Some(index))
     }
 
-    fn special(&mut self, path: PathBuf, kind: FileType) -> Result<(), ScanError> {
+    fn special(&mut self, path: PathBuf, kind: FileType) -> Result<Option<u32>, ScanError> {
         if self.special == Special::Skip {
-            self.scan.skipped.push(path);
-            return Ok(());
+            self.skipped.push(path);
+            return Ok(None);
         }
-        let what = match () {
-            () if kind.is_symlink() => "a symbolic link",
-            () if kind.is_fifo() => "a named pipe",
-            () if kind.is_socket() => "a socket",
-            () => "a device",
+        let what = match kind {
+            FileType::Symlink => "a symbolic link",
+            FileType::Fifo => "a named pipe",
+            FileType::Socket => "a socket",
+            _ => "a device",
         };
         Err(ScanError::Special { path, what })
     }
-}
 
-fn permissions(metadata: &Metadata) -> u16 {
-    u16::try_from(metadata.mode() & u32::from(MODE_BITS)).unwrap_or(0)
-}
+    /// Where a directory lies; `None` is the path that is being listed.
+    fn path(&self, index: Option<u32>) -> PathBuf {
+        match index {
+            Some(index) => self.roots.path(self.builder.so_far(), index),
+            None => self.roots.last_path(),
+        }
+    }
 
-/// When a file was last written.
-pub(super) fn modified(metadata: &Metadata) -> Time {
-    let nanos = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
-    Time {
-        seconds: metadata.mtime(),
-        nanos: nanos.min(NANOS - 1),
+    /// Where a name in a directory lies. The path that is being listed may itself be the entry.
+    fn below(&self, parent: Option<u32>, name: &[u8]) -> PathBuf {
+        if parent.is_none() && self.roots.last_is_entry() {
+            return self.roots.last_path();
+        }
+        self.path(parent).join(std::ffi::OsStr::from_bytes(name))
     }
 }
 
@@ -197,6 +231,15 @@ pub enum ScanError {
     /// Too many entries, too deep, or the like.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+}
+
+impl ScanError {
+    fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            path: path.into(),
+            source,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,41 +1,48 @@
 //! The sender's end: files in, the stream and its hashes out (P8.2).
 
-use std::collections::{HashMap, VecDeque};
-use std::ffi::OsStr;
-use std::fs::{File, Metadata, OpenOptions};
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::fs::OFlags;
+use rustix::fs::FileType;
 
-use super::scan::{Scan, modified, scan};
-use super::{Entry, Kind, Manifest, ScanError, Special};
+use super::branch::Branch;
+use super::root::Roots;
+use super::scan::{Scan, scan};
+use super::status::{Id, Status};
+use super::{Kind, Manifest, ScanError, Special};
 use crate::{Message, Text};
 
 /// Reads the files of a manifest as one stream, and hashes each.
 ///
-/// The stream has the length that the manifest says, whatever becomes of the files meanwhile: one
-/// that cannot be read any more, or has changed, is reported by [`Source::poll_file`], and its
-/// place is filled with zeros.
+/// A file that cannot be read any more, or that changes, is abandoned: [`Source::poll_file`] says
+/// how many of its bytes are in the stream, and the next file follows directly. So the stream may
+/// have fewer bytes than the manifest says.
+///
+/// Directories are opened one from the other, and a file must be the one that was listed (device
+/// and inode): whatever takes its place meanwhile is not sent.
 #[derive(Debug)]
 pub struct Source {
     manifest: Arc<Manifest>,
-    tops: HashMap<u32, PathBuf>,
+    roots: Roots,
+    /// Of each entry.
+    ids: Vec<Id>,
     skipped: Vec<PathBuf>,
+    /// The place of a root, and its open directories.
+    branch: Option<(usize, Branch)>,
     current: Option<Reading>,
     ended: VecDeque<FileRead>,
 }
 
-/// The file that is being read.
+/// The file that is being read; it has bytes left.
 #[derive(Debug)]
 struct Reading {
     index: u32,
-    /// `None` after it has failed.
-    file: Option<File>,
-    left_bytes: u64,
+    file: File,
+    bytes: u64,
+    read_bytes: u64,
     hasher: blake3::Hasher,
 }
 
@@ -44,12 +51,14 @@ struct Reading {
 pub struct FileRead {
     /// Number of the file in the manifest.
     pub index: u32,
+    /// How many of its bytes are in the stream: all, or fewer if it was abandoned.
+    pub sent_bytes: u64,
     /// BLAKE3 of its bytes, or why they are of no use.
     pub result: Result<[u8; 32], ReadError>,
 }
 
 impl FileRead {
-    /// What to tell the receiver.
+    /// The message for the receiver.
     #[must_use]
     pub fn message(&self) -> Message {
         let index = self.index;
@@ -57,6 +66,7 @@ impl FileRead {
             Ok(hash) => Message::FileHash { index, hash: *hash },
             Err(error) => Message::FileAbandoned {
                 index,
+                sent_bytes: self.sent_bytes,
                 reason: Text::new(error),
             },
         }
@@ -73,18 +83,20 @@ impl Source {
     pub fn scan(paths: &[PathBuf], special: Special) -> Result<Self, ScanError> {
         let Scan {
             manifest,
-            tops,
+            roots,
+            ids,
             skipped,
         } = scan(paths, special)?;
         let mut source = Self {
             manifest: Arc::new(manifest),
-            tops,
+            roots,
+            ids,
             skipped,
+            branch: None,
             current: None,
             ended: VecDeque::new(),
         };
         source.open_from(0);
-        source.end_whole();
         Ok(source)
     }
 
@@ -100,42 +112,33 @@ impl Source {
         &self.skipped
     }
 
-    /// Where an entry is read from.
+    /// Where an entry is read from; empty for a number that no entry has.
     #[must_use]
     pub fn path(&self, index: u32) -> PathBuf {
-        let mut lineage = self.manifest.lineage(Some(index)).into_iter().rev();
-        let top = lineage.next().and_then(|top| self.tops.get(&top));
-        let mut path = top.cloned().unwrap_or_default();
-        path.extend(
-            lineage
-                .filter_map(|index| self.manifest.get(index))
-                .map(|entry| OsStr::from_bytes(&entry.name)),
-        );
-        path
+        self.roots.path(&self.manifest, index)
     }
 
     /// Fills `out` with the next bytes of the stream; fewer than fit only at its end. Returns how
-    /// many.
+    /// many. [`Source::poll_file`] then answers for every file that ended on the way.
     pub fn read(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;
         while filled < out.len()
             && let Some(mut reading) = self.current.take()
         {
-            let room = out.len() - filled;
-            let wanted = usize::try_from(reading.left_bytes).map_or(room, |left| left.min(room));
-            let piece = &mut out[filled..filled + wanted];
-            if let Err(source) = reading.read(piece) {
-                // What the caller's memory held before is not to be sent.
-                piece.fill(0);
-                // A file that ends too early has changed; that says more than its error.
-                self.check_unchanged(&mut reading);
-                if reading.file.is_some() {
-                    self.give_up(&mut reading, |path| ReadError::Io { path, source });
+            let read = reading.read(&mut out[filled..]);
+            filled += read.as_ref().unwrap_or(&0);
+            match read {
+                Ok(1..) if reading.read_bytes < reading.bytes => self.current = Some(reading),
+                Ok(1..) => self.end(reading),
+                Ok(0) => {
+                    let error = self.cut_short(&reading);
+                    self.abandon(&reading, error);
+                }
+                Err(source) => {
+                    let path = self.path(reading.index);
+                    self.abandon(&reading, ReadError::Io { path, source });
                 }
             }
-            filled += wanted;
-            self.current = Some(reading);
-            self.end_whole();
         }
         filled
     }
@@ -145,99 +148,180 @@ impl Source {
         self.ended.pop_front()
     }
 
-    /// Opens the first file from a number on.
-    fn open_from(&mut self, index: u32) {
-        let Some((index, _, left_bytes)) = self.manifest.next_file(index) else {
-            return;
-        };
-        let mut reading = Reading {
-            index,
-            file: None,
-            left_bytes,
-            hasher: blake3::Hasher::new(),
-        };
-        match open(&self.path(index)) {
-            Ok(file) => reading.file = Some(file),
-            Err(source) => self.give_up(&mut reading, |path| ReadError::Io { path, source }),
+    /// Opens the first file from a number on that has bytes, and ends all before it.
+    fn open_from(&mut self, mut index: u32) {
+        let manifest = Arc::clone(&self.manifest);
+        while let Some(file) = manifest.next_file(index) {
+            index = file.index + 1;
+            let opened = self.open(file.index).and_then(|opened| {
+                self.check_unchanged(file.index, &opened)?;
+                Ok(opened)
+            });
+            let result = match opened {
+                Ok(opened) if file.bytes > 0 => {
+                    self.current = Some(Reading {
+                        index: file.index,
+                        file: opened,
+                        bytes: file.bytes,
+                        read_bytes: 0,
+                        hasher: blake3::Hasher::new(),
+                    });
+                    return;
+                }
+                Ok(opened) => {
+                    let ended = self.check_end(file.index, &opened);
+                    ended.map(|()| blake3::hash(&[]).into())
+                }
+                Err(error) => Err(error),
+            };
+            self.ended.push_back(FileRead {
+                index: file.index,
+                sent_bytes: 0,
+                result,
+            });
         }
-        self.check_unchanged(&mut reading);
-        self.current = Some(reading);
     }
 
-    /// Ends the current file if all its bytes are read, and opens the next, until one has bytes.
-    fn end_whole(&mut self) {
-        while let Some(mut whole) = self.current.take_if(|reading| reading.left_bytes == 0) {
-            self.check_unchanged(&mut whole);
-            if whole.file.is_some() {
-                self.ended.push_back(FileRead {
-                    index: whole.index,
-                    result: Ok(whole.hasher.finalize().into()),
-                });
-            }
-            self.open_from(whole.index + 1);
+    /// Opens a file from the directory around it.
+    fn open(&mut self, index: u32) -> Result<File, ReadError> {
+        let (Some((at, root)), Some(entry)) = (self.roots.of(index), self.manifest.entry(index))
+        else {
+            return Err(self.failed(index, io::ErrorKind::NotFound.into()));
+        };
+        if root.is(index) {
+            return root
+                .open_file()
+                .map_err(|source| self.failed(index, source));
         }
+        let mut branch = match self.branch.take() {
+            Some((open, branch)) if open == at => branch,
+            _ => root.open_branch().map_err(|source| ReadError::Io {
+                path: root.path().into(),
+                source,
+            })?,
+        };
+        let entered = branch.enter(&self.manifest, entry.parent);
+        let opened = entered
+            .map_err(|error| self.failed(error.index, error.source))
+            .and_then(|directory| {
+                let opened = directory.open_to_read(entry.name);
+                opened.map_err(|source| self.failed(index, source))
+            });
+        self.branch = Some((at, branch));
+        opened
+    }
+
+    /// Ends a file of which all bytes were read, and opens the next.
+    fn end(&mut self, reading: Reading) {
+        let result = self.check_end(reading.index, &reading.file);
+        self.ended.push_back(FileRead {
+            index: reading.index,
+            sent_bytes: reading.read_bytes,
+            result: result.map(|()| reading.hasher.finalize().into()),
+        });
+        self.open_from(reading.index + 1);
+    }
+
+    /// Ends a file that cannot be read on, and opens the next.
+    fn abandon(&mut self, reading: &Reading, error: ReadError) {
+        self.ended.push_back(FileRead {
+            index: reading.index,
+            sent_bytes: reading.read_bytes,
+            result: Err(error),
+        });
+        self.open_from(reading.index + 1);
+    }
+
+    /// A file is over when it is unchanged and has no byte more than it said. The files of `/proc`
+    /// say 0.
+    fn check_end(&self, index: u32, file: &File) -> Result<(), ReadError> {
+        self.check_unchanged(index, file)?;
+        match read_some(file, &mut [0]) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(ReadError::Longer {
+                path: self.path(index),
+                bytes: self.bytes(index),
+            }),
+            Err(source) => Err(self.failed(index, source)),
+        }
+    }
+
+    /// Why a file ended before its length: it has changed, or it never had the length that it said.
+    fn cut_short(&self, reading: &Reading) -> ReadError {
+        let changed = self.check_unchanged(reading.index, &reading.file);
+        changed.err().unwrap_or_else(|| ReadError::Changed {
+            path: self.path(reading.index),
+            what: format!(
+                "it ended after {} of its {} bytes",
+                reading.read_bytes, reading.bytes
+            ),
+        })
     }
 
     /// A file that was written to since it was listed may be neither its old nor its new self.
-    fn check_unchanged(&mut self, reading: &mut Reading) {
-        let entry = self.manifest.get(reading.index);
-        let (Some(file), Some(entry)) = (&reading.file, entry) else {
-            return;
-        };
-        let change = match file.metadata() {
-            Err(source) => Err(source),
-            Ok(metadata) if !metadata.is_file() => Ok(Some("it is no file any more".into())),
-            Ok(metadata) => Ok(change(entry, &metadata)),
-        };
-        match change {
-            Ok(None) => {}
-            Ok(Some(what)) => self.give_up(reading, |path| ReadError::Changed { path, what }),
-            Err(source) => self.give_up(reading, |path| ReadError::Io { path, source }),
+    fn check_unchanged(&self, index: u32, file: &File) -> Result<(), ReadError> {
+        let status = Status::of_file(file).map_err(|source| self.failed(index, source))?;
+        match self.change(index, &status) {
+            None => Ok(()),
+            Some(what) => Err(ReadError::Changed {
+                path: self.path(index),
+                what,
+            }),
         }
     }
 
-    fn give_up(&mut self, reading: &mut Reading, why: impl FnOnce(PathBuf) -> ReadError) {
-        reading.file = None;
-        self.ended.push_back(FileRead {
-            index: reading.index,
-            result: Err(why(self.path(reading.index))),
-        });
+    /// How a file differs from what was listed, if it does.
+    fn change(&self, index: u32, status: &Status) -> Option<String> {
+        let entry = self.manifest.entry(index)?;
+        let id = usize::try_from(index).ok().and_then(|at| self.ids.get(at));
+        let bytes = self.bytes(index);
+        if status.kind != FileType::RegularFile {
+            return Some("it is no file any more".into());
+        }
+        if id != Some(&status.id) {
+            return Some("another file has taken its place".into());
+        }
+        if status.bytes != bytes {
+            return Some(format!("{bytes} bytes became {}", status.bytes));
+        }
+        (status.modified != entry.modified).then(|| "it was written to".into())
+    }
+
+    /// Length of a file when it was listed.
+    fn bytes(&self, index: u32) -> u64 {
+        match self.manifest.entry(index).map(|entry| entry.kind) {
+            Some(Kind::File { bytes, .. }) => bytes,
+            Some(Kind::Directory) | None => 0,
+        }
+    }
+
+    fn failed(&self, index: u32, source: io::Error) -> ReadError {
+        ReadError::Io {
+            path: self.path(index),
+            source,
+        }
     }
 }
 
 impl Reading {
-    /// Fills a piece, with zeros if the file has failed.
-    fn read(&mut self, piece: &mut [u8]) -> io::Result<()> {
-        self.left_bytes -= u64::try_from(piece.len()).unwrap_or(u64::MAX);
-        let Some(file) = &mut self.file else {
-            piece.fill(0);
-            return Ok(());
-        };
-        file.read_exact(piece)?;
-        self.hasher.update(piece);
-        Ok(())
+    /// Reads the next bytes up to the length of the file; returns how many, 0 at its end.
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let left = self.bytes - self.read_bytes;
+        let room = usize::try_from(left).map_or(out.len(), |left| left.min(out.len()));
+        let read = read_some(&self.file, &mut out[..room])?;
+        self.hasher.update(&out[..read]);
+        self.read_bytes += u64::try_from(read).unwrap_or(u64::MAX);
+        Ok(read)
     }
 }
 
-/// Opens a file that was one when it was listed. Should it be something else by now, then a link is
-/// not followed, and a pipe is not waited for.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)
-}
-
-/// How a file differs from its entry, if it does.
-fn change(entry: &Entry, metadata: &Metadata) -> Option<String> {
-    let Kind::File { bytes } = entry.kind else {
-        return None;
-    };
-    if metadata.len() != bytes {
-        return Some(format!("{bytes} bytes became {}", metadata.len()));
+fn read_some(mut file: &File, out: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match file.read(out) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
-    (modified(metadata) != entry.modified).then(|| "it was written to".into())
 }
 
 /// Why a file's bytes are of no use.
@@ -246,17 +330,28 @@ pub enum ReadError {
     /// The operating system said no.
     #[error("cannot read {path:?}: {source}")]
     Io {
-        /// The file.
+        /// The file, or a directory around it.
         path: PathBuf,
         /// Its answer.
         source: io::Error,
     },
-    /// Somebody wrote to it.
+    /// It is not as it was when it was listed.
     #[error("{path:?} changed while it was being sent: {what}")]
     Changed {
         /// The file.
         path: PathBuf,
         /// In what way.
         what: String,
+    },
+    /// Its length is not that of its contents.
+    #[error(
+        "{path:?} holds more than the {bytes} bytes it said, as files in /proc do; \
+         send a copy of it"
+    )]
+    Longer {
+        /// The file.
+        path: PathBuf,
+        /// The length that it has by its metadata.
+        bytes: u64,
     },
 }

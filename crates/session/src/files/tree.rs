@@ -1,119 +1,194 @@
-//! The receiver's directory and those below it, each reached from the one around it.
+//! The receiver's directory and those below it.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::FileType;
 
+use super::attributes::{Attribute, Thing, Warnings, set_mode};
+use super::branch::{Branch, EnterError};
 use super::directory::Directory;
-use super::{Entry, Kind, Manifest, SinkError};
+use super::part::remove_leftovers;
+use super::status::Id;
+use super::{EntryRef, Kind, Manifest, SinkError};
 
-/// The directory that everything goes into, and a path of open directories down from it.
+/// The directory that everything goes into, and the directories of a manifest in it.
+///
+/// While files come in, each of them is open to its owner. If the tree is dropped before
+/// [`Tree::dress`], those that were there before get back the mode that they had, and new ones the
+/// mode of the manifest.
 #[derive(Debug)]
 pub(super) struct Tree {
-    root: Directory,
+    manifest: Arc<Manifest>,
+    branch: Branch,
     root_path: PathBuf,
-    /// Directories that are open, by number of their entry, each in the one before. A manifest
-    /// bounds the depth, and so the open files.
-    open: Vec<(u32, Directory)>,
+    /// The modes that directories get if the transfer fails, by number of their entry, ascending.
+    modes_after_failure: Vec<(u32, u16)>,
 }
 
 impl Tree {
-    /// Opens a directory that is there.
-    pub(super) fn open(root: &Path) -> Result<Self, SinkError> {
+    /// Makes all directories of a manifest in one that is there, and checks that no directory has
+    /// the name of a file. Removes what killed receivers left in the directories that were there.
+    pub(super) fn prepare(root: &Path, manifest: Arc<Manifest>) -> Result<Self, SinkError> {
         let directory = Directory::open(root).map_err(|source| SinkError::Io {
             tried: "open",
             path: root.into(),
             source,
         })?;
-        Ok(Self {
-            root: directory,
+        remove_leftovers(&directory);
+        let mut tree = Self {
+            manifest: Arc::clone(&manifest),
+            branch: Branch::new(directory, None),
             root_path: root.into(),
-            open: Vec::new(),
-        })
+            modes_after_failure: Vec::new(),
+        };
+        let mut directories = Identities::default();
+        for (index, entry) in (0..).zip(manifest.entries()) {
+            match entry.kind {
+                Kind::Directory => tree.make(index, &entry, &mut directories)?,
+                Kind::File { .. } => tree.check_free(index, &entry)?,
+            }
+        }
+        Ok(tree)
     }
 
     /// Path of an entry, for people.
-    pub(super) fn path(&self, manifest: &Manifest, index: u32) -> PathBuf {
-        self.root_path.join(manifest.path(index))
+    pub(super) fn path(&self, index: u32) -> PathBuf {
+        self.root_path.join(self.manifest.path(index))
     }
 
-    /// Makes all directories of a manifest, and checks that no directory has the name of a file.
-    pub(super) fn prepare(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
-        for (index, entry) in (0..).zip(manifest.entries()) {
-            let directory = self.enter(manifest, entry.parent)?;
-            let prepared = match entry.kind {
-                Kind::Directory => directory.make(&entry.name),
-                Kind::File { .. } => match directory.kind(&entry.name) {
-                    Ok(Some(FileType::Directory)) => {
-                        return Err(SinkError::InTheWay {
-                            path: self.path(manifest, index),
-                        });
-                    }
-                    looked => looked.map(drop),
-                },
-            };
-            prepared.map_err(|source| self.failed("prepare", manifest, index, source))?;
-        }
-        Ok(())
-    }
-
-    /// The directory of an entry, or the outermost.
-    pub(super) fn enter(
-        &mut self,
-        manifest: &Manifest,
-        index: Option<u32>,
-    ) -> Result<&Directory, SinkError> {
-        let mut wanted = manifest.lineage(index);
-        wanted.reverse();
-        let open = self.open.iter().map(|(index, _)| index);
-        let shared = open.zip(&wanted).take_while(|(a, b)| a == b).count();
-        self.open.truncate(shared);
-        for &index in &wanted[shared..] {
-            let name = manifest.get(index).map_or(&[][..], |entry| &entry.name);
-            let entered = self.innermost().enter(name);
-            let directory =
-                entered.map_err(|source| self.failed("enter", manifest, index, source))?;
-            self.open.push((index, directory));
-        }
-        Ok(self.innermost())
+    /// The directory that an entry lies in.
+    pub(super) fn around(&mut self, index: u32) -> Result<&Directory, EnterError> {
+        let parent = self.manifest.entry(index).and_then(|entry| entry.parent);
+        self.branch.enter(&self.manifest, parent)
     }
 
     /// Gives all directories their permissions and times, innermost first: putting something into a
-    /// directory changes its time.
-    pub(super) fn dress(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
-        let entries = (0..)
-            .zip(manifest.entries())
-            .collect::<Vec<(u32, &Entry)>>();
-        for (index, entry) in entries.into_iter().rev() {
-            if entry.kind == Kind::Directory {
-                let directory = self.enter(manifest, Some(index))?;
-                let dressed = directory.dress(entry.mode, entry.modified);
-                dressed.map_err(|source| {
-                    self.failed("set permissions and time of", manifest, index, source)
-                })?;
+    /// directory changes its time. What cannot be set is a warning: the files are there.
+    pub(super) fn dress(&mut self, warnings: &mut Warnings) {
+        let manifest = Arc::clone(&self.manifest);
+        let path = |index| self.root_path.join(manifest.path(index));
+        for (at, entry) in manifest.entries().enumerate().rev() {
+            if entry.kind != Kind::Directory {
+                continue;
+            }
+            let index = u32::try_from(at).unwrap_or(u32::MAX);
+            let attributes = (entry.mode, entry.modified);
+            let dressed = match self.branch.enter(&manifest, Some(index)) {
+                Ok(directory) => {
+                    warnings.set(directory, Thing::Directory, attributes, || path(index))
+                }
+                Err(error) => Err(error.source),
+            };
+            if let Err(source) = dressed {
+                let (of, path) = (Thing::Directory, || path(index));
+                warnings.add(Attribute::Permissions, of, path, source);
             }
         }
-        Ok(())
+        self.modes_after_failure.clear();
     }
 
-    /// An error of the operating system about an entry.
-    pub(super) fn failed(
-        &self,
-        tried: &'static str,
-        manifest: &Manifest,
+    fn make(
+        &mut self,
         index: u32,
-        source: std::io::Error,
-    ) -> SinkError {
+        entry: &EntryRef<'_>,
+        directories: &mut Identities,
+    ) -> Result<(), SinkError> {
+        let made = match self.around(index) {
+            Ok(around) => around.make(entry.name),
+            Err(error) => return Err(self.failed(error.index, error.source)),
+        };
+        let is_new = made.map_err(|source| self.failed(index, source))?;
+        let entered = match self.branch.enter(&self.manifest, Some(index)) {
+            Ok(directory) => directory,
+            Err(error) => return Err(self.failed(error.index, error.source)),
+        };
+        let prepared = entered.status().and_then(|status| {
+            if is_new {
+                return Ok((status.id, Some(entry.mode)));
+            }
+            let former = entered.open_up()?;
+            remove_leftovers(entered);
+            Ok((status.id, former))
+        });
+        let (id, mode) = prepared.map_err(|source| self.failed(index, source))?;
+        let mode = mode.map(|mode| (index, mode));
+        self.modes_after_failure.extend(mode);
+        directories
+            .add(id, index)
+            .map_err(|first| SinkError::SameDirectory {
+                first: self.path(first),
+                second: self.path(index),
+            })
+    }
+
+    /// Checks that no directory has the name of a file.
+    fn check_free(&mut self, index: u32, entry: &EntryRef<'_>) -> Result<(), SinkError> {
+        let looked = match self.around(index) {
+            Ok(around) => around.look(entry.name),
+            Err(error) => return Err(self.failed(error.index, error.source)),
+        };
+        match looked {
+            Ok(Some(status)) if status.kind == FileType::Directory => Err(SinkError::InTheWay {
+                path: self.path(index),
+            }),
+            Ok(_) => Ok(()),
+            Err(source) => Err(self.failed(index, source)),
+        }
+    }
+
+    fn failed(&self, index: u32, source: std::io::Error) -> SinkError {
         SinkError::Io {
-            tried,
-            path: self.path(manifest, index),
+            tried: "prepare",
+            path: self.path(index),
             source,
         }
     }
+}
 
-    fn innermost(&self) -> &Directory {
-        self.open
-            .last()
-            .map_or(&self.root, |(_, directory)| directory)
+impl Drop for Tree {
+    /// Errors are ignored: no caller is left to handle them.
+    fn drop(&mut self) {
+        // Innermost first: a directory may become one that cannot be entered.
+        for (index, mode) in self.modes_after_failure.drain(..).rev() {
+            if let Ok(directory) = self.branch.enter(&self.manifest, Some(index)) {
+                let _ = set_mode(directory, mode);
+            }
+        }
+    }
+}
+
+/// Finds two entries that are one directory, as `A` and `a` are where case is ignored.
+#[derive(Debug, Default)]
+struct Identities(HashMap<Id, u32>);
+
+impl Identities {
+    /// Adds the directory of an entry; the error is the entry that it belongs to already.
+    fn add(&mut self, id: Id, index: u32) -> Result<(), u32> {
+        match self.0.insert(id, index) {
+            None => Ok(()),
+            Some(first) => Err(first),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_directory_under_two_names_is_found() {
+        let place = tempfile::tempdir().expect("place");
+        let other = tempfile::tempdir().expect("other");
+        let id = |path: &Path| {
+            let directory = Directory::open(path).expect("open");
+            directory.status().expect("status").id
+        };
+        let mut directories = Identities::default();
+        assert_eq!(directories.add(id(place.path()), 3), Ok(()));
+        assert_eq!(directories.add(id(other.path()), 4), Ok(()));
+        let again = place.path().join(".");
+        assert_eq!(directories.add(id(&again), 7), Err(3));
     }
 }

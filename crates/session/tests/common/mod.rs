@@ -4,23 +4,33 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use farwrite_session::{Channel, ChannelMessage, Error, Psk};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use serde::{Deserialize, Serialize};
 use snow::{Builder, HandshakeState, StatelessTransportState};
 
 /// Long enough never to matter.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
-pub(crate) const PREAMBLE: [u8; 10] = *b"FARWRITE\x00\x01";
+pub(crate) const PREAMBLE: [u8; 10] = *b"FARWRITE\x00\x02";
 
 /// A pair of connected sockets: who connected, who accepted.
 pub(crate) fn sockets(bind: &str) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(bind).expect("loopback");
     let dialled = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
     (dialled, listener.accept().expect("accept").0)
+}
+
+/// A connection from an address of this machine: all of 127.0.0.0/8 are.
+pub(crate) fn connect_from(source: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    bind(&socket, &SocketAddr::from((source, 0)))?;
+    connect(&socket, &to)?;
+    Ok(socket.into())
 }
 
 /// Runs both handshakes on loopback.
@@ -43,7 +53,7 @@ pub(crate) fn channels() -> (Channel, Channel) {
     let (initiator, responder) = shake(&psk, &psk, PATIENT);
     let mut ends = [initiator, responder].map(|end| end.expect("handshake"));
     for end in &mut ends {
-        end.set_read_timeout(Some(PATIENT)).expect("timeout");
+        end.set_read_timeout(Some(PATIENT));
     }
     ends.into()
 }

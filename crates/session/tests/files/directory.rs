@@ -1,11 +1,12 @@
 //! What is in the way, by accident or by design.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
-use farwrite_session::files::{Sink, SinkError};
+use farwrite_session::files::{CommitGate, Sink, SinkError};
 
-use crate::place::{Place, hash, manifest};
+use crate::place::{Place, hash, manifest, new_sink, try_sink, verdicts};
 
 #[test]
 fn links_in_the_directory_are_not_followed() {
@@ -19,8 +20,7 @@ fn links_in_the_directory_are_not_followed() {
     ] {
         let to = Place::new();
         symlink(&target, to.path("d")).expect("link");
-        let error =
-            Sink::new(to.0.path(), manifest(&[("d/", 0), ("d/new", 3)])).expect_err("a link");
+        let error = try_sink(&to, &manifest(&[("d/", 0), ("d/new", 3)])).expect_err("a link");
         assert!(error.to_string().contains("/d\""), "{error}");
     }
     assert_eq!(outside.list().len(), 1);
@@ -32,7 +32,7 @@ fn link_under_the_final_name_is_replaced_not_followed() {
     let victim = outside.write("victim", "mine");
     let to = Place::new();
     symlink(&victim, to.path("f")).expect("link");
-    let mut sink = Sink::new(to.0.path(), manifest(&[("f", 3)])).expect("sink");
+    let mut sink = new_sink(&to, &manifest(&[("f", 3)]));
     sink.write(b"new").expect("write");
     sink.handle_hash(0, hash(b"new")).expect("in turn");
     sink.finish().expect("whole");
@@ -49,25 +49,34 @@ fn directory_that_becomes_a_link_is_not_followed() {
         fs::rename(to.path("d"), to.path("moved")).expect("rename");
         symlink(outside.0.path(), to.path("d")).expect("link");
     };
+    let say_hashes = |sink: &mut Sink| {
+        for (index, bytes) in [(1, b"1"), (3, b"2"), (4, b"3")] {
+            sink.handle_hash(index, hash(bytes)).expect("in turn");
+        }
+    };
+    // A file that is begun after the swap fails, and the next one does not. What was begun before
+    // is in a directory that was opened before; when that is opened by its name again, it fails
+    // too.
     let to = Place::new();
-    let mut sink = Sink::new(to.0.path(), manifest(&items)).expect("sink");
+    let mut sink = new_sink(&to, &manifest(&items));
     sink.write(b"1").expect("write");
     swap(&to);
-    let error = sink.write(b"23").expect_err("d is a link");
-    assert!(error.to_string().contains("/d\""), "{error}");
-    drop(sink);
+    sink.write(b"23").expect("d/3 fails alone");
+    say_hashes(&mut sink);
+    let failed: Vec<_> = verdicts(&mut sink);
+    assert_eq!(failed, [(1, false), (3, true), (4, false)]);
+    let summary = sink.finish().expect("all ended");
+    assert_eq!((summary.verified_files, summary.failed_files), (1, 2));
+    let warning = sink.poll_warning().expect("d has no mode of its own");
+    assert!(warning.to_string().contains("/d\""), "{warning}");
 
     // A directory that is open stays the same one, wherever its path leads by now.
     let to = Place::new();
-    let mut sink = Sink::new(to.0.path(), manifest(&items)).expect("sink");
-    sink.write(b"123").expect("write");
+    let mut sink = new_sink(&to, &manifest(&items[..2]));
+    sink.write(b"1").expect("write");
     swap(&to);
-    sink.handle_hash(1, hash(b"1"))
-        .expect("in the open directory");
-    sink.handle_hash(3, hash(b"2")).expect("in turn");
-    let error = sink.handle_hash(4, hash(b"3")).expect_err("d is a link");
-    assert!(error.to_string().contains("/d\""), "{error}");
-    drop(sink);
+    sink.handle_hash(1, hash(b"1")).expect("in turn");
+    assert_eq!(verdicts(&mut sink), [(1, true)]);
     assert_eq!(to.list()["moved/1"], b"1");
     assert!(outside.list().is_empty(), "{:?}", outside.list());
 }
@@ -76,35 +85,66 @@ fn directory_that_becomes_a_link_is_not_followed() {
 fn directory_or_file_in_the_way_is_named() {
     let to = Place::new();
     fs::create_dir(to.path("f")).expect("directory");
-    let error = Sink::new(to.0.path(), manifest(&[("f", 1)])).expect_err("a directory");
+    let error = try_sink(&to, &manifest(&[("f", 1)])).expect_err("a directory");
     assert!(matches!(error, SinkError::InTheWay { .. }), "{error}");
     assert!(error.to_string().contains("/f\""), "{error}");
     to.write("d", "a file");
-    let error = Sink::new(to.0.path(), manifest(&[("d/", 0)])).expect_err("a file");
+    let error = try_sink(&to, &manifest(&[("d/", 0)])).expect_err("a file");
     assert!(error.to_string().contains("/d\""), "{error}");
-    let error = Sink::new(&to.path("missing"), manifest(&[])).expect_err("not there");
+    let gate = CommitGate::default();
+    let error = Sink::new(&to.path("missing"), manifest(&[]), gate).expect_err("not there");
     assert!(error.to_string().contains("missing"), "{error}");
-    // And what the operating system refuses later.
-    let mut sink = Sink::new(
-        to.0.path(),
-        manifest(&[("x/", 0), ("x/a", 1), ("y/", 0), ("y/b", 1)]),
-    )
-    .expect("sink");
-    fs::remove_dir(to.path("y")).expect("remove");
-    let error = sink.write(b"ab").expect_err("y is gone");
-    assert!(error.to_string().contains("/y\""), "{error}");
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("metadata").permissions().mode() & 0o7777
+}
+
+/// Directories are opened to their owner while files come in; a transfer that fails takes that
+/// back.
+#[test]
+fn failed_transfer_leaves_no_directory_open_to_its_owner_alone() {
+    let to = Place::new();
+    for (directory, mode) in [("old", 0o555), ("shared", 0o2775)] {
+        fs::create_dir(to.path(directory)).expect("directory");
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(to.path(directory), permissions).expect("chmod");
+    }
+    let items = [
+        ("old/", 0),
+        ("old/new/", 0),
+        ("old/new/f", 2),
+        ("shared/", 0),
+    ];
+    let check = || {
+        assert_eq!(mode(&to.path("old")), 0o555);
+        assert_eq!(mode(&to.path("old/new")), 0o755, "that of the manifest");
+        assert_eq!(mode(&to.path("shared")), 0o2775);
+        assert_eq!(to.list().len(), 3, "{:?}", to.list());
+    };
+    let mut sink = new_sink(&to, &manifest(&items));
+    sink.write(b"1").expect("write");
+    assert_eq!(mode(&to.path("old")), 0o755, "it takes files");
+    drop(sink);
+    check();
+    // A preparation that fails half-way counts as well.
+    to.write("old/new/g", "a file");
+    let blocked = [&items[..], &[("old/new/g/", 0)]].concat();
+    try_sink(&to, &manifest(&blocked)).expect_err("g is a file");
+    fs::remove_file(to.path("old/new/g")).expect("remove");
+    check();
 }
 
 #[test]
 fn names_like_temporary_ones_clash_with_none() {
     let to = Place::new();
-    to.write(".a.farwrite-0000000000000000.part", "left by someone");
+    to.write(".farwrite-0000000000000000.part", "left by someone");
     let items = [
-        (".a.farwrite-0000000000000000.part", 1),
+        (".farwrite-0000000000000000.part", 1),
         ("a", 1),
-        (".a.farwrite-ffffffffffffffff.part", 1),
+        (".farwrite-ffffffffffffffff.part", 1),
     ];
-    let mut sink = Sink::new(to.0.path(), manifest(&items)).expect("sink");
+    let mut sink = new_sink(&to, &manifest(&items));
     sink.write(b"123").expect("write");
     for (index, byte) in [(0, b"1"), (1, b"2"), (2, b"3")] {
         sink.handle_hash(index, hash(byte)).expect("in turn");

@@ -1,6 +1,8 @@
 //! Trees from a source to a sink (P8.2, P8.4), without a network between them.
 
+mod abandon;
 mod directory;
+mod failures;
 mod place;
 mod sink;
 mod source;

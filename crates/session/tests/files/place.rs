@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 
 use farwrite_session::files::{
-    Entry, Kind, Manifest, ManifestBuilder, Sink, Source, Special, Summary, Time,
+    CommitGate, Entry, Kind, Manifest, ManifestBuilder, Sink, SinkError, Source, Special, Summary,
+    Time,
 };
 
 /// A directory with things in it, removed in the end.
@@ -63,22 +65,40 @@ pub(crate) fn scan(paths: &[PathBuf]) -> Source {
     Source::scan(paths, Special::Refuse).expect("plain files")
 }
 
-/// Hands over what the source told of its files.
-pub(crate) fn tell(source: &mut Source, sink: &mut Sink) {
+/// A sink whose gate stays open.
+pub(crate) fn try_sink(to: &Place, manifest: &Arc<Manifest>) -> Result<Sink, SinkError> {
+    Sink::new(to.0.path(), Arc::clone(manifest), CommitGate::default())
+}
+
+pub(crate) fn new_sink(to: &Place, manifest: &Arc<Manifest>) -> Sink {
+    try_sink(to, manifest).expect("sink")
+}
+
+/// Hands over what the source says of its files.
+pub(crate) fn hand_over(source: &mut Source, sink: &mut Sink) {
     while let Some(read) = source.poll_file() {
         match read.result {
             Ok(hash) => sink.handle_hash(read.index, hash).expect("in turn"),
-            Err(error) => sink.handle_abandoned(read.index, error).expect("in turn"),
+            Err(error) => sink
+                .handle_abandoned(read.index, read.sent_bytes, error)
+                .expect("in turn"),
         }
     }
+}
+
+/// Number of each file that ended since the last call, and whether it was verified.
+pub(crate) fn verdicts(sink: &mut Sink) -> Vec<(u32, bool)> {
+    std::iter::from_fn(|| sink.poll_verdict())
+        .map(|verdict| (verdict.index, verdict.failure.is_none()))
+        .collect()
 }
 
 pub(crate) fn transfer(source: &mut Source, sink: &mut Sink, segment_bytes: usize) {
     let mut segment = vec![0xee; segment_bytes];
     loop {
         let read_bytes = source.read(&mut segment);
+        hand_over(source, sink);
         sink.write(&segment[..read_bytes]).expect("write");
-        tell(source, sink);
         if read_bytes == 0 {
             return;
         }
@@ -87,7 +107,7 @@ pub(crate) fn transfer(source: &mut Source, sink: &mut Sink, segment_bytes: usiz
 
 pub(crate) fn send(from: &[PathBuf], to: &Place, segment_bytes: usize) -> Summary {
     let mut source = scan(from);
-    let mut sink = Sink::new(to.0.path(), Arc::clone(source.manifest())).expect("sink");
+    let mut sink = new_sink(to, source.manifest());
     transfer(&mut source, &mut sink, segment_bytes);
     while let Some(verdict) = sink.poll_verdict() {
         assert!(verdict.failure.is_none(), "{:?}", verdict.failure);
@@ -106,13 +126,16 @@ pub(crate) fn manifest(items: &[(&str, u64)]) -> Arc<Manifest> {
             .rsplit_once('/')
             .unwrap_or(("", path));
         let is_directory = path.ends_with('/');
-        let index = builder.push(Entry {
+        let index = builder.push(&Entry {
             parent: directories.get(parent).copied(),
             name: name.trim_end_matches('/').as_bytes().to_vec(),
             kind: if is_directory {
                 Kind::Directory
             } else {
-                Kind::File { bytes: *bytes }
+                Kind::File {
+                    bytes: *bytes,
+                    sparse: false,
+                }
             },
             mode: if is_directory { 0o755 } else { 0o644 },
             modified: Time::default(),
@@ -124,4 +147,35 @@ pub(crate) fn manifest(items: &[(&str, u64)]) -> Arc<Manifest> {
 
 pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
     blake3::hash(bytes).into()
+}
+
+/// An ignored test of this program, in a process of its own.
+pub(crate) fn child(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.args(["--exact", "--ignored", "--nocapture", test]);
+    command
+}
+
+/// Runs a shell command and then an ignored test of this program, in a process whose mounts are its
+/// own and end with it. Both know the place as `$FARWRITE_TEST_DIR`. Skipped where the
+/// system allows such mounts to no user.
+pub(crate) fn child_with_mounts(to: &Place, mount: &str, test: &str) {
+    let run = |program: &Command| {
+        let mut command = Command::new("unshare");
+        command
+            .args(["--map-root-user", "--mount", "sh", "-c"])
+            .arg(format!("{mount} && exec \"$@\""))
+            .arg("sh")
+            .arg(program.get_program())
+            .args(program.get_args())
+            .env("FARWRITE_TEST_DIR", to.0.path());
+        command
+    };
+    let possible = run(&Command::new("true")).output();
+    if !possible.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: this system allows no mounts in a user namespace");
+        return;
+    }
+    let status = run(&child(test)).status();
+    assert!(status.expect("unshare").success());
 }

@@ -3,12 +3,15 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use farwrite_session::Message;
-use farwrite_session::files::{FileRead, ScanError, Sink, Source, Special};
+use farwrite_session::files::{FileRead, ScanError, Source, Special};
+use rustix::fs::CWD;
 
-use crate::place::{Place, scan, tell, transfer};
+use crate::place::{Place, hand_over, new_sink, scan, transfer};
 
 #[test]
 fn what_cannot_be_sent_is_refused_by_name() {
@@ -73,12 +76,12 @@ fn after(change: impl FnOnce(&Place)) -> String {
     }
     let to = Place::new();
     let mut source = scan(&["a", "b", "c"].map(|name| from.path(name)));
-    let mut sink = Sink::new(to.0.path(), Arc::clone(source.manifest())).expect("sink");
+    let mut sink = new_sink(&to, source.manifest());
     let mut segment = [0xee; 1500];
     // The first half of b is read already.
     assert_eq!(source.read(&mut segment), 1500);
+    hand_over(&mut source, &mut sink);
     sink.write(&segment).expect("write");
-    tell(&mut source, &mut sink);
     change(&from);
     transfer(&mut source, &mut sink, 700);
     let verdicts: Vec<_> = std::iter::from_fn(|| sink.poll_verdict()).collect();
@@ -87,7 +90,7 @@ fn after(change: impl FnOnce(&Place)) -> String {
         .map(|verdict| verdict.failure.is_some())
         .collect();
     assert_eq!(failed, [false, true, false], "{verdicts:?}");
-    sink.finish().expect("all told");
+    sink.finish().expect("all ended");
     assert_eq!(to.list().keys().collect::<Vec<_>>(), ["a", "c"]);
     let failure = verdicts[1].failure.as_ref().expect("of b");
     failure.to_string()
@@ -109,25 +112,47 @@ fn file_that_changes_while_being_read_is_given_up() {
     assert!(written.contains("written to"), "{written}");
 }
 
+/// Puts another file of the same length and time in the place of a file.
+fn put_twin(path: &Path) {
+    let time = fs::metadata(path).and_then(|it| it.modified());
+    let twin = path.with_file_name("twin");
+    fs::write(&twin, "c".repeat(10)).expect("write");
+    let file = fs::File::options().write(true).open(&twin).expect("open");
+    file.set_modified(time.expect("time")).expect("set time");
+    fs::rename(twin, path).expect("rename");
+}
+
 #[test]
 fn file_that_is_gone_when_its_turn_comes_is_given_up() {
     let outside = Place::new();
     outside.write("secret", "s".repeat(10));
     type Change = Box<dyn Fn(&Path)>;
     let secret = outside.path("secret");
-    let changes: [(&str, Change); 3] = [
+    let link = move |path: &Path| {
+        fs::remove_file(path).expect("remove");
+        symlink(&secret, path).expect("link");
+    };
+    let named_link = link.clone();
+    let changes: [(&str, &str, Change); 5] = [
         (
+            "b",
             "No such file",
             Box::new(|path| fs::remove_file(path).expect("remove")),
         ),
+        // A path that the user named may be a link, but then to the same file.
         (
-            "symbolic link",
-            Box::new(move |path| {
-                fs::remove_file(path).expect("remove");
-                symlink(&secret, path).expect("link");
-            }),
+            "b",
+            "another file has taken its place",
+            Box::new(named_link),
+        ),
+        ("t/b", "symbolic link", Box::new(link)),
+        (
+            "t/b",
+            "another file has taken its place",
+            Box::new(put_twin),
         ),
         (
+            "b",
             "no file any more",
             Box::new(|path| {
                 fs::remove_file(path).expect("remove");
@@ -135,25 +160,141 @@ fn file_that_is_gone_when_its_turn_comes_is_given_up() {
             }),
         ),
     ];
-    for (why, change) in changes {
+    for (name, why, change) in changes {
         let from = Place::new();
         from.write("a", "a");
-        from.write("b", "b".repeat(10));
-        let mut source = scan(&[from.path("a"), from.path("b")]);
-        change(&from.path("b"));
+        let path = from.write(name, "b".repeat(10));
+        from.write("z", "z");
+        let tops = ["a", name.split('/').next().expect("first"), "z"];
+        let mut source = scan(&tops.map(|name| from.path(name)));
+        change(&path);
         let mut all = [0xee; 20];
-        assert_eq!(source.read(&mut all), 11);
-        assert_eq!(all[..11], *b"a\0\0\0\0\0\0\0\0\0\0", "zeros, and no secret");
+        assert_eq!(source.read(&mut all), 2);
+        assert_eq!(all[..2], *b"az", "the next file follows directly");
         let reads: Vec<FileRead> = std::iter::from_fn(|| source.poll_file()).collect();
-        let [a, b] = &reads[..] else {
+        let [a, b, z] = &reads[..] else {
             panic!("{reads:?}")
         };
-        assert!(a.result.is_ok());
+        assert!(a.result.is_ok() && z.result.is_ok(), "{reads:?}");
         let error = b.result.as_ref().expect_err("changed").to_string();
         assert!(error.contains(why), "want {why}: {error}");
-        assert!(matches!(
-            b.message(),
-            Message::FileAbandoned { index: 1, .. }
-        ));
+        let Message::FileAbandoned {
+            index,
+            sent_bytes: 0,
+            ..
+        } = b.message()
+        else {
+            panic!("{b:?}")
+        };
+        assert_eq!(index, b.index);
     }
+}
+
+/// A directory of the tree is swapped for another that looks the same, after it was listed.
+#[test]
+fn directory_that_is_swapped_after_the_scan_is_not_entered() {
+    type Swap = fn(&Place);
+    let swaps: [(&str, Swap); 2] = [
+        ("cannot read", |from| {
+            symlink(from.path("other"), from.path("t/sub")).expect("link");
+        }),
+        ("another file has taken its place", |from| {
+            fs::rename(from.path("other"), from.path("t/sub")).expect("rename");
+        }),
+    ];
+    for (why, swap) in swaps {
+        let from = Place::new();
+        from.write("t/a", "a");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        for (path, text) in [("t/sub/file", "public"), ("other/file", "secret")] {
+            let path = from.write(path, text);
+            let file = fs::File::options().write(true).open(path).expect("open");
+            file.set_modified(time).expect("set time");
+        }
+        let mut source = scan(&[from.path("t")]);
+        fs::rename(from.path("t/sub"), from.path("former")).expect("rename");
+        swap(&from);
+        let mut all = [0xee; 20];
+        assert_eq!(source.read(&mut all), 1);
+        let reads: Vec<FileRead> = std::iter::from_fn(|| source.poll_file()).collect();
+        let error = reads[1].result.as_ref().expect_err("swapped").to_string();
+        assert!(error.contains(why) && error.contains("t/sub"), "{error}");
+    }
+}
+
+/// Somebody keeps exchanging a directory and a link while a tree is listed.
+#[test]
+fn directory_that_is_swapped_during_the_scan_is_not_entered() {
+    let from = Place::in_memory();
+    from.write("t/sub/public", "public");
+    from.write("other/secret", "secret");
+    symlink(from.path("other"), from.path("link")).expect("link");
+    // They are looked at after the directory and before it is entered, which gives time.
+    for index in 0..300 {
+        from.write(&format!("t/then {index}"), "");
+    }
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let (link, sub) = (from.path("link"), from.path("t/sub"));
+            while !done.load(Ordering::Relaxed) {
+                let exchange = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(CWD, &link, CWD, &sub, exchange).expect("exchange");
+            }
+        });
+        let (mut listed, mut followed) = (0, 0);
+        for _ in 0..300 {
+            // Refused whenever the link is seen as such, or entered and found to be none.
+            if let Ok(source) = Source::scan(&[from.path("t")], Special::Skip) {
+                for entry in source.manifest().entries() {
+                    followed += u32::from(entry.name == b"secret");
+                    listed += u32::from(entry.name == b"public");
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(followed, 0, "the link was followed");
+        assert!(listed > 0, "the directory was never seen");
+    });
+}
+
+#[test]
+fn file_that_holds_more_than_it_says_is_given_up() {
+    let from = Place::new();
+    from.write("a", "a");
+    // Their length is 0 by their metadata, and their contents are not.
+    let paths = [
+        from.path("a"),
+        "/proc/self/status".into(),
+        "/proc/version".into(),
+    ];
+    let mut source = scan(&paths);
+    let mut all = [0xee; 20];
+    assert_eq!(source.read(&mut all), 1);
+    let reads: Vec<FileRead> = std::iter::from_fn(|| source.poll_file()).collect();
+    assert!(reads[0].result.is_ok());
+    for (read, path) in reads[1..].iter().zip(&paths[1..]) {
+        let error = read.result.as_ref().expect_err("not empty").to_string();
+        let text = format!("{path:?} holds more than the 0 bytes it said");
+        assert!(error.contains(&text), "{error}");
+    }
+    assert_eq!(reads.len(), 3);
+}
+
+#[test]
+fn deep_and_wide_trees_need_few_open_files() {
+    let from = Place::in_memory();
+    for wide in 0..300 {
+        from.write(&format!("t/{wide}/a/b/c/d/e/file"), "x");
+    }
+    let mut source = scan(&[from.path("t")]);
+    let mut out = [0; 100];
+    let mut read = 0;
+    while read < 300 {
+        read += source.read(&mut out);
+        let open = fs::read_dir("/proc/self/fd").expect("proc").count();
+        assert!(open < 400, "{open} open files");
+    }
+    let files = std::iter::from_fn(|| source.poll_file());
+    assert_eq!(files.filter(|read| read.result.is_ok()).count(), 300);
 }

@@ -1,7 +1,7 @@
 //! Trees that arrive.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,6 +13,14 @@ fn set_time(path: &Path, time: SystemTime) {
     fs::File::open(path)
         .and_then(|file| file.set_modified(time))
         .expect("set time");
+}
+
+/// Only root can send a file without permissions; for others such a file gets some.
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
+    if path.is_file() && fs::File::open(path).is_err() {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o400)).expect("chmod");
+    }
 }
 
 #[test]
@@ -41,7 +49,7 @@ fn tree_arrives_with_names_contents_modes_and_times() {
     ] {
         let path = tree.join(below);
         set_time(&path, clock);
-        fs::set_permissions(&path, PermissionsExt::from_mode(mode)).expect("chmod");
+        set_mode(&path, mode);
         clock += Duration::from_secs(1);
     }
     let all_times = |root: &Path| {
@@ -71,6 +79,7 @@ fn tree_arrives_with_names_contents_modes_and_times() {
             summary,
             Summary {
                 verified_files: 6,
+                verified_bytes: 1_200_000 + 5 + 8 + 9,
                 failed_files: 0
             }
         );
@@ -122,5 +131,52 @@ fn many_small_files_are_quick() {
     eprintln!("10,000 files in {took:?}");
     assert_eq!(summary.verified_files, 10_000);
     assert!(took < Duration::from_secs(15), "{took:?}");
+    assert_eq!(to.list(), from.list());
+}
+
+/// Bytes that the file system has reserved for a file.
+fn allocated_bytes(path: &Path) -> u64 {
+    fs::metadata(path).expect("metadata").blocks() * 512
+}
+
+#[test]
+fn holes_arrive_as_holes() {
+    const BYTES: u64 = 16 << 20;
+    let from = Place::new();
+    let probe = fs::File::create(from.path("probe")).expect("create");
+    probe.set_len(BYTES).expect("set length");
+    if allocated_bytes(&from.path("probe")) > BYTES / 2 {
+        eprintln!("skipped: this file system has no holes");
+        return;
+    }
+    let file = fs::File::create(from.path("sparse")).expect("create");
+    file.set_len(BYTES).expect("set length");
+    file.write_all_at(&[7; 5000], 5 << 20).expect("write");
+    // Written zeros of a file without holes stay.
+    from.write("dense", vec![0; 1 << 20]);
+    for segment_bytes in [1 << 20, 100_003] {
+        let to = Place::new();
+        send(
+            &[from.path("sparse"), from.path("probe"), from.path("dense")],
+            &to,
+            segment_bytes,
+        );
+        assert!(to.list() == from.list());
+        let arrived = allocated_bytes(&to.path("sparse"));
+        assert!(arrived < 1 << 20, "{arrived} bytes allocated");
+        assert_eq!(allocated_bytes(&to.path("probe")), 0);
+        let dense = allocated_bytes(&from.path("dense"));
+        assert_eq!(allocated_bytes(&to.path("dense")), dense);
+    }
+}
+
+#[test]
+fn names_of_any_length_and_script_arrive() {
+    let from = Place::new();
+    // 255 bytes, no matter where they are cut.
+    from.write(&format!("t/{}", "\u{20ac}".repeat(85)), "euro");
+    from.write(&format!("t/{}", "n".repeat(255)), "n");
+    let to = Place::new();
+    send(&[from.path("t")], &to, 100);
     assert_eq!(to.list(), from.list());
 }

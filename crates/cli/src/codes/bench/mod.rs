@@ -11,9 +11,9 @@ use farwrite_codes::{Code, Codec, Kernel};
 
 use crate::console::{Console, Progress};
 use crate::exit::{Exit, Failure};
-use crate::interrupt::Interrupt;
 use crate::memory::check_available;
-use crate::units::{List, parse_size};
+use farwrite_transfer::Cancel;
+use farwrite_units::parse::{List, parse_size};
 use report::{Report, Row};
 use work::{Task, Work};
 
@@ -83,7 +83,7 @@ fn parse_kernel(text: &str) -> Result<Kernel, String> {
 
 /// Measures.
 pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
-    let interrupt = Interrupt::catch()?;
+    let cancel = crate::interrupt::catch()?;
     let kernels = match &args.kernel {
         Some(kernels) => kernels.clone(),
         None => Kernel::available().collect(),
@@ -107,7 +107,7 @@ pub(super) fn run(args: &BenchArgs, console: &Console) -> Result<(), Failure> {
         let mut work = Work::new(code, chunk_bytes, groups, threads);
         let steps = tasks.len() as u64 * u64::from(args.rounds);
         let progress = console.progress(&code.to_string(), steps);
-        let rows = measure(&mut work, &tasks, args.rounds, &progress, &interrupt)?;
+        let rows = measure(&mut work, &tasks, args.rounds, &progress, &cancel)?;
         progress.finish(steps, "");
         report.add(code, work.data_bytes(), rows);
     }
@@ -150,13 +150,13 @@ fn measure(
     tasks: &[Task],
     rounds: u16,
     progress: &Progress,
-    interrupt: &Interrupt,
+    cancel: &Cancel,
 ) -> Result<Vec<Row>, Failure> {
     let mut times = vec![Vec::new(); tasks.len()];
     let mut done = 0;
     for _ in 0..rounds {
         for (task, times) in tasks.iter().zip(&mut times) {
-            interrupt.check()?;
+            cancel.check()?;
             times.push(work.run(task)?);
             done += 1;
             progress.show(done, task);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::BenchArgs;
 use super::work::Task;
 use crate::table;
-use crate::units::{Bytes, real};
+use farwrite_units::show::{Bytes, real};
 
 /// 400 Gbit/s, the rate of the links of SDR-RDMA's evaluation (section 5.2).
 const LINE_BPS: f64 = 400e9;

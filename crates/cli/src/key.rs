@@ -1,0 +1,53 @@
+//! Where the pre-shared key comes from.
+
+use std::env;
+use std::path::Path;
+
+use farwrite_session::{Psk, PskError};
+
+use crate::exit::{Exit, Failure};
+
+/// Holds the key in text form: unlike an argument, other users of the machine cannot see it.
+pub(crate) const VARIABLE: &str = "FARWRITE_PSK";
+
+/// The key of a file, or else of the environment, if there is one.
+///
+/// # Errors
+/// A file or a text that is no key.
+pub(crate) fn find(file: Option<&Path>) -> Result<Option<Psk>, Failure> {
+    if let Some(file) = file {
+        let key = Psk::load(file);
+        return key
+            .map(Some)
+            .map_err(|error| of_key("reading the key", &error));
+    }
+    let Some(text) = env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let Some(text) = text.to_str() else {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("{VARIABLE} is no text, want a key as `farwrite keygen` prints it"),
+        ));
+    };
+    let key = text.parse::<Psk>();
+    key.map(Some)
+        .map_err(|error| of_key(&format!("reading {VARIABLE}"), &error))
+}
+
+/// A fresh key.
+///
+/// # Errors
+/// When the operating system has no randomness.
+pub(crate) fn make() -> Result<Psk, Failure> {
+    Psk::generate().map_err(|error| of_key("making a key", &error))
+}
+
+fn of_key(what: &str, error: &PskError) -> Failure {
+    let exit = match error {
+        PskError::Io { .. } | PskError::Exists(_) | PskError::Exposed { .. } => Exit::Files,
+        PskError::Randomness(_) => Exit::Other,
+        _ => Exit::Usage,
+    };
+    Failure::caused(exit, what, error)
+}

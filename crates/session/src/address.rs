@@ -1,0 +1,408 @@
+//! Addresses as people write them: `HOST:PORT` to connect to, `ADDR:PORT` to listen on.
+//!
+//! An IPv6 address stands in brackets. A link-local one (`fe80::/10`) means something only together
+//! with a network interface, its scope (RFC 4007), which is written by name or number:
+//! `[fe80::1%eth0]:4792`.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
+use std::str::FromStr;
+
+use rustix::fd::OwnedFd;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice};
+
+use crate::Error;
+
+const TARGET_FORM: &str = "far.example:4792, 192.0.2.7:4792, [2001:db8::7]:4792 or \
+                           [fe80::7%eth0]:4792";
+const LISTEN_FORM: &str = "192.0.2.7:4792, [2001:db8::7]:4792, [fe80::7%eth0]:4792 or [::]:4792";
+
+/// Where a peer listens: a host and a port that is not 0. A name is looked up, and the interface of
+/// a link-local address is found, by [`HostPort::resolve`], not before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPort {
+    host: Host,
+    port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    Name(String),
+    /// An address that needs no interface, or whose interface is known by its number.
+    Known(SocketAddr),
+    /// A link-local address and its interface.
+    Scoped(Ipv6Addr, String),
+}
+
+impl HostPort {
+    /// Whether the host is a name, so that [`HostPort::resolve`] asks the network.
+    pub(crate) fn is_name(&self) -> bool {
+        matches!(self.host, Host::Name(_))
+    }
+
+    /// The addresses of the host, at least one. A name takes as long as the operating system takes
+    /// to look it up.
+    ///
+    /// # Errors
+    /// [`Error::Resolve`].
+    pub fn resolve(&self) -> Result<Vec<SocketAddr>, Error> {
+        let found = match &self.host {
+            Host::Known(addr) => Ok(vec![*addr]),
+            Host::Scoped(ip, interface) => index_of(interface)
+                .map(|scope| vec![SocketAddrV6::new(*ip, self.port, 0, scope).into()]),
+            Host::Name(name) => (name.as_str(), self.port)
+                .to_socket_addrs()
+                .map(Iterator::collect),
+        };
+        match found {
+            Ok(addrs) if addrs.is_empty() => {
+                Err(self.unresolved(io::Error::other("the name has no addresses")))
+            }
+            found => found.map_err(|source| self.unresolved(source)),
+        }
+    }
+
+    pub(crate) fn unresolved(&self, source: io::Error) -> Error {
+        Error::Resolve {
+            host: self.to_string(),
+            source,
+        }
+    }
+}
+
+impl From<SocketAddr> for HostPort {
+    fn from(addr: SocketAddr) -> Self {
+        Self {
+            host: Host::Known(addr),
+            port: addr.port(),
+        }
+    }
+}
+
+impl FromStr for HostPort {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (host, port) = split(text).map_err(AddressError::of(TARGET_FORM))?;
+        if port == 0 {
+            return Err(AddressError::of(TARGET_FORM)(
+                "port 0 cannot be connected to".into(),
+            ));
+        }
+        let host = match host {
+            Part::Name(name) => Host::Name(name.into()),
+            Part::V4(ip) => Host::Known((ip, port).into()),
+            Part::V6(ip, None) => Host::Known((ip, port).into()),
+            Part::V6(ip, Some(interface)) => Host::Scoped(ip, interface.into()),
+        };
+        Ok(Self { host, port })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let port = self.port;
+        match &self.host {
+            Host::Name(name) => write!(f, "{name}:{port}"),
+            Host::Known(addr) => shown(addr).fmt(f),
+            Host::Scoped(ip, interface) => write!(f, "[{ip}%{interface}]:{port}"),
+        }
+    }
+}
+
+/// Reads a numeric address and port to listen on; port 0 takes a free one.
+///
+/// # Errors
+/// [`AddressError`], also for a name, and for an interface that this machine does not have.
+pub fn parse_listen(text: &str) -> Result<SocketAddr, AddressError> {
+    let wrong = AddressError::of(LISTEN_FORM);
+    match split(text) {
+        Ok((Part::V4(ip), port)) => Ok((ip, port).into()),
+        Ok((Part::V6(ip, None), port)) => Ok((ip, port).into()),
+        Ok((Part::V6(ip, Some(interface)), port)) => match index_of(interface) {
+            Ok(scope) => Ok(SocketAddrV6::new(ip, port, 0, scope).into()),
+            Err(error) => Err(wrong(error.to_string())),
+        },
+        Ok((Part::Name(name), _)) => Err(wrong(format!(
+            "{name:?} is a name, and one listens on an address of this machine"
+        ))),
+        Err(why) => Err(wrong(why)),
+    }
+}
+
+/// An address with the name of its interface, if it has one: `[fe80::1%eth0]:4792`. [`HostPort`] and
+/// [`parse_listen`] read this form.
+#[must_use]
+pub fn shown(addr: &SocketAddr) -> impl fmt::Display + use<> {
+    Shown(*addr)
+}
+
+struct Shown(SocketAddr);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SocketAddr::V6(addr) if addr.scope_id() != 0 => {
+                let (ip, scope, port) = (addr.ip(), addr.scope_id(), addr.port());
+                match name_of(scope) {
+                    Ok(name) => write!(f, "[{ip}%{name}]:{port}"),
+                    // The interface is gone.
+                    Err(_) => write!(f, "[{ip}%{scope}]:{port}"),
+                }
+            }
+            addr => addr.fmt(f),
+        }
+    }
+}
+
+/// Why a text is no address, and what one looks like.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}; write it like {form}")]
+pub struct AddressError {
+    why: String,
+    form: &'static str,
+}
+
+impl AddressError {
+    fn of(form: &'static str) -> impl Fn(String) -> Self {
+        move |why| Self { why, form }
+    }
+}
+
+/// What stands before the port.
+enum Part<'a> {
+    Name(&'a str),
+    V4(Ipv4Addr),
+    /// With its interface, by name or number, where it needs one.
+    V6(Ipv6Addr, Option<&'a str>),
+}
+
+/// Takes an address apart; the error says what is wrong with it.
+fn split(text: &str) -> Result<(Part<'_>, u16), String> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']').ok_or("the bracket ] is missing")?;
+            let port = port
+                .strip_prefix(':')
+                .ok_or("there is no port after the bracket ]")?;
+            (v6(host)?, port)
+        }
+        None => {
+            let (host, port) = text.rsplit_once(':').ok_or("there is no port")?;
+            (name_or_v4(host)?, port)
+        }
+    };
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port
+        .parse()
+        .ok()
+        .filter(|_| is_number)
+        .ok_or_else(|| format!("the port is {port:?}, not a number up to {}", u16::MAX))?;
+    Ok((host, port))
+}
+
+fn name_or_v4(host: &str) -> Result<Part<'_>, String> {
+    if host.contains(':') {
+        return Err("an IPv6 address must stand in brackets".into());
+    }
+    if host.is_empty() {
+        return Err("there is no host before the port".into());
+    }
+    if let Some(odd) = host.chars().find(|c| !is_of_name(*c)) {
+        return Err(format!("the host has the character {odd:?}"));
+    }
+    Ok(host.parse().map_or(Part::Name(host), Part::V4))
+}
+
+/// Whether host names may have it. Other alphabets are left to the operating system.
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '-' | '.' | '_')
+}
+
+fn v6(host: &str) -> Result<Part<'_>, String> {
+    let (ip, interface) = match host.split_once('%') {
+        Some((ip, interface)) => (ip, Some(interface)),
+        None => (host, None),
+    };
+    let ip: Ipv6Addr = ip
+        .parse()
+        .map_err(|_| format!("{ip:?} is not an IPv6 address"))?;
+    let is_local = ip.is_unicast_link_local();
+    match interface {
+        None if is_local => Err(format!("{ip} is link-local: name its interface after a %")),
+        Some(_) if !is_local => Err(format!(
+            "{ip} is not link-local (fe80::/10) and so has no interface"
+        )),
+        Some(interface) if !is_interface(interface) => {
+            Err(format!("{interface:?} cannot be the name of an interface"))
+        }
+        interface => Ok(Part::V6(ip, interface)),
+    }
+}
+
+/// Whether Linux allows the name: 1 to 15 bytes without blanks, `/` and `:`. A bracket would end the
+/// address.
+fn is_interface(name: &str) -> bool {
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || "/:[]%".contains(c);
+    (1..=15).contains(&name.len()) && !name.contains(is_odd)
+}
+
+/// Number of the interface that is meant by a name or a number.
+fn index_of(interface: &str) -> io::Result<u32> {
+    let socket = any_socket()?;
+    if let Ok(index) = netdevice::name_to_index(&socket, interface) {
+        return Ok(index);
+    }
+    let index = interface.parse().ok();
+    let known = index.filter(|index| netdevice::index_to_name(&socket, *index).is_ok());
+    known.ok_or_else(|| {
+        let what = format!("this machine has no network interface {interface} (see `ip link`)");
+        io::Error::new(io::ErrorKind::NotFound, what)
+    })
+}
+
+fn name_of(index: u32) -> io::Result<String> {
+    Ok(netdevice::index_to_name(any_socket()?, index)?)
+}
+
+/// Interfaces are asked for by way of a socket, whichever it is.
+fn any_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);
+    Ok(socket?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(text: &str) -> Result<HostPort, AddressError> {
+        text.parse()
+    }
+
+    /// An interface that every machine has, and its number.
+    fn loopback() -> (&'static str, u32) {
+        ("lo", index_of("lo").expect("loopback"))
+    }
+
+    #[test]
+    fn hosts_have_a_port() {
+        for text in [
+            "far:4792",
+            "192.0.2.7:1",
+            "[::1]:65535",
+            "a.b.c:80",
+            "[fe80::1%eth0]:4792",
+            "[fe80::1%7]:4792",
+        ] {
+            assert_eq!(target(text).expect(text).to_string(), text);
+        }
+        for text in [
+            "",
+            "far",
+            "far:",
+            ":4792",
+            "far:0",
+            "far:65536",
+            "far:+80",
+            "::1:4792",
+            "::1",
+            "far:x",
+            "[::1]",
+            "[::1",
+            "[::1]4792",
+            "[far]:80",
+            "[192.0.2.7]:80",
+            "fe80::1%eth0:4792",
+            "[fe80::1]:4792",
+            "[fe80::1%]:4792",
+            "[fe80::1%a b]:4792",
+            "[fe80::1%sixteen-is-a-lot]:4792",
+            "[2001:db8::1%eth0]:4792",
+            "http://far:80",
+            "me@far:80",
+            "fa r:80",
+        ] {
+            target(text).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_and_what_is_right() {
+        for (text, said) in [
+            ("far", "no port"),
+            ("far:x", "\"x\""),
+            ("far:0", "port 0"),
+            ("::1:4792", "brackets"),
+            ("[fe80::1]:4792", "fe80::1 is link-local"),
+            ("[2001:db8::1%eth0]:4792", "not link-local"),
+            ("me@far:80", "'@'"),
+        ] {
+            let error = target(text).expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains("[fe80::7%eth0]:4792"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn scope_is_a_name_or_a_number() {
+        let (name, index) = loopback();
+        for scope in [name.to_owned(), index.to_string()] {
+            let to = target(&format!("[fe80::1%{scope}]:4792")).expect("an address");
+            assert!(!to.is_name());
+            let [SocketAddr::V6(addr)] = to.resolve().expect("loopback")[..] else {
+                panic!("one IPv6 address");
+            };
+            assert_eq!(addr.scope_id(), index);
+            let shown = shown(&addr.into()).to_string();
+            assert_eq!(shown, format!("[fe80::1%{name}]:4792"));
+            assert_eq!(parse_listen(&shown), Ok(addr.into()));
+        }
+        for missing in ["not-there", "4000000000", "0"] {
+            let text = format!("[fe80::1%{missing}]:4792");
+            let error = target(&text).expect("well formed").resolve();
+            let error = error.expect_err("no such interface").to_string();
+            assert!(error.contains(&text), "{error}");
+            assert!(error.contains("no network interface"), "{error}");
+            let error = parse_listen(&text).expect_err("no such interface");
+            assert!(error.to_string().contains(missing), "{error}");
+        }
+        let gone = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 1, 0, 4_000_000_000);
+        assert_eq!(shown(&gone.into()).to_string(), "[::1%4000000000]:1");
+    }
+
+    #[test]
+    fn addresses_to_listen_on_are_numbers() {
+        for text in ["192.0.2.7:4792", "[::]:0", "[2001:db8::7]:1", "0.0.0.0:80"] {
+            let addr = parse_listen(text).expect(text);
+            assert_eq!(addr.to_string(), text);
+            assert_eq!(shown(&addr).to_string(), text);
+        }
+        for text in [
+            "far:80",
+            "4792",
+            ":4792",
+            "::1:80",
+            "[fe80::1]:80",
+            "192.0.2.7",
+        ] {
+            let error = parse_listen(text).expect_err(text).to_string();
+            assert!(error.contains("[::]:4792"), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_are_looked_up() {
+        let addrs = target("localhost:4792").expect("a name").resolve();
+        let addrs = addrs.expect("every machine knows itself");
+        assert!(
+            addrs
+                .iter()
+                .all(|addr| addr.ip().is_loopback() && addr.port() == 4792)
+        );
+        let error = target("no-such-host.invalid:1").expect("a name").resolve();
+        let error = error.expect_err("RFC 6761 reserves it").to_string();
+        assert!(error.contains("no-such-host.invalid:1"), "{error}");
+    }
+}

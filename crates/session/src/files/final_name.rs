@@ -1,0 +1,76 @@
+//! Giving files their final names.
+
+use std::collections::HashSet;
+use std::io;
+
+use rustix::io::Errno;
+
+use super::directory::Directory;
+use super::status::Id;
+
+/// The files that got their final names in this transfer.
+///
+/// A file replaces what had its name before the transfer, but not another file of the same
+/// transfer: on a file system that ignores case, `A` and `a` are one name.
+#[derive(Debug, Default)]
+pub(super) struct Named(HashSet<Id>);
+
+impl Named {
+    /// Renames the file `id` within a directory; `false` if a file of this transfer has the new
+    /// name.
+    pub(super) fn rename(
+        &mut self,
+        directory: &Directory,
+        from: &[u8],
+        to: &[u8],
+        id: Id,
+    ) -> io::Result<bool> {
+        match directory.rename_to_free(from, to) {
+            Ok(()) => {}
+            // The name is taken, or the file system cannot check this by itself.
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let owner = directory.look(to)?;
+                if owner.is_some_and(|owner| self.0.contains(&owner.id)) {
+                    return Ok(false);
+                }
+                directory.rename(from, to)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.0.insert(id);
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn name_of_another_file_of_the_transfer_is_not_taken() {
+        let place = tempfile::tempdir().expect("place");
+        let directory = Directory::open(place.path()).expect("open");
+        let write = |name: &str, text: &str| {
+            fs::write(place.path().join(name), text).expect("write");
+            let status = directory.look(name.as_bytes()).expect("look");
+            status.expect("just written").id
+        };
+        let mut named = Named::default();
+        write("A", "before the transfer");
+        let first = write("1", "first");
+        let renamed = named.rename(&directory, b"1", b"A", first);
+        assert!(
+            renamed.expect("rename"),
+            "what was there before is replaced"
+        );
+        // As a file system that ignores case would show it: the name `a` leads to `A`.
+        fs::hard_link(place.path().join("A"), place.path().join("a")).expect("link");
+        let second = write("2", "second");
+        let renamed = named.rename(&directory, b"2", b"a", second);
+        assert!(!renamed.expect("looked"), "a file of this transfer is kept");
+        let left = fs::read(place.path().join("A")).expect("read");
+        assert_eq!(left, b"first");
+    }
+}

@@ -1,0 +1,149 @@
+//! The gate in front of final names.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Decides whether files may still get their final names. Clones are one gate.
+///
+/// A [`Sink`](super::Sink) passes the gate for each final name that it gives. Another thread closes
+/// the gate to end a transfer, and knows afterwards that the directory stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct CommitGate(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Signals that `passing` became 0.
+    empty: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    closed: bool,
+    /// Final names that are being given now.
+    passing: usize,
+}
+
+impl CommitGate {
+    /// Closes the gate for ever, and waits up to `patience` for a final name that is being given at
+    /// this moment. Returns whether that wait succeeded: after `true` no file gets its final name
+    /// any more; after `false` the file that was waited for still may, and no other.
+    #[must_use]
+    pub fn close(&self, patience: Duration) -> bool {
+        let mut state = self.lock();
+        state.closed = true;
+        let waited = self
+            .0
+            .empty
+            .wait_timeout_while(state, patience, |state| state.passing > 0);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.passing == 0
+    }
+
+    /// Whether the gate is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Keeps the gate open until the pass is dropped; `None` if it is closed already.
+    pub(super) fn pass(&self) -> Option<Pass<'_>> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        state.passing += 1;
+        Some(Pass(self))
+    }
+
+    /// A thread that panics leaves the state consistent, so a poisoned lock is as good as any.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let state = self.0.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Holds a [`CommitGate`] open.
+#[derive(Debug)]
+pub(super) struct Pass<'a>(&'a CommitGate);
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.passing -= 1;
+        if state.passing == 0 {
+            self.0.0.empty.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn closed_gate_lets_nothing_pass() {
+        let gate = CommitGate::default();
+        drop(gate.pass().expect("open"));
+        assert!(gate.clone().close(Duration::ZERO));
+        assert!(gate.pass().is_none());
+        assert!(gate.close(Duration::ZERO), "again");
+    }
+
+    #[test]
+    fn close_waits_for_what_is_passing() {
+        let gate = CommitGate::default();
+        let done = AtomicBool::new(false);
+        let (entered, is_in) = channel();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let pass = gate.pass().expect("open");
+                entered.send(()).expect("heard");
+                // Until the gate is closed, so that `close` has something to wait for.
+                while gate.pass().is_some() {
+                    thread::yield_now();
+                }
+                done.store(true, Ordering::SeqCst);
+                drop(pass);
+            });
+            is_in.recv().expect("entered");
+            assert!(gate.close(Duration::from_secs(60)));
+            assert!(done.load(Ordering::SeqCst), "the pass ended first");
+        });
+    }
+
+    #[test]
+    fn close_gives_up_when_its_patience_ends() {
+        let gate = CommitGate::default();
+        let pass = gate.pass().expect("open");
+        assert!(!gate.close(Duration::from_millis(10)));
+        assert!(gate.pass().is_none(), "closed all the same");
+        drop(pass);
+        assert!(gate.close(Duration::ZERO));
+    }
+
+    /// No interleaving lets a thread pass after `close` has returned `true`.
+    #[test]
+    fn nothing_passes_after_close_returned() {
+        for _ in 0..200 {
+            let gate = CommitGate::default();
+            let closed = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        while let Some(pass) = gate.pass() {
+                            assert!(!closed.load(Ordering::SeqCst));
+                            drop(pass);
+                        }
+                    });
+                }
+                assert!(gate.close(Duration::from_secs(60)));
+                closed.store(true, Ordering::SeqCst);
+            });
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! From entries, one by one, to a manifest.
+
+use std::path::PathBuf;
+
+use super::{
+    EntryError, MAX_DEPTH, MAX_ENTRIES, MAX_NAMES_BYTES, MAX_PATH_BYTES, MAX_STREAM_BYTES,
+    Manifest, ManifestError, position,
+};
+use crate::files::entry::{MODE_BITS, NANOS, check_name};
+use crate::files::{Entry, Kind};
+
+/// Puts a [`Manifest`] together, entry by entry, and refuses the first that breaks a rule.
+#[derive(Debug, Default)]
+pub struct ManifestBuilder {
+    manifest: Manifest,
+    /// One for each entry.
+    depths: Vec<Depth>,
+}
+
+/// Where the path of an entry stands against the bounds of paths.
+#[derive(Clone, Copy, Debug, Default)]
+struct Depth {
+    /// Names in its path.
+    names: u16,
+    /// Bytes of its path.
+    bytes: u16,
+}
+
+impl ManifestBuilder {
+    /// Adds an entry; its number is how many were added before.
+    ///
+    /// # Errors
+    /// A [`ManifestError`] that names the entry.
+    pub fn push(&mut self, entry: &Entry) -> Result<u32, ManifestError> {
+        let index = self.entries();
+        if index >= MAX_ENTRIES {
+            return Err(ManifestError::TooMany);
+        }
+        let names_bytes = self.manifest.names.len().saturating_add(entry.name.len());
+        if u64::try_from(names_bytes).is_ok_and(|bytes| bytes > MAX_NAMES_BYTES) {
+            return Err(ManifestError::NamesTooLong);
+        }
+        let depth = self.check(entry).map_err(|why| ManifestError::Entry {
+            index,
+            path: self.shown_path(entry),
+            why,
+        })?;
+        self.manifest.push(entry);
+        self.depths.push(depth);
+        Ok(index)
+    }
+
+    /// How many entries there are so far.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        self.manifest.len()
+    }
+
+    /// The manifest.
+    ///
+    /// # Errors
+    /// [`ManifestError::Twice`] if two entries have the same path.
+    pub fn build(mut self) -> Result<Manifest, ManifestError> {
+        self.depths = Vec::new();
+        self.manifest.rows.shrink_to_fit();
+        self.manifest.names.shrink_to_fit();
+        let mut by_name: Vec<u32> = (0..self.entries()).collect();
+        let key = |index: &u32| {
+            let entry = self.manifest.entry(*index);
+            entry.map(|entry| (entry.parent, entry.name))
+        };
+        by_name.sort_unstable_by_key(key);
+        let mut neighbours = by_name.iter().zip(by_name.iter().skip(1));
+        let twice = neighbours.find(|(a, b)| key(a) == key(b));
+        if let Some((a, b)) = twice {
+            return Err(ManifestError::Twice {
+                first: *a.min(b),
+                second: *a.max(b),
+                path: self.manifest.path(*a),
+            });
+        }
+        Ok(self.manifest)
+    }
+
+    /// The entries so far; names may still be there twice.
+    pub(in crate::files) fn so_far(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn check(&self, entry: &Entry) -> Result<Depth, EntryError> {
+        check_name(&entry.name).map_err(EntryError::Name)?;
+        let depth = self.depth(entry)?;
+        if entry.mode > MODE_BITS {
+            return Err(EntryError::Mode { came: entry.mode });
+        }
+        if entry.modified.nanos >= NANOS {
+            return Err(EntryError::Nanos {
+                came: entry.modified.nanos,
+            });
+        }
+        if let Kind::File { bytes, .. } = entry.kind {
+            let sum = self.manifest.stream_bytes.checked_add(bytes);
+            if sum.is_none_or(|sum| sum > MAX_STREAM_BYTES) {
+                return Err(EntryError::Bytes { came: bytes });
+            }
+        }
+        Ok(depth)
+    }
+
+    fn depth(&self, entry: &Entry) -> Result<Depth, EntryError> {
+        let parent = match entry.parent {
+            None => Depth::default(),
+            Some(at) => self.depth_of_directory(at)?,
+        };
+        let names = parent.names + 1;
+        if names > MAX_DEPTH {
+            return Err(EntryError::Deep);
+        }
+        let separator = u32::from(parent.names > 0);
+        let name_bytes = u32::try_from(entry.name.len()).unwrap_or(u32::MAX);
+        let path_bytes = (u32::from(parent.bytes) + separator).saturating_add(name_bytes);
+        let bytes = u16::try_from(path_bytes).ok();
+        let bytes = bytes.filter(|_| path_bytes <= MAX_PATH_BYTES);
+        Ok(Depth {
+            names,
+            bytes: bytes.ok_or(EntryError::Long { came: path_bytes })?,
+        })
+    }
+
+    fn depth_of_directory(&self, index: u32) -> Result<Depth, EntryError> {
+        let entry = self.manifest.entry(index);
+        let directory = entry.filter(|entry| entry.kind == Kind::Directory);
+        let depth = directory.and_then(|_| self.depths.get(position(index)));
+        depth.copied().ok_or(EntryError::Parent { came: index })
+    }
+
+    /// The path of a refused entry: what would make it another path is replaced.
+    fn shown_path(&self, entry: &Entry) -> PathBuf {
+        let name = String::from_utf8_lossy(&entry.name).replace(['/', '\0'], "\u{fffd}");
+        let parent = entry.parent.map(|parent| self.manifest.path(parent));
+        parent.unwrap_or_default().join(name)
+    }
+}

@@ -1,0 +1,204 @@
+//! What a transfer consists of, checked (P8.3).
+
+mod builder;
+mod error;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use super::{Entry, EntryRef, Kind, Time};
+pub use builder::ManifestBuilder;
+pub use error::{EntryError, ManifestError};
+
+/// Most entries of a manifest.
+pub const MAX_ENTRIES: u32 = 1 << 20;
+/// Most names in a path.
+pub const MAX_DEPTH: u16 = 64;
+/// Most bytes of a path: its names and the separators between them.
+pub const MAX_PATH_BYTES: u32 = 4095;
+/// Most bytes of all names together.
+pub const MAX_NAMES_BYTES: u64 = 64 << 20;
+/// File offsets are signed in all operating systems.
+const MAX_STREAM_BYTES: u64 = i64::MAX as u64;
+
+/// Files and directories, every one checked: names are single components, parents are directories
+/// that come earlier, no two entries share a path, all bounds are kept.
+///
+/// An entry takes 32 bytes of memory beside its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    rows: Vec<Row>,
+    /// The names of all entries, one after the other.
+    names: Vec<u8>,
+    files: u32,
+    stream_bytes: u64,
+}
+
+/// An entry without its name. The order of the fields leaves no gap in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    bytes: u64,
+    seconds: i64,
+    nanos: u32,
+    /// [`NO_PARENT`] for none.
+    parent: u32,
+    /// Where its name ends in the names of all entries. It begins where that of the row before
+    /// ends.
+    name_end: u32,
+    mode: u16,
+    shape: RowShape,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RowShape {
+    Directory,
+    DenseFile,
+    SparseFile,
+}
+
+/// More than the number of any entry.
+const NO_PARENT: u32 = u32::MAX;
+
+impl Manifest {
+    /// All entries in the order of their numbers.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = EntryRef<'_>> + DoubleEndedIterator {
+        let rows = self.rows.iter().enumerate();
+        rows.map(|(at, row)| self.view(at, row))
+    }
+
+    /// The entry of a number; `None` for a number that no entry has.
+    #[must_use]
+    pub fn entry(&self, index: u32) -> Option<EntryRef<'_>> {
+        let at = usize::try_from(index).ok()?;
+        Some(self.view(at, self.rows.get(at)?))
+    }
+
+    /// How many of the entries are files.
+    #[must_use]
+    pub fn files(&self) -> u32 {
+        self.files
+    }
+
+    /// Bytes of all files together.
+    #[must_use]
+    pub fn stream_bytes(&self) -> u64 {
+        self.stream_bytes
+    }
+
+    /// Path of an entry below the receiver's directory; empty for a number that no entry has. Show
+    /// it with `{:?}`: the name comes from a peer and may hold control characters.
+    #[must_use]
+    pub fn path(&self, index: u32) -> PathBuf {
+        let names = self.lineage(Some(index)).into_iter().rev();
+        names
+            .filter_map(|index| self.entry(index))
+            .map(|entry| OsStr::from_bytes(entry.name))
+            .collect()
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.rows.len()).unwrap_or(u32::MAX)
+    }
+
+    /// An entry and the directories around it, innermost first.
+    pub(super) fn lineage(&self, mut index: Option<u32>) -> Vec<u32> {
+        let mut lineage = Vec::new();
+        // Every parent has a smaller number than its child, so this ends.
+        while let Some((at, entry)) = index.and_then(|at| Some((at, self.entry(at)?))) {
+            lineage.push(at);
+            index = entry.parent;
+        }
+        lineage
+    }
+
+    /// The first file whose number is at least `index`.
+    pub(super) fn next_file(&self, index: u32) -> Option<FileEntry> {
+        let mut entries = (index..).map_while(|at| Some((at, self.entry(at)?)));
+        entries.find_map(|(index, entry)| match entry.kind {
+            Kind::File { bytes, sparse } => Some(FileEntry {
+                index,
+                bytes,
+                sparse,
+            }),
+            Kind::Directory => None,
+        })
+    }
+
+    fn view(&self, at: usize, row: &Row) -> EntryRef<'_> {
+        let before = at.checked_sub(1).and_then(|before| self.rows.get(before));
+        let start = before.map_or(0, |before| before.name_end);
+        let bytes = row.bytes;
+        EntryRef {
+            parent: (row.parent != NO_PARENT).then_some(row.parent),
+            name: &self.names[position(start)..position(row.name_end)],
+            kind: match row.shape {
+                RowShape::Directory => Kind::Directory,
+                RowShape::DenseFile => Kind::File {
+                    bytes,
+                    sparse: false,
+                },
+                RowShape::SparseFile => Kind::File {
+                    bytes,
+                    sparse: true,
+                },
+            },
+            mode: row.mode,
+            modified: Time {
+                seconds: row.seconds,
+                nanos: row.nanos,
+            },
+        }
+    }
+
+    /// Adds an entry that was checked.
+    fn push(&mut self, entry: &Entry) {
+        self.names.extend_from_slice(&entry.name);
+        let (shape, bytes) = match entry.kind {
+            Kind::Directory => (RowShape::Directory, 0),
+            Kind::File {
+                bytes,
+                sparse: false,
+            } => (RowShape::DenseFile, bytes),
+            Kind::File {
+                bytes,
+                sparse: true,
+            } => (RowShape::SparseFile, bytes),
+        };
+        self.rows.push(Row {
+            bytes,
+            seconds: entry.modified.seconds,
+            nanos: entry.modified.nanos,
+            parent: entry.parent.unwrap_or(NO_PARENT),
+            name_end: u32::try_from(self.names.len()).unwrap_or(u32::MAX),
+            mode: entry.mode,
+            shape,
+        });
+        self.files += u32::from(shape != RowShape::Directory);
+        self.stream_bytes += bytes;
+    }
+}
+
+/// A file of a manifest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileEntry {
+    pub(super) index: u32,
+    pub(super) bytes: u64,
+    pub(super) sparse: bool,
+}
+
+/// A number of 32 bits as a place in memory.
+fn position(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_takes_what_the_documentation_says() {
+        assert_eq!(size_of::<Row>(), 32);
+    }
+}

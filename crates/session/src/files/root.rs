@@ -1,0 +1,96 @@
+//! The paths that a user named, and the entries that come from each.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use super::Manifest;
+use super::branch::Branch;
+use super::directory::Directory;
+
+/// A path that a user named. Links in it are the user's own and are followed.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// Number of the first entry that comes from it. The entries of a path are consecutive.
+    first: u32,
+    path: PathBuf,
+    /// Whether the path itself is the first entry; else its entries lie in it.
+    is_entry: bool,
+}
+
+impl Root {
+    /// Whether an entry is what the path leads to.
+    pub(super) fn is(&self, index: u32) -> bool {
+        self.is_entry && self.first == index
+    }
+
+    /// Opens the path as a file for reading; a pipe in its place is not waited for.
+    pub(super) fn open_file(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        Ok(openat(CWD, &self.path, flags, Mode::empty())?.into())
+    }
+
+    /// Opens the path as a directory.
+    pub(super) fn open_branch(&self) -> io::Result<Branch> {
+        let directory = Directory::open(&self.path)?;
+        Ok(Branch::new(directory, self.is_entry.then_some(self.first)))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// All paths, in the order of their entries.
+#[derive(Debug, Default)]
+pub(super) struct Roots(Vec<Root>);
+
+impl Roots {
+    /// Adds a path whose first entry will have the number `first`.
+    pub(super) fn push(&mut self, first: u32, path: &Path, is_entry: bool) {
+        self.0.push(Root {
+            first,
+            path: path.into(),
+            is_entry,
+        });
+    }
+
+    /// The path that an entry comes from, and its place among the paths.
+    pub(super) fn of(&self, index: u32) -> Option<(usize, &Root)> {
+        // A path without entries shares its number with the next; the last of them has the entry.
+        let after = self.0.partition_point(|root| root.first <= index);
+        let at = after.checked_sub(1)?;
+        Some((at, self.0.get(at)?))
+    }
+
+    /// Where an entry lies; empty for a number that no entry has.
+    pub(super) fn path(&self, manifest: &Manifest, index: u32) -> PathBuf {
+        let mut lineage = manifest.lineage(Some(index));
+        let (Some((_, root)), false) = (self.of(index), lineage.is_empty()) else {
+            return PathBuf::new();
+        };
+        if root.is_entry {
+            lineage.pop();
+        }
+        let mut path = root.path.clone();
+        let entries = lineage.into_iter().rev();
+        let entries = entries.filter_map(|index| manifest.entry(index));
+        path.extend(entries.map(|entry| OsStr::from_bytes(entry.name)));
+        path
+    }
+
+    /// The path that was added last.
+    pub(super) fn last_path(&self) -> PathBuf {
+        let last = self.0.last();
+        last.map_or_else(PathBuf::new, |root| root.path.clone())
+    }
+
+    /// Whether the path that was added last is an entry itself.
+    pub(super) fn last_is_entry(&self) -> bool {
+        self.0.last().is_some_and(|root| root.is_entry)
+    }
+}

@@ -1,0 +1,80 @@
+//! How files ended.
+
+use crate::{FileCause, Message, Text};
+
+/// How a file ended.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Number of the file in the manifest.
+    pub index: u32,
+    /// Why it was thrown away; `None`: it has its final name.
+    pub failure: Option<FileFailure>,
+}
+
+impl Verdict {
+    /// The message for the sender.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        match &self.failure {
+            None => Message::FileVerified { index: self.index },
+            Some(failure) => Message::FileFailed {
+                index: self.index,
+                cause: failure.cause(),
+                reason: Text::new(failure),
+            },
+        }
+    }
+}
+
+/// Why a file was thrown away. The others go on.
+#[derive(Debug, thiserror::Error)]
+pub enum FileFailure {
+    /// The bytes that came are not those that were sent.
+    #[error("its hash is {came}, but that of the sender is {want}")]
+    Hash {
+        /// Hash of what came.
+        came: blake3::Hash,
+        /// The sender's hash.
+        want: blake3::Hash,
+    },
+    /// The sender could not read it.
+    #[error("the sender could not read it: {reason}")]
+    Abandoned {
+        /// The sender's words.
+        reason: Text,
+    },
+    /// The receiver could not write it.
+    #[error("the receiver could not {tried}: {source}")]
+    Io {
+        /// What was tried.
+        tried: &'static str,
+        /// The answer of the operating system.
+        source: std::io::Error,
+    },
+    /// Its name is that of another file, as `A` and `a` are where case is ignored.
+    #[error("another file of this transfer has this name on this file system")]
+    SameName,
+}
+
+impl FileFailure {
+    /// What kind of failure it is, for programs.
+    #[must_use]
+    pub fn cause(&self) -> FileCause {
+        match self {
+            Self::Hash { .. } => FileCause::Corrupt,
+            Self::Abandoned { .. } => FileCause::Unreadable,
+            Self::Io { .. } | Self::SameName => FileCause::Unwritable,
+        }
+    }
+}
+
+/// What came of a transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Files that have their final names.
+    pub verified_files: u32,
+    /// Bytes of these files.
+    pub verified_bytes: u64,
+    /// Files that were thrown away.
+    pub failed_files: u32,
+}

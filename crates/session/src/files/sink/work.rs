@@ -1,0 +1,239 @@
+//! What a sink does with a single file.
+
+use std::io;
+use std::sync::Arc;
+
+use super::{Claim, FileFailure, Sink, SinkError, Verdict};
+use crate::files::attributes::Thing;
+use crate::files::manifest::FileEntry;
+use crate::files::part::{OpenPart, Part, PartName};
+
+/// The file whose bytes come next.
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) index: u32,
+    pub(super) bytes: u64,
+    pub(super) taken_bytes: u64,
+    sparse: bool,
+    state: State,
+}
+
+/// What there is of the current file.
+#[derive(Debug)]
+enum State {
+    /// No byte has come, and nothing is on the disk.
+    New,
+    Open(Box<OpenPart>),
+    /// Further bytes are thrown away.
+    Failed(FileFailure),
+}
+
+/// What there is of a file of which all bytes have come.
+#[derive(Debug)]
+pub(super) enum Written {
+    /// It has no bytes, and is made when its hash comes: a million empty files that wait for their
+    /// hashes take no room on the disk.
+    Empty,
+    Part(Box<Part>),
+    Failed(Box<FileFailure>),
+}
+
+/// What came of giving a file its final name.
+enum Naming {
+    Given,
+    /// Another file of the transfer has the name.
+    Taken,
+    /// The gate is closed.
+    Stopped,
+}
+
+impl Current {
+    pub(super) fn new(file: FileEntry) -> Self {
+        Self {
+            index: file.index,
+            bytes: file.bytes,
+            taken_bytes: 0,
+            sparse: file.sparse,
+            state: State::New,
+        }
+    }
+
+    pub(super) fn close(self) -> Written {
+        match self.state {
+            State::New => Written::Empty,
+            State::Open(part) => Written::Part(Box::new(part.close())),
+            State::Failed(failure) => Written::Failed(Box::new(failure)),
+        }
+    }
+
+    /// The temporary file.
+    pub(super) fn part_name(&self) -> Option<PartName> {
+        match &self.state {
+            State::Open(part) => Some(part.name()),
+            State::New | State::Failed(_) => None,
+        }
+    }
+}
+
+impl Written {
+    /// Closes the temporary file, which gives up its lock.
+    pub(super) fn unlock(&mut self) {
+        if let Self::Part(part) = self {
+            part.file = None;
+        }
+    }
+
+    /// The temporary file.
+    pub(super) fn part_name(&self) -> Option<PartName> {
+        match self {
+            Self::Part(part) => Some(part.name),
+            Self::Empty | Self::Failed(_) => None,
+        }
+    }
+}
+
+impl Sink {
+    /// Takes bytes of the current file.
+    pub(super) fn take(&mut self, current: &mut Current, bytes: &[u8]) -> Result<(), SinkError> {
+        current.taken_bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if let State::New = current.state {
+            let hole = current.sparse.then_some(current.bytes);
+            current.state = match self.create(current.index, hole) {
+                Ok(part) => State::Open(Box::new(part)),
+                Err(source) => State::Failed(self.failure(current.index, "create it", source)?),
+            };
+        }
+        if let State::Open(part) = &mut current.state
+            && let Err(source) = part.write(bytes)
+        {
+            let name = part.name();
+            self.remove(current.index, name);
+            current.state = State::Failed(self.failure(current.index, "write it", source)?);
+        }
+        Ok(())
+    }
+
+    /// Ends a file of which both the bytes and the sender's word have come.
+    pub(super) fn end_file(
+        &mut self,
+        index: u32,
+        written: Written,
+        claim: Claim,
+    ) -> Result<(), SinkError> {
+        let failure = match (written, claim) {
+            (Written::Failed(failure), _) => Some(*failure),
+            (written, Claim::Abandoned { reason, .. }) => {
+                if let Some(name) = written.part_name() {
+                    self.remove(index, name);
+                }
+                Some(FileFailure::Abandoned { reason })
+            }
+            (Written::Part(part), Claim::Hash(want)) => self.verify(index, &part, want)?,
+            (Written::Empty, Claim::Hash(want)) => match self.create(index, None) {
+                Ok(part) => self.verify(index, &part.close(), want)?,
+                Err(source) => Some(self.failure(index, "create it", source)?),
+            },
+        };
+        match failure {
+            None => {
+                self.summary.verified_files += 1;
+                self.summary.verified_bytes += self.bytes(index);
+            }
+            Some(_) => self.summary.failed_files += 1,
+        }
+        self.verdicts.push_back(Verdict { index, failure });
+        Ok(())
+    }
+
+    /// Removes the temporary file of an entry. One that cannot be removed is unlocked soon, and the
+    /// next receiver removes it.
+    pub(super) fn remove(&mut self, index: u32, name: PartName) {
+        if let Ok(directory) = self.tree.around(index) {
+            let _ = directory.remove(&name.bytes());
+        }
+    }
+
+    /// Makes a temporary file; with holes if it gets the length `hole`.
+    fn create(&mut self, index: u32, hole: Option<u64>) -> io::Result<OpenPart> {
+        OpenPart::create(self.tree.around(index)?, hole)
+    }
+
+    /// Gives a file its final name if it has the right hash; else removes it.
+    fn verify(
+        &mut self,
+        index: u32,
+        part: &Part,
+        want: blake3::Hash,
+    ) -> Result<Option<FileFailure>, SinkError> {
+        let failure = if part.hash == want {
+            match self.give_name(index, part) {
+                Ok(Naming::Given) => return Ok(None),
+                Ok(Naming::Taken) => Ok(FileFailure::SameName),
+                Ok(Naming::Stopped) => Err(SinkError::Stopped),
+                Err(source) => self.failure(index, "give it its final name", source),
+            }
+        } else {
+            let came = part.hash;
+            Ok(FileFailure::Hash { came, want })
+        };
+        self.remove(index, part.name);
+        failure.map(Some)
+    }
+
+    fn give_name(&mut self, index: u32, part: &Part) -> io::Result<Naming> {
+        let manifest = Arc::clone(&self.manifest);
+        let entry = manifest.entry(index).ok_or(io::ErrorKind::NotFound)?;
+        let attributes = (entry.mode, entry.modified);
+        let reopened;
+        let file = if let Some(file) = &part.file {
+            file
+        } else {
+            let directory = self.tree.around(index)?;
+            reopened = directory.open_to_write(&part.name.bytes())?;
+            &reopened
+        };
+        self.warnings
+            .set(file, Thing::File, attributes, || self.tree.path(index))?;
+        let Some(_pass) = self.gate.pass() else {
+            return Ok(Naming::Stopped);
+        };
+        let directory = self.tree.around(index)?;
+        let from = part.name.bytes();
+        let renamed = self.named.rename(directory, &from, entry.name, part.id)?;
+        Ok(if renamed {
+            Naming::Given
+        } else {
+            Naming::Taken
+        })
+    }
+
+    /// Sorts an error of the operating system: it concerns a single file, unless the file system is
+    /// full.
+    fn failure(
+        &self,
+        index: u32,
+        tried: &'static str,
+        source: io::Error,
+    ) -> Result<FileFailure, SinkError> {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Err(SinkError::Full {
+                path: self.tree.path(index),
+                source,
+            }),
+            _ => Ok(FileFailure::Io { tried, source }),
+        }
+    }
+}
+
+impl Drop for Sink {
+    /// Removes what has no final name. The directories get their modes back after this.
+    fn drop(&mut self) {
+        let current = self.current.take();
+        let current = current.and_then(|it| Some((it.index, it.part_name()?)));
+        let written = std::mem::take(&mut self.written).into_iter();
+        let written = written.filter_map(|(index, it)| Some((index, it.part_name()?)));
+        for (index, name) in written.chain(current) {
+            self.remove(index, name);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a file system says about a file or a directory.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use rustix::fs::{FileType, Stat, fstat, stat};
+
+use super::Time;
+use super::entry::{MODE_BITS, NANOS};
+
+/// Bytes of the blocks that `st_blocks` counts, on every file system.
+const BLOCK_BYTES: u64 = 512;
+
+/// Device and inode number. They identify a file under all of its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Id {
+    device: u64,
+    inode: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Status {
+    pub(super) kind: FileType,
+    /// Permission bits, without set-user-id, set-group-id and sticky.
+    pub(super) mode: u16,
+    pub(super) bytes: u64,
+    /// Bytes that the file system has reserved for the contents. Fewer than `bytes`: it has holes.
+    pub(super) allocated_bytes: u64,
+    pub(super) modified: Time,
+    pub(super) id: Id,
+}
+
+impl Status {
+    /// What a path of the user leads to, through links.
+    pub(super) fn of_path(path: &Path) -> io::Result<Self> {
+        Ok(stat(path)?.into())
+    }
+
+    /// What an open file is.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        Ok(fstat(file)?.into())
+    }
+}
+
+impl From<Stat> for Status {
+    fn from(stat: Stat) -> Self {
+        let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
+        let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        Self {
+            kind: FileType::from_raw_mode(stat.st_mode),
+            mode: u16::try_from(stat.st_mode & u32::from(MODE_BITS)).unwrap_or(0),
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            allocated_bytes: blocks.saturating_mul(BLOCK_BYTES),
+            modified: Time {
+                seconds: stat.st_mtime,
+                nanos: nanos.min(NANOS - 1),
+            },
+            id: Id {
+                device: stat.st_dev,
+                inode: stat.st_ino,
+            },
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! A handshake on a socket.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+
+use crate::handshake::{Agreed, Failed, Handshake};
+use crate::limit::{Limit, Patience};
+use crate::{Error, Psk};
+
+/// What [`Error::Timeout`] and [`Error::Io`] say of it.
+const DOING: &str = "shaking hands";
+/// How much, and how long, a refused peer may go on before the connection is closed on it.
+const LINGER_BYTES: usize = 4096;
+const LINGER: Duration = Duration::from_millis(500);
+/// More than any step of a handshake wants.
+const BUFFER_BYTES: usize = 64;
+
+/// A connection whose handshake is under way. Its socket does not block, so that one thread can
+/// have many.
+pub(crate) struct Pending {
+    stream: TcpStream,
+    handshake: Handshake,
+    /// Bytes for the peer that the socket has not taken yet.
+    unsent: Vec<u8>,
+    /// Set when the handshake has only to send `unsent`.
+    agreed: Option<Agreed>,
+    /// Why the peer is refused. It gets time to read the answer: closing with its bytes unread would
+    /// reset the connection and could take the answer along.
+    refused: Option<Error>,
+    /// Bytes that came after that.
+    drained: usize,
+    limit: Limit,
+}
+
+impl Pending {
+    /// Begins as the responder; `timeout` is for all of the handshake.
+    pub(crate) fn respond(stream: TcpStream, timeout: Duration) -> Result<Self, Error> {
+        Self::new(stream, Handshake::respond(), Vec::new(), timeout)
+    }
+
+    /// Begins as the initiator; `timeout` is for all of the handshake.
+    pub(crate) fn initiate(stream: TcpStream, psk: &Psk, timeout: Duration) -> Result<Self, Error> {
+        let (handshake, first) = Handshake::initiate(psk)?;
+        Self::new(stream, handshake, first, timeout)
+    }
+
+    fn new(
+        stream: TcpStream,
+        handshake: Handshake,
+        unsent: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        stream.set_nonblocking(true).map_err(failed)?;
+        Ok(Self {
+            stream,
+            handshake,
+            unsent,
+            agreed: None,
+            refused: None,
+            drained: 0,
+            limit: Limit::new(Some(timeout)),
+        })
+    }
+
+    /// How long the handshake may go on.
+    pub(crate) fn limit(&self) -> Limit {
+        self.limit
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The event of the socket that [`Pending::advance`] needs to get further.
+    pub(crate) fn interest(&self) -> PollFlags {
+        if self.unsent.is_empty() {
+            PollFlags::IN
+        } else {
+            PollFlags::OUT
+        }
+    }
+
+    /// Goes as far as the socket and the time limit let it; `None` when it has to wait.
+    pub(crate) fn advance(&mut self, psk: &Psk) -> Option<Result<Agreed, Error>> {
+        let advanced = match self.try_advance(psk) {
+            Ok(None) => self.limit.check(DOING).err().map(Err),
+            Ok(Some(agreed)) => Some(Ok(agreed)),
+            Err(error) => Some(Err(error)),
+        };
+        advanced.map(|result| result.map_err(|error| self.reason(error)))
+    }
+
+    /// Waits until the handshake is over.
+    pub(crate) fn finish(
+        mut self,
+        psk: &Psk,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<(TcpStream, Agreed), Error> {
+        loop {
+            if let Some(result) = self.advance(psk) {
+                return Ok((self.stream, result?));
+            }
+            let patience = Patience::new(self.limit, cancelled);
+            if let Err(error) = patience.wait(&self.stream, self.interest(), DOING) {
+                return Err(self.reason(error));
+            }
+        }
+    }
+
+    /// The connection, after [`Pending::advance`] finished the handshake.
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    /// Why the handshake failed when it ends by `error`: a refused peer stays refused for the first
+    /// reason.
+    pub(crate) fn reason(&mut self, error: Error) -> Error {
+        self.refused.take().unwrap_or(error)
+    }
+
+    fn try_advance(&mut self, psk: &Psk) -> Result<Option<Agreed>, Error> {
+        while self.flush()? {
+            if let Some(agreed) = self.agreed.take() {
+                return Ok(Some(agreed));
+            }
+            let mut buffer = [0; BUFFER_BYTES];
+            let Some(read) = self.read(&mut buffer)? else {
+                break;
+            };
+            if self.refused.is_some() {
+                self.drained += read;
+                if self.drained > LINGER_BYTES {
+                    return Err(Error::HandshakeCut);
+                }
+                continue;
+            }
+            match self.handshake.receive(psk, &mut &buffer[..read]) {
+                Ok(progress) => {
+                    self.unsent = progress.send;
+                    self.agreed = progress.agreed;
+                }
+                Err(Failed { error, answer }) if answer.is_empty() => return Err(error),
+                Err(Failed { error, answer }) => {
+                    self.unsent = answer;
+                    self.refused = Some(error);
+                    self.limit = self.limit.part(LINGER);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends what is unsent; says whether all of it is on its way.
+    fn flush(&mut self) -> Result<bool, Error> {
+        while !self.unsent.is_empty() {
+            match self.stream.write(&self.unsent) {
+                Ok(written) => drop(self.unsent.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        if self.refused.is_some() {
+            // It fails only on a connection that has ended already.
+            let _ = self.stream.shutdown(Shutdown::Write);
+        }
+        Ok(true)
+    }
+
+    /// Reads what the next step lacks; `None` when nothing is there.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
+        let wants = match self.refused {
+            Some(_) => buffer.len(),
+            None => self.handshake.wants().min(buffer.len()),
+        };
+        loop {
+            match self.stream.read(&mut buffer[..wants]) {
+                Ok(0) => return Err(Error::HandshakeCut),
+                Ok(read) => return Ok(Some(read)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+}
+
+fn failed(source: std::io::Error) -> Error {
+    match source.kind() {
+        ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe => {
+            Error::HandshakeCut
+        }
+        _ => Error::Io {
+            doing: DOING,
+            source,
+        },
+    }
+}

@@ -1,0 +1,144 @@
+//! Reaching a peer: attempts, patience, and giving up early.
+
+mod common;
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::PATIENT;
+use farwrite_session::{Channel, Error, HostPort, Psk};
+
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+fn key() -> Psk {
+    Psk::generate().expect("key")
+}
+
+fn listen() -> (TcpListener, HostPort) {
+    let listener = TcpListener::bind(SocketAddr::from(LOOPBACK)).expect("loopback");
+    let addr = listener.local_addr().expect("address");
+    (listener, addr.into())
+}
+
+#[test]
+fn cut_connection_is_tried_again() {
+    let psk = key();
+    let (listener, addr) = listen();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2 {
+                // Closed with bytes unread: a reset. Closed before they come: an end.
+                drop(listener.accept().expect("accept"));
+            }
+            let stream = listener.accept().expect("accept").0;
+            Channel::accept(stream, &psk, PATIENT).expect("handshake");
+        });
+        Channel::connect(&addr, &psk, PATIENT, || false).expect("the third attempt");
+    });
+}
+
+#[test]
+fn patience_is_for_everything() {
+    let psk = key();
+    let patience = Duration::from_millis(500);
+    let (silent, addr) = listen();
+    let start = Instant::now();
+    let error = Channel::connect(&addr, &psk, patience, || false).expect_err("silence");
+    assert!(
+        matches!(error, Error::Timeout { after, .. } if after == patience),
+        "{error}"
+    );
+    assert!(start.elapsed() >= patience);
+    drop(silent);
+    let (cutting, addr) = listen();
+    cutting.set_nonblocking(true).expect("a socket");
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                drop(cutting.accept());
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let start = Instant::now();
+        let error = Channel::connect(&addr, &psk, patience, || false).expect_err("always cut");
+        is_over.store(true, Ordering::Relaxed);
+        assert!(matches!(error, Error::HandshakeCut), "{error}");
+        assert!(start.elapsed() < patience * 10, "{:?}", start.elapsed());
+    });
+}
+
+#[test]
+fn wrong_key_and_other_programs_are_final() {
+    let (listener, addr) = listen();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let stream = listener.accept().expect("accept").0;
+            Channel::accept(stream, &key(), PATIENT).expect_err("another key");
+            let mut stream = listener.accept().expect("accept").0;
+            std::io::Write::write_all(&mut stream, b"SSH-2.0-OpenSSH\r\n").expect("write");
+            // Until the initiator has read it.
+            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+        });
+        let start = Instant::now();
+        let error = Channel::connect(&addr, &key(), PATIENT, || false).expect_err("another key");
+        assert!(matches!(error, Error::KeysDiffer), "{error}");
+        let error = Channel::connect(&addr, &key(), PATIENT, || false).expect_err("ssh");
+        assert!(matches!(error, Error::NotFarwrite { .. }), "{error}");
+        assert!(start.elapsed() < PATIENT);
+    });
+}
+
+/// While nobody listens, and while a listener is silent.
+#[test]
+fn cancelling_ends_it_soon() {
+    let psk = key();
+    let free = listen().1;
+    let (_silent, silent) = listen();
+    for addr in [free, silent, "localhost:9".parse().expect("a name")] {
+        let is_cancelled = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let connects = scope.spawn(|| {
+                let cancelled = || is_cancelled.load(Ordering::Relaxed);
+                let result = Channel::connect(&addr, &psk, PATIENT, cancelled);
+                (result, Instant::now())
+            });
+            thread::sleep(Duration::from_millis(300));
+            is_cancelled.store(true, Ordering::Relaxed);
+            let cancelled = Instant::now();
+            let (result, ended) = connects.join().expect("no panic");
+            let error = result.expect_err("cancelled");
+            assert!(matches!(error, Error::Cancelled), "{addr}: {error}");
+            let took = ended.saturating_duration_since(cancelled);
+            assert!(took < PATIENT / 10, "{addr}: {took:?}");
+        });
+    }
+}
+
+#[test]
+fn names_are_reached_by_any_of_their_addresses() {
+    let psk = key();
+    let (listener, addr) = listen();
+    let port = addr.resolve().expect("an address")[0].port();
+    // `localhost` is often ::1 too, where nobody listens.
+    let name: HostPort = format!("localhost:{port}").parse().expect("a name");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let stream = listener.accept().expect("accept").0;
+            Channel::accept(stream, &psk, PATIENT).expect("handshake");
+        });
+        Channel::connect(&name, &psk, PATIENT, || false).expect("handshake");
+    });
+}
+
+#[test]
+fn unknown_name_is_said() {
+    let to: HostPort = "no-such-host.invalid:4792".parse().expect("a name");
+    let error = Channel::connect(&to, &key(), PATIENT, || false).expect_err("RFC 6761");
+    assert!(
+        error.to_string().contains("no-such-host.invalid:4792"),
+        "{error}"
+    );
+}

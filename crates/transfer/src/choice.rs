@@ -1,0 +1,97 @@
+//! What repairs the losses of a transfer: one scheme, or what the planner chooses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use farwrite::SchemeName;
+use farwrite::schemes::registry::ParseSchemeError;
+
+/// What repairs losses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemeChoice {
+    /// The planner decides, message by message, from a few candidates.
+    Auto,
+    /// This scheme.
+    Named(SchemeName),
+}
+
+impl SchemeChoice {
+    /// What the planner chooses from: few, since a receiver admits few on a queue pair.
+    const CANDIDATES: [&str; 5] = [
+        "sr-nack",
+        "ec-xor:32,8",
+        "ec-mds:128,4",
+        "ec-mds:32,4",
+        "ec-mds:32,8",
+    ];
+
+    /// What a message may be sent with.
+    pub(crate) fn candidates(self) -> Vec<SchemeName> {
+        match self {
+            Self::Auto => Self::CANDIDATES
+                .iter()
+                .filter_map(|name| name.parse().ok())
+                .collect(),
+            Self::Named(name) => vec![name],
+        }
+    }
+
+    /// The candidate that sends most parity. Memory for its parity is enough for any of them.
+    pub(crate) fn most_parity(self) -> SchemeName {
+        match self {
+            Self::Auto => SchemeName::ALL[4],
+            Self::Named(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for SchemeChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Named(name) => name.fmt(f),
+        }
+    }
+}
+
+impl FromStr for SchemeChoice {
+    type Err = ParseSchemeError;
+
+    fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            _ => name.parse().map(Self::Named),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parity::parity_bytes;
+
+    #[test]
+    fn names_are_read_as_they_are_shown() {
+        for name in ["auto", "sr-nack", "ec-mds:20,4"] {
+            let choice = name.parse::<SchemeChoice>().expect(name);
+            assert_eq!(choice.to_string(), name);
+        }
+        "automatic".parse::<SchemeChoice>().expect_err("no scheme");
+    }
+
+    #[test]
+    fn there_is_room_for_the_parity_of_every_candidate() {
+        assert_eq!(
+            SchemeChoice::Auto.candidates().len(),
+            SchemeChoice::CANDIDATES.len()
+        );
+        assert_eq!(SchemeChoice::Auto.most_parity().to_string(), "ec-mds:32,8");
+        for candidate in SchemeChoice::Auto.candidates() {
+            for bytes in [1, 4096, 4097, 31 * 4096, 33 * 4096, 127 * 4096, 8 << 20] {
+                let most = parity_bytes(SchemeChoice::Auto.most_parity(), bytes, 4096);
+                let parity = parity_bytes(candidate, bytes, 4096);
+                assert!(parity <= most, "{candidate} at {bytes}: {parity} > {most}");
+            }
+        }
+    }
+}

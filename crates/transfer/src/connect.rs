@@ -1,0 +1,34 @@
+//! Reaching a receiver.
+
+use std::time::{Duration, Instant};
+
+use farwrite_session::{Channel, HostPort, Psk};
+
+use crate::Error;
+use crate::host::{Cancel, Event, Observer};
+
+/// Connects to the receiver at `to` and shakes hands. Waits up to `patience` for it to
+/// listen, and reports once that it waits.
+///
+/// # Errors
+/// [`crate::ErrorKind::Unreachable`], [`crate::ErrorKind::Mismatch`] for another key or version, and
+/// [`crate::ErrorKind::Interrupted`].
+pub fn connect(
+    to: &HostPort,
+    psk: &Psk,
+    patience: Duration,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> Result<Channel, Error> {
+    /// Before people are shown that this waits.
+    const NOTE_AFTER: Duration = Duration::from_secs(1);
+    let (start, noted) = (Instant::now(), std::cell::Cell::new(false));
+    let is_cancelled = || {
+        if start.elapsed() > NOTE_AFTER && !noted.replace(true) {
+            observer.observe(Event::Note(format!("waiting for {to} to answer")));
+        }
+        cancel.is_set()
+    };
+    Channel::connect(to, psk, patience, is_cancelled)
+        .map_err(|error| Error::of_session(format_args!("connecting to {to}"), &error))
+}

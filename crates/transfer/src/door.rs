@@ -1,0 +1,245 @@
+//! Letting senders in, one at a time.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_session::{
+    Cause, Channel, Error as SessionError, Listener, Message, Psk, Refusal, Text,
+};
+
+use crate::error::of_thread;
+use crate::host::CANCEL_PERIOD;
+use crate::setup::SETUP;
+use crate::{Cancel, Error, ErrorKind, Event, Observer};
+
+/// How long a sender waits for the one before it, which may be about to finish, before it is turned
+/// away.
+const WAIT: Duration = Duration::from_secs(3);
+/// Senders that wait at a time; each has proven that it holds the key.
+const WAITING: usize = 16;
+/// Between two lines about connections that came to nothing.
+const QUIET: Duration = Duration::from_secs(1);
+
+type Admitted = Result<Channel, SessionError>;
+
+/// Takes connections in a thread of its own, which ends with the program.
+pub struct Door {
+    senders: Receiver<Admitted>,
+    place: Arc<Place>,
+}
+
+impl Door {
+    /// Starts to let in senders that hold the key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Other`] where no thread can be started.
+    pub fn open(
+        mut listener: Listener,
+        psk: Psk,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Self, Error> {
+        let place = Arc::new(Place::default());
+        let (admitted, senders) = channel();
+        let of_thread_too = Arc::clone(&place);
+        thread::Builder::new()
+            .name("door".into())
+            .spawn(move || serve(&mut listener, &psk, &of_thread_too, &admitted, &*observer))
+            .map_err(|error| of_thread(&error))?;
+        Ok(Self { senders, place })
+    }
+
+    /// Waits for a sender. From then on others wait a moment and are then turned away, until
+    /// [`Door::ready`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Interrupted`]; [`ErrorKind::Unreachable`] where the port fails.
+    pub fn wait(&self, cancel: &Cancel) -> Result<Channel, Error> {
+        loop {
+            cancel.check()?;
+            match self.senders.recv_timeout(CANCEL_PERIOD) {
+                Ok(sender) => {
+                    return sender.map_err(|error| Error::of_session("listening", &error));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Other, "the listening thread died"));
+                }
+            }
+        }
+    }
+
+    /// Lets the next sender in.
+    pub fn ready(&self) {
+        self.place.leave();
+    }
+}
+
+/// The one place that a sender can have, and the senders that wait for it.
+#[derive(Debug, Default)]
+struct Place {
+    state: Mutex<PlaceState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct PlaceState {
+    is_taken: bool,
+    waiting: usize,
+}
+
+impl Place {
+    fn state(&self) -> MutexGuard<'_, PlaceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the place if it is free.
+    fn try_take(&self) -> bool {
+        let mut state = self.state();
+        !std::mem::replace(&mut state.is_taken, true)
+    }
+
+    /// Announces one more that waits, if there is room for it.
+    fn try_queue(&self) -> bool {
+        let mut state = self.state();
+        let has_room = state.waiting < WAITING;
+        state.waiting += usize::from(has_room);
+        has_room
+    }
+
+    /// Takes the place, after [`Place::try_queue`], as soon as it is free within `patience`.
+    fn take(&self, patience: Duration) -> bool {
+        let is_taken = |state: &mut PlaceState| state.is_taken;
+        let waited = self
+            .changed
+            .wait_timeout_while(self.state(), patience, is_taken);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        !std::mem::replace(&mut state.is_taken, true)
+    }
+
+    fn leave(&self) {
+        self.state().is_taken = false;
+        self.changed.notify_one();
+    }
+}
+
+fn serve(
+    listener: &mut Listener,
+    psk: &Psk,
+    place: &Arc<Place>,
+    admitted: &Sender<Admitted>,
+    observer: &dyn Observer,
+) {
+    let mut refusals = Refusals::default();
+    loop {
+        let accepted = listener.accept(psk, SETUP, None, |refusal| {
+            if let Some(line) = refusals.line(Instant::now(), refusal) {
+                observer.observe(Event::Warning(line));
+            }
+        });
+        match accepted {
+            Ok(channel) => admit(channel, place, admitted),
+            Err(error) => {
+                let _ = admitted.send(Err(error));
+                return;
+            }
+        }
+    }
+}
+
+/// Lets a sender in, or has it wait in a thread of its own, so that the door stays open.
+fn admit(channel: Channel, place: &Arc<Place>, admitted: &Sender<Admitted>) {
+    if place.try_take() {
+        // The program ends where nobody takes it.
+        let _ = admitted.send(Ok(channel));
+        return;
+    }
+    if !place.try_queue() {
+        turn_away(channel);
+        return;
+    }
+    let (place, admitted) = (Arc::clone(place), admitted.clone());
+    thread::spawn(move || {
+        if place.take(WAIT) {
+            let _ = admitted.send(Ok(channel));
+        } else {
+            turn_away(channel);
+        }
+    });
+}
+
+/// Asks a sender to come again.
+fn turn_away(mut channel: Channel) {
+    let reason = Text::new("another transfer is under way; try again later");
+    // The sender notices the end of the channel in any case.
+    let _ = channel.send(&Message::Abort {
+        cause: Cause::Busy,
+        reason,
+    });
+}
+
+/// Lines about connections that came to nothing, few enough to read.
+#[derive(Debug, Default)]
+struct Refusals {
+    shown_at: Option<Instant>,
+    not_shown: u64,
+}
+
+impl Refusals {
+    fn line(&mut self, now: Instant, refusal: &Refusal) -> Option<String> {
+        if self.shown_at.is_some_and(|at| now - at < QUIET) {
+            self.not_shown += 1;
+            return None;
+        }
+        self.shown_at = Some(now);
+        let more = match std::mem::take(&mut self.not_shown) {
+            0 => String::new(),
+            more => format!(" (and {more} more before)"),
+        };
+        Some(format!("{refusal}{more}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_strangers_is_a_line_a_second() {
+        let mut refusals = Refusals::default();
+        let start = Instant::now();
+        let refusal = Refusal::Peer {
+            addr: SocketAddr::from(([192, 0, 2, 1], 5)),
+            error: SessionError::KeysDiffer,
+        };
+        let mut line = |ms| refusals.line(start + Duration::from_millis(ms), &refusal);
+        assert!(line(0).expect("the first").contains("192.0.2.1:5"));
+        assert!((1..1000).all(|ms| line(ms).is_none()));
+        assert!(line(1000).expect("a second later").contains("999 more"));
+        assert!(!line(2000).expect("another").contains("more"));
+    }
+
+    #[test]
+    fn one_sender_has_the_place_and_the_next_gets_it_in_time() {
+        let place = Arc::new(Place::default());
+        assert!(place.try_take());
+        assert!(!place.try_take(), "there is one place");
+        assert!(place.try_queue());
+        assert!(!place.take(Duration::from_millis(20)), "it is not free");
+        assert!(place.try_queue());
+        let leaving = Arc::clone(&place);
+        let leave = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            leaving.leave();
+        });
+        assert!(place.take(Duration::from_secs(10)), "it is free by then");
+        assert!(!place.try_take());
+        leave.join().expect("no panic");
+        assert!((0..WAITING).all(|_| place.try_queue()));
+        assert!(!place.try_queue(), "so many do not wait");
+    }
+}

@@ -1,0 +1,222 @@
+//! Why a transfer ended, sorted by what a user can do about it.
+
+use std::error::Error as StdError;
+use std::fmt::{self, Write as _};
+use std::io;
+
+use farwrite_session::files::SinkError;
+use farwrite_session::{Cause, Error as SessionError, FileCause};
+
+/// What kind of trouble ended a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// None of the others.
+    Other,
+    /// The settings of this end cannot work.
+    Settings,
+    /// The two ends do not fit: keys, versions or settings.
+    Mismatch,
+    /// Data did not verify.
+    Corrupt,
+    /// The network or the peer could not be reached, or was lost.
+    Unreachable,
+    /// A file or directory of this end could not be read or written.
+    Files,
+    /// The other end could not read or write a file or directory.
+    PeerFiles,
+    /// The receiver's disk is full.
+    Full,
+    /// The receiver serves another sender.
+    Busy,
+    /// The user of this end ended it.
+    Interrupted,
+}
+
+impl ErrorKind {
+    /// What kind of trouble a file that did not arrive is. `at_sender` is this end's side.
+    #[must_use]
+    pub fn of_file(cause: FileCause, at_sender: bool) -> Self {
+        match (cause, at_sender) {
+            (FileCause::Corrupt, _) => Self::Corrupt,
+            (FileCause::Unreadable, true) | (FileCause::Unwritable, false) => Self::Files,
+            (FileCause::Unreadable, false) | (FileCause::Unwritable, true) => Self::PeerFiles,
+        }
+    }
+}
+
+/// Why a transfer ended: its kind for programs, one line for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    line: String,
+}
+
+impl Error {
+    /// An error whose text is complete. White space in it becomes single spaces.
+    #[must_use]
+    pub fn new(kind: ErrorKind, what: impl fmt::Display) -> Self {
+        Self {
+            kind,
+            line: one_line(&what.to_string()),
+        }
+    }
+
+    /// An error while doing `what`, with the chain of its causes.
+    #[must_use]
+    pub fn caused(kind: ErrorKind, what: impl fmt::Display, cause: &dyn StdError) -> Self {
+        Self {
+            kind,
+            line: chain(what, cause),
+        }
+    }
+
+    /// What kind of trouble it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// An error of the channel while doing `what`.
+    #[must_use]
+    pub fn of_session(what: impl fmt::Display, error: &SessionError) -> Self {
+        let kind = match error {
+            SessionError::KeysDiffer
+            | SessionError::Version { .. }
+            | SessionError::NotFarwrite { .. } => ErrorKind::Mismatch,
+            SessionError::Aborted { cause, .. } => of_cause(*cause),
+            SessionError::Resolve { .. }
+            | SessionError::Connect { .. }
+            | SessionError::Listen { .. }
+            | SessionError::HandshakeCut
+            | SessionError::Timeout { .. }
+            | SessionError::Io { .. }
+            | SessionError::Closed
+            | SessionError::Truncated => ErrorKind::Unreachable,
+            SessionError::Cancelled => ErrorKind::Interrupted,
+            // What is left is a peer that breaks the protocol.
+            _ => ErrorKind::Other,
+        };
+        Self::caused(kind, what, error)
+    }
+
+    /// An error of the endpoint.
+    pub(crate) fn of_endpoint(error: &farwrite::Error) -> Self {
+        let kind = match error {
+            farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
+            farwrite::Error::Connect(_) => ErrorKind::Mismatch,
+            _ => ErrorKind::Other,
+        };
+        Self::caused(kind, "moving data", error)
+    }
+
+    /// An error of the receiver's directory as a whole.
+    pub(crate) fn of_sink(error: &SinkError) -> Self {
+        let kind = match error {
+            SinkError::Full { .. } => ErrorKind::Full,
+            SinkError::Io { .. } | SinkError::InTheWay { .. } | SinkError::SameDirectory { .. } => {
+                ErrorKind::Files
+            }
+            _ => ErrorKind::Other,
+        };
+        Self::caused(kind, "receiving files", error)
+    }
+
+    /// What to send the peer as the reason of an abort.
+    pub(crate) fn cause(&self) -> Cause {
+        match self.kind {
+            ErrorKind::Interrupted => Cause::Interrupted,
+            ErrorKind::Mismatch => Cause::Mismatch,
+            ErrorKind::Files => Cause::Files,
+            ErrorKind::Unreachable => Cause::Network,
+            ErrorKind::Busy => Cause::Busy,
+            ErrorKind::Full => Cause::Full,
+            ErrorKind::Other | ErrorKind::Settings | ErrorKind::Corrupt | ErrorKind::PeerFiles => {
+                Cause::Other
+            }
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl StdError for Error {}
+
+/// What an abort of the peer means at this end.
+fn of_cause(cause: Cause) -> ErrorKind {
+    match cause {
+        Cause::Mismatch => ErrorKind::Mismatch,
+        Cause::Network | Cause::Interrupted => ErrorKind::Unreachable,
+        Cause::Files => ErrorKind::PeerFiles,
+        Cause::Busy => ErrorKind::Busy,
+        Cause::Full => ErrorKind::Full,
+        Cause::Other => ErrorKind::Other,
+    }
+}
+
+/// One line: what was done, and every cause of the error once.
+#[must_use]
+pub fn chain(what: impl fmt::Display, cause: &dyn StdError) -> String {
+    let mut line = what.to_string();
+    let mut next = Some(cause);
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        // Some errors include the text of their cause.
+        if !line.ends_with(&text) {
+            write!(line, ": {text}").expect("a string accepts every write");
+        }
+        next = cause.source();
+    }
+    one_line(&line)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// An error of the operating system while it starts a thread.
+pub(crate) fn of_thread(error: &io::Error) -> Error {
+    Error::caused(ErrorKind::Other, "starting a thread", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_one_line_with_every_cause_once() {
+        #[derive(Debug)]
+        struct Link(&'static str, Option<Box<Link>>);
+        impl fmt::Display for Link {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.0)
+            }
+        }
+        impl StdError for Link {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                self.1.as_deref().map(|cause| cause as _)
+            }
+        }
+        let inner = Link("no\nroom", None);
+        let middle = Link("binding: no\nroom", Some(Box::new(inner)));
+        assert_eq!(chain("starting", &middle), "starting: binding: no room");
+    }
+
+    #[test]
+    fn an_abort_means_the_same_at_both_ends() {
+        for (kind, at_the_peer) in [
+            (ErrorKind::Full, ErrorKind::Full),
+            (ErrorKind::Busy, ErrorKind::Busy),
+            (ErrorKind::Files, ErrorKind::PeerFiles),
+            (ErrorKind::Mismatch, ErrorKind::Mismatch),
+            (ErrorKind::Interrupted, ErrorKind::Unreachable),
+            (ErrorKind::Unreachable, ErrorKind::Unreachable),
+            (ErrorKind::Corrupt, ErrorKind::Other),
+        ] {
+            assert_eq!(of_cause(Error::new(kind, "").cause()), at_the_peer);
+        }
+    }
+}

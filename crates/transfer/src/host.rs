@@ -1,0 +1,183 @@
+//! What a transfer needs from the program that runs it: a way to cancel, somewhere to report to, and
+//! the route to the peer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use farwrite::QpInfo;
+
+use crate::error::of_thread;
+use crate::{Error, ErrorKind};
+
+/// Between two looks at whether the user cancelled.
+pub(crate) const CANCEL_PERIOD: Duration = Duration::from_millis(50);
+
+/// A flag that the user sets to end a transfer.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Watches a flag, such as one that a signal handler sets.
+    #[must_use]
+    pub fn watching(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+
+    /// Whether the user cancelled.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Fails once the user has cancelled.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Interrupted`].
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_set() {
+            return Err(Error::new(ErrorKind::Interrupted, "interrupted"));
+        }
+        Ok(())
+    }
+
+    /// Runs something that may block for long, such as a look at a slow disk, in a thread of its own,
+    /// and waits for it. The thread is left to itself when the user cancels.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Interrupted`]; [`ErrorKind::Other`] where no thread can be started.
+    ///
+    /// # Panics
+    /// When `work` panics.
+    pub fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (result, finished) = channel();
+        let thread = thread::Builder::new().spawn(move || {
+            // The receiving half is gone when the user has cancelled.
+            let _ = result.send(work());
+        });
+        let thread = thread.map_err(|error| of_thread(&error))?;
+        loop {
+            self.check()?;
+            match finished.recv_timeout(CANCEL_PERIOD) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    let panic = thread.join().expect_err("it ended without a result");
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+}
+
+/// Something to report while a transfer runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A line for people.
+    Note(String),
+    /// A line about something that the result alone does not show.
+    Warning(String),
+    /// How far the transfer is; several times a second.
+    Progress {
+        /// `sending` or `receiving`.
+        label: &'static str,
+        /// Bytes of the stream that are through.
+        done_bytes: u64,
+        /// Bytes of the stream.
+        total_bytes: u64,
+        /// Rate, time left, repairs, the file at hand.
+        detail: String,
+        /// Whether this is the last one.
+        is_last: bool,
+    },
+}
+
+/// Takes what a transfer reports.
+pub trait Observer: Send + Sync {
+    /// Takes an event. The thread that moves the data calls this, so it must not wait: not for a
+    /// terminal, and not for a lock that someone holds while waiting for one.
+    fn observe(&self, event: Event);
+}
+
+/// Changes what the peer says of its queue pair to where its packets are to go; see [`direct`].
+pub type Route<'a> = &'a dyn Fn(QpInfo) -> Result<QpInfo, Error>;
+
+/// The program around a transfer.
+#[derive(Clone, Copy)]
+pub struct Host<'a> {
+    /// Where to send packets.
+    pub route: Route<'a>,
+    /// Whether the user wants to end.
+    pub cancel: &'a Cancel,
+    /// Where to report to.
+    pub observer: &'a dyn Observer,
+}
+
+impl Host<'_> {
+    pub(crate) fn note(&self, line: impl Into<String>) {
+        self.observer.observe(Event::Note(line.into()));
+    }
+
+    pub(crate) fn warn(&self, line: impl Into<String>) {
+        self.observer.observe(Event::Warning(line.into()));
+    }
+}
+
+/// Sends packets to the address that the channel comes from.
+///
+/// # Errors
+/// The route fails where the peer knows itself by another address. Something between the ends then
+/// rewrites addresses, and the ICRC of its packets would be wrong here (P2.5).
+pub fn direct(peer: SocketAddr) -> impl Fn(QpInfo) -> Result<QpInfo, Error> {
+    move |mut info| {
+        for addr in info.channels.iter_mut().chain([&mut info.control]) {
+            if addr.ip() != peer.ip() {
+                return Err(Error::new(
+                    ErrorKind::Mismatch,
+                    format!(
+                        "the peer calls itself {} and is {} seen from here: address translation \
+                         between the ends is not supported; run them where they see each other's \
+                         own addresses",
+                        addr.ip(),
+                        peer.ip()
+                    ),
+                ));
+            }
+            // The address as this end knows it has the scope of a link-local address.
+            let port = addr.port();
+            *addr = peer;
+            addr.set_port(port);
+        }
+        Ok(info)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn work_that_blocks_is_left_when_the_user_cancels() {
+        let cancel = Cancel::default();
+        assert_eq!(cancel.run(|| 5).expect("no cancellation"), 5);
+        let (hold, held) = channel::<()>();
+        let flag = cancel.0.clone();
+        let start = Instant::now();
+        thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            flag.store(true, Ordering::Relaxed);
+        });
+        let ended = cancel.run(move || held.recv()).expect_err("cancelled");
+        assert_eq!(ended.kind(), ErrorKind::Interrupted);
+        assert!(start.elapsed() < Duration::from_secs(5), "it waited");
+        drop(hold);
+    }
+}

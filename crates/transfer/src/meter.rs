@@ -1,0 +1,128 @@
+//! Progress for people: rate, time left, repairs, and the file at hand.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use farwrite_session::Text;
+use farwrite_session::files::{Kind, Manifest};
+
+use crate::host::{Event, Observer};
+use farwrite_units::show::{Percent, Rate, Time, real};
+
+/// The rate shown is the mean over this time.
+const SPAN: Duration = Duration::from_secs(4);
+const PERIOD: Duration = Duration::from_millis(200);
+/// Characters of a path that are shown, from its end.
+const SHOWN: usize = 40;
+
+/// Reports how far a transfer is.
+pub(crate) struct Meter<'a> {
+    observer: &'a dyn Observer,
+    label: &'static str,
+    manifest: Arc<Manifest>,
+    total_bytes: u64,
+    samples: VecDeque<(Instant, u64)>,
+    /// The file at hand: its entry, and where in the stream it ends.
+    entry: u32,
+    end_bytes: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(
+        observer: &'a dyn Observer,
+        label: &'static str,
+        manifest: Arc<Manifest>,
+    ) -> Self {
+        let total_bytes = manifest.stream_bytes();
+        Self {
+            observer,
+            label,
+            manifest,
+            total_bytes,
+            samples: VecDeque::from([(Instant::now(), 0)]),
+            entry: 0,
+            end_bytes: 0,
+        }
+    }
+
+    /// Reports that `done_bytes` of the stream are through, if the last report is old enough.
+    /// `repairs` is a share, and `note` says of what; `slow_disk` is what the transfer waits for.
+    pub(crate) fn show(
+        &mut self,
+        now: Instant,
+        done_bytes: u64,
+        (repairs, note): (f64, &str),
+        slow_disk: Option<(&'static str, Duration)>,
+    ) {
+        if self
+            .samples
+            .back()
+            .is_some_and(|(at, _)| now - *at < PERIOD)
+        {
+            return;
+        }
+        self.samples.push_back((now, done_bytes));
+        while self.samples.len() > 2 && now - self.samples[0].0 > SPAN {
+            self.samples.pop_front();
+        }
+        let (since, before) = self.samples[0];
+        let seconds = (now - since).as_secs_f64().max(1e-3);
+        let bps = real(done_bytes.saturating_sub(before)) * 8.0 / seconds;
+        let left = real(self.total_bytes.saturating_sub(done_bytes)) * 8.0 / bps;
+        let left = match Duration::try_from_secs_f64(left.round()) {
+            Ok(left) => Time(left).to_string(),
+            Err(_) => "?".into(),
+        };
+        let (rate, repairs) = (Rate(bps).to_string(), Percent(repairs).to_string());
+        let at = match slow_disk {
+            Some((disk, busy)) => format!("waiting for {disk}, {} s", busy.as_secs()),
+            None => self.name(done_bytes),
+        };
+        let detail = format!("{rate:>11}  {left:>6} left  {repairs:>7} {note}  {at}");
+        self.report(done_bytes, detail, false);
+    }
+
+    /// Reports the end.
+    pub(crate) fn finish(&self, done_bytes: u64) {
+        self.report(done_bytes, "done".into(), true);
+    }
+
+    fn report(&self, done_bytes: u64, detail: String, is_last: bool) {
+        self.observer.observe(Event::Progress {
+            label: self.label,
+            done_bytes,
+            total_bytes: self.total_bytes,
+            detail,
+            is_last,
+        });
+    }
+
+    /// The end of the path of the file that a byte of the stream belongs to, fit for a terminal.
+    fn name(&mut self, done_bytes: u64) -> String {
+        while let Some(entry) = self.manifest.entry(self.entry) {
+            let Kind::File { bytes, .. } = entry.kind else {
+                self.entry += 1;
+                continue;
+            };
+            let is_last = self.manifest.entry(self.entry + 1).is_none();
+            if done_bytes < self.end_bytes + bytes || is_last {
+                break;
+            }
+            self.end_bytes += bytes;
+            self.entry += 1;
+        }
+        show_path(&self.manifest, self.entry)
+    }
+}
+
+fn show_path(manifest: &Manifest, index: u32) -> String {
+    let path = Text::new(manifest.path(index).display());
+    let skip = path.as_str().chars().count().saturating_sub(SHOWN);
+    let tail: String = path.as_str().chars().skip(skip).collect();
+    if skip == 0 {
+        tail
+    } else {
+        format!("...{tail}")
+    }
+}

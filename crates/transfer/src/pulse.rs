@@ -1,0 +1,179 @@
+//! Signs of life: how far each end is, in numbers that any thread can read at any time.
+//!
+//! The disk's thread and the endpoint's thread write them, the speaker's thread sends them to the
+//! peer every second. So neither a slow disk nor a blocked terminal silences an end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use farwrite_session::Progress;
+
+/// How far this end is. Counts only grow.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    stream_bytes: AtomicU64,
+    files: AtomicU64,
+    /// What the endpoint's thread counts as a step towards the end.
+    received: AtomicU64,
+    /// When the disk operation in progress began, in milliseconds after `start`, plus 1; 0: none is
+    /// in progress.
+    disk_since: AtomicU64,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+            stream_bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+            disk_since: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Pulse {
+    /// Marks the disk as busy until the answer is dropped.
+    pub(crate) fn disk_operation(&self) -> DiskOperation<'_> {
+        self.disk_since
+            .store(self.millis(Instant::now()) + 1, Ordering::Relaxed);
+        DiskOperation(self)
+    }
+
+    /// Bytes of the stream that were read or written.
+    pub(crate) fn stream_bytes(&self) -> u64 {
+        self.stream_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_stream_bytes(&self, bytes: u64) {
+        self.stream_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A file was read to its end, or has its verdict.
+    pub(crate) fn add_file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sets the endpoint's count of steps.
+    pub(crate) fn set_received(&self, count: u64) {
+        self.received.store(count, Ordering::Relaxed);
+    }
+
+    /// Grows with every step that this end makes.
+    pub(crate) fn moved(&self) -> u64 {
+        self.stream_bytes()
+            .saturating_add(self.files.load(Ordering::Relaxed))
+            .saturating_add(self.received.load(Ordering::Relaxed))
+    }
+
+    /// How long the disk operation in progress has taken by `now`; zero where none is in progress.
+    pub(crate) fn disk_busy(&self, now: Instant) -> Duration {
+        let since = self.disk_since.load(Ordering::Relaxed);
+        let Some(since) = since.checked_sub(1) else {
+            return Duration::ZERO;
+        };
+        Duration::from_millis(self.millis(now).saturating_sub(since))
+    }
+
+    /// What to send the peer.
+    pub(crate) fn progress(&self, now: Instant) -> Progress {
+        let disk_ms = self.disk_busy(now).as_millis();
+        Progress {
+            stream_bytes: self.stream_bytes(),
+            moved: self.moved(),
+            disk_ms: u64::try_from(disk_ms).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        let elapsed = now.saturating_duration_since(self.start);
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX - 1)
+    }
+}
+
+/// A disk operation in progress.
+pub(crate) struct DiskOperation<'a>(&'a Pulse);
+
+impl Drop for DiskOperation<'_> {
+    fn drop(&mut self) {
+        self.0.disk_since.store(0, Ordering::Relaxed);
+    }
+}
+
+/// What the peer last said of itself.
+#[derive(Debug, Default)]
+pub(crate) struct PeerPulse {
+    /// Messages that came on the channel.
+    messages: AtomicU64,
+    /// Whether the listener waits for this end's disk, and so does not read the channel.
+    held_up: AtomicU64,
+    moved: AtomicU64,
+    disk_ms: AtomicU64,
+}
+
+impl PeerPulse {
+    /// A message came on the channel.
+    pub(crate) fn add_message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The peer said how far it is.
+    pub(crate) fn set(&self, progress: Progress) {
+        self.moved.store(progress.moved, Ordering::Relaxed);
+        self.disk_ms.store(progress.disk_ms, Ordering::Relaxed);
+    }
+
+    /// Runs something that keeps the listener from reading the channel.
+    pub(crate) fn while_held_up<T>(&self, wait: impl FnOnce() -> T) -> T {
+        self.held_up.store(1, Ordering::Relaxed);
+        let result = wait();
+        self.held_up.store(0, Ordering::Relaxed);
+        result
+    }
+
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.held_up.load(Ordering::Relaxed) != 0
+    }
+
+    /// Messages that came on the channel.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// The peer's count of its steps.
+    pub(crate) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// How long the peer's disk operation in progress has taken, as it last said.
+    pub(crate) fn disk_busy(&self) -> Duration {
+        Duration::from_millis(self.disk_ms.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_counts_until_it_ends() {
+        let pulse = Pulse::default();
+        let later = Instant::now() + Duration::from_secs(90);
+        assert_eq!(pulse.progress(later).disk_ms, 0);
+        let operation = pulse.disk_operation();
+        assert!(pulse.disk_busy(later) >= Duration::from_secs(80));
+        assert!(pulse.progress(later).disk_ms >= 80_000);
+        drop(operation);
+        assert_eq!(pulse.disk_busy(later), Duration::ZERO);
+    }
+
+    #[test]
+    fn every_step_counts_as_movement() {
+        let pulse = Pulse::default();
+        pulse.add_stream_bytes(10);
+        pulse.add_file();
+        pulse.set_received(5);
+        assert_eq!((pulse.moved(), pulse.stream_bytes()), (16, 10));
+    }
+}

@@ -1,0 +1,212 @@
+//! From segments to files, in a thread of its own.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use farwrite::Buffer;
+use farwrite_session::files::{CommitGate, Manifest, Sink, SinkError, Verdict};
+use farwrite_session::{Message, Text};
+
+use super::Event;
+use crate::pulse::Pulse;
+use crate::report::Tally;
+use crate::speaker::{Closed, Outbox};
+use crate::{Error, ErrorKind};
+
+/// Bytes that are written at a time, so that a slow disk still shows how far it is.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// Work for the disk, in the order of its arrival.
+pub(super) enum Job {
+    /// The next bytes of the stream.
+    Segment(Segment),
+    /// The sender's hash of a file.
+    Hash { index: u32, hash: [u8; 32] },
+    /// The sender could not read a file, of which so many bytes are in the stream.
+    Abandoned {
+        index: u32,
+        sent_bytes: u64,
+        reason: Text,
+    },
+    /// The sender has spoken of every file, and the stream has this length.
+    StreamEnd { stream_bytes: u64 },
+}
+
+/// The first `bytes` of `buffer`.
+pub(super) struct Segment {
+    pub(super) buffer: Buffer,
+    pub(super) bytes: usize,
+    /// Files that the sender abandoned up to the end of the segment. Until the disk's thread knows
+    /// of all of them, it cannot say which file each byte belongs to.
+    pub(super) abandoned: u32,
+}
+
+/// Why the disk's thread stops before its work is done.
+enum Stop {
+    Failed(Error),
+    /// The transfer is over for a reason that another thread reports.
+    Quiet,
+}
+
+impl From<SinkError> for Stop {
+    fn from(error: SinkError) -> Self {
+        match error {
+            SinkError::Stopped => Self::Quiet,
+            error => Self::Failed(Error::of_sink(&error)),
+        }
+    }
+}
+
+impl From<Closed> for Stop {
+    fn from(_: Closed) -> Self {
+        Self::Quiet
+    }
+}
+
+/// Writes files, compares hashes, and sends the verdicts.
+pub(super) struct Disk {
+    pub(super) sink: Sink,
+    pub(super) gate: CommitGate,
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) outbox: Outbox,
+    pub(super) pulse: Arc<Pulse>,
+    pub(super) jobs: Receiver<Job>,
+    pub(super) empties: Sender<Buffer>,
+    pub(super) events: Sender<Event>,
+}
+
+/// What has been done so far.
+#[derive(Default)]
+struct Progress {
+    /// Segments that wait for the sender's word on abandoned files.
+    waiting: VecDeque<Segment>,
+    /// Files of which the sender said that it abandoned them.
+    abandoned: u32,
+    written_bytes: u64,
+    /// The length of the stream, once the sender has said it.
+    stream_bytes: Option<u64>,
+    tally: Tally,
+}
+
+impl Disk {
+    /// Works until all bytes and hashes are there, or the transfer is over. Dropping the sink then
+    /// removes what has no final name.
+    pub(super) fn run(mut self) {
+        let mut progress = Progress::default();
+        match self
+            .work(&mut progress)
+            .and_then(|()| self.finish(progress))
+        {
+            Ok(tally) => {
+                let _ = self.events.send(Event::Disk(Ok(tally)));
+                // Only now: the sender answers by closing the channel, and that must not look like a
+                // failure here. The transfer is complete even if the sender does not learn it.
+                let _ = self.outbox.send(Message::Done);
+            }
+            Err(Stop::Failed(error)) => {
+                let _ = self.events.send(Event::Disk(Err(error)));
+            }
+            Err(Stop::Quiet) => {}
+        }
+    }
+
+    fn finish(&mut self, mut progress: Progress) -> Result<Tally, Stop> {
+        let summary = {
+            let _operation = self.pulse.disk_operation();
+            self.sink.finish()?
+        };
+        self.send_warnings();
+        progress.tally.verified_files = summary.verified_files;
+        progress.tally.verified_bytes = summary.verified_bytes;
+        Ok(progress.tally)
+    }
+
+    fn work(&mut self, progress: &mut Progress) -> Result<(), Stop> {
+        self.send_verdicts(progress)?;
+        while progress.stream_bytes != Some(progress.written_bytes) {
+            if self.gate.is_closed() {
+                return Err(Stop::Quiet);
+            }
+            match self.jobs.recv().map_err(|_| Stop::Quiet)? {
+                Job::Segment(segment) => progress.waiting.push_back(segment),
+                Job::Hash { index, hash } => {
+                    let _operation = self.pulse.disk_operation();
+                    self.sink.handle_hash(index, hash)?;
+                }
+                Job::Abandoned {
+                    index,
+                    sent_bytes,
+                    reason,
+                } => {
+                    let _operation = self.pulse.disk_operation();
+                    self.sink.handle_abandoned(index, sent_bytes, reason)?;
+                    progress.abandoned += 1;
+                }
+                Job::StreamEnd { stream_bytes } => progress.stream_bytes = Some(stream_bytes),
+            }
+            self.write_ready(progress)?;
+            self.send_verdicts(progress)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the segments of which every byte's file is known.
+    fn write_ready(&mut self, progress: &mut Progress) -> Result<(), Stop> {
+        while let Some(segment) = progress.waiting.front()
+            && segment.abandoned <= progress.abandoned
+            && let Some(segment) = progress.waiting.pop_front()
+        {
+            let bytes = (*segment.buffer).as_ref().get(..segment.bytes);
+            for slice in bytes.unwrap_or_default().chunks(SLICE_BYTES) {
+                if self.gate.is_closed() {
+                    return Err(Stop::Quiet);
+                }
+                {
+                    let _operation = self.pulse.disk_operation();
+                    self.sink.write(slice)?;
+                }
+                let slice_bytes = u64::try_from(slice.len()).unwrap_or(u64::MAX);
+                self.pulse.add_stream_bytes(slice_bytes);
+                progress.written_bytes += slice_bytes;
+            }
+            // Nobody takes the buffers of the last segments.
+            let _ = self.empties.send(segment.buffer);
+            self.send_verdicts(progress)?;
+        }
+        let end = progress.stream_bytes;
+        if end.is_some_and(|end| progress.written_bytes > end) {
+            let what = format!(
+                "the sender sent {} bytes and said that there are {}",
+                progress.written_bytes,
+                end.unwrap_or(0)
+            );
+            return Err(Stop::Failed(Error::new(ErrorKind::Other, what)));
+        }
+        Ok(())
+    }
+
+    fn send_verdicts(&mut self, progress: &mut Progress) -> Result<(), Stop> {
+        self.send_warnings();
+        while let Some(verdict) = self.sink.poll_verdict() {
+            self.pulse.add_file();
+            self.note_failure(&verdict, progress);
+            self.outbox.send(verdict.message())?;
+        }
+        Ok(())
+    }
+
+    fn note_failure(&self, verdict: &Verdict, progress: &mut Progress) {
+        if let Some(failure) = &verdict.failure {
+            let failed = &mut progress.tally.failed;
+            let reason = Text::new(failure);
+            failed.add(&self.manifest, verdict.index, failure.cause(), reason);
+        }
+    }
+
+    fn send_warnings(&mut self) {
+        while let Some(warning) = self.sink.poll_warning() {
+            let _ = self.events.send(Event::Warning(warning.to_string()));
+        }
+    }
+}

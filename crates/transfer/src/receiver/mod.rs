@@ -1,0 +1,270 @@
+//! The receiver's end of a transfer.
+
+mod disk;
+mod listen;
+mod stream;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{channel, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, UdpConfig, UdpFabric};
+use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
+use farwrite_session::{Channel, Message, Reader, TransferPlan};
+use farwrite_units::show::{Bytes, Rate, real};
+
+use crate::error::of_thread;
+use crate::pulse::{PeerPulse, Pulse};
+use crate::report::{Facts, Files, Report, Role, Tally};
+use crate::setup::{SETUP, Setup, failed, hello};
+use crate::shape::{Shape, options};
+use crate::speaker::{Outbox, Speaker};
+use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice};
+use disk::Disk;
+use stream::Stream;
+
+/// Words of the sender that may wait for the disk, beside the segments. While more come, the channel
+/// is not read.
+const WAITING_WORDS: usize = 1 << 14;
+/// Rate of this end's own packets, which are acknowledgements only.
+const CONTROL_BPS: u64 = 1_000_000_000;
+
+/// What a receiver concedes.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveSettings {
+    /// Most memory for messages in flight and their parity.
+    pub memory_bytes: u64,
+    /// How long the peer may be silent, and how long nothing may move.
+    pub timeout: Duration,
+}
+
+/// Everything that a transfer needs once both ends know each other.
+struct Joined {
+    endpoint: Endpoint<UdpFabric>,
+    qp: QueuePair,
+    shape: Shape,
+    sink: Sink,
+    manifest: Arc<Manifest>,
+    plan: TransferPlan,
+    peer: SocketAddr,
+    /// Between which UDP ports packets go, for people.
+    ports: String,
+}
+
+/// What the endpoint's thread learns from the others.
+enum Event {
+    /// All bytes and hashes have come, or the disk failed.
+    Disk(Result<Tally, Error>),
+    /// The channel is over.
+    Ended(Error),
+    /// Something about the files that the result does not show.
+    Warning(String),
+}
+
+/// What both parts of a reception use.
+struct Reception<'a> {
+    outbox: Outbox,
+    pulse: Arc<Pulse>,
+    gate: CommitGate,
+    settings: &'a ReceiveSettings,
+    host: &'a Host<'a>,
+}
+
+/// Receives what the sender at the other end of a channel sends into a directory.
+///
+/// When this answers with an error, no further file gets its final name.
+///
+/// # Errors
+/// What ends the transfer as a whole; the peer learns it too. Files that fail by themselves are in
+/// the report.
+pub fn receive(
+    channel: Channel,
+    directory: &Path,
+    settings: &ReceiveSettings,
+    host: &Host<'_>,
+) -> Result<Report, Error> {
+    let ends = (channel.local_addr(), channel.peer_addr());
+    let closer = channel.closer();
+    let (mut reader, writer) = channel.split();
+    let pulse = Arc::<Pulse>::default();
+    let (speaker, outbox) = Speaker::start(writer, closer, Arc::clone(&pulse), settings.timeout)?;
+    let reception = Reception {
+        outbox,
+        pulse,
+        gate: CommitGate::default(),
+        settings,
+        host,
+    };
+    let mut disk = None;
+    let result = reception
+        .join(&mut reader, ends, directory)
+        .and_then(|joined| reception.run(joined, reader, &mut disk));
+    if result.is_err() && !reception.gate.close(DISK_END) {
+        host.warn(
+            "the disk has not answered for long: the file that it was giving its final name may \
+             still get it",
+        );
+    }
+    speaker.end(&result);
+    if let Some(disk) = disk {
+        wait_for(&disk);
+    }
+    result
+}
+
+/// Gives the disk's thread time to remove what has no final name.
+fn wait_for(disk: &JoinHandle<()>) {
+    let start = Instant::now();
+    while !disk.is_finished() && start.elapsed() < DISK_END {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Reception<'_> {
+    /// Agrees with the sender on the transfer, and makes all that it needs (P8.1). The sender learns
+    /// of the queue pair when its receives are posted.
+    fn join(
+        &self,
+        reader: &mut Reader,
+        (local, peer): (SocketAddr, SocketAddr),
+        directory: &Path,
+    ) -> Result<Joined, Error> {
+        let cancel = self.host.cancel;
+        let mut setup = Setup { reader, cancel };
+        setup.hello()?;
+        self.outbox.send_or_cancel(hello(), cancel)?;
+        let start = Instant::now();
+        let plan = setup.expect(SETUP, "a transfer plan", |message| match message {
+            Message::Plan(plan) => Ok(plan),
+            other => Err(other),
+        })?;
+        let rtt = start.elapsed();
+        let scheme = scheme_of(&plan)?.most_parity();
+        let manifest = Arc::new(read_manifest(&mut setup, &plan)?);
+        let theirs = setup.qp_info(SETUP)?;
+        let theirs = (self.host.route)(theirs)?;
+        let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
+        let options = QpOptions {
+            // Room for parity is there from the first message on.
+            expected_scheme: scheme.tag(),
+            max_parity_bytes: shape.max_parity_bytes(),
+            ..options(theirs.config, CONTROL_BPS, rtt)
+        };
+        let make = || -> Result<_, farwrite::Error> {
+            // The port of the channel: one hole in a firewall's list serves both.
+            let mut endpoint = Endpoint::over_udp(&UdpConfig::new(local))?;
+            let qp = endpoint.create_qp(options)?;
+            let ours = endpoint.qp_info(qp)?;
+            endpoint.connect_qp(qp, &theirs)?;
+            Ok((endpoint, qp, ours))
+        };
+        let (endpoint, qp, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
+        let sink = self.make_sink(directory, &manifest)?;
+        Ok(Joined {
+            ports: ports(&ours, &theirs),
+            endpoint,
+            qp,
+            shape,
+            sink,
+            manifest,
+            plan,
+            peer,
+        })
+    }
+
+    /// Makes the directories of the manifest. That can take long on a slow disk.
+    fn make_sink(&self, directory: &Path, manifest: &Arc<Manifest>) -> Result<Sink, Error> {
+        let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
+        let (pulse, gate) = (Arc::clone(&self.pulse), self.gate.clone());
+        let sink = self.host.cancel.run(move || {
+            let _operation = pulse.disk_operation();
+            Sink::new(&directory, manifest, gate)
+        })?;
+        sink.map_err(|error| Error::of_sink(&error))
+    }
+
+    /// Takes the files in. `disk` gets the handle of the disk's thread.
+    fn run(
+        &self,
+        joined: Joined,
+        reader: Reader,
+        disk: &mut Option<JoinHandle<()>>,
+    ) -> Result<Report, Error> {
+        let (shape, plan, manifest) = (joined.shape, joined.plan, joined.manifest);
+        self.host.note(format!(
+            "receiving {} in {} from {}: {} at {}, MTU {}",
+            Bytes(shape.stream_bytes),
+            Files(manifest.files()),
+            joined.peer,
+            plan.scheme,
+            Rate(real(plan.rate_bps)),
+            shape.mtu
+        ));
+        let start = Instant::now();
+        let waiting = usize::try_from(shape.slots).unwrap_or(usize::MAX);
+        let (jobs, to_do) = sync_channel(waiting.saturating_add(WAITING_WORDS));
+        let (give_back, empties) = channel();
+        let (tell, events) = channel();
+        let work = Disk {
+            sink: joined.sink,
+            gate: self.gate.clone(),
+            manifest: Arc::clone(&manifest),
+            outbox: self.outbox.clone(),
+            pulse: Arc::clone(&self.pulse),
+            jobs: to_do,
+            empties: give_back,
+            events: tell.clone(),
+        };
+        let thread = thread::Builder::new().name("disk".into());
+        let thread = thread.spawn(move || work.run());
+        *disk = Some(thread.map_err(|error| of_thread(&error))?);
+        let peer = Arc::<PeerPulse>::default();
+        listen::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
+        let stream = Stream::new(joined.endpoint, joined.qp, shape, jobs, empties);
+        let watched = stream::Watched {
+            outbox: &self.outbox,
+            pulse: &self.pulse,
+            peer: &peer,
+            events: &events,
+            timeout: self.settings.timeout,
+            ports: joined.ports,
+        };
+        let (tally, stats) = stream.run(watched, &manifest, self.host)?;
+        Ok(Report::new(Facts {
+            role: Role::Receiver,
+            peer: joined.peer.to_string(),
+            tally,
+            elapsed: start.elapsed(),
+            scheme: plan.scheme.to_string(),
+            choices: None,
+            rate_bps: plan.rate_bps,
+            shape,
+            retransmitted_share: None,
+            duplicate_share: Some(stream::duplicate_share(&stats)),
+            stats,
+        }))
+    }
+}
+
+fn scheme_of(plan: &TransferPlan) -> Result<SchemeChoice, Error> {
+    let scheme = plan.scheme.as_str().parse::<SchemeChoice>();
+    scheme.map_err(|error| Error::caused(ErrorKind::Mismatch, "the sender's plan", &error))
+}
+
+fn read_manifest(setup: &mut Setup<'_>, plan: &TransferPlan) -> Result<Manifest, Error> {
+    // Each message is bounded in time, and the plan bounds how many there are.
+    recv_manifest(plan, || setup.message(SETUP))
+}
+
+fn ports(ours: &QpInfo, theirs: &QpInfo) -> String {
+    format!("{} and {}", ours.control, theirs.control)
+}
+
+impl From<farwrite_session::Error> for Error {
+    fn from(error: farwrite_session::Error) -> Self {
+        failed(&error)
+    }
+}

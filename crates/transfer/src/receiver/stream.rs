@@ -1,0 +1,265 @@
+//! From messages to segments: the thread that polls the receiver's endpoint.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::{Duration, Instant};
+
+use farwrite::{
+    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, UdpFabric,
+};
+use farwrite_session::files::Manifest;
+use farwrite_units::show::real;
+
+use super::Event;
+use super::disk::{Job, Segment};
+use crate::meter::Meter;
+use crate::pulse::{PeerPulse, Pulse};
+use crate::report::Tally;
+use crate::setup::send_qp_info;
+use crate::shape::Shape;
+use crate::speaker::Outbox;
+use crate::watch::{Signs, Watch};
+use crate::{Cancel, Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT};
+
+/// When all is done: for the sender to learn it and to close the channel.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// What the endpoint's thread looks at beside its endpoint.
+pub(super) struct Watched<'a> {
+    pub(super) outbox: &'a Outbox,
+    pub(super) pulse: &'a Pulse,
+    pub(super) peer: &'a PeerPulse,
+    pub(super) events: &'a Receiver<Event>,
+    pub(super) timeout: Duration,
+    /// Between which UDP ports packets go, for people.
+    pub(super) ports: String,
+}
+
+/// Receives the stream.
+pub(super) struct Stream {
+    endpoint: Endpoint<UdpFabric>,
+    qp: QueuePair,
+    shape: Shape,
+    /// Receives under way, in the order of the stream.
+    posted: VecDeque<(RecvHandle, MemoryRegion)>,
+    /// Segments for which a receive was posted.
+    posted_segments: u64,
+    /// Segments handed to the disk, or about to be.
+    taken_segments: u64,
+    /// Buffers made so far.
+    made: u64,
+    /// Memory that the endpoint had no slot for yet.
+    ready: Option<MemoryRegion>,
+    /// A segment that the disk had no room for yet.
+    waiting: Option<Job>,
+    jobs: SyncSender<Job>,
+    empties: Receiver<Buffer>,
+}
+
+impl Stream {
+    pub(super) fn new(
+        endpoint: Endpoint<UdpFabric>,
+        qp: QueuePair,
+        shape: Shape,
+        jobs: SyncSender<Job>,
+        empties: Receiver<Buffer>,
+    ) -> Self {
+        Self {
+            endpoint,
+            qp,
+            shape,
+            posted: VecDeque::new(),
+            posted_segments: 0,
+            taken_segments: 0,
+            made: 0,
+            ready: None,
+            waiting: None,
+            jobs,
+            empties,
+        }
+    }
+
+    /// Receives until the disk has done with every file.
+    pub(super) fn run(
+        mut self,
+        watched: Watched<'_>,
+        manifest: &Arc<Manifest>,
+        host: &Host<'_>,
+    ) -> Result<(Tally, QpStats), Error> {
+        // The sender may be quick, so the receives are posted before it learns where to send to.
+        self.post()?;
+        let info = self.endpoint.qp_info(self.qp);
+        let info = info.map_err(|error| Error::of_endpoint(&error))?;
+        send_qp_info(watched.outbox, &info, host.cancel)?;
+        let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
+        let mut kept = Instant::now();
+        let mut watch = Watch::new(watched.timeout, watched.ports.clone(), kept);
+        loop {
+            self.poll()?;
+            self.take()?;
+            self.post()?;
+            match watched.events.try_recv() {
+                Ok(Event::Disk(tally)) => {
+                    let tally = tally?;
+                    meter.finish(tally.verified_bytes);
+                    self.linger(watched.events, host.cancel)?;
+                    return Ok((tally, self.stats()?));
+                }
+                Ok(Event::Ended(error)) => return Err(error),
+                Ok(Event::Warning(warning)) => host.warn(warning),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            if now - kept >= HOUSEKEEPING {
+                kept = now;
+                self.keep_house(now, &watched, &mut watch, &mut meter, host)?;
+            }
+        }
+    }
+
+    /// What is not urgent: cancellation, liveness, progress.
+    fn keep_house(
+        &self,
+        now: Instant,
+        watched: &Watched<'_>,
+        watch: &mut Watch,
+        meter: &mut Meter<'_>,
+        host: &Host<'_>,
+    ) -> Result<(), Error> {
+        host.cancel.check()?;
+        watched.outbox.check()?;
+        let stats = self.stats()?;
+        let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;
+        let useful = stats.received_packets.saturating_sub(useless);
+        watched.pulse.set_received(useful);
+        // A transfer of no bytes needs no packets.
+        let packets =
+            self.endpoint.counters().received_packets + u64::from(self.shape.stream_bytes == 0);
+        let signs = Signs::read(now, packets, watched.pulse, watched.peer);
+        if let Some(warning) = watch.look(now, signs)? {
+            host.warn(warning);
+        }
+        let repairs = (duplicate_share(&stats), "came twice");
+        meter.show(
+            now,
+            watched.pulse.stream_bytes(),
+            repairs,
+            signs.slow_disk(),
+        );
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<(), Error> {
+        self.endpoint
+            .poll_and_wait(MAX_WAIT)
+            .map_err(|error| Error::of_endpoint(&error))
+    }
+
+    /// Answers until the sender has closed the channel: the last acknowledgement may have been lost.
+    fn linger(&mut self, events: &Receiver<Event>, cancel: &Cancel) -> Result<(), Error> {
+        let start = Instant::now();
+        while start.elapsed() < LINGER && events.try_recv().is_err() && !cancel.is_set() {
+            self.poll()?;
+        }
+        Ok(())
+    }
+
+    /// Hands whole messages to the disk, in the order of the stream. A full queue leaves them where
+    /// they are, and so no new receives are posted: a slow disk slows the sender down.
+    fn take(&mut self) -> Result<(), Error> {
+        loop {
+            if let Some(job) = self.waiting.take() {
+                match self.jobs.try_send(job) {
+                    Ok(()) => {}
+                    Err(TrySendError::Full(job)) => {
+                        self.waiting = Some(job);
+                        return Ok(());
+                    }
+                    // The disk's thread has ended, and an event says why.
+                    Err(TrySendError::Disconnected(_)) => return Ok(()),
+                }
+            }
+            let Some((handle, _)) = self.posted.front() else {
+                return Ok(());
+            };
+            let Some(outcome) = handle.outcome() else {
+                return Ok(());
+            };
+            let segment = self.taken_segments;
+            // Shorter segments come where the sender abandoned files. The disk's thread checks the
+            // length of the whole stream.
+            let want = self.shape.bytes_of(segment);
+            let bytes = handle.length().filter(|bytes| *bytes <= want);
+            let abandoned = handle.immediate().unwrap_or(0);
+            let Some(bytes) = bytes.filter(|_| outcome == Outcome::Whole) else {
+                let what = format!(
+                    "segment {segment} ended as {outcome:?} with {:?} bytes, want at most {want}",
+                    handle.length()
+                );
+                return Err(Error::new(ErrorKind::Other, what));
+            };
+            let Some((_, region)) = self.posted.pop_front() else {
+                return Ok(());
+            };
+            let buffer = self.endpoint.deregister(region);
+            self.taken_segments += 1;
+            self.waiting = Some(Job::Segment(Segment {
+                buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
+                bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+                abandoned,
+            }));
+        }
+    }
+
+    /// Posts receives for the next segments, as far as there are buffers.
+    fn post(&mut self) -> Result<(), Error> {
+        while self.posted_segments < self.shape.segments() {
+            let Some(region) = self.memory()? else {
+                return Ok(());
+            };
+            // A segment that is longer than planned does not fit, and is refused.
+            let bytes = self.shape.bytes_of(self.posted_segments);
+            match self.endpoint.post_recv(self.qp, region.slice(0..bytes)) {
+                Ok(handle) => self.posted.push_back((handle, region)),
+                Err(farwrite::Error::Retry { .. }) => {
+                    self.ready = Some(region);
+                    return Ok(());
+                }
+                Err(error) => return Err(Error::of_endpoint(&error)),
+            }
+            self.posted_segments += 1;
+        }
+        Ok(())
+    }
+
+    /// Registered memory for one more segment, if there is any.
+    fn memory(&mut self) -> Result<Option<MemoryRegion>, Error> {
+        if let Some(region) = self.ready.take() {
+            return Ok(Some(region));
+        }
+        let buffer = match self.empties.try_recv() {
+            Ok(buffer) => buffer,
+            Err(_) if self.made < self.shape.buffers() => {
+                self.made += 1;
+                let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
+                Box::new(vec![0_u8; bytes])
+            }
+            Err(_) => return Ok(None),
+        };
+        let region = self.endpoint.register_buffer(buffer);
+        region.map(Some).map_err(|error| Error::of_endpoint(&error))
+    }
+
+    fn stats(&self) -> Result<QpStats, Error> {
+        self.endpoint
+            .qp_stats(self.qp)
+            .map_err(|error| Error::of_endpoint(&error))
+    }
+}
+
+/// The share of packets that brought nothing new.
+pub(super) fn duplicate_share(stats: &QpStats) -> f64 {
+    let useless = stats.duplicate_packets + stats.late_packets;
+    real(useless) / real(stats.received_packets.max(1))
+}

@@ -1,0 +1,220 @@
+//! What came of a transfer, for people and for programs.
+
+use std::fmt;
+use std::time::Duration;
+
+use farwrite::QpStats;
+use farwrite_session::files::Manifest;
+use farwrite_session::{FileCause, Text};
+use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
+use serde::{Serialize, Serializer};
+
+use crate::ErrorKind;
+use crate::loss::PathLoss;
+use crate::sender::Choices;
+use crate::shape::Shape;
+
+/// Failed files that are listed; the others are only counted, so that a peer that fails a million
+/// files does not fill the memory.
+pub(crate) const LISTED_FAILURES: usize = 1000;
+
+/// Which end reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The end that reads files.
+    Sender,
+    /// The end that writes files.
+    Receiver,
+}
+
+/// A transfer that reached its end, though some files may have failed. As JSON it is the `result` of
+/// `docs/json.md`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    #[serde(skip)]
+    role: Role,
+    peer: String,
+    files: u32,
+    bytes: u64,
+    seconds: f64,
+    goodput_bps: f64,
+    scheme: String,
+    auto: Option<Choices>,
+    rate_bps: u64,
+    mtu: u32,
+    segment_bytes: u64,
+    slots: u32,
+    rtt_ms: f64,
+    retransmitted_share: Option<f64>,
+    duplicate_share: Option<f64>,
+    rebuilt_chunks: Option<u64>,
+    send_loss: Option<PathLoss>,
+    receive_loss: Option<PathLoss>,
+    #[serde(flatten)]
+    failed: FailedFiles,
+}
+
+/// Shows a number of files.
+pub(crate) struct Files(pub(crate) u32);
+
+impl fmt::Display for Files {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.0 == 1 { "file" } else { "files" };
+        write!(f, "{} {noun}", self.0)
+    }
+}
+
+/// A file that did not arrive.
+#[derive(Debug, Serialize)]
+pub struct FailedFile {
+    /// Where it was to lie below the receiver's directory.
+    pub path: Text,
+    /// Why it failed, for people.
+    pub reason: Text,
+    /// Why it failed, for programs.
+    #[serde(serialize_with = "cause_name")]
+    pub cause: FileCause,
+}
+
+fn cause_name<S: Serializer>(cause: &FileCause, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match cause {
+        FileCause::Corrupt => "corrupt",
+        FileCause::Unreadable => "unreadable",
+        FileCause::Unwritable => "unwritable",
+    })
+}
+
+/// The files that did not arrive: a count, and the first of them.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct FailedFiles {
+    failed_files: u32,
+    failures: Vec<FailedFile>,
+    #[serde(skip)]
+    any_corrupt: bool,
+}
+
+impl FailedFiles {
+    pub(crate) fn add(&mut self, manifest: &Manifest, index: u32, cause: FileCause, reason: Text) {
+        self.failed_files += 1;
+        self.any_corrupt |= cause == FileCause::Corrupt;
+        if self.failures.len() < LISTED_FAILURES {
+            self.failures.push(FailedFile {
+                path: Text::new(manifest.path(index).display()),
+                reason,
+                cause,
+            });
+        }
+    }
+}
+
+/// The files that arrived, and those that did not.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) verified_files: u32,
+    pub(crate) verified_bytes: u64,
+    pub(crate) failed: FailedFiles,
+}
+
+/// What a report is made from.
+pub(crate) struct Facts {
+    pub(crate) role: Role,
+    pub(crate) peer: String,
+    pub(crate) tally: Tally,
+    pub(crate) elapsed: Duration,
+    pub(crate) scheme: String,
+    pub(crate) choices: Option<Choices>,
+    pub(crate) rate_bps: u64,
+    pub(crate) shape: Shape,
+    pub(crate) retransmitted_share: Option<f64>,
+    pub(crate) duplicate_share: Option<f64>,
+    pub(crate) stats: QpStats,
+}
+
+impl Report {
+    pub(crate) fn new(facts: Facts) -> Self {
+        let seconds = facts.elapsed.as_secs_f64().max(1e-6);
+        let bytes = facts.tally.verified_bytes;
+        let is_receiver = facts.role == Role::Receiver;
+        Self {
+            role: facts.role,
+            peer: facts.peer,
+            files: facts.tally.verified_files,
+            bytes,
+            seconds,
+            goodput_bps: real(bytes) * 8.0 / seconds,
+            scheme: facts.scheme,
+            auto: facts.choices,
+            rate_bps: facts.rate_bps,
+            mtu: facts.shape.mtu,
+            segment_bytes: facts.shape.segment_bytes,
+            slots: facts.shape.slots,
+            rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
+            retransmitted_share: facts.retransmitted_share,
+            duplicate_share: facts.duplicate_share,
+            rebuilt_chunks: is_receiver.then_some(facts.stats.rebuilt_chunks),
+            send_loss: PathLoss::of(&facts.stats.send_loss),
+            receive_loss: PathLoss::of(&facts.stats.receive_loss),
+            failed: facts.tally.failed,
+        }
+    }
+
+    /// Why files failed, if any did: the worst of the reasons. Wrong bytes are worse than none.
+    #[must_use]
+    pub fn trouble(&self) -> Option<ErrorKind> {
+        let first = self.failed.failures.first()?.cause;
+        let worst = if self.failed.any_corrupt {
+            FileCause::Corrupt
+        } else {
+            first
+        };
+        Some(ErrorKind::of_file(worst, self.role == Role::Sender))
+    }
+
+    /// Files that did not arrive.
+    #[must_use]
+    pub fn failed_files(&self) -> u32 {
+        self.failed.failed_files
+    }
+
+    /// The first of the files that did not arrive; at most 1000.
+    #[must_use]
+    pub fn failures(&self) -> &[FailedFile] {
+        &self.failed.failures
+    }
+
+    /// One line for people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let (verb, preposition) = match self.role {
+            Role::Sender => ("sent", "to"),
+            Role::Receiver => ("received", "from"),
+        };
+        let mut line = format!(
+            "{verb} {}, {}, in {} {preposition} {}: {}",
+            Files(self.files),
+            Bytes(self.bytes),
+            Time(Duration::from_secs_f64(self.seconds)),
+            self.peer,
+            Rate(self.goodput_bps)
+        );
+        if let Some(share) = self.retransmitted_share {
+            line += &format!(", {} sent again", Percent(share));
+        }
+        if let Some(share) = self.duplicate_share {
+            line += &format!(", {} came twice", Percent(share));
+        }
+        if let Some(chunks @ 1..) = self.rebuilt_chunks {
+            line += &format!(", {chunks} chunks rebuilt");
+        }
+        if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
+            line += &format!(", the path lost {loss}");
+        }
+        if let Some(choices) = &self.auto {
+            line += &format!("; {}", choices.line());
+        }
+        if self.failed.failed_files > 0 {
+            line += &format!("; {} failed", self.failed.failed_files);
+        }
+        line
+    }
+}

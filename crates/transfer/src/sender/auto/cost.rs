@@ -1,0 +1,105 @@
+//! What a candidate costs, and which to go on with.
+
+use farwrite::SchemeName;
+
+use farwrite_units::show::real;
+
+/// A scheme is left for one that saves more than this share of what is left to wait.
+const HYSTERESIS: f64 = 0.10;
+/// Of schemes this close together the one with less parity is taken.
+const CLOSE: f64 = 0.01;
+
+/// What a candidate costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cost {
+    pub(super) scheme: SchemeName,
+    /// Until a message is complete, in the mean.
+    pub(super) message_s: f64,
+    /// Until 99 of 100 are.
+    pub(super) p99_s: f64,
+    /// Until the next one may leave.
+    pub(super) injection_s: f64,
+    pub(super) parity_overhead: f64,
+    pub(super) cores: f64,
+}
+
+impl Cost {
+    /// Until so many messages are complete, of which `slots` can be under way.
+    pub(super) fn rest_s(&self, messages: u64, slots: u32) -> f64 {
+        let period_s = self.injection_s.max(self.message_s / f64::from(slots));
+        real(messages.saturating_sub(1)) * period_s + self.message_s
+    }
+}
+
+/// The candidate to go on with: the one in use, unless another saves enough.
+pub(super) fn settle(
+    costs: &[Cost],
+    current: Option<SchemeName>,
+    left: u64,
+    slots: u32,
+) -> Option<&Cost> {
+    let rest_s = |cost: &Cost| cost.rest_s(left, slots);
+    let least_s = costs.iter().map(rest_s).fold(f64::INFINITY, f64::min);
+    let in_use = costs.iter().find(|cost| Some(cost.scheme) == current);
+    if let Some(in_use) = in_use
+        && rest_s(in_use) <= least_s * (1.0 + HYSTERESIS)
+    {
+        return Some(in_use);
+    }
+    let near = costs
+        .iter()
+        .filter(|cost| rest_s(cost) <= least_s * (1.0 + CLOSE));
+    near.min_by(|x, y| {
+        let parity = x.parity_overhead.total_cmp(&y.parity_overhead);
+        parity.then(x.cores.total_cmp(&y.cores))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs(times_s: [f64; 2]) -> Vec<Cost> {
+        let names = [SchemeName::SrNack, SchemeName::ALL[4]];
+        let both = names.into_iter().zip(times_s).zip([0.0, 0.25]);
+        both.map(|((scheme, message_s), parity_overhead)| Cost {
+            scheme,
+            message_s,
+            p99_s: message_s,
+            injection_s: 0.01 * (1.0 + parity_overhead),
+            parity_overhead,
+            cores: 0.0,
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_scheme_is_left_only_for_one_that_saves_enough() {
+        let [repeat, coded] = [SchemeName::SrNack, SchemeName::ALL[4]];
+        // Times of one message by either, what is in use, what follows.
+        for (times_s, current, want) in [
+            ([1.0, 1.0], None, repeat),
+            ([1.005, 1.0], None, repeat),
+            ([1.02, 1.0], None, coded),
+            ([1.09, 1.0], Some(repeat), repeat),
+            ([1.11, 1.0], Some(repeat), coded),
+            ([1.0, 1.09], Some(coded), coded),
+            ([1.0, 1.11], Some(coded), repeat),
+        ] {
+            let settled = settle(&costs(times_s), current, 1, 8).map(|cost| cost.scheme);
+            assert_eq!(settled, Some(want), "{times_s:?} {current:?}");
+        }
+        assert_eq!(settle(&[], Some(coded), 1, 8), None);
+    }
+
+    #[test]
+    fn where_much_is_left_parity_costs_more_than_a_round_trip() {
+        let costs = costs([0.06, 0.04]);
+        let [repeat, coded] = [SchemeName::SrNack, SchemeName::ALL[4]];
+        let chosen = |left, slots| settle(&costs, None, left, slots).map(|cost| cost.scheme);
+        assert_eq!(chosen(1, 8), Some(coded));
+        assert_eq!(chosen(1000, 8), Some(repeat));
+        // Where the slots hold the messages up, the quicker ones win again.
+        assert_eq!(chosen(1000, 2), Some(coded));
+    }
+}

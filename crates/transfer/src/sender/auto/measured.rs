@@ -1,0 +1,108 @@
+//! What a queue pair knows of its path.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use farwrite_units::show::real;
+
+/// Loss of chunks that is assumed until enough were judged.
+pub(super) const PRIOR_LOSS: f64 = 1e-5;
+/// Chunks that are enough.
+const ENOUGH_CHUNKS: u64 = 256;
+/// The loss is that of about so many chunks that were judged last.
+const RECENT_CHUNKS: u64 = 16_384;
+/// The planner is asked again when something that was measured has moved by this factor.
+const MOVED: f64 = 1.25;
+/// More loss than this is none that a plan helps against; the model takes up to 0.99.
+const MAX_LOSS: f64 = 0.9;
+/// Shorter round trips than this are measured too badly to plan with, in seconds.
+const MIN_RTT_S: f64 = 1e-6;
+
+/// What is known of the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Measured {
+    /// Share of the chunks that were lost; none while too few were judged.
+    pub(super) loss_chunk: Option<f64>,
+    pub(super) rtt_s: f64,
+    /// Bits a second on the wire.
+    pub(super) pace_bps: f64,
+}
+
+impl Measured {
+    pub(super) fn new(loss_chunk: Option<f64>, rtt: Duration, pace_bps: u64) -> Self {
+        Self {
+            loss_chunk,
+            rtt_s: rtt.as_secs_f64().max(MIN_RTT_S),
+            pace_bps: real(pace_bps.max(1)),
+        }
+    }
+
+    /// The loss to plan with.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss_chunk.unwrap_or(PRIOR_LOSS).min(MAX_LOSS)
+    }
+
+    /// Whether a plan for `other` will not do.
+    pub(super) fn moved_from(&self, other: &Self) -> bool {
+        let moved = |one: f64, other: f64| one > other * MOVED || other > one * MOVED;
+        moved(self.loss(), other.loss())
+            || moved(self.rtt_s, other.rtt_s)
+            || moved(self.pace_bps, other.pace_bps)
+    }
+}
+
+/// The loss of late, from counts since the beginning.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// Judged and lost chunks at earlier looks, the oldest first.
+    marks: VecDeque<[u64; 2]>,
+}
+
+impl Recent {
+    /// The share of chunks lost, of those judged last.
+    pub(super) fn loss_chunk(&mut self, judged: u64, lost: u64) -> Option<f64> {
+        let last = self.marks.back().map_or(0, |mark| mark[0]);
+        if judged >= last + ENOUGH_CHUNKS {
+            self.marks.push_back([judged, lost]);
+        }
+        // The oldest is of use while the next is too young.
+        while self
+            .marks
+            .get(1)
+            .is_some_and(|mark| mark[0] + RECENT_CHUNKS <= judged)
+        {
+            self.marks.pop_front();
+        }
+        let [judged_then, lost_then] = match self.marks.front() {
+            Some(mark) if mark[0] + RECENT_CHUNKS <= judged => *mark,
+            _ => [0, 0],
+        };
+        let judged = judged.saturating_sub(judged_then);
+        let lost = lost.saturating_sub(lost_then);
+        (judged >= ENOUGH_CHUNKS).then(|| real(lost) / real(judged))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loss_is_that_of_late() {
+        let mut recent = Recent::default();
+        assert_eq!(recent.loss_chunk(0, 0), None);
+        assert_eq!(recent.loss_chunk(255, 255), None);
+        assert_eq!(recent.loss_chunk(1000, 100), Some(0.1));
+        // Nothing is lost any more.
+        let mut last = 1.0;
+        for judged in (2000..60_000).step_by(1000) {
+            let loss = recent.loss_chunk(judged, 100).expect("enough");
+            assert!(loss <= last, "{loss} after {last}");
+            last = loss;
+        }
+        assert_eq!(last, 0.0);
+        assert!(recent.marks.len() < 100);
+        // A peer that takes its counts back is no reason to panic.
+        assert_eq!(recent.loss_chunk(10, 5), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! `--scheme auto`: which scheme the next message goes by.
+//!
+//! The planner says how long a message takes by each candidate. What the user waits for is the rest of
+//! the transfer: messages follow one another, each as soon as the one before has left and there is a
+//! slot, and the last one counts in full. So parity, which every message pays for, is worth it where
+//! little is left, where round trips are long, or where repairs would hold the slots up; and the same
+//! scheme is not the best throughout.
+
+mod choices;
+mod cost;
+mod measured;
+
+use std::time::Duration;
+
+use farwrite::{QpStats, SchemeName};
+use farwrite_model::Scheme;
+use farwrite_model::plan::{Coding, Question};
+
+use crate::SchemeChoice;
+use crate::parity::parity_bytes;
+use crate::shape::Shape;
+pub use choices::Choices;
+use cost::{Cost, settle};
+use farwrite_units::show::{Percent, Rate, Time, real};
+use measured::{Measured, PRIOR_LOSS, Recent};
+
+/// Messages in flight beyond those that fill the path: one is being taken up, one is over.
+const SPARE: usize = 2;
+/// Headers beside the payload of a packet, about.
+const HEADER_BYTES: f64 = 64.0;
+
+/// Decides.
+#[derive(Debug)]
+pub(super) struct Auto {
+    candidates: Vec<(SchemeName, Scheme)>,
+    shape: Shape,
+    costs: Vec<Cost>,
+    /// What the costs are for.
+    planned: Option<Measured>,
+    measured: Measured,
+    current: Option<SchemeName>,
+    /// Messages sent.
+    sent: u64,
+    recent: Recent,
+    choices: Choices,
+}
+
+impl Auto {
+    /// Before anything is measured the round trip is taken from the channel, and the rate as wished.
+    pub(super) fn new(shape: Shape, rtt: Duration, rate_bps: u64) -> Self {
+        let candidates = SchemeChoice::Auto.candidates().into_iter();
+        Self {
+            // Both know a scheme by the same name.
+            candidates: candidates
+                .filter_map(|name| Some((name, name.to_string().parse().ok()?)))
+                .collect(),
+            shape,
+            costs: Vec::new(),
+            planned: None,
+            measured: Measured::new(None, rtt, rate_bps),
+            current: None,
+            sent: 0,
+            recent: Recent::default(),
+            choices: Choices::default(),
+        }
+    }
+
+    /// Takes in what the queue pair has measured.
+    pub(super) fn look(&mut self, stats: &QpStats) {
+        let loss = &stats.send_loss;
+        let (judged, lost) = (loss.judged_chunks(), loss.lost_chunks());
+        let loss_chunk = self.recent.loss_chunk(judged, lost);
+        let rtt = Duration::from_nanos(stats.rtt_ns);
+        self.measured = Measured::new(loss_chunk, rtt, stats.pace_bps);
+    }
+
+    /// The scheme for the next message.
+    pub(super) fn choose(&mut self) -> SchemeName {
+        let measured = self.measured;
+        let moved = self
+            .planned
+            .is_none_or(|planned| measured.moved_from(&planned));
+        if moved {
+            self.costs = self.plan(&measured);
+            self.planned = Some(measured);
+        }
+        let left = self.shape.segments().saturating_sub(self.sent).max(1);
+        let chosen = match settle(&self.costs, self.current, left, self.shape.slots) {
+            Some(chosen) => chosen.scheme,
+            // The planner has no answer: what repairs everything.
+            None => self.current.unwrap_or(SchemeName::SrNack),
+        };
+        if moved || self.current != Some(chosen) {
+            self.choices.explain(self.reason(chosen, left));
+        }
+        if self.current != Some(chosen) {
+            self.choices.note(self.sent, chosen, self.current.is_some());
+        }
+        self.current = Some(chosen);
+        chosen
+    }
+
+    /// A message goes by the scheme that was chosen last.
+    pub(super) fn handle_sent(&mut self) {
+        self.sent += 1;
+        if let Some(current) = self.current {
+            self.choices.handle_sent(current);
+        }
+    }
+
+    /// The scheme that was chosen last.
+    pub(super) fn current(&self) -> Option<SchemeName> {
+        self.current
+    }
+
+    pub(super) fn choices(&self) -> &Choices {
+        &self.choices
+    }
+
+    /// Messages that are worth having in flight: the others are decided later, by what is known then.
+    pub(super) fn in_flight(&self) -> usize {
+        let slots = self.shape.slots as usize;
+        let Some(cost) = self
+            .costs
+            .iter()
+            .find(|cost| Some(cost.scheme) == self.current)
+        else {
+            return slots.min(1 + SPARE);
+        };
+        // Enough that nothing waits for the slowest of a hundred.
+        let enough = |under_way: &usize| real(*under_way as u64) * cost.injection_s >= cost.p99_s;
+        (1..slots)
+            .find(enough)
+            .unwrap_or(slots)
+            .saturating_add(SPARE)
+            .min(slots)
+    }
+
+    fn plan(&self, measured: &Measured) -> Vec<Cost> {
+        let shape = &self.shape;
+        let payload = f64::from(shape.mtu) / (f64::from(shape.mtu) + HEADER_BYTES);
+        let bandwidth_bps = measured.pace_bps * payload;
+        let bytes = shape.bytes_of(0).max(1);
+        let mut question = Question::new(
+            real(bytes),
+            bandwidth_bps,
+            measured.rtt_s,
+            // Codes are interleaved, so bursts meet them like single losses.
+            measured.loss(),
+        );
+        question.chunk_bytes = real(shape.chunk_bytes());
+        // Messages are coded by the thread that sends them.
+        question.coding = Coding {
+            cores: 1.0,
+            ..Coding::default()
+        };
+        question.candidates = self.candidates.iter().map(|(_, scheme)| *scheme).collect();
+        let Ok(plan) = question.plan() else {
+            return Vec::new();
+        };
+        let costs = plan.alternatives().iter().filter_map(|at| {
+            let (name, _) = self
+                .candidates
+                .iter()
+                .find(|(_, scheme)| *scheme == at.scheme)?;
+            // A group that is not full has as much parity as one that is.
+            let parity_bytes = real(parity_bytes(*name, bytes, shape.chunk_bytes()));
+            Some(Cost {
+                scheme: *name,
+                message_s: at.mean_s,
+                p99_s: at.p99_s,
+                injection_s: (real(bytes) + parity_bytes) * 8.0 / bandwidth_bps,
+                parity_overhead: parity_bytes / real(bytes),
+                cores: at.cores,
+            })
+        });
+        costs.collect()
+    }
+
+    fn reason(&self, chosen: SchemeName, left: u64) -> String {
+        let measured = &self.measured;
+        let loss = match measured.loss_chunk {
+            Some(loss) => format!("{} lost", Percent(loss)),
+            None => format!("loss taken as {PRIOR_LOSS:e} until measured"),
+        };
+        let mut rests: Vec<_> = self
+            .costs
+            .iter()
+            .map(|cost| (cost.scheme, cost.rest_s(left, self.shape.slots)))
+            .collect();
+        // The one that was chosen, the one that it replaces, and selective repeat tell enough.
+        rests.retain(|(scheme, _)| {
+            *scheme == chosen || Some(*scheme) == self.current || *scheme == SchemeName::SrNack
+        });
+        let rests: Vec<_> = rests
+            .into_iter()
+            .map(|(scheme, rest_s)| format!("{} by {scheme}", time(rest_s)))
+            .collect();
+        format!(
+            "{loss}, round trip {}, {}: the rest takes {}",
+            time(measured.rtt_s),
+            Rate(measured.pace_bps),
+            rests.join(", ")
+        )
+    }
+}
+
+fn time(seconds: f64) -> String {
+    let time = Duration::try_from_secs_f64(seconds);
+    time.map_or_else(|_| "for ever".to_owned(), |time| Time(time).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten messages of 1 MiB at 100 Mbit/s: 84 ms each.
+    fn auto(rtt_ms: u64) -> Auto {
+        let rtt = Duration::from_millis(rtt_ms);
+        let shape = Shape {
+            mtu: 4096,
+            segment_bytes: 1 << 20,
+            parity_bytes: 1 << 18,
+            slots: 8,
+            stream_bytes: 10 << 20,
+        };
+        Auto::new(shape, rtt, 100_000_000)
+    }
+
+    /// Sends the rest, with this loss; the scheme of each message.
+    fn send(auto: &mut Auto, loss: f64, messages: u64) -> Vec<String> {
+        auto.measured.loss_chunk = Some(loss);
+        let mut schemes = Vec::new();
+        for _ in 0..messages {
+            schemes.push(auto.choose().to_string());
+            auto.handle_sent();
+        }
+        schemes
+    }
+
+    fn told(auto: &Auto) -> serde_json::Value {
+        serde_json::to_value(auto.choices()).expect("JSON")
+    }
+
+    #[test]
+    fn without_losses_nothing_is_coded() {
+        for rtt_ms in [0, 1, 100, 1000] {
+            let mut auto = auto(rtt_ms);
+            assert_eq!(
+                auto.choose(),
+                SchemeName::SrNack,
+                "before anything is known"
+            );
+            assert_eq!(send(&mut auto, 0.0, 10), ["sr-nack"; 10]);
+            let told = told(&auto);
+            assert_eq!(told["changes"], 0);
+            assert_eq!(told["messages"], serde_json::json!({ "sr-nack": 10 }));
+        }
+    }
+
+    #[test]
+    fn losses_over_a_long_way_are_coded_and_over_a_short_one_not() {
+        let mut far = auto(200);
+        let schemes = send(&mut far, 0.02, 10);
+        assert!(schemes[9].starts_with("ec-"), "{schemes:?}");
+        let mut near = auto(1);
+        assert_eq!(send(&mut near, 0.02, 10), ["sr-nack"; 10]);
+    }
+
+    #[test]
+    fn a_loss_that_sets_in_changes_the_scheme_and_is_told() {
+        let mut auto = auto(200);
+        auto.choose();
+        auto.handle_sent();
+        let schemes = send(&mut auto, 0.02, 9);
+        assert!(schemes[8].starts_with("ec-"), "{schemes:?}");
+        let told = told(&auto);
+        let messages = told["messages"].as_object().expect("messages");
+        let messages = messages.values().filter_map(serde_json::Value::as_u64);
+        assert_eq!(messages.sum::<u64>(), 10);
+        let changes = told["last_changes"].as_array().expect("changes");
+        assert!(changes.len() > 1, "{told}");
+        let first = changes[0]["reason"].as_str().expect("a reason");
+        assert!(first.contains("taken as 1e-5 until measured"), "{first}");
+        let line = auto.choices().line();
+        for word in [
+            "sr-nack for ",
+            "2 % lost",
+            "round trip 200 ms",
+            "100 Mbit/s",
+            "by sr-nack",
+        ] {
+            assert!(line.contains(word), "{word:?} is not in {line:?}");
+        }
+    }
+
+    #[test]
+    fn the_planner_is_asked_again_only_when_something_moved() {
+        let mut auto = auto(100);
+        auto.choose();
+        let planned = auto.planned.expect("it was asked");
+        auto.measured.rtt_s *= 1.2;
+        auto.choose();
+        assert_eq!(auto.planned, Some(planned));
+        auto.measured.rtt_s *= 1.2;
+        auto.choose();
+        assert_eq!(auto.planned, Some(auto.measured));
+        // Losses after none are news, and no more losses are too.
+        for loss in [0.0, 1e-6, 0.0] {
+            auto.measured.loss_chunk = Some(loss);
+            auto.choose();
+            assert_eq!(auto.planned, Some(auto.measured));
+        }
+    }
+
+    #[test]
+    fn only_messages_that_fill_the_path_are_decided_ahead() {
+        let mut near = auto(1);
+        near.choose();
+        assert_eq!(near.in_flight(), 2 + SPARE);
+        let mut far = auto(10_000);
+        far.choose();
+        assert_eq!(far.in_flight(), 8);
+    }
+}

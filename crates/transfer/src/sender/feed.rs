@@ -1,0 +1,103 @@
+//! From files to buffers, in a thread of its own.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+
+use farwrite::Buffer;
+use farwrite_session::Message;
+use farwrite_session::files::Source;
+
+use crate::pulse::Pulse;
+use crate::speaker::{Closed, Outbox};
+
+/// Bytes that are read at a time, so that a slow disk still shows how far it is.
+const SLICE_BYTES: usize = 256 << 10;
+
+/// A buffer with the next bytes of the stream.
+pub(super) struct Filled {
+    pub(super) buffer: Buffer,
+    pub(super) bytes: u64,
+    /// Files abandoned up to the end of this buffer. The receiver must know of all of them before it
+    /// can say which file each byte belongs to.
+    pub(super) abandoned: u32,
+}
+
+/// Reads files into buffers, and queues their hashes for the receiver.
+pub(super) struct Feeder {
+    pub(super) outbox: Outbox,
+    pub(super) pulse: Arc<Pulse>,
+    /// Bytes of a buffer.
+    pub(super) segment_bytes: usize,
+    /// Buffers that may still be made.
+    pub(super) budget: u64,
+    /// Buffers whose message is over.
+    pub(super) empties: Receiver<Buffer>,
+    pub(super) filled: SyncSender<Filled>,
+}
+
+impl Feeder {
+    /// Reads to the end of the stream, or until the transfer ends.
+    pub(super) fn run(mut self, mut source: Source) {
+        let mut abandoned = 0;
+        let mut stream_bytes = 0;
+        while let Some(mut buffer) = self.buffer() {
+            let Ok(bytes) = self.fill(&mut source, (*buffer).as_mut(), &mut abandoned) else {
+                return;
+            };
+            if bytes == 0 {
+                // The peer learns of a closed channel by itself.
+                let _ = self.outbox.send(Message::StreamEnd { stream_bytes });
+                return;
+            }
+            stream_bytes += bytes;
+            let filled = Filled {
+                buffer,
+                bytes,
+                abandoned,
+            };
+            if self.filled.send(filled).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Reads the next bytes of the stream, slice by slice, and reports each file that ends.
+    fn fill(
+        &self,
+        source: &mut Source,
+        out: &mut [u8],
+        abandoned: &mut u32,
+    ) -> Result<u64, Closed> {
+        let mut filled = 0;
+        for slice in out.chunks_mut(SLICE_BYTES) {
+            let read = {
+                let _operation = self.pulse.disk_operation();
+                source.read(slice)
+            };
+            let read_bytes = u64::try_from(read).unwrap_or(u64::MAX);
+            self.pulse.add_stream_bytes(read_bytes);
+            filled += read_bytes;
+            while let Some(file) = source.poll_file() {
+                *abandoned += u32::from(file.result.is_err());
+                self.outbox.send(file.message())?;
+            }
+            if read < slice.len() {
+                break;
+            }
+        }
+        Ok(filled)
+    }
+
+    /// A used buffer, or a new one while there may be more; `None` when the transfer is over.
+    fn buffer(&mut self) -> Option<Buffer> {
+        match self.empties.try_recv() {
+            Ok(buffer) => Some(buffer),
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) if self.budget > 0 => {
+                self.budget -= 1;
+                Some(Box::new(vec![0_u8; self.segment_bytes]))
+            }
+            Err(TryRecvError::Empty) => self.empties.recv().ok(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What the receiver says on the channel.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use farwrite_session::files::{Kind, Manifest};
+use farwrite_session::{Error as SessionError, FileCause, Message, Reader, Text};
+
+use crate::error::of_thread;
+use crate::pulse::{PeerPulse, Pulse};
+use crate::report::Tally;
+use crate::{Error, ErrorKind};
+
+/// What the receiver said of the files.
+#[derive(Debug)]
+pub(super) struct Verdicts {
+    manifest: Arc<Manifest>,
+    /// The next verdict is for the first file from this entry on.
+    next: u32,
+    tally: Tally,
+}
+
+impl Verdicts {
+    pub(super) fn new(manifest: Arc<Manifest>) -> Self {
+        Self {
+            manifest,
+            next: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Takes a verdict. Files come in their order, each once, which bounds what a peer can make
+    /// this end keep.
+    fn take(&mut self, index: u32, failure: Option<(FileCause, Text)>) -> Result<(), Error> {
+        let due = self.due();
+        if due.is_none_or(|(due, _)| due != index) {
+            let due = due.map_or("none".into(), |(due, _)| due.to_string());
+            let what = format!("the receiver spoke of file {index}, but {due} is due");
+            return Err(Error::new(ErrorKind::Other, what));
+        }
+        self.next = index + 1;
+        match failure {
+            None => {
+                self.tally.verified_files += 1;
+                self.tally.verified_bytes += due.map_or(0, |(_, bytes)| bytes);
+            }
+            Some((cause, reason)) => self.tally.failed.add(&self.manifest, index, cause, reason),
+        }
+        Ok(())
+    }
+
+    /// The file that the next verdict is for, and its length.
+    fn due(&self) -> Option<(u32, u64)> {
+        let mut entries = (self.next..).map_while(|index| {
+            let entry = self.manifest.entry(index)?;
+            Some((index, entry.kind))
+        });
+        entries.find_map(|(index, kind)| match kind {
+            Kind::File { bytes, .. } => Some((index, bytes)),
+            Kind::Directory => None,
+        })
+    }
+
+    /// What came of all files.
+    fn finish(self) -> Result<Tally, Error> {
+        match self.due() {
+            None => Ok(self.tally),
+            Some((index, _)) => Err(Error::new(
+                ErrorKind::Other,
+                format!("the receiver ended without a word about file {index}"),
+            )),
+        }
+    }
+}
+
+/// What ends the listening: every file's verdict, or why there is none.
+pub(super) type Heard = Result<Tally, Error>;
+
+/// Reads the channel, in a thread of its own, until it ends or the receiver is done.
+pub(super) fn start(
+    reader: Reader,
+    verdicts: Verdicts,
+    pulse: Arc<Pulse>,
+    peer: Arc<PeerPulse>,
+) -> Result<Receiver<Heard>, Error> {
+    let (result, heard) = channel();
+    let work = move || {
+        // The other half is gone when the transfer has failed.
+        let _ = result.send(listen(reader, verdicts, &pulse, &peer));
+    };
+    thread::Builder::new()
+        .name("listener".into())
+        .spawn(work)
+        .map_err(|error| of_thread(&error))?;
+    Ok(heard)
+}
+
+fn listen(mut reader: Reader, mut verdicts: Verdicts, pulse: &Pulse, peer: &PeerPulse) -> Heard {
+    let failed = |error: SessionError| Error::of_session("sending", &error);
+    reader.set_timeout(None);
+    loop {
+        let message = reader.recv().map_err(failed)?;
+        peer.add_message();
+        match message {
+            Message::FileVerified { index } => verdicts.take(index, None)?,
+            Message::FileFailed {
+                index,
+                cause,
+                reason,
+            } => verdicts.take(index, Some((cause, reason)))?,
+            Message::Progress(progress) => {
+                peer.set(progress);
+                continue;
+            }
+            Message::Done => return verdicts.finish(),
+            other => return Err(failed(other.unexpected("a word about files"))),
+        }
+        pulse.add_file();
+    }
+}

@@ -1,0 +1,221 @@
+//! The sender's end of a transfer.
+
+mod auto;
+mod feed;
+mod listen;
+mod stream;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite::{Endpoint, QueuePair, SchemeName, UdpConfig, UdpFabric};
+use farwrite_session::files::{Source, manifest_messages};
+use farwrite_session::{Channel, Message, Reader, Text, TransferPlan};
+use farwrite_units::show::{Bytes, Rate, real};
+
+use crate::error::of_thread;
+use crate::pulse::{PeerPulse, Pulse};
+use crate::report::{Facts, Files, Report, Role};
+use crate::setup::{Setup, hello, send_qp_info};
+use crate::shape::{Shape, mtu, options};
+use crate::speaker::{Outbox, Speaker};
+use crate::{Error, Host, SchemeChoice};
+pub use auto::Choices;
+use listen::Verdicts;
+use stream::{Sent, Stream};
+
+/// What the user of a sender asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct SendSettings {
+    /// What repairs losses.
+    pub scheme: SchemeChoice,
+    /// Bits a second on the wire, headers included.
+    pub rate_bps: u64,
+    /// Payload bytes of a packet, a multiple of 4; `None` takes what the path carries.
+    pub mtu: Option<u32>,
+    /// Most memory for the stream at each end: what is read ahead, in flight, and its parity.
+    pub memory_bytes: u64,
+    /// How long the peer may be silent, and how long nothing may move.
+    pub timeout: Duration,
+}
+
+/// Everything that a transfer needs once both ends know each other.
+struct Joined {
+    endpoint: Endpoint<UdpFabric>,
+    qp: QueuePair,
+    scheme: SchemeChoice,
+    shape: Shape,
+    /// The time that the exchange of hellos took.
+    rtt: Duration,
+    peer: SocketAddr,
+    /// Between which UDP ports packets go, for people.
+    ports: String,
+}
+
+/// Sends what there is in `source` through a channel to a receiver.
+///
+/// # Errors
+/// What ends the transfer as a whole; the peer learns it too. Files that fail by themselves are in
+/// the report.
+pub fn send(
+    channel: Channel,
+    source: Source,
+    settings: &SendSettings,
+    host: &Host<'_>,
+) -> Result<Report, Error> {
+    let ends = (channel.local_addr(), channel.peer_addr());
+    let closer = channel.closer();
+    let (mut reader, writer) = channel.split();
+    let pulse = Arc::<Pulse>::default();
+    let (speaker, outbox) = Speaker::start(writer, closer, Arc::clone(&pulse), settings.timeout)?;
+    let result = join(&mut reader, &outbox, ends, &source, settings, host)
+        .and_then(|joined| run(joined, reader, outbox, &pulse, source, settings, host));
+    speaker.end(&result);
+    result
+}
+
+/// Agrees with the receiver on the transfer, and connects the queue pair (P8.1).
+fn join(
+    reader: &mut Reader,
+    outbox: &Outbox,
+    (local, peer): (SocketAddr, SocketAddr),
+    source: &Source,
+    settings: &SendSettings,
+    host: &Host<'_>,
+) -> Result<Joined, Error> {
+    let cancel = host.cancel;
+    let mut setup = Setup { reader, cancel };
+    let start = Instant::now();
+    outbox.send_or_cancel(hello(), cancel)?;
+    setup.hello()?;
+    let rtt = start.elapsed();
+
+    let manifest = source.manifest();
+    let (scheme, shape) = choose(manifest.stream_bytes(), peer, rtt, settings)?;
+    let mut bind = local;
+    bind.set_port(0);
+    let make = || -> Result<_, farwrite::Error> {
+        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind))?;
+        let qp = endpoint.create_qp(options(shape.config(), settings.rate_bps, rtt))?;
+        let info = endpoint.qp_info(qp)?;
+        Ok((endpoint, qp, info))
+    };
+    let (mut endpoint, qp, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
+
+    let plan = Message::Plan(TransferPlan {
+        scheme: Text::new(scheme),
+        rate_bps: settings.rate_bps,
+        segment_bytes: shape.segment_bytes,
+        entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
+        stream_bytes: shape.stream_bytes,
+    });
+    outbox.send_or_cancel(plan, cancel)?;
+    for message in manifest_messages(manifest) {
+        outbox.send_or_cancel(message, cancel)?;
+    }
+    send_qp_info(outbox, &ours, cancel)?;
+    // The receiver makes its directories meanwhile.
+    let theirs = setup.qp_info(settings.timeout)?;
+    let theirs = (host.route)(theirs)?;
+    endpoint
+        .connect_qp(qp, &theirs)
+        .map_err(|error| Error::of_endpoint(&error))?;
+    Ok(Joined {
+        ports: format!("{} and {}", ours.control, theirs.control),
+        endpoint,
+        qp,
+        scheme,
+        shape,
+        rtt,
+        peer,
+    })
+}
+
+/// How the stream is cut, and by which scheme it goes.
+fn choose(
+    stream_bytes: u64,
+    peer: SocketAddr,
+    rtt: Duration,
+    settings: &SendSettings,
+) -> Result<(SchemeChoice, Shape), Error> {
+    let (rate_bps, memory_bytes) = (settings.rate_bps, settings.memory_bytes);
+    let mtu = mtu(peer, settings.mtu)?;
+    let cut =
+        |scheme: SchemeName| Shape::choose(stream_bytes, rate_bps, rtt, mtu, memory_bytes, scheme);
+    match cut(settings.scheme.most_parity()) {
+        // Memory that is too little for parity leaves one candidate.
+        Err(_) if settings.scheme == SchemeChoice::Auto => {
+            let scheme = SchemeName::SrNack;
+            Ok((SchemeChoice::Named(scheme), cut(scheme)?))
+        }
+        shape => Ok((settings.scheme, shape?)),
+    }
+}
+
+/// Moves the files.
+fn run(
+    joined: Joined,
+    reader: Reader,
+    outbox: Outbox,
+    pulse: &Arc<Pulse>,
+    source: Source,
+    settings: &SendSettings,
+    host: &Host<'_>,
+) -> Result<Report, Error> {
+    let manifest = Arc::clone(source.manifest());
+    let (shape, peer, scheme) = (joined.shape, joined.peer, joined.scheme);
+    announce(&joined, manifest.files(), settings, host);
+    let start = Instant::now();
+    let peer_pulse = Arc::<PeerPulse>::default();
+    let verdicts = Verdicts::new(Arc::clone(&manifest));
+    let heard = listen::start(reader, verdicts, Arc::clone(pulse), Arc::clone(&peer_pulse))?;
+    let (stream, feeder) = Stream::new(joined, settings, outbox, Arc::clone(pulse), peer_pulse);
+    // It ends with the stream, unless a disk holds it up: then nobody waits for it.
+    thread::Builder::new()
+        .name("feeder".into())
+        .spawn(move || feeder.run(source))
+        .map_err(|error| of_thread(&error))?;
+    let Sent {
+        tally,
+        stats,
+        choices,
+    } = stream.run(&heard, &manifest, host)?;
+    Ok(Report::new(Facts {
+        role: Role::Sender,
+        peer: peer.to_string(),
+        tally,
+        elapsed: start.elapsed(),
+        scheme: scheme.to_string(),
+        choices,
+        rate_bps: settings.rate_bps,
+        shape,
+        retransmitted_share: Some(stream::retransmitted_share(&stats)),
+        duplicate_share: None,
+        stats,
+    }))
+}
+
+/// Shows people what is about to be sent, and how.
+fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_>) {
+    let shape = &joined.shape;
+    host.note(format!(
+        "sending {} in {} to {}: {} at {}, MTU {}; there is no congestion control, so give --rate \
+         the share of the path that is yours",
+        Bytes(shape.stream_bytes),
+        Files(files),
+        joined.peer,
+        joined.scheme,
+        Rate(real(settings.rate_bps)),
+        shape.mtu
+    ));
+    let window_bps = shape.window_bps(joined.rtt);
+    if window_bps < settings.rate_bps && shape.segments() > shape.slots.into() {
+        host.warn(format!(
+            "--memory {} holds a rate of {} on this path; give both ends more for a higher one",
+            Bytes(settings.memory_bytes),
+            Rate(real(window_bps))
+        ));
+    }
+}

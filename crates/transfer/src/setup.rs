@@ -1,0 +1,99 @@
+//! What both ends do before the first byte of a file: hellos, and one message after the other (P8.1).
+
+use std::time::{Duration, Instant};
+
+use farwrite::QpInfo;
+use farwrite_session::{Error as SessionError, Hello, Message, QpBlob, Reader, Text};
+
+use crate::host::{CANCEL_PERIOD, Cancel};
+use crate::speaker::Outbox;
+use crate::{Error, ErrorKind};
+
+/// For connecting with the handshake, and for each message of the set-up as a whole.
+pub const SETUP: Duration = Duration::from_secs(10);
+
+/// What this end says first.
+pub(crate) fn hello() -> Message {
+    Message::Hello(Hello {
+        software: Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION"))),
+        capabilities: 0,
+    })
+}
+
+/// An error of the channel during the set-up.
+pub(crate) fn failed(error: &SessionError) -> Error {
+    Error::of_session("setting the transfer up", error)
+}
+
+/// Reads the messages of the set-up.
+pub(crate) struct Setup<'a> {
+    pub(crate) reader: &'a mut Reader,
+    pub(crate) cancel: &'a Cancel,
+}
+
+impl Setup<'_> {
+    /// Waits up to `patience` for a message to arrive whole. While the peer says that its disk is
+    /// busy, the time does not count.
+    ///
+    /// A peer, or someone between the ends, who delivers a message byte by byte gains no time.
+    pub(crate) fn message(&mut self, patience: Duration) -> Result<Message, Error> {
+        let mut since = Instant::now();
+        self.reader.set_timeout(Some(CANCEL_PERIOD));
+        loop {
+            self.cancel.check()?;
+            match self.reader.recv() {
+                Ok(Message::Progress(progress)) => {
+                    if progress.disk_ms > 0 {
+                        since = Instant::now();
+                    }
+                }
+                Ok(message) => return Ok(message),
+                Err(SessionError::Timeout { .. }) => {}
+                Err(error) => return Err(failed(&error)),
+            }
+            if since.elapsed() >= patience {
+                return Err(failed(&SessionError::Timeout {
+                    doing: "receiving",
+                    after: patience,
+                }));
+            }
+        }
+    }
+
+    /// Waits for the one message that is due, and takes out of it what `pick` knows.
+    pub(crate) fn expect<T>(
+        &mut self,
+        patience: Duration,
+        want: &'static str,
+        pick: impl FnOnce(Message) -> Result<T, Message>,
+    ) -> Result<T, Error> {
+        pick(self.message(patience)?).map_err(|other| failed(&other.unexpected(want)))
+    }
+
+    /// Waits for the peer's hello.
+    pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
+        self.expect(SETUP, "a hello", |message| match message {
+            Message::Hello(hello) => Ok(hello),
+            other => Err(other),
+        })
+    }
+
+    /// Waits for how to reach the peer's queue pair.
+    pub(crate) fn qp_info(&mut self, patience: Duration) -> Result<QpInfo, Error> {
+        let want = "queue-pair information";
+        let blob = self.expect(patience, want, |message| match message {
+            Message::QpInfo(blob) => Ok(blob),
+            other => Err(other),
+        })?;
+        QpInfo::decode(&blob.0)
+            .map_err(|error| Error::caused(ErrorKind::Mismatch, "the peer's queue pair", &error))
+    }
+}
+
+/// Sends the peer how to reach this end's queue pair.
+pub(crate) fn send_qp_info(outbox: &Outbox, info: &QpInfo, cancel: &Cancel) -> Result<(), Error> {
+    let bytes = info
+        .encode()
+        .map_err(|error| Error::caused(ErrorKind::Other, "describing the queue pair", &error))?;
+    outbox.send_or_cancel(Message::QpInfo(QpBlob(bytes)), cancel)
+}

@@ -1,0 +1,443 @@
+//! How a stream of files is cut: into segments, packets and slots for messages in flight.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farwrite::fabric::udp::path_mtu;
+use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite_session::TransferPlan;
+
+use farwrite_units::show::Bytes;
+
+use crate::parity::{group_chunks, parity_bytes};
+use crate::{Error, ErrorKind};
+
+/// IP, UDP, BTH, RETH, immediate and ICRC around a payload.
+const OVERHEAD_V4_BYTES: u32 = 20 + 8 + 12 + 16 + 4 + 4;
+const OVERHEAD_V6_BYTES: u32 = OVERHEAD_V4_BYTES + 20;
+/// Largest MTU that is chosen unasked: RoCE's own.
+const MAX_MTU: u32 = 4096;
+/// Smallest MTU that carries the control packets too.
+pub(crate) const MIN_MTU: u32 = 256;
+/// Segments are as large as this time at the rate holds, within bounds: the end of one must not take
+/// long on a slow path, and a fast path must not have thousands.
+const SEGMENT_MS: u64 = 100;
+const MIN_SEGMENT_BYTES: u64 = 64 << 10;
+const MAX_SEGMENT_BYTES: u64 = 8 << 20;
+/// A small transfer is cut so that disks and network work at the same time.
+const MIN_SEGMENTS: u64 = 8;
+/// Segments beyond those that two round trips fill: some are being read or written.
+const SPARE_SEGMENTS: u64 = 4;
+const MIN_SLOTS: u64 = 8;
+const MAX_SLOTS: u64 = 128;
+/// What a receiver concedes to a sender beside memory.
+const MAX_GENERATIONS: u8 = 4;
+/// As much as may leave at once, as time at the rate: the lateness of timers.
+const BURST_US: u64 = 500;
+const MIN_BURST_BYTES: u64 = 64 << 10;
+
+/// How the stream is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Payload bytes of a packet.
+    pub(crate) mtu: u32,
+    /// Bytes of a message; the last of the stream may be shorter.
+    pub(crate) segment_bytes: u64,
+    /// Bytes of the parity of such a message, 0 where the scheme sends none.
+    pub(crate) parity_bytes: u64,
+    /// Messages in flight, and buffers at each end.
+    pub(crate) slots: u32,
+    /// Bytes of all files together.
+    pub(crate) stream_bytes: u64,
+}
+
+impl Shape {
+    /// Cuts a stream so that twice what is under way in a round trip is in flight, within
+    /// `memory_bytes`, parity included.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Settings`] where the memory does not hold two chunks with the parity of this scheme.
+    pub(crate) fn choose(
+        stream_bytes: u64,
+        rate_bps: u64,
+        rtt: Duration,
+        mtu: u32,
+        memory_bytes: u64,
+        scheme: SchemeName,
+    ) -> Result<Self, Error> {
+        let window_bytes = 2 * bdp_bytes(rate_bps, rtt);
+        let by_time = rate_bps / 8 * SEGMENT_MS / 1000;
+        let wanted = by_time.min(stream_bytes / MIN_SEGMENTS);
+        let chunk_bytes = chunk_bytes(&QpConfig {
+            mtu,
+            ..QpConfig::default()
+        });
+        let longest = longest(scheme, mtu, chunk_bytes, memory_bytes)?;
+        // A group that is not full has as much parity as one that is.
+        let group_bytes = group_chunks(scheme) * chunk_bytes;
+        let least = MIN_SEGMENT_BYTES.max(group_bytes).min(MAX_SEGMENT_BYTES);
+        // Few enough slots.
+        let segment_bytes = wanted
+            .clamp(least, MAX_SEGMENT_BYTES)
+            .max(window_bytes / (MAX_SLOTS - SPARE_SEGMENTS))
+            .min(longest);
+        let unit = match segment_bytes < group_bytes {
+            true => chunk_bytes,
+            false => group_bytes,
+        };
+        let segment_bytes = segment_bytes - segment_bytes % unit;
+        let parity_bytes = parity_bytes(scheme, segment_bytes, chunk_bytes);
+        let needed = window_bytes.div_ceil(segment_bytes) + SPARE_SEGMENTS;
+        let affordable = 1 << (memory_bytes / (segment_bytes + parity_bytes)).ilog2();
+        let slots = needed
+            .next_power_of_two()
+            .clamp(MIN_SLOTS, MAX_SLOTS)
+            .min(affordable);
+        Ok(Self {
+            mtu,
+            segment_bytes,
+            parity_bytes,
+            slots: u32::try_from(slots).expect("at most MAX_SLOTS"),
+            stream_bytes,
+        })
+    }
+
+    /// What a sender's plan and queue pair ask of this end.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] where they do not fit together, or exceed what this end concedes.
+    pub(crate) fn of_peer(
+        plan: &TransferPlan,
+        config: &QpConfig,
+        memory_bytes: u64,
+        scheme: SchemeName,
+    ) -> Result<Self, Error> {
+        let mismatch = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
+        let parity_bytes = parity_bytes(scheme, plan.segment_bytes, chunk_bytes(config));
+        if config.max_message_bytes != plan.segment_bytes.max(parity_bytes) {
+            return mismatch(format!(
+                "the sender plans segments of {} bytes and {parity_bytes} of parity, but messages of {}",
+                plan.segment_bytes, config.max_message_bytes
+            ));
+        }
+        if config.channels != 1 || config.generations > MAX_GENERATIONS {
+            return mismatch(format!(
+                "the sender wants {} channels and {} generations of queue pairs; this end has 1 and at most {MAX_GENERATIONS}",
+                config.channels, config.generations
+            ));
+        }
+        let buffer_bytes = plan.segment_bytes.saturating_add(parity_bytes);
+        let wanted = buffer_bytes.checked_mul(config.slots.into());
+        if wanted.is_none_or(|wanted| wanted > memory_bytes) {
+            return mismatch(format!(
+                "the sender wants {} buffers of {} here, and this end gives {}: lower its --memory or raise this end's",
+                config.slots,
+                Bytes(buffer_bytes),
+                Bytes(memory_bytes)
+            ));
+        }
+        Ok(Self {
+            mtu: config.mtu,
+            segment_bytes: plan.segment_bytes,
+            parity_bytes,
+            slots: config.slots,
+            stream_bytes: plan.stream_bytes,
+        })
+    }
+
+    /// Segments of the stream.
+    pub(crate) fn segments(&self) -> u64 {
+        self.stream_bytes.div_ceil(self.segment_bytes)
+    }
+
+    /// Bytes of a segment, counted from 0.
+    pub(crate) fn bytes_of(&self, segment: u64) -> u64 {
+        let start = segment.saturating_mul(self.segment_bytes);
+        self.stream_bytes
+            .saturating_sub(start)
+            .min(self.segment_bytes)
+    }
+
+    /// Buffers that the stream needs at each end.
+    pub(crate) fn buffers(&self) -> u64 {
+        self.segments().min(self.slots.into())
+    }
+
+    /// The queue pair of a sender.
+    pub(crate) fn config(&self) -> QpConfig {
+        QpConfig {
+            mtu: self.mtu,
+            slots: self.slots,
+            max_message_bytes: self.segment_bytes.max(self.parity_bytes),
+            ..QpConfig::default()
+        }
+    }
+
+    /// Bytes of a chunk.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        chunk_bytes(&self.config())
+    }
+
+    /// Parity of all segments in flight.
+    pub(crate) fn max_parity_bytes(&self) -> u64 {
+        self.parity_bytes.saturating_mul(self.slots.into())
+    }
+
+    /// The rate that the memory in flight allows; more would wait for acknowledgements.
+    pub(crate) fn window_bps(&self, rtt: Duration) -> u64 {
+        let bits = u128::from(self.segment_bytes) * u128::from(self.slots) * 8;
+        let bps = bits * 1_000_000_000 / (2 * rtt.as_nanos()).max(1);
+        u64::try_from(bps).unwrap_or(u64::MAX)
+    }
+}
+
+/// The longest segment of which two, with their parity, fit into the memory, and of which neither
+/// data nor parity is longer than offsets in a message can count.
+fn longest(
+    scheme: SchemeName,
+    mtu: u32,
+    chunk_bytes: u64,
+    memory_bytes: u64,
+) -> Result<u64, Error> {
+    let message_bytes = u64::from(mtu) << QpConfig::default().split.offset_bits;
+    let wanted = |chunks: u64| {
+        let parity_bytes = parity_bytes(scheme, chunks * chunk_bytes, chunk_bytes);
+        (parity_bytes, 2 * (chunks * chunk_bytes + parity_bytes))
+    };
+    let fits = |chunks: u64| {
+        let (parity_bytes, both) = wanted(chunks);
+        parity_bytes <= message_bytes && both <= memory_bytes
+    };
+    // More chunks never have less parity.
+    let (mut fitting, mut too_many) = (0, message_bytes / chunk_bytes + 1);
+    while too_many - fitting > 1 {
+        let chunks = fitting.midpoint(too_many);
+        match fits(chunks) {
+            true => fitting = chunks,
+            false => too_many = chunks,
+        }
+    }
+    if fitting == 0 {
+        let (_, least) = wanted(1);
+        return Err(Error::new(
+            ErrorKind::Settings,
+            format!(
+                "--memory {}: {scheme} with packets of {mtu} bytes takes {least} bytes at least; give \
+                 more, or a smaller --mtu",
+                Bytes(memory_bytes)
+            ),
+        ));
+    }
+    Ok(fitting * chunk_bytes)
+}
+
+fn chunk_bytes(config: &QpConfig) -> u64 {
+    u64::from(config.mtu) * u64::from(config.packets_per_chunk)
+}
+
+/// Bytes under way when the path is full.
+fn bdp_bytes(rate_bps: u64, rtt: Duration) -> u64 {
+    let bits = u128::from(rate_bps) * rtt.as_nanos() / 1_000_000_000;
+    u64::try_from(bits / 8).unwrap_or(u64::MAX / 4)
+}
+
+/// How a queue pair works at this rate.
+pub(crate) fn options(sdr: QpConfig, rate_bps: u64, rtt: Duration) -> QpOptions {
+    let burst_bytes = rate_bps / 8 * BURST_US / 1_000_000;
+    QpOptions {
+        sdr,
+        rate_bps,
+        burst_bytes: burst_bytes.max(MIN_BURST_BYTES),
+        initial_rtt: rtt,
+        ..QpOptions::default()
+    }
+}
+
+/// Payload bytes of packets to the peer: what was asked for, if the path carries it, or else as much
+/// as it carries.
+///
+/// # Errors
+/// [`ErrorKind::Settings`] for more than the path carries, [`ErrorKind::Unreachable`] without a path.
+pub(crate) fn mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error> {
+    let path = path_mtu(peer).map_err(|error| {
+        let what = format_args!("asking for a route to {peer}");
+        Error::caused(ErrorKind::Unreachable, what, &error)
+    })?;
+    let overhead = if peer.is_ipv4() {
+        OVERHEAD_V4_BYTES
+    } else {
+        OVERHEAD_V6_BYTES
+    };
+    let room = path.saturating_sub(overhead) / 4 * 4;
+    match asked {
+        Some(asked) if asked > room => Err(Error::new(
+            ErrorKind::Settings,
+            format!(
+                "--mtu {asked}: the path to {} carries at most {room}",
+                peer.ip()
+            ),
+        )),
+        Some(asked) => Ok(asked),
+        None if room < MIN_MTU => Err(Error::new(
+            ErrorKind::Unreachable,
+            format!(
+                "the path to {} carries packets of {path} bytes only",
+                peer.ip()
+            ),
+        )),
+        None => Ok(room.min(MAX_MTU)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GBIT: u64 = 1_000_000_000;
+    const MIB: u64 = 1 << 20;
+
+    fn choose(stream_bytes: u64, rate_bps: u64, rtt_ms: u64, memory_bytes: u64) -> Shape {
+        let rtt = Duration::from_millis(rtt_ms);
+        let scheme = SchemeName::Gbn;
+        Shape::choose(stream_bytes, rate_bps, rtt, 1436, memory_bytes, scheme).expect("enough")
+    }
+
+    /// Streams, rates, round trips in milliseconds, and memories, in all combinations.
+    fn wishes() -> impl Iterator<Item = (u64, u64, u64, u64)> {
+        let streams = [0, 1, 4096, MIB, 1 << 30, 1 << 40].into_iter();
+        streams.flat_map(|stream| {
+            let rates = [1_000_000, 100_000_000, GBIT, 10 * GBIT, 100 * GBIT].into_iter();
+            rates.flat_map(move |rate| {
+                let memories = [MIB, 64 * MIB, 1 << 30, 1 << 36].into_iter();
+                let rtts = [0, 1, 25, 250, 10_000];
+                memories.flat_map(move |memory| rtts.map(|rtt| (stream, rate, rtt, memory)))
+            })
+        })
+    }
+
+    #[test]
+    fn every_shape_is_a_queue_pair_within_its_memory() {
+        let others = ["ec-mds:1,254", "ec-mds:254,1", "ec-xor:7,7"];
+        let others = others.map(|name| name.parse().expect("a scheme"));
+        let mut refused = 0;
+        for scheme in SchemeName::ALL.into_iter().chain(others) {
+            for mtu in [256, 1436, 4096, 65_468] {
+                for (stream, rate, rtt, memory) in wishes() {
+                    let rtt = Duration::from_millis(rtt);
+                    let chosen = Shape::choose(stream, rate, rtt, mtu, memory, scheme);
+                    let Ok(shape) = chosen else {
+                        // A chunk and its parity, twice.
+                        let chunk = u64::from(mtu);
+                        let least = 2 * (chunk + parity_bytes(scheme, chunk, chunk));
+                        assert!(least > memory, "{scheme}, {mtu}, {memory}");
+                        refused += 1;
+                        continue;
+                    };
+                    check(&shape, memory, scheme);
+                }
+            }
+        }
+        assert!(refused > 0, "memory for everything");
+    }
+
+    fn check(shape: &Shape, memory: u64, scheme: SchemeName) {
+        let config = shape.config();
+        config.validate().expect("a queue pair that can be");
+        let used = (shape.segment_bytes + shape.parity_bytes) * u64::from(shape.slots);
+        assert!(used <= memory && shape.slots >= 2, "{scheme}, {shape:?}");
+        // No segment is so short that its parity does not fit.
+        let segments = [1, shape.segment_bytes / 2, shape.segment_bytes];
+        for bytes in segments.into_iter().filter(|bytes| *bytes > 0) {
+            let parity = parity_bytes(scheme, bytes, chunk_bytes(&config));
+            assert!(parity <= config.max_message_bytes, "{scheme}, {shape:?}");
+            assert!(parity <= shape.parity_bytes, "{scheme}, {shape:?}");
+        }
+        let of_first = (0..shape.segments().min(3)).map(|i| shape.bytes_of(i));
+        let stream = shape.stream_bytes.min(3 * shape.segment_bytes);
+        assert_eq!(of_first.sum::<u64>(), stream);
+    }
+
+    #[test]
+    fn segments_are_whole_groups_where_they_can_be() {
+        let scheme: SchemeName = "ec-mds:32,8".parse().expect("a scheme");
+        let rtt = Duration::from_millis(25);
+        for (stream, groups) in [(1, 1), (MIB, 1), (1 << 30, 64)] {
+            let shape = Shape::choose(stream, GBIT, rtt, 4096, 1 << 30, scheme);
+            let shape = shape.expect("enough memory");
+            assert_eq!(shape.segment_bytes, groups * 32 * 4096, "{shape:?}");
+            assert_eq!(shape.parity_bytes, groups * 8 * 4096, "{shape:?}");
+        }
+        // Two whole groups and their parity do not fit here.
+        let shape = Shape::choose(1 << 30, GBIT, rtt, 65_468, 2 * MIB, scheme);
+        let shape = shape.expect("enough memory");
+        assert_eq!(shape.parity_bytes, 8 * 65_468);
+        assert!(shape.segment_bytes < 32 * 65_468, "{shape:?}");
+    }
+
+    #[test]
+    fn a_long_fat_path_is_filled() {
+        let shape = choose(1 << 40, 10 * GBIT, 250, 1 << 30);
+        assert!(shape.window_bps(Duration::from_millis(250)) >= 10 * GBIT);
+        let shape = choose(1 << 40, 100 * GBIT, 250, 1 << 30);
+        let most = shape.window_bps(Duration::from_millis(250));
+        assert!(most < 100 * GBIT, "a GiB does not hold that: {most}");
+    }
+
+    #[test]
+    fn what_a_sender_asks_for_is_bounded() {
+        let shape = choose(1 << 30, GBIT, 25, 1 << 30);
+        let plan = TransferPlan {
+            scheme: farwrite_session::Text::new("gbn"),
+            rate_bps: GBIT,
+            segment_bytes: shape.segment_bytes,
+            entries: 1,
+            stream_bytes: 1 << 30,
+        };
+        let config = shape.config();
+        assert_eq!(
+            Shape::of_peer(&plan, &config, 1 << 30, SchemeName::Gbn).expect("fits"),
+            shape
+        );
+        let refused = [
+            (
+                QpConfig {
+                    slots: 1 << 16,
+                    ..config
+                },
+                plan.segment_bytes,
+            ),
+            (
+                QpConfig {
+                    channels: 2,
+                    ..config
+                },
+                plan.segment_bytes,
+            ),
+            (
+                QpConfig {
+                    generations: 16,
+                    ..config
+                },
+                plan.segment_bytes,
+            ),
+            (config, u64::MAX),
+            (config, 0),
+            (
+                QpConfig {
+                    max_message_bytes: u64::MAX,
+                    ..config
+                },
+                u64::MAX,
+            ),
+        ];
+        for (config, segment_bytes) in refused {
+            let plan = TransferPlan {
+                segment_bytes,
+                ..plan.clone()
+            };
+            let error = Shape::of_peer(&plan, &config, 1 << 30, SchemeName::Gbn);
+            let error = error.expect_err("too much");
+            assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Whether a transfer is alive.
+//!
+//! A disk that is slow, at either end, never ends a transfer: an end says so in its signs of life,
+//! and both wait. What ends one is a peer that is silent, or a path on which nothing moves.
+
+use std::time::{Duration, Instant};
+
+use crate::pulse::{PeerPulse, Pulse};
+use crate::{Error, ErrorKind};
+
+/// After the peer's queue pair is known, its first packets must come within this time.
+const FIRST_PACKET: Duration = Duration::from_secs(10);
+/// A disk operation that has taken this long holds the transfer up. Signs of life come once a
+/// second, so shorter ones may be over already.
+const HELD_UP: Duration = Duration::from_secs(1);
+
+/// Looks that are further apart mean that this process was stopped, or the machine was asleep.
+const STOPPED: Duration = Duration::from_secs(1);
+
+/// What an end has seen so far; each count only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// UDP packets of the peer.
+    pub(crate) packets: u64,
+    /// Messages of the peer on the channel.
+    pub(crate) messages: u64,
+    /// Everything, at both ends, that brings the transfer nearer to its end.
+    pub(crate) moved: u64,
+    /// How long the disk operation in progress at this end has taken.
+    pub(crate) own_disk: Duration,
+    /// The same at the peer, as it last said.
+    pub(crate) peer_disk: Duration,
+    /// Whether this end does not read the channel, because its disk holds it up.
+    pub(crate) is_deaf: bool,
+}
+
+impl Signs {
+    /// Collects what is known by `now`.
+    pub(crate) fn read(now: Instant, packets: u64, own: &Pulse, peer: &PeerPulse) -> Self {
+        Self {
+            packets,
+            messages: peer.messages(),
+            moved: own.moved().saturating_add(peer.moved()),
+            own_disk: own.disk_busy(now),
+            peer_disk: peer.disk_busy(),
+            is_deaf: peer.is_held_up(),
+        }
+    }
+
+    /// Which disk holds the transfer up, and for how long already.
+    pub(crate) fn slow_disk(&self) -> Option<(&'static str, Duration)> {
+        let own = ("this machine's disk", self.own_disk);
+        let peer = ("the peer's disk", self.peer_disk);
+        let longest = if own.1 >= peer.1 { own } else { peer };
+        (longest.1 >= HELD_UP).then_some(longest)
+    }
+}
+
+/// Ends a transfer that is dead.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    timeout: Duration,
+    /// For the line that says what may be blocked.
+    ports: String,
+    /// Since when packets are awaited.
+    since: Instant,
+    seen: Signs,
+    heard_at: Instant,
+    moved_at: Instant,
+    looked_at: Instant,
+    /// Whether the disk that holds the transfer up was reported.
+    has_warned: bool,
+}
+
+impl Watch {
+    /// `ports` says between which UDP ports packets go.
+    pub(crate) fn new(timeout: Duration, ports: String, now: Instant) -> Self {
+        Self {
+            timeout,
+            ports,
+            since: now,
+            seen: Signs::default(),
+            heard_at: now,
+            moved_at: now,
+            looked_at: now,
+            has_warned: false,
+        }
+    }
+
+    /// Takes in what has been seen by `now`. Answers with a warning, once, when a disk has held the
+    /// transfer up for as long as a silent peer may.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unreachable`] where no packet ever came, where nothing was heard for the timeout,
+    /// or where nothing moved for as long.
+    pub(crate) fn look(&mut self, now: Instant, signs: Signs) -> Result<Option<String>, Error> {
+        self.skip_pause(now);
+        let heard = (signs.packets, signs.messages) != (self.seen.packets, self.seen.messages);
+        if heard || signs.is_deaf {
+            self.heard_at = now;
+        }
+        let slow_disk = signs.slow_disk();
+        if slow_disk.is_some() {
+            self.since = now;
+        }
+        if slow_disk.is_some() || signs.moved != self.seen.moved {
+            self.moved_at = now;
+        }
+        self.seen = signs;
+        self.check(now)?;
+        Ok(self.warning(slow_disk))
+    }
+
+    /// Does not hold the peer responsible for a time in which this end did not run.
+    fn skip_pause(&mut self, now: Instant) {
+        let pause = now.saturating_duration_since(self.looked_at);
+        self.looked_at = now;
+        if pause >= STOPPED {
+            self.since += pause;
+            self.heard_at += pause;
+            self.moved_at += pause;
+        }
+    }
+
+    fn check(&self, now: Instant) -> Result<(), Error> {
+        let dead = |what: String| Err(Error::new(ErrorKind::Unreachable, what));
+        let awaited = now.saturating_duration_since(self.since);
+        if self.seen.packets == 0 && awaited >= FIRST_PACKET.min(self.timeout) {
+            return dead(format!(
+                "no UDP packet of the peer came within {} s, though TCP works: UDP seems to be \
+                 blocked between {} (a firewall, or address translation)",
+                awaited.as_secs(),
+                self.ports
+            ));
+        }
+        let after_s = self.timeout.as_secs_f64();
+        if now - self.heard_at >= self.timeout {
+            return dead(format!("nothing was heard of the peer for {after_s} s"));
+        }
+        if now - self.moved_at >= self.timeout {
+            return dead(format!(
+                "the peer answers, but nothing moved for {after_s} s, and neither end waits for its \
+                 disk: if small packets come through and large ones do not, a smaller --mtu helps"
+            ));
+        }
+        Ok(())
+    }
+
+    fn warning(&mut self, slow_disk: Option<(&'static str, Duration)>) -> Option<String> {
+        let Some((disk, busy)) = slow_disk.filter(|(_, busy)| *busy >= self.timeout) else {
+            self.has_warned &= slow_disk.is_some();
+            return None;
+        };
+        let is_first = !std::mem::replace(&mut self.has_warned, true);
+        is_first.then(|| {
+            format!(
+                "{disk} has not finished one operation for {} s; the transfer waits for it",
+                busy.as_secs()
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// Looks at `at_s`, and every half second on the way there.
+    fn look(watch: &mut Watch, start: Instant, at_s: u64, signs: Signs) -> Option<String> {
+        let until = start + Duration::from_secs(at_s);
+        let mut now = watch.looked_at;
+        let before = watch.seen;
+        while now < until {
+            now = until.min(now + Duration::from_millis(500));
+            let seen = if now == until { signs } else { before };
+            if let Err(error) = watch.look(now, seen) {
+                return Some(error.to_string());
+            }
+        }
+        None
+    }
+
+    fn signs(packets: u64, messages: u64, moved: u64) -> Signs {
+        Signs {
+            packets,
+            messages,
+            moved,
+            ..Signs::default()
+        }
+    }
+
+    fn watch() -> (Watch, Instant) {
+        let now = Instant::now();
+        (Watch::new(TIMEOUT, "here and there".into(), now), now)
+    }
+
+    #[test]
+    fn udp_that_never_comes_is_blocked() {
+        let (mut watch, start) = watch();
+        assert_eq!(look(&mut watch, start, 9, signs(0, 5, 0)), None);
+        let error = look(&mut watch, start, 10, signs(0, 9, 0)).expect("blocked");
+        assert!(error.contains("between here and there"), "{error}");
+    }
+
+    #[test]
+    fn an_outage_shorter_than_the_timeout_is_survived() {
+        let (mut watch, start) = watch();
+        assert_eq!(look(&mut watch, start, 1, signs(1, 0, 1)), None);
+        assert_eq!(look(&mut watch, start, 60, signs(2, 0, 2)), None);
+        let error = look(&mut watch, start, 120, signs(2, 0, 2)).expect("lost");
+        assert!(error.contains("nothing was heard"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_that_only_talks_is_stuck() {
+        let (mut watch, start) = watch();
+        for second in 0..60 {
+            let signs = signs(second + 1, second, 0);
+            assert_eq!(look(&mut watch, start, second, signs), None);
+        }
+        let error = look(&mut watch, start, 60, signs(70, 70, 0)).expect("stuck");
+        assert!(error.contains("--mtu"), "{error}");
+    }
+
+    #[test]
+    fn a_slow_disk_is_waited_for_and_named_once() {
+        for is_own in [true, false] {
+            let (mut watch, start) = watch();
+            let mut warnings = Vec::new();
+            for half_second in 2..800 {
+                let busy = Duration::from_millis(500 * half_second);
+                let signs = Signs {
+                    own_disk: if is_own { busy } else { Duration::ZERO },
+                    peer_disk: if is_own { Duration::ZERO } else { busy },
+                    ..signs(0, half_second, 0)
+                };
+                let now = start + busy;
+                warnings.extend(watch.look(now, signs).expect("it waits"));
+            }
+            let name = if is_own {
+                "this machine's"
+            } else {
+                "the peer's"
+            };
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains(name), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_does_not_hide_a_lost_peer() {
+        let (mut watch, start) = watch();
+        assert_eq!(look(&mut watch, start, 1, signs(1, 1, 1)), None);
+        let busy = Signs {
+            own_disk: Duration::from_secs(62),
+            ..signs(1, 1, 1)
+        };
+        assert_eq!(look(&mut watch, start, 2, busy), None);
+        let error = look(&mut watch, start, 62, busy).expect("lost");
+        assert!(error.contains("nothing was heard"), "{error}");
+    }
+
+    #[test]
+    fn silence_proves_nothing_while_the_disk_keeps_this_end_from_listening() {
+        let (mut watch, start) = watch();
+        let deaf = Signs {
+            own_disk: Duration::from_secs(5),
+            is_deaf: true,
+            ..signs(1, 1, 1)
+        };
+        assert_eq!(look(&mut watch, start, 1, deaf), None);
+        assert_eq!(look(&mut watch, start, 300, deaf), None);
+    }
+
+    #[test]
+    fn a_pause_of_this_process_is_not_held_against_the_peer() {
+        let (mut watch, start) = watch();
+        assert_eq!(look(&mut watch, start, 5, signs(1, 1, 1)), None);
+        let later = start + Duration::from_secs(3600);
+        watch.look(later, signs(1, 1, 1)).expect("it was asleep");
+        let error = look(&mut watch, start, 3600 + 60, signs(1, 1, 1)).expect("lost");
+        assert!(error.contains("nothing was heard"), "{error}");
+    }
+}

@@ -1,0 +1,122 @@
+//! Quantities as people read them: three digits and a unit.
+
+use std::fmt;
+use std::time::Duration;
+
+/// An integer as a real number. All that is shown here is far below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+pub fn real(value: u64) -> f64 {
+    value as f64
+}
+
+/// Shows bytes in binary units: `256 MiB`.
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|(unit, _)| self.0 >= *unit) {
+            Some((unit, name)) => write!(f, "{} {name}", Digits(real(self.0) / real(unit))),
+            None => write!(f, "{} B", self.0),
+        }
+    }
+}
+
+/// Shows a rate in bits a second: `1.87 Gbit/s`.
+pub struct Rate(pub f64);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_rate(f, self.0, "bit/s")
+    }
+}
+
+/// Shows a speed in bytes a second: `12.1 GB/s`.
+pub struct ByteRate(pub f64);
+
+impl ByteRate {
+    /// So many bytes in so much time.
+    pub fn of(bytes: u64, elapsed: Duration) -> Self {
+        // The first moments would show a rate of nothing over nothing.
+        Self(real(bytes) / elapsed.as_secs_f64().max(1e-6))
+    }
+}
+
+impl fmt::Display for ByteRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_rate(f, self.0, "B/s")
+    }
+}
+
+fn show_rate(f: &mut fmt::Formatter<'_>, rate: f64, unit: &str) -> fmt::Result {
+    let (factor, prefix) = [(1e9, "G"), (1e6, "M"), (1e3, "k")]
+        .into_iter()
+        .find(|(factor, _)| rate >= *factor)
+        .unwrap_or((1.0, ""));
+    write!(f, "{} {prefix}{unit}", Digits(rate / factor))
+}
+
+/// Shows a time: `1.23 s`, `25 ms`.
+pub struct Time(pub Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs_f64();
+        if seconds >= 1.0 || seconds == 0.0 {
+            write!(f, "{} s", Digits(seconds))
+        } else if seconds >= 1e-3 {
+            write!(f, "{} ms", Digits(seconds * 1e3))
+        } else {
+            write!(f, "{} us", Digits(seconds * 1e6))
+        }
+    }
+}
+
+/// Shows a share in per cent: `0.10 %`.
+pub struct Percent(pub f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} %", Digits(self.0 * 100.0))
+    }
+}
+
+/// Three digits that count, and no zeros behind a whole number.
+struct Digits(f64);
+
+impl fmt::Display for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.0;
+        if value.fract() == 0.0 || value >= 99.95 {
+            write!(f, "{value:.0}")
+        } else if value >= 9.995 {
+            write!(f, "{value:.1}")
+        } else {
+            write!(f, "{value:.2}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_with_three_digits() {
+        assert_eq!(Bytes(256 << 20).to_string(), "256 MiB");
+        assert_eq!(Bytes(1536).to_string(), "1.50 KiB");
+        assert_eq!(Bytes(12).to_string(), "12 B");
+        assert_eq!(Rate(1.874e9).to_string(), "1.87 Gbit/s");
+        assert_eq!(Rate(2e9).to_string(), "2 Gbit/s");
+        assert_eq!(Rate(123.4e6).to_string(), "123 Mbit/s");
+        assert_eq!(ByteRate(12.08e9).to_string(), "12.1 GB/s");
+        assert_eq!(
+            ByteRate::of(3_000_000, Duration::from_secs(2)).to_string(),
+            "1.50 MB/s"
+        );
+        assert_eq!(Time(Duration::from_millis(25)).to_string(), "25 ms");
+        assert_eq!(Time(Duration::from_micros(12_345)).to_string(), "12.3 ms");
+        assert_eq!(Time(Duration::from_millis(1234)).to_string(), "1.23 s");
+        assert_eq!(Percent(0.001).to_string(), "0.10 %");
+    }
+}

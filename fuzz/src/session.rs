@@ -1,0 +1,152 @@
+//! Targets of the session crate.
+
+use std::sync::LazyLock;
+
+use farwrite_session::files::ManifestBuilder;
+use farwrite_session::fuzzing::{Failed, Handshake, Incoming, Outgoing, decode, records};
+use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
+
+static KEY: LazyLock<Psk> = LazyLock::new(|| Psk::generate().expect("randomness"));
+
+/// Bytes of the initiator's preamble and first message.
+const FIRST_BYTES: usize = 58;
+/// Most bytes of an answer to a peer that is refused: a preamble and a status.
+const REFUSAL_BYTES: usize = 11;
+
+/// Bytes for a responder, in pieces of a length that the first byte says: without the key none of
+/// them is accepted. Then the same bytes as changes of a true initiator's first message: it is
+/// accepted only unchanged.
+pub fn handshake(data: &[u8]) {
+    let Some((&piece_bytes, rest)) = data.split_first() else {
+        return;
+    };
+    let mut responder = Handshake::respond();
+    for piece in rest.chunks(usize::from(piece_bytes).max(1)) {
+        if let Err(failed) = take(&mut responder, piece, false) {
+            assert!(failed.answer.len() <= REFUSAL_BYTES);
+            assert_eq!(responder.wants(), 0);
+            break;
+        }
+    }
+    let (_, mut first) = Handshake::initiate(&KEY).expect("own parameters");
+    assert_eq!(first.len(), FIRST_BYTES);
+    for (byte, change) in first.iter_mut().zip(rest) {
+        *byte ^= change;
+    }
+    let is_unchanged = rest.iter().take(FIRST_BYTES).all(|change| *change == 0);
+    let accepted = take(&mut Handshake::respond(), &first, is_unchanged).is_ok();
+    assert_eq!(accepted, is_unchanged);
+}
+
+/// Hands bytes to an end of a handshake, which may answer only where it `accepts` the peer.
+fn take(end: &mut Handshake, bytes: &[u8], accepts: bool) -> Result<(), Failed> {
+    let mut rest = bytes;
+    let progress = end.receive(&KEY, &mut rest)?;
+    assert!(rest.is_empty(), "the proof is still to come");
+    assert_eq!(!progress.send.is_empty(), accepts);
+    assert!(
+        progress.agreed.is_none(),
+        "nobody proved that they hold the key"
+    );
+    Ok(())
+}
+
+/// Bytes for an initiator, as an answer to its first message: none is the peer's.
+pub fn answer(data: &[u8]) {
+    let (mut initiator, _) = Handshake::initiate(&KEY).expect("own parameters");
+    let mut rest = data;
+    if let Ok(progress) = initiator.receive(&KEY, &mut rest) {
+        assert!(progress.agreed.is_none() && progress.send.is_empty());
+        assert!(rest.is_empty() && initiator.wants() > 0);
+    }
+}
+
+/// Ciphertext from someone without the keys of the channel: no byte of it gets further.
+pub fn channel_records(data: &[u8]) {
+    let (_, mut incoming) = channel();
+    let mut rest = data;
+    let received = incoming.receive::<Message>(&mut rest);
+    assert!(matches!(received, Ok(None) | Err(_)));
+}
+
+/// Records of a peer that holds the keys, whatever is in them: each is a length byte and that many
+/// bytes. What reads as a message can be sent, and reads the same again.
+pub fn channel_messages(data: &[u8]) {
+    let (mut outgoing, mut incoming) = channel();
+    let mut sealed = Vec::new();
+    let mut rest = data;
+    while let [length, more @ ..] = rest {
+        let (plain, after) = more.split_at(more.len().min(usize::from(*length)));
+        outgoing
+            .seal_record(plain, &mut sealed)
+            .expect("a short record");
+        rest = after;
+    }
+    let mut bytes = &sealed[..];
+    while let Ok(Some(read)) = incoming.receive::<Message>(&mut bytes) {
+        sends_the_same(&read);
+    }
+}
+
+/// The serialised form of a message (P7.5).
+pub fn message(data: &[u8]) {
+    if let Ok(read) = decode::<Message>(data) {
+        sends_the_same(&read);
+    }
+}
+
+/// A message that was read can be sent, and is the same then: unless it was so long that its own
+/// form, in which texts are cleaned and may be longer, is over the limit.
+fn sends_the_same(read: &Message) {
+    let (mut outgoing, mut incoming) = channel();
+    let Ok(sealed) = outgoing.seal(read) else {
+        return;
+    };
+    let again = incoming
+        .receive::<Message>(&mut &sealed[..])
+        .expect("own records");
+    assert_eq!(again.as_ref(), Some(read));
+    assert!(incoming.is_between_messages());
+}
+
+fn channel() -> (Outgoing, Incoming) {
+    records(&KEY).expect("the same key at both ends")
+}
+
+/// Manifest entries as a peer sends them: each is refused or has the next number.
+pub fn manifest(data: &[u8]) {
+    let Ok(Message::Entries(entries)) = decode(data) else {
+        return;
+    };
+    let mut builder = ManifestBuilder::default();
+    for entry in entries {
+        let count = builder.entries();
+        match builder.push(&entry) {
+            Ok(number) => assert_eq!((number, builder.entries()), (count, count + 1)),
+            Err(_) => assert_eq!(builder.entries(), count),
+        }
+    }
+    let count = builder.entries() as usize;
+    if let Ok(manifest) = builder.build() {
+        assert_eq!(manifest.entries().len(), count);
+    }
+}
+
+/// The text form of a key (P7.1): what reads is written the same, but for case and blanks around.
+pub fn psk(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(key) = text.parse::<Psk>() {
+        assert!(key.to_text().eq_ignore_ascii_case(text.trim()));
+    }
+}
+
+/// An address to connect to or to listen on: what reads is written so that it reads the same.
+pub fn address(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(to) = text.parse::<HostPort>() {
+        assert_eq!(to.to_string().parse(), Ok(to));
+    }
+    if let Ok(addr) = parse_listen(&text) {
+        assert_eq!(parse_listen(&shown(&addr).to_string()), Ok(addr));
+    }
+}
