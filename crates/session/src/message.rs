@@ -115,7 +115,7 @@ pub enum Cause {
 pub struct Hello {
     /// Name and version of the program, for people.
     pub software: Text,
-    /// What it can do beyond version 1 of the protocol, one bit each; unknown bits are ignored.
+    /// What it can do beyond version 2 of the protocol, one bit each; unknown bits are ignored.
     pub capabilities: u64,
 }
 

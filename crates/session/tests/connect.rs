@@ -70,6 +70,25 @@ fn patience_is_for_everything() {
     });
 }
 
+/// Waiting for the peer to listen and shaking hands share one patience.
+#[test]
+fn late_and_silent_peer_gets_no_second_patience() {
+    let addr = listen().1;
+    let bind_to = addr.resolve().expect("an address")[0];
+    let patience = Duration::from_millis(1500);
+    thread::scope(|scope| {
+        let listens = scope.spawn(move || {
+            thread::sleep(Duration::from_millis(1200));
+            TcpListener::bind(bind_to).expect("still free")
+        });
+        let start = Instant::now();
+        Channel::connect(&addr, &key(), patience, || false).expect_err("silence");
+        let took = start.elapsed();
+        assert!(took < Duration::from_millis(2500), "{took:?}");
+        drop(listens.join().expect("no panic"));
+    });
+}
+
 #[test]
 fn wrong_key_and_other_programs_are_final() {
     let (listener, addr) = listen();

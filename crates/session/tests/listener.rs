@@ -156,21 +156,26 @@ fn idle_crowd_of_one_source_evicts_its_own() {
     assert_eq!(open, [vec![false; 32], vec![true; 8]].concat());
 }
 
-/// A cut handshake goes on with the next call where the peer was not first.
+/// A peer that comes first and is slow gets its channel by a later call.
 #[test]
 fn handshakes_outlive_a_call() {
     let psk = key();
     let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
+    let slow = TcpStream::connect(addr).expect("connect");
+    let slow_addr = slow.local_addr().expect("address");
     thread::scope(|scope| {
-        let connects = scope.spawn(|| [(); 2].map(|()| connect(addr, &psk).expect("handshake")));
-        for _ in 0..2 {
+        let quick = scope.spawn(|| connect(addr, &psk).expect("handshake"));
+        let mut accept = || {
             let channel = listener.accept(&psk, PATIENT, Some(PATIENT), |refusal| {
                 panic!("{refusal}");
             });
-            channel.expect("each of them");
-        }
-        connects.join().expect("no panic");
+            channel.expect("a peer")
+        };
+        let first = accept().peer_addr();
+        assert_eq!(first, quick.join().expect("no panic").local_addr());
+        scope.spawn(|| Channel::initiate(slow, &psk, PATIENT).expect("handshake"));
+        assert_eq!(accept().peer_addr(), slow_addr);
     });
 }
 
@@ -180,10 +185,10 @@ fn flood_of_connections_starves_nobody() {
     let psk = key();
     let mut listener = Listener::bind(ANY_PORT).expect("loopback");
     let addr = listener.local_addr();
-    let (is_over, flooded) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (is_over, refusals) = (AtomicBool::new(false), AtomicU32::new(0));
     thread::scope(|scope| {
         for source in 1..=4 {
-            let (is_over, flooded) = (&is_over, &flooded);
+            let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
                     // It fails once the listener is gone.
@@ -191,21 +196,24 @@ fn flood_of_connections_starves_nobody() {
                         // Closing resets the connection, so no port stays in TIME_WAIT.
                         let at_once = Some(Duration::ZERO);
                         sockopt::set_socket_linger(&stream, at_once).expect("linger");
-                        flooded.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             });
         }
-        while flooded.load(Ordering::Relaxed) < 50 {
-            thread::yield_now();
-        }
-        let connects = scope.spawn(|| connect(addr, &psk));
-        // As slow as a terminal: meanwhile the next connections come.
+        let connects = scope.spawn(|| {
+            // The flood has reached the listener.
+            while refusals.load(Ordering::Relaxed) < 200 {
+                thread::yield_now();
+            }
+            connect(addr, &psk)
+        });
         let accepted = listener.accept(&psk, PATIENT, Some(PATIENT), |_| {
+            refusals.fetch_add(1, Ordering::Relaxed);
+            // As slow as a terminal: meanwhile the next connections come.
             thread::sleep(Duration::from_micros(300));
         });
         is_over.store(true, Ordering::Relaxed);
-        // What is still in the queue must not hold the flooding threads.
+        // What is still in the queue must not hold the peer.
         drop(listener);
         accepted.expect("the peer");
         connects.join().expect("no panic").expect("the peer");
