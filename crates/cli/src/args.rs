@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
+use serde_json::Value;
 
 use crate::codes::CodesArgs;
+use crate::console::json_line;
 use crate::demo::DemoArgs;
-use crate::exit::{Exit, exit_codes};
+use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
 use crate::plan::PlanArgs;
 use crate::recv::RecvArgs;
@@ -103,7 +105,16 @@ impl Refused {
                 Exit::Usage.into()
             }
             _ => {
-                eprintln!("farwrite: {}; see {} --help", self.line(), self.help_of());
+                let line = format!("{}; see farwrite{} --help", self.line(), self.command());
+                let failure = Failure::new(Exit::Usage, line);
+                eprintln!("farwrite: {failure}");
+                if self.arguments.iter().any(|argument| argument == "--json") {
+                    let command = self.command();
+                    println!(
+                        "{}",
+                        json_line(command.trim(), Some(&failure), &Value::Null)
+                    );
+                }
                 Exit::Usage.into()
             }
         }
@@ -121,18 +132,18 @@ impl Refused {
         parts.join("; ").replace(":; ", ": ")
     }
 
-    /// The program and the command that was meant.
-    fn help_of(&self) -> String {
+    /// The command that was meant, with a space in front of each of its words.
+    fn command(&self) -> String {
         let mut command = <Cli as clap::CommandFactory>::command();
-        let mut told = "farwrite".to_owned();
+        let mut words = String::new();
         for name in self.arguments.iter().filter_map(|name| name.to_str()) {
             let Some(known) = command.find_subcommand(name) else {
                 break;
             };
-            told = format!("{told} {name}");
+            words = format!("{words} {name}");
             command = known.clone();
         }
-        told
+        words
     }
 }
 
@@ -151,7 +162,7 @@ mod tests {
         let error = Cli::try_parse_from([&["farwrite"], args].concat()).expect_err("refused");
         let arguments = args.iter().map(Into::into).collect();
         let refused = Refused { arguments, error };
-        format!("{}; see {}", refused.line(), refused.help_of())
+        format!("{}; see farwrite{}", refused.line(), refused.command())
     }
 
     #[test]

@@ -96,23 +96,16 @@ impl Console {
 
     /// Shows why a command failed: one line for people, and an object for scripts that asked for one.
     pub(crate) fn fail(&self, failure: &Failure) {
+        self.err.offer(Item::EndProgress);
         self.err.offer(Item::Line(format!("farwrite: {failure}")));
         if self.json {
             self.print_json(Some(failure), serde_json::Value::Null);
         }
     }
 
-    /// `docs/json.md` describes the object.
     fn print_json(&self, failure: Option<&Failure>, result: serde_json::Value) {
-        let error = failure
-            .map(|failure| json!({ "kind": failure.exit.name(), "message": failure.to_string() }));
-        let object = json!({
-            "command": self.command,
-            "exit_code": failure.map_or(0, |failure| failure.exit as u8),
-            "error": error,
-            "result": result,
-        });
-        self.out.push(Item::Line(object.to_string()));
+        let line = json_line(&self.command, failure, &result);
+        self.out.push(Item::Line(line));
     }
 
     /// Starts showing progress towards `total` units.
@@ -137,6 +130,23 @@ impl Console {
         }
         Ok(())
     }
+}
+
+/// The object that every command prints for scripts; `docs/json.md` describes it.
+pub(crate) fn json_line(
+    command: &str,
+    failure: Option<&Failure>,
+    result: &serde_json::Value,
+) -> String {
+    let error = failure
+        .map(|failure| json!({ "kind": failure.exit.name(), "message": failure.to_string() }));
+    json!({
+        "command": command,
+        "exit_code": failure.map_or(0, |failure| failure.exit as u8),
+        "error": error,
+        "result": result,
+    })
+    .to_string()
 }
 
 impl Observer for Console {
@@ -203,6 +213,8 @@ struct Standing {
 enum Item {
     Line(String),
     Progress(Standing),
+    /// What progress was shown for goes on no more.
+    EndProgress,
     /// Answer with the first error since the beginning, if any.
     Flush(std::sync::mpsc::Sender<io::Result<()>>),
 }
@@ -291,6 +303,11 @@ fn write_all(
                     drawing.show(&mut stream, &standing);
                 }
             }
+            Item::EndProgress => {
+                if let Some(drawing) = &mut drawing {
+                    drawing.end(&mut stream);
+                }
+            }
             Item::Flush(done) => {
                 let _ = done.send(failed.take().map_or(Ok(()), Err));
             }
@@ -329,22 +346,23 @@ impl Drawing {
         if self.on_terminal {
             self.bar.set_message(standing.detail.clone());
             self.bar.set_position(standing.done);
-        }
-        if standing.is_last {
-            self.bar.abandon_with_message(standing.detail.clone());
-            self.label = None;
-        }
-        if self.on_terminal {
-            if standing.is_last {
-                // The bar ends without a line end.
-                let _ = writeln!(stream);
-                self.bar = ProgressBar::hidden();
-            }
         } else if standing.is_last || self.line_at.elapsed() >= LINE_PERIOD {
             self.line_at = Instant::now();
             let percent = u128::from(standing.done) * 100 / u128::from(standing.total.max(1));
             let (label, detail) = (&standing.label, &standing.detail);
             let _ = writeln!(stream, "  {label:<11}  {percent:>3} %  {detail}");
+        }
+        if standing.is_last {
+            self.end(stream);
+        }
+    }
+
+    /// Leaves the bar, if there is one, on the screen.
+    fn end(&mut self, stream: &mut impl Write) {
+        if self.label.take().is_some() && self.on_terminal {
+            std::mem::replace(&mut self.bar, ProgressBar::hidden()).abandon();
+            // The bar ends without a line end.
+            let _ = writeln!(stream);
         }
     }
 

@@ -286,6 +286,10 @@ fn senseless_arguments_get_exit_code_2_and_one_line() {
         assert!(stderr.contains(named), "{args:?}: {stderr}");
         assert!(stderr.contains("--help"), "{stderr}");
         assert!(output.stdout.is_empty(), "{args:?}");
+        let output = farwrite(&[args, &["--json"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(object["error"]["kind"], "usage", "{args:?}: {object}");
     }
 }
 
