@@ -208,13 +208,19 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::BadAttribute`], [`FabricError::OutOfResources`].
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError>;
-    /// Joins a queue pair to its peer, once. Packets from any other address and port are counted and
+    /// Joins a queue pair to its peer. Packets from any other address and port are counted and
     /// dropped, except that a peer on port 4791 may be an RNIC, and those send from many ports.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::InUse`] if connected,
     /// [`FabricError::BadAttribute`] for an address or number it cannot reach.
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError>;
+    /// Parts a queue pair from its peer. It is then as it was before [`Fabric::connect_qp`] and can be
+    /// connected again. Receives stay posted. Its completions not yet polled are gone.
+    ///
+    /// # Errors
+    /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`].
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError>;
     /// Ends a queue pair. Its completions not yet polled are gone.
     ///
     /// # Errors

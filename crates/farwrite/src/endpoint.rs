@@ -138,7 +138,8 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the addresses
-    /// to send to into `peer` first.
+    /// to send to into `peer` first. A queue pair that could not be connected is as it was before,
+    /// so it can be connected later, to this peer or to another.
     ///
     /// # Errors
     /// [`Error::Connect`] where the two do not fit together, [`Error::Fabric`].

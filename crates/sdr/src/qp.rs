@@ -67,16 +67,24 @@ impl SdrQp {
         &self.table
     }
 
-    /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
+    /// Checks that [`SdrQp::connect`] would succeed, and changes nothing.
     ///
     /// # Errors
-    /// Where the two differ, with both values.
-    pub fn connect(&mut self, peer: &QpInfo) -> Result<(), ConnectError> {
+    /// Where the two differ, with both values; [`ConnectError::Connected`].
+    pub fn check_peer(&self, peer: &QpInfo) -> Result<(), ConnectError> {
         if self.connected {
             return Err(ConnectError::Connected);
         }
         peer.check()?;
-        ConnectError::compare(self.geometry.config(), &peer.config)?;
+        ConnectError::compare(self.geometry.config(), &peer.config)
+    }
+
+    /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
+    ///
+    /// # Errors
+    /// Those of [`SdrQp::check_peer`].
+    pub fn connect(&mut self, peer: &QpInfo) -> Result<(), ConnectError> {
+        self.check_peer(peer)?;
         self.connected = true;
         Ok(())
     }

@@ -115,6 +115,10 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         self.nic.queue_pairs.connect(qpn, remote)
     }
 
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.nic.disconnect_qp(qpn)
+    }
+
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         self.nic.destroy_qp(qpn)
     }

@@ -52,12 +52,22 @@ impl Nic {
         }
     }
 
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.queue_pairs.disconnect(qpn)?;
+        self.drop_departures(qpn);
+        Ok(())
+    }
+
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         self.queue_pairs.destroy(qpn)?;
+        self.drop_departures(qpn);
+        Ok(())
+    }
+
+    fn drop_departures(&mut self, qpn: Qpn) {
         self.departed.retain(
             |completion| !matches!(completion, Completion::Departed { qpn: of, .. } if *of == qpn),
         );
-        Ok(())
     }
 
     /// Notes that a carrier took packets of a queue pair.

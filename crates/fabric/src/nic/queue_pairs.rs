@@ -93,6 +93,11 @@ impl QueuePairs {
         Ok(())
     }
 
+    pub(super) fn disconnect(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        let remote = self.get_mut(qpn)?.remote.take();
+        remote.map(drop).ok_or(FabricError::NotConnected(qpn.0))
+    }
+
     pub(super) fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {
         let queue_pair = self.get_mut(qpn)?;
         let receives = queue_pair.receives.checked_add(count);

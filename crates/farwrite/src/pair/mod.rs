@@ -10,7 +10,7 @@ mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, RemoteQp};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::rtt::RttEstimator;
@@ -161,31 +161,13 @@ impl Pair {
         fabric: &mut F,
         peer: &QpInfo,
     ) -> Result<(), Error> {
+        // The fabric may refuse an address: until it has taken all of them, nothing changes here.
+        self.sdr.check_peer(peer)?;
+        self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
-        let remotes = peer
-            .data_qpns
-            .iter()
-            .flat_map(|generation| generation.iter().zip(&peer.channels));
-        for (&local, (&remote, &addr)) in self.holdings.data_qpns().iter().zip(remotes) {
-            fabric.connect_qp(
-                local,
-                RemoteQp {
-                    addr,
-                    qpn: Qpn(remote),
-                },
-            )?;
-        }
-        let addr = peer.control;
-        fabric.connect_qp(
-            self.holdings.control_qpn(),
-            RemoteQp {
-                addr,
-                qpn: Qpn(peer.control_qpn),
-            },
-        )?;
         self.control.connect(peer.control_key);
         self.connected = Some(Connected {
-            overhead_bytes: if addr.is_ipv4() {
+            overhead_bytes: if peer.control.is_ipv4() {
                 OVERHEAD_V4_BYTES
             } else {
                 OVERHEAD_V6_BYTES

@@ -89,6 +89,9 @@ impl Fabric for Choked {
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
         self.inner.connect_qp(qpn, remote)
     }
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.inner.disconnect_qp(qpn)
+    }
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         let result = self.inner.destroy_qp(qpn);
         self.count(-1, result)

@@ -2,6 +2,7 @@
 
 mod choked;
 mod coding;
+mod connecting;
 mod control_loss;
 mod delivery;
 mod endings;

@@ -44,7 +44,7 @@ macro_rules! contract_tests {
                 revoked_key, revoking_is_synchronous, in_use_while_exposed, several_windows,
             ],
             queue_pairs: [
-                attributes, connecting, destroying, receives, completions_wait, several_ports,
+                attributes, connecting, disconnecting, destroying, receives, completions_wait, several_ports,
                 both_directions,
             ],
             root_keys: [
