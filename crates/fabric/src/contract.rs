@@ -42,7 +42,7 @@ pub struct Sge {
 pub struct WriteWr<'a> {
     /// Comes back in [`Completion::Departed`].
     pub wr_id: u64,
-    /// Whether to complete at all: a batch needs only its last request signalled.
+    /// Whether to complete with [`Completion::Departed`]: a batch needs only its last write signalled.
     pub signaled: bool,
     /// The bytes to send, gathered in order; at most the queue pair's MTU together. May be empty.
     pub local: &'a [Sge],
@@ -234,7 +234,8 @@ pub trait Fabric {
     /// [`FabricError::UnknownQp`], [`FabricError::OutOfResources`] beyond [`QpAttr::recv_depth`].
     fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError>;
     /// Posts writes in order; returns how many were taken. Fewer than all means that the carrier is
-    /// full for the moment: post the rest later.
+    /// full for the moment: post the rest later. The last one taken then completes as if it were
+    /// signalled, so every call of which the last write is signalled has a completion.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::UnknownKey`],

@@ -331,7 +331,9 @@ impl<F: Fabric> Endpoint<F> {
                 (Completion::Send { payload, .. }, None) => {
                     pair.handle_control_packet(now_ns, &payload);
                 }
-                (Completion::Departed { wr_id, .. }, _) => pair.handle_departed(now_ns, wr_id),
+                (Completion::Departed { wr_id, .. }, _) => {
+                    pair.handle_departed(now_ns, qpn, wr_id);
+                }
                 // A write on the control path, or a SEND on a data path: no peer of ours does that.
                 _ => pair.count_stray(),
             }

@@ -132,7 +132,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         let taken = self.carrier.send(&burst)?.min(writes.len());
         let bytes = burst.ip_bytes(taken);
         self.nic.sent(qpn, taken, bytes);
-        self.nic.depart(qpn, writes.get(..taken).unwrap_or(writes));
+        self.nic.depart(qpn, writes, taken);
         Ok(taken)
     }
 

@@ -79,10 +79,14 @@ impl Nic {
         self.counters.sent_bytes += bytes;
     }
 
-    /// Completes those writes that asked for it.
-    fn depart(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) {
-        let signaled = writes.iter().filter(|write| write.signaled);
-        self.departed.extend(signaled.map(|write| {
+    /// Completes those of the first `taken` writes that are signalled, and the last of them where the
+    /// carrier did not take all.
+    fn depart(&mut self, qpn: Qpn, writes: &[WriteWr<'_>], taken: usize) {
+        let cut = (taken < writes.len()).then_some(taken);
+        let completes =
+            |(place, write): &(usize, &WriteWr<'_>)| write.signaled || cut == Some(*place);
+        let completed = (1..=taken).zip(writes).filter(completes);
+        self.departed.extend(completed.map(|(_, write)| {
             let wr_id = write.wr_id;
             Completion::Departed { qpn, wr_id }
         }));

@@ -1,6 +1,6 @@
 //! The way of packets from schemes and streams to the fabric, at the pace of the pacer.
 
-use farwrite_fabric::contract::{Fabric, Rkey, Sge};
+use farwrite_fabric::contract::{Fabric, Qpn, Rkey, Sge};
 use farwrite_schemes::scheme::{Chunks, Message};
 use farwrite_wire::control::{Outcome, data_of, is_parity};
 
@@ -192,25 +192,23 @@ impl Pair {
                     remote_addr: write.remote_addr,
                     rkey: Rkey(write.rkey),
                     imm: write.imm,
-                    departure: 0,
-                    signaled: false,
                 }
             });
         self.outgoing.push_run(chunks, writes);
     }
 
-    /// A signalled packet left.
-    pub(crate) fn handle_departed(&mut self, now_ns: u64, wr_id: u64) {
-        let Some(chunks) = self.outgoing.handle_departed(wr_id) else {
-            return;
-        };
+    /// A batch of packets left.
+    pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
         let path = self.path(now_ns);
-        let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
-            return;
-        };
-        match self.halves.existing_sender(send.scheme()) {
-            Some(sender) => sender.handle_departed(&path, &chunks),
-            None => send.chunks_departed(chunks.range.end - chunks.range.start),
+        self.outgoing.handle_departed(qpn, wr_id);
+        while let Some(chunks) = self.outgoing.take_departed() {
+            let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
+                continue;
+            };
+            match self.halves.existing_sender(send.scheme()) {
+                Some(sender) => sender.handle_departed(&path, &chunks),
+                None => send.chunks_departed(chunks.range.end - chunks.range.start),
+            }
         }
     }
 

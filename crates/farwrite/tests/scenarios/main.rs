@@ -1,10 +1,10 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
-mod choked;
 mod coding;
 mod connecting;
 mod control_loss;
 mod delivery;
+mod departures;
 mod endings;
 mod hostile;
 mod losses;
@@ -14,6 +14,9 @@ mod parcel;
 mod review;
 mod seeds;
 mod shapes;
+#[path = "../support/slow_fabric.rs"]
+mod slow_fabric;
+mod slow_world;
 mod streams;
 mod sweep;
 mod traffic;
