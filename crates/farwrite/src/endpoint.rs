@@ -28,6 +28,8 @@ pub struct Endpoint<F> {
     keys: ChaCha12Rng,
     completions: Vec<Completion>,
     next_pair: u32,
+    /// The time of the last poll.
+    now_ns: u64,
 }
 
 impl<F: Fabric> Endpoint<F> {
@@ -42,6 +44,7 @@ impl<F: Fabric> Endpoint<F> {
             keys: ChaCha12Rng::from_seed(seed),
             completions: Vec::new(),
             next_pair: 0,
+            now_ns: 0,
         }
     }
 
@@ -87,8 +90,10 @@ impl<F: Fabric> Endpoint<F> {
     /// Gives memory back.
     ///
     /// # Errors
-    /// [`Error::Fabric`] while a message is sent from it or received into it.
+    /// [`Error::Fabric`] while a message is sent from it or received into it, or the fabric holds
+    /// packets that it has not sent.
     pub fn deregister(&mut self, region: MemoryRegion) -> Result<Buffer, Error> {
+        self.take_departures()?;
         if self.pairs.values().any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse("the memory region").into());
         }
@@ -256,11 +261,13 @@ impl<F: Fabric> Endpoint<F> {
         pair.end_stream(stream.message)
     }
 
-    /// Gives a send up: it ends as failed here. The receiver keeps its buffer until it closes it.
+    /// Gives a send up. It ends as failed here, as soon as the fabric holds no packets of it. The
+    /// receiver keeps its buffer until it closes it.
     ///
     /// # Errors
-    /// [`Error::NoSuchQueuePair`].
+    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] when the fabric is broken for good.
     pub fn cancel_send(&mut self, send: &SendHandle) -> Result<(), Error> {
+        self.take_departures()?;
         let pair = self
             .pairs
             .get_mut(&send.pair)
@@ -289,6 +296,7 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] when the fabric is broken for good.
     pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
+        self.now_ns = now_ns;
         let more = self.fabric.poll(&mut self.completions)?;
         self.dispatch(now_ns)?;
         let mut next = more.then_some(now_ns);
@@ -297,6 +305,23 @@ impl<F: Fabric> Endpoint<F> {
             next = [next, wanted].into_iter().flatten().min();
         }
         Ok(next)
+    }
+
+    /// Takes in which packets have left. What has arrived waits for the next poll, and its time.
+    fn take_departures(&mut self) -> Result<(), Error> {
+        self.fabric.poll(&mut self.completions)?;
+        let departed = self.completions.extract_if(.., |completion| {
+            matches!(completion, Completion::Departed { .. })
+        });
+        for completion in departed {
+            if let Completion::Departed { qpn, wr_id } = completion
+                && let Some((id, _)) = self.routes.get(&qpn)
+                && let Some(pair) = self.pairs.get_mut(id)
+            {
+                pair.handle_departed(self.now_ns, qpn, wr_id);
+            }
+        }
+        Ok(())
     }
 
     fn dispatch(&mut self, now_ns: u64) -> Result<(), Error> {

@@ -161,6 +161,12 @@ impl SdrQp {
         self.recv.immediate(message)
     }
 
+    /// Number of the message that [`SdrQp::start_send`] starts next.
+    #[must_use]
+    pub fn next_send(&self) -> u64 {
+        self.send.next()
+    }
+
     /// Starts a send and gives its message number. It may write from [`Event::ClearToSend`] on.
     ///
     /// # Errors

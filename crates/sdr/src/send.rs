@@ -48,6 +48,10 @@ impl SendHalf {
         }
     }
 
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
     fn index(&self, message: u64) -> usize {
         self.geometry.slot(message) as usize
     }

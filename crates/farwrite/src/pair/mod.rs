@@ -48,6 +48,8 @@ pub(crate) struct Pair {
     pacer: Pacer,
     halves: Halves,
     sends: BTreeMap<u64, Send>,
+    /// Sends that are over, but of which the fabric still holds packets.
+    leaving: BTreeMap<u64, (Send, Outcome)>,
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
@@ -122,6 +124,7 @@ impl Pair {
             holdings,
             halves: Halves::default(),
             sends: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
@@ -185,6 +188,9 @@ impl Pair {
         self.sends
             .values()
             .for_each(|send| send.finish(Outcome::Failed));
+        self.leaving
+            .values()
+            .for_each(|(send, outcome)| send.finish(*outcome));
         self.recvs
             .values()
             .for_each(|recv| recv.finish(Outcome::Failed));
@@ -257,7 +263,8 @@ impl Pair {
         Ok(if encoded { Some(now_ns) } else { next_ns })
     }
 
-    /// Whether a message is sent from the region or received into it.
+    /// Whether a message is sent from the region or received into it, or packets that the fabric has
+    /// taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
     }
@@ -315,15 +322,19 @@ impl Pair {
 
     /// When to poll next, given what stopped the sending.
     fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
-        /// No timer knows when a fabric that is full has room again.
-        const FULL_RETRY_NS: u64 = 50_000;
+        /// No timer knows when a fabric that is full has room again, or when it sends what it took.
+        const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
-            // That the last packets have left is told by the next poll, and begins their timeouts.
-            Halt::Idle => self.outgoing.is_departing().then_some(now_ns),
+            // Most fabrics know at the next poll that the packets have left. That begins their timeouts.
+            Halt::Idle { posted: true } => Some(now_ns),
+            Halt::Idle { posted: false } => {
+                let departing = self.outgoing.is_departing();
+                departing.then_some(now_ns + FABRIC_RETRY_NS)
+            }
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
-            Halt::Full => Some(now_ns + FULL_RETRY_NS),
+            Halt::Full => Some(now_ns + FABRIC_RETRY_NS),
         };
-        let unsent_control = self.control.sealed().map(|_| now_ns + FULL_RETRY_NS);
+        let unsent_control = self.control.sealed().map(|_| now_ns + FABRIC_RETRY_NS);
         let timers = [
             transmit,
             unsent_control,

@@ -27,6 +27,8 @@ pub(crate) struct OutgoingWrite {
 struct Run {
     number: u64,
     chunks: Chunks,
+    /// The region that its packets are sent from.
+    lkey: Lkey,
 }
 
 /// Packets that the fabric took in one call.
@@ -59,14 +61,23 @@ impl Outgoing {
         self.queue.len()
     }
 
-    /// Queues the packets of a run of chunks.
-    pub(crate) fn push_run(&mut self, chunks: Chunks, writes: impl Iterator<Item = OutgoingWrite>) {
+    /// Queues the packets of a run of chunks, which are sent from the region `lkey`.
+    pub(crate) fn push_run(
+        &mut self,
+        chunks: Chunks,
+        lkey: Lkey,
+        writes: impl Iterator<Item = OutgoingWrite>,
+    ) {
         let number = self.next_run;
         let before = self.queue.len();
         self.queue.extend(writes.map(|write| (number, write)));
         if self.queue.len() > before {
             self.next_run += 1;
-            self.runs.push_back(Run { number, chunks });
+            self.runs.push_back(Run {
+                number,
+                chunks,
+                lkey,
+            });
         }
     }
 
@@ -75,10 +86,15 @@ impl Outgoing {
         !self.runs.is_empty()
     }
 
-    /// Whether packets that are still here are sent from the region.
+    /// Whether packets of a message, or of its parity, have not departed.
+    pub(crate) fn holds(&self, message: u64) -> bool {
+        let mut runs = self.runs.iter();
+        runs.any(|run| data_of(run.chunks.message) == message)
+    }
+
+    /// Whether packets that have not departed are sent from the region.
     pub(crate) fn sends_from(&self, lkey: Lkey) -> bool {
-        let mut queued = self.queue.iter();
-        queued.any(|(_, write)| write.local.lkey == lkey)
+        self.runs.iter().any(|run| run.lkey == lkey)
     }
 
     /// The fabric reports that the batch `wr_id` has left, and with it all before it on `qpn`.

@@ -35,6 +35,11 @@ pub(super) struct Parity {
 }
 
 impl Parity {
+    /// Where it is.
+    pub(super) fn scratch(&self) -> Scratch {
+        self.scratch
+    }
+
     /// The parity of a message at its sender, as it is sent.
     pub(super) fn source(&self) -> MrSlice {
         let region = MemoryRegion {
@@ -77,7 +82,7 @@ impl Workshop {
     }
 
     /// Takes memory back; nothing may name it any more.
-    fn give(&mut self, scratch: Scratch) {
+    pub(super) fn give(&mut self, scratch: Scratch) {
         self.spare.push_back(scratch);
     }
 
@@ -222,17 +227,13 @@ impl Pair {
         Ok(())
     }
 
-    /// A send is over: its parity is not needed any more.
-    pub(super) fn discard_parity(&mut self, parity: Parity) {
-        self.workshop.give(parity.scratch);
-    }
-
     /// Gives all memory for parity back; no key may name it any more.
     pub(super) fn give_parity_back<F: Fabric>(
         &mut self,
         fabric: &mut F,
     ) -> Result<(), FabricError> {
-        let sends = self.sends.values().filter_map(Send::parity);
+        let leaving = self.leaving.values().map(|(send, _)| send);
+        let sends = self.sends.values().chain(leaving).filter_map(Send::parity);
         let recvs = self.recvs.values().filter_map(|recv| recv.parity);
         for parity in sends.chain(recvs) {
             self.workshop.give(parity.scratch);

@@ -163,6 +163,11 @@ impl Pair {
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.id.0));
         }
+        let slots = self.geometry().slots();
+        let oldest = self.leaving.keys().next();
+        if oldest.is_some_and(|oldest| oldest + u64::from(slots) <= self.sdr.next_send()) {
+            return Err(Error::Retry { slots });
+        }
         let spec = SendSpec {
             length,
             immediate: options.immediate,

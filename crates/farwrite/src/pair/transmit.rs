@@ -13,8 +13,8 @@ use crate::memory::MrSlice;
 /// What kept [`Pair::transmit`] from going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// Nothing is left to send.
-    Idle,
+    /// Nothing is left to send. Whether packets were handed to the fabric before.
+    Idle { posted: bool },
     /// The pace.
     Paced,
     /// The fabric is full for the moment.
@@ -67,10 +67,11 @@ impl Pair {
         now_ns: u64,
     ) -> Result<Halt, Error> {
         let Some(connected) = &self.connected else {
-            return Ok(Halt::Idle);
+            return Ok(Halt::Idle { posted: false });
         };
         let overhead_bytes = connected.overhead_bytes;
         let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
+        let mut posted = false;
         loop {
             let allowance = self.pacer.allowance(now_ns);
             if allowance == 0 {
@@ -78,7 +79,7 @@ impl Pair {
             }
             let packets = allowance.div_ceil(packet_bytes);
             if !self.fill(now_ns, packets) {
-                return Ok(Halt::Idle);
+                return Ok(Halt::Idle { posted });
             }
             // A chunk may be longer than the burst.
             let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
@@ -86,6 +87,7 @@ impl Pair {
             if taken == 0 {
                 return Ok(Halt::Full);
             }
+            posted = true;
             let packets = u64::try_from(taken).expect("usize is at most 64 bits");
             self.pacer
                 .consume(now_ns, payload_bytes + packets * overhead_bytes);
@@ -194,7 +196,7 @@ impl Pair {
                     imm: write.imm,
                 }
             });
-        self.outgoing.push_run(chunks, writes);
+        self.outgoing.push_run(chunks, source.region.lkey, writes);
     }
 
     /// A batch of packets left.
@@ -210,6 +212,7 @@ impl Pair {
                 None => send.chunks_departed(chunks.range.end - chunks.range.start),
             }
         }
+        self.release_sends();
     }
 
     /// Takes in which messages are over for their schemes.
@@ -238,16 +241,30 @@ impl Pair {
         }
     }
 
+    /// A message is over. Its outcome is told when the fabric has sent the packets that it took, since
+    /// its memory is the user's from then on.
     pub(super) fn finish_send(&mut self, message: u64, outcome: Outcome) {
+        self.streams.retain(|run| run.chunks.message != message);
+        self.outgoing.forget(message);
         if let Some(send) = self.sends.remove(&message) {
+            self.leaving.insert(message, (send, outcome));
+        }
+        self.release_sends();
+    }
+
+    /// Ends the messages that are over and of which the fabric holds no packets.
+    fn release_sends(&mut self) {
+        let has_left = |message: &u64| !self.outgoing.holds(*message);
+        let left: Vec<u64> = self.leaving.keys().copied().filter(has_left).collect();
+        for message in left {
+            let Some((send, outcome)) = self.leaving.remove(&message) else {
+                continue;
+            };
             send.finish(outcome);
             if let Some(parity) = send.parity() {
-                self.discard_parity(parity);
+                self.workshop.give(parity.scratch());
             }
+            self.sdr.close_send(message, outcome);
         }
-        self.streams.retain(|run| run.chunks.message != message);
-        // Its memory is the user's again: no repeat may be read from it.
-        self.outgoing.forget(message);
-        self.sdr.close_send(message, outcome);
     }
 }

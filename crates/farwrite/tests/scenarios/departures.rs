@@ -2,15 +2,19 @@
 
 use std::cell::RefCell;
 
+use farwrite::fabric::contract::FabricError;
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{
     Chunks, Message, Path, Receiver, Report, Scheme, Sender, SenderCounters,
 };
-use farwrite::{MemoryRegion, Outcome, QpConfig, QpOptions, RecvHandle, SchemeTag, SendHandle};
-use farwrite::{QueuePair, SendOptions};
+use farwrite::{
+    Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RecvHandle, SchemeTag,
+    SendHandle, SendOptions,
+};
 
+use crate::slow_fabric::HOLD;
 use crate::slow_world::SlowWorld;
-use crate::world::{MS, SECOND, options, tag};
+use crate::world::{MS, RTT, SECOND, options, tag};
 
 /// A message from `a` to `b` on one of their queue pairs.
 struct Transfer {
@@ -148,4 +152,106 @@ fn runs_on_a_slow_channel_do_not_depart_out_of_turn() {
         assert_eq!(departed, handed_out, "run {index}");
     }
     world.a.endpoint.deregister(transfer.source).expect("over");
+}
+
+/// A message of which the fabric has taken packets and sends none.
+fn held(options: QpOptions, scheme: &str) -> (SlowWorld, Transfer) {
+    let mut world = SlowWorld::new(&[options]);
+    world.a.controls.delays_ns.borrow_mut().insert(0, HOLD);
+    let transfer = start(&mut world, 0, 1 << 20, tag(scheme));
+    let is_taken = |world: &mut SlowWorld| world.a.controls.writes.get() > 0;
+    assert!(world.run_until(SECOND, is_taken), "nothing was taken");
+    (world, transfer)
+}
+
+/// Sees to it that memory and outcome are kept until the fabric sends the packets.
+fn expect_held(world: &mut SlowWorld, transfer: &Transfer, outcome: Outcome) {
+    assert_eq!(transfer.send.outcome(), None, "packets have not left");
+    let early = world.a.endpoint.deregister(transfer.source).map(drop);
+    assert!(
+        matches!(early, Err(Error::Fabric(FabricError::InUse(_)))),
+        "{early:?}"
+    );
+    world.a.controls.delays_ns.borrow_mut().clear();
+    world.run_for(MS);
+    assert_eq!(transfer.send.outcome(), Some(outcome));
+    let back = world.a.endpoint.deregister(transfer.source);
+    assert!(back.is_ok(), "all packets have left");
+}
+
+#[test]
+fn a_message_that_the_peer_ends_waits_for_its_packets_to_leave() {
+    for scheme in ["sr-nack", "gbn", "ec-mds:32,8"] {
+        let expecting = QpOptions {
+            expected_scheme: tag(scheme),
+            ..options()
+        };
+        let (mut world, transfer) = held(expecting, scheme);
+        let endpoint = &mut world.b.endpoint;
+        let ended = endpoint.complete_recv(&transfer.recv, Outcome::Partial);
+        ended.expect("open");
+        world.run_for(RTT);
+        expect_held(&mut world, &transfer, Outcome::Partial);
+    }
+}
+
+#[test]
+fn a_message_that_is_cancelled_waits_for_its_packets_to_leave() {
+    for scheme in ["sr-nack", "ec-mds:32,8"] {
+        let (mut world, transfer) = held(options(), scheme);
+        let endpoint = &mut world.a.endpoint;
+        endpoint.cancel_send(&transfer.send).expect("its own");
+        expect_held(&mut world, &transfer, Outcome::Failed);
+    }
+}
+
+#[test]
+fn a_queue_pair_that_ends_drops_the_packets_that_have_not_left() {
+    for scheme in ["sr-nack", "ec-mds:32,8"] {
+        let (mut world, transfer) = held(options(), scheme);
+        let (endpoint, qp) = (&mut world.a.endpoint, world.a.qps[0]);
+        endpoint.cancel_send(&transfer.send).expect("its own");
+        endpoint.destroy_qp(qp).expect("its own");
+        assert_eq!(transfer.send.outcome(), Some(Outcome::Failed));
+        let back = endpoint.deregister(transfer.source);
+        assert!(back.is_ok(), "no packet of it can leave");
+    }
+}
+
+#[test]
+fn a_slot_is_free_when_the_packets_of_its_message_have_left() {
+    let sdr = QpConfig {
+        slots: 1,
+        ..QpConfig::default()
+    };
+    let (mut world, transfer) = held(QpOptions { sdr, ..options() }, "sr-nack");
+    let endpoint = &mut world.b.endpoint;
+    let ended = endpoint.complete_recv(&transfer.recv, Outcome::Partial);
+    ended.expect("open");
+    world.run_for(RTT);
+    let (endpoint, qp) = (&mut world.a.endpoint, world.a.qps[0]);
+    let next = endpoint.register(vec![7; 1000]).expect("room");
+    let post = |world: &mut SlowWorld| {
+        let posted = world
+            .a
+            .endpoint
+            .post_send(qp, next.whole(), SendOptions::default());
+        posted.map(drop)
+    };
+    let early = post(&mut world);
+    assert!(matches!(early, Err(Error::Retry { slots: 1 })), "{early:?}");
+    world.a.controls.delays_ns.borrow_mut().clear();
+    world.run_for(MS);
+    post(&mut world).expect("a free slot");
+}
+
+#[test]
+fn a_fabric_that_holds_packets_is_not_polled_without_pause() {
+    let (mut world, _transfer) = held(options(), "sr-nack");
+    let (mut polls, limit_ns) = (0, world.now_ns() + SECOND / 10);
+    world.run_until(limit_ns, |_| {
+        polls += 1;
+        false
+    });
+    assert!(polls < 5_000, "{polls} polls in 100 ms");
 }

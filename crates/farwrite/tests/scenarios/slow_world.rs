@@ -56,6 +56,10 @@ impl SlowWorld {
         Self { network, a, b }
     }
 
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.network.now_ns()
+    }
+
     /// Polls both ends at one moment after another until `done`, at most to `limit_ns`, where the
     /// time then stands. Returns whether it was done.
     pub(crate) fn run_until(
@@ -80,5 +84,11 @@ impl SlowWorld {
             };
             self.network.advance_to(next);
         }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn run_for(&mut self, span_ns: u64) {
+        let limit_ns = self.now_ns() + span_ns;
+        self.run_until(limit_ns, |_| false);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Controls {
     /// Packets that the fabric takes between two polls; `None`: any number.
     pub(crate) room: Rc<Cell<Option<usize>>>,
     /// How long each port keeps a write before it sends it, in nanoseconds; ports without an entry
-    /// send at once.
+    /// send at once. [`HOLD`] keeps writes until the entry changes.
     pub(crate) delays_ns: Rc<RefCell<HashMap<u16, u64>>>,
     /// Queue pairs and remote keys that exist.
     pub(crate) live: Rc<Cell<i64>>,
@@ -27,6 +27,9 @@ pub(crate) struct Controls {
     pub(crate) writes: Rc<Cell<usize>>,
     pub(crate) signalled: Rc<Cell<usize>>,
 }
+
+/// A delay that does not end.
+pub(crate) const HOLD: u64 = u64::MAX;
 
 /// A write that was taken and has not left.
 struct Held {
