@@ -47,6 +47,7 @@ mod options;
 mod pair;
 mod real_time;
 mod registry;
+mod turns;
 
 pub use endpoint::Endpoint;
 pub use error::Error;

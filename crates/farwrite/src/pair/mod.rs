@@ -32,7 +32,7 @@ use outgoing::Outgoing;
 use parity::Workshop;
 use receiving::Recv;
 use sending::{Send, StreamRun};
-use transmit::Halt;
+pub(crate) use transmit::{Halt, Turn};
 
 /// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
 const OVERHEAD_V4_BYTES: u64 = 64;
@@ -46,6 +46,8 @@ pub(crate) struct Pair {
     control: ControlPath,
     rtt: RttEstimator,
     pacer: Pacer,
+    /// Wire bytes that are left of its turn to send; negative: more than a turn was sent.
+    turn_bytes: i64,
     halves: Halves,
     sends: BTreeMap<u64, Send>,
     /// Sends that are over, but of which the fabric still holds packets.
@@ -118,6 +120,7 @@ impl Pair {
             control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
             pacer: Pacer::new(options.rate_bps, burst_bytes(&options)),
+            turn_bytes: 0,
             expected: options.expected_scheme,
             options,
             sdr,
@@ -237,15 +240,15 @@ impl Pair {
         }
     }
 
-    /// Does all there is to do at `now_ns`; returns when there will be more.
+    /// Does all there is to do at `now_ns` but send data and encode.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
         fabric: &mut F,
         known: &Registry,
         now_ns: u64,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<(), Error> {
         if self.connected.is_none() {
-            return Ok(None);
+            return Ok(());
         }
         self.look_at_arrivals(now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
@@ -255,12 +258,7 @@ impl Pair {
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         // Control before data: an offer must be ahead of its message.
-        self.send_control(fabric, now_ns)?;
-        let halt = self.transmit(fabric, now_ns)?;
-        // While the pace or the fabric holds packets back, there is time to encode.
-        let encoded = self.encode(fabric, now_ns)?;
-        let next_ns = self.next_ns(now_ns, halt);
-        Ok(if encoded { Some(now_ns) } else { next_ns })
+        self.send_control(fabric, now_ns)
     }
 
     /// Whether a message is sent from the region or received into it, or packets that the fabric has
@@ -320,8 +318,9 @@ impl Pair {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    /// When to poll next, given what stopped the sending.
-    fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
+    /// When to poll next, given what ended the last turn.
+    pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
+        self.connected.as_ref()?;
         /// No timer knows when a fabric that is full has room again, or when it sends what it took.
         const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
@@ -331,6 +330,7 @@ impl Pair {
                 let departing = self.outgoing.is_departing();
                 departing.then_some(now_ns + FABRIC_RETRY_NS)
             }
+            Halt::TurnOver => Some(now_ns),
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
             Halt::Full => Some(now_ns + FABRIC_RETRY_NS),
         };

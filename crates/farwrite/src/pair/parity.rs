@@ -241,8 +241,8 @@ impl Pair {
         self.workshop.trim(fabric, 0)
     }
 
-    /// Encodes groups that schemes want encoded, a bounded amount; answers whether there were any.
-    pub(super) fn encode<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<bool, Error> {
+    /// Encodes groups that schemes want encoded, a bounded amount; answers how many bytes of data.
+    pub(crate) fn encode<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<u64, Error> {
         let path = self.path(now_ns);
         let mut bytes = 0;
         for index in 0..self.halves.sender_count() {
@@ -254,7 +254,7 @@ impl Pair {
             }
         }
         self.workshop.trim(fabric, SPARE_BYTES)?;
-        Ok(bytes > 0)
+        Ok(bytes as u64)
     }
 
     /// Returns the bytes of data that it read.

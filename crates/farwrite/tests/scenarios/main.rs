@@ -6,6 +6,7 @@ mod control_loss;
 mod delivery;
 mod departures;
 mod endings;
+mod fairness;
 mod hostile;
 mod losses;
 mod mixes;
