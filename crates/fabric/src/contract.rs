@@ -389,6 +389,18 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Packets taken from the sockets, applied or not.
+    #[must_use]
+    pub fn taken_packets(&self) -> u64 {
+        self.dropped.iter().sum::<u64>() + self.received_packets
+    }
+
+    /// Packets that used up a receive of a queue pair, whatever became of their payload.
+    #[must_use]
+    pub fn accepted_packets(&self) -> u64 {
+        self.received_packets + self.dropped(DropReason::NullKey)
+    }
+
     /// Packets not applied for one reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {

@@ -38,6 +38,7 @@
 
 mod control;
 mod drain;
+mod drops;
 mod endpoint;
 mod error;
 mod handle;

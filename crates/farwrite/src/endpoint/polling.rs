@@ -100,6 +100,9 @@ impl<F: Fabric> Endpoint<F> {
             let Some(pair) = self.pairs.get_mut(&id) else {
                 continue;
             };
+            if is_receive {
+                pair.count_accepted();
+            }
             match (completion, generation) {
                 (Completion::Write { imm, bytes, .. }, Some(generation)) => {
                     pair.handle_write(generation, imm, bytes);

@@ -151,15 +151,14 @@ impl Pair {
         self.credit_due_ns = is_news.then(|| now_ns + self.period_ns());
         self.credited_packets = received_packets;
         self.credited_loss = loss;
-        let before = self
-            .connected
-            .as_ref()
-            .map_or(0, |connected| connected.socket_drops_before);
+        let (counters, accepted) = (fabric.counters(), self.accepted_packets);
+        let connected = self.connected.as_mut();
+        let dropped_packets = connected.map_or(0, |c| c.drops.update(counters, accepted));
         let credit = Credit {
             received_packets,
             received_bytes: self.drain.bytes(),
             drain_bps: self.drain.rate_bps(now_ns),
-            dropped_packets: fabric.counters().socket_drops.saturating_sub(before),
+            dropped_packets,
             loss: loss.counts(),
         };
         self.control.push(now_ns, &Control::Credit(credit));

@@ -21,6 +21,7 @@ use farwrite_wire::control::{Outcome, SchemeTag};
 
 use crate::control::ControlPath;
 use crate::drain::DrainMeter;
+use crate::drops::DropShare;
 use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::losses::Losses;
@@ -58,6 +59,8 @@ pub(crate) struct Pair {
     workshop: Workshop,
     /// The scheme that the peer is expected to use: receives get memory for its parity.
     expected: SchemeTag,
+    /// Packets that its queue pairs of the fabric accepted.
+    accepted_packets: u64,
     drain: DrainMeter,
     losses: Losses,
     credit_due_ns: Option<u64>,
@@ -72,7 +75,7 @@ pub(crate) struct Pair {
 /// What is known once the peer is.
 struct Connected {
     overhead_bytes: u64,
-    socket_drops_before: u64,
+    drops: DropShare,
 }
 
 /// What a queue pair has done and sees.
@@ -98,7 +101,7 @@ pub struct QpStats {
     pub invalid_packets: u64,
     /// Control packets refused: bad tag, replayed, or malformed.
     pub refused_controls: u64,
-    /// Packets that the peer's socket dropped for want of room, as it reported.
+    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
@@ -132,6 +135,7 @@ impl Pair {
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
             workshop: Workshop::default(),
+            accepted_packets: 0,
             drain: DrainMeter::default(),
             losses: Losses::default(),
             credit_due_ns: None,
@@ -178,7 +182,7 @@ impl Pair {
             } else {
                 OVERHEAD_V6_BYTES
             },
-            socket_drops_before: fabric.counters().socket_drops,
+            drops: DropShare::new(fabric.counters(), self.accepted_packets),
         });
         Ok(())
     }
@@ -265,6 +269,11 @@ impl Pair {
     /// taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
+    }
+
+    /// A packet came, whatever is in it.
+    pub(crate) fn count_accepted(&mut self) {
+        self.accepted_packets += 1;
     }
 
     /// A completion came that no peer of ours causes.

@@ -5,6 +5,7 @@ mod connecting;
 mod control_loss;
 mod delivery;
 mod departures;
+mod drops;
 mod endings;
 mod fairness;
 mod hostile;

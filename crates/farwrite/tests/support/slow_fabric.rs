@@ -23,6 +23,8 @@ pub(crate) struct Controls {
     /// How long each port keeps a write before it sends it, in nanoseconds; ports without an entry
     /// send at once. [`HOLD`] keeps writes until the entry changes.
     pub(crate) delays_ns: Rc<RefCell<HashMap<u16, u64>>>,
+    /// Packets that the sockets dropped, beside those that the fabric counts itself.
+    pub(crate) socket_drops: Rc<Cell<u64>>,
     /// Queue pairs and remote keys that exist.
     pub(crate) live: Rc<Cell<i64>>,
     /// Writes taken, and how many of them were signalled.
@@ -225,6 +227,10 @@ impl Fabric for SlowFabric {
         self.inner.poll(out)
     }
     fn counters(&self) -> Counters {
-        self.inner.counters()
+        let counters = self.inner.counters();
+        Counters {
+            socket_drops: counters.socket_drops + self.controls.socket_drops.get(),
+            ..counters
+        }
     }
 }

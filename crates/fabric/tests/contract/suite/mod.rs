@@ -36,7 +36,7 @@ macro_rules! contract_tests {
             @each $world,
             drops: [
                 no_receive, unknown_queue_pair, stranger, other_port, not_connected, bad_icrc,
-                truncated, trailing_bytes, unsupported_opcodes, too_long, wrong_length_in_reth,
+                truncated, empty, trailing_bytes, unsupported_opcodes, too_long, wrong_length_in_reth,
                 first_fault_counts,
             ],
             keys: [
