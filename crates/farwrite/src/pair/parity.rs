@@ -211,7 +211,8 @@ impl Pair {
         Ok(())
     }
 
-    /// A send is cleared: takes memory for its parity, if its scheme codes.
+    /// A send is cleared: takes memory for its parity, if its scheme codes. Where the fabric has no
+    /// room for that, the message goes without parity: the receiver asks for what it misses.
     pub(super) fn begin_coding<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -221,8 +222,13 @@ impl Pair {
             && let Some(layout) = send.layout
         {
             let bytes = layout.parity_bytes() as u64;
-            let scratch = self.workshop.take(fabric, bytes, u64::MAX)?;
-            send.parity = Some(Parity { layout, scratch });
+            send.parity = match self.workshop.take(fabric, bytes, u64::MAX) {
+                Err(FabricError::OutOfResources(_)) => None,
+                taken => Some(Parity {
+                    layout,
+                    scratch: taken?,
+                }),
+            };
         }
         Ok(())
     }
@@ -340,6 +346,7 @@ impl Pair {
         let path = self.path(now_ns);
         let message = data_of(parity);
         if let Some(send) = self.sends.get(&message)
+            && send.parity().is_some()
             && let Some(sender) = self.halves.existing_sender(send.scheme())
         {
             sender.handle_parity_clear(&path, message);

@@ -11,6 +11,7 @@ mod fairness;
 mod hostile;
 mod losses;
 mod mixes;
+mod no_memory;
 mod outage;
 mod parcel;
 mod review;

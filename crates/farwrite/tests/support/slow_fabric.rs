@@ -23,6 +23,8 @@ pub(crate) struct Controls {
     /// How long each port keeps a write before it sends it, in nanoseconds; ports without an entry
     /// send at once. [`HOLD`] keeps writes until the entry changes.
     pub(crate) delays_ns: Rc<RefCell<HashMap<u16, u64>>>,
+    /// Whether the fabric has no room for another memory region.
+    pub(crate) is_out_of_memory: Rc<Cell<bool>>,
     /// Packets that the sockets dropped, beside those that the fabric counts itself.
     pub(crate) socket_drops: Rc<Cell<u64>>,
     /// Queue pairs and remote keys that exist.
@@ -122,6 +124,9 @@ impl Fabric for SlowFabric {
         self.inner.local_addr(port)
     }
     fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError> {
+        if self.controls.is_out_of_memory.get() {
+            return Err(FabricError::OutOfResources("memory region"));
+        }
         self.inner.register(buffer)
     }
     fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError> {
