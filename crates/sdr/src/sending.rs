@@ -68,8 +68,7 @@ impl Sending {
     }
 }
 
-/// Whether a clearance has more memory for parity than one known before.
+/// Whether a clearance has memory for parity, and one known before has not.
 pub(crate) fn adds_parity(known: &Clearance, new: &Clearance) -> bool {
-    let bytes = |clearance: &Clearance| clearance.parity.map_or(0, |place| place.length);
-    bytes(new) > bytes(known)
+    known.parity.is_none() && new.parity.is_some()
 }

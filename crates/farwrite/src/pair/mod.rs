@@ -57,7 +57,7 @@ pub(crate) struct Pair {
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
     workshop: Workshop,
-    /// The scheme that the peer is expected to use: receives get memory for its parity.
+    /// The scheme with the most parity that the peer is expected to use: receives get memory for that.
     expected: SchemeTag,
     /// Packets that its queue pairs of the fabric accepted.
     accepted_packets: u64,

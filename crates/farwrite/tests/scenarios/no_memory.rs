@@ -1,9 +1,12 @@
 //! Coded messages where there is no memory for their parity.
 
-use farwrite::{Outcome, SendOptions};
+use farwrite::{Outcome, QpOptions, SendOptions};
+use farwrite_link::{LinkConfig, Loss};
 
+use crate::parcel::Order;
+use crate::seeds::Dice;
 use crate::slow_world::SlowWorld;
-use crate::world::{SECOND, options, tag};
+use crate::world::{SECOND, World, long_haul, options, tag};
 
 const CODED: &str = "ec-mds:32,8";
 const BYTES: usize = 1 << 20;
@@ -36,4 +39,29 @@ fn a_message_goes_without_parity_where_a_fabric_has_no_room_and_others_go_on() {
             assert_eq!(send.outcome(), Some(Outcome::Whole), "{starved}");
         }
     }
+}
+
+#[test]
+fn a_scheme_with_more_parity_than_was_expected_goes_without_once() {
+    let lossy = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.02 },
+        ..long_haul()
+    };
+    let expecting = QpOptions {
+        expected_scheme: tag("ec-mds:32,1"),
+        ..options()
+    };
+    let mut world = World::with_links(3, lossy, long_haul(), &expecting);
+    let mut rebuilt = Vec::new();
+    for scheme in [CODED, CODED, "ec-mds:32,4", CODED] {
+        let parcel = world.ship(Order::new(Dice::new(1).bytes(BYTES), tag(scheme)));
+        world.deliver(std::slice::from_ref(&parcel), SECOND);
+        world.check(&parcel);
+        world.forget(parcel);
+        rebuilt.push(world.b.stats().rebuilt_chunks);
+    }
+    assert_eq!(rebuilt[0], 0, "there was memory for an eighth of it");
+    let grows = rebuilt.windows(2).all(|pair| pair[0] < pair[1]);
+    assert!(grows, "{rebuilt:?}");
+    world.finish(vec![]);
 }

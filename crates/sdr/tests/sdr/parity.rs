@@ -87,7 +87,7 @@ fn memory_posted_with_the_receive_clears_both_at_once() {
 }
 
 #[test]
-fn too_little_memory_clears_the_message_alone_until_there_is_more() {
+fn too_little_memory_clears_the_message_alone() {
     let (mut sender, mut receiver) = pair();
     post(&mut receiver, 1000);
     post_parity(&mut receiver, 0, 255);
@@ -104,6 +104,42 @@ fn too_little_memory_clears_the_message_alone_until_there_is_more() {
             max: 255
         })
     );
+}
+
+#[test]
+fn memory_for_parity_is_posted_once() {
+    let (mut sender, mut receiver) = pair();
+    post(&mut receiver, 1000);
+    post_parity(&mut receiver, 0, 256);
+    tell(0, &mut receiver, &mut sender);
+    let message = sender.start_send(spec(1000, 256)).unwrap();
+    tell(1, &mut sender, &mut receiver);
+    let parity = parity_of(message);
+    let arrival = arrive(&receiver, parity, 0, 64);
+    assert!(matches!(arrival, Arrival::New { .. }), "{arrival:?}");
+    let place = receiver.parity_place(message).unwrap();
+    let more = Place {
+        rkey: place.generation.into(),
+        base: receiver.geometry().slot_base(place.slot),
+        length: 512,
+    };
+    assert_eq!(
+        receiver.post_parity(message, more),
+        Err(SdrError::ParityPosted(message))
+    );
+    // What has arrived is still there.
+    let again = arrive(&receiver, parity, 0, 64);
+    assert_eq!(again, Arrival::Duplicate { message: parity });
+}
+
+#[test]
+fn parity_memory_that_comes_with_the_offer_clears_the_parity_then() {
+    let (mut sender, mut receiver) = pair();
+    post(&mut receiver, 1000);
+    tell(0, &mut receiver, &mut sender);
+    let message = sender.start_send(spec(1000, 256)).unwrap();
+    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    tell(1, &mut sender, &mut receiver);
     post_parity(&mut receiver, message, 256);
     receiver.expect_parity(message, 256).unwrap();
     tell(2, &mut receiver, &mut sender);
