@@ -1,12 +1,17 @@
 //! Coded messages where there is no memory for their parity.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
+use farwrite::fabric::sim::Verdict;
 use farwrite::{Outcome, QpOptions, SendOptions};
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_wire::control::Control;
 
 use crate::parcel::Order;
 use crate::seeds::Dice;
 use crate::slow_world::SlowWorld;
-use crate::world::{SECOND, World, long_haul, options, tag};
+use crate::world::{SECOND, Way, World, long_haul, options, tag};
 
 const CODED: &str = "ec-mds:32,8";
 const BYTES: usize = 1 << 20;
@@ -64,4 +69,38 @@ fn a_scheme_with_more_parity_than_was_expected_goes_without_once() {
     let grows = rebuilt.windows(2).all(|pair| pair[0] < pair[1]);
     assert!(grows, "{rebuilt:?}");
     world.finish(vec![]);
+}
+
+#[test]
+fn a_sender_whose_parity_is_refused_stops_offering() {
+    let stingy = QpOptions {
+        rate_bps: 50_000_000,
+        max_parity_bytes: 0,
+        ..options()
+    };
+    let mut world = World::new(1, long_haul(), &stingy);
+    let (offers, clearances) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (offered, cleared) = (Rc::clone(&offers), Rc::clone(&clearances));
+    world.traffic.filter(move |seen| {
+        for control in seen.control.iter().flatten() {
+            match control {
+                Control::Offer(_) => offered.set(offered.get() + 1),
+                Control::ClearToSend(cts) => cleared.set(cleared.get() + cts.clearances.len()),
+                _ => {}
+            }
+        }
+        Verdict::Pass
+    });
+    // Receives that wait for later messages: a sender that asks is told all of them.
+    let parcel = world.ship(Order::new(Dice::new(1).bytes(16 << 20), tag(CODED)));
+    let later: Vec<_> = (0..63)
+        .map(|_| world.post_recv(Way::Forth, 1000).expect("a free slot"))
+        .collect();
+    // Nearly three seconds.
+    world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
+    world.check(&parcel);
+    let (offers, clearances) = (offers.get(), clearances.get());
+    assert!(offers <= 4, "{offers} offers");
+    assert!(clearances <= 64 * 10, "{clearances} clearances");
+    drop(later);
 }
