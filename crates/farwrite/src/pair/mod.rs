@@ -343,7 +343,8 @@ impl Pair {
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
             Halt::Full => Some(now_ns + FABRIC_RETRY_NS),
         };
-        let unsent_control = self.control.sealed().map(|_| now_ns + FABRIC_RETRY_NS);
+        let is_waiting = self.control.is_waiting();
+        let unsent_control = is_waiting.then_some(now_ns + FABRIC_RETRY_NS);
         let timers = [
             transmit,
             unsent_control,

@@ -15,6 +15,7 @@ mod no_memory;
 mod outage;
 mod parcel;
 mod review;
+mod round_trip;
 mod seeds;
 mod shapes;
 #[path = "../support/slow_fabric.rs"]
