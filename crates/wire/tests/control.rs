@@ -78,7 +78,10 @@ fn a_draft_that_is_sealed_again_is_as_if_it_was_sealed_once() {
     for header in [first, second] {
         let bytes = draft.seal(&header, &KEY);
         assert_eq!(bytes, Builder::new(1000).seal(&header, &KEY));
-        assert_eq!(control::open(&KEY, bytes).map(|(header, _)| header), Ok(header));
+        assert_eq!(
+            control::open(&KEY, bytes).map(|(header, _)| header),
+            Ok(header)
+        );
     }
 }
 

@@ -25,7 +25,7 @@ use self::keys::Keys;
 use self::numbers::Numbers;
 use self::queue_pairs::QueuePairs;
 pub use self::receive::Arrival;
-use crate::contract::{Completion, Counters, FabricError, Qpn, WriteWr};
+use crate::contract::{Completion, Counters, Qpn, WriteWr};
 
 /// Most entries of a scatter list. A burst of 64 packets then needs at most 64 x (head + 8 + tail)
 /// = 640 pieces, within the 1024 that Linux takes in one call.
@@ -50,18 +50,6 @@ impl Nic {
             departed: VecDeque::new(),
             counters: Counters::default(),
         }
-    }
-
-    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.queue_pairs.disconnect(qpn)?;
-        self.drop_departures(qpn);
-        Ok(())
-    }
-
-    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.queue_pairs.destroy(qpn)?;
-        self.drop_departures(qpn);
-        Ok(())
     }
 
     fn drop_departures(&mut self, qpn: Qpn) {

@@ -65,9 +65,9 @@ impl QueuePairs {
         Ok(Qpn(qpn))
     }
 
-    pub(super) fn destroy(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+    pub(super) fn destroy(&mut self, qpn: Qpn) -> Result<QueuePair, FabricError> {
         let gone = self.table.remove(&qpn.0);
-        gone.map(drop).ok_or(FabricError::UnknownQp(qpn.0))
+        gone.ok_or(FabricError::UnknownQp(qpn.0))
     }
 
     pub(super) fn connect(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
@@ -91,11 +91,6 @@ impl QueuePairs {
         }
         queue_pair.remote = Some(remote);
         Ok(())
-    }
-
-    pub(super) fn disconnect(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        let remote = self.get_mut(qpn)?.remote.take();
-        remote.map(drop).ok_or(FabricError::NotConnected(qpn.0))
     }
 
     pub(super) fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {

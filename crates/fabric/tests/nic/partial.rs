@@ -20,9 +20,10 @@ impl Carrier for Narrow {
     fn local_addr(&self, _port: u16) -> SocketAddr {
         ([10, 0, 0, 1], 5000).into()
     }
-    fn reach(&mut self, _port: u16, _remote: SocketAddr) -> Result<(), FabricError> {
+    fn join(&mut self, _port: u16, _remote: SocketAddr) -> Result<(), FabricError> {
         Ok(())
     }
+    fn part(&mut self, _port: u16, _remote: SocketAddr) {}
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
         Ok(burst.len().min(self.0))
     }
