@@ -6,7 +6,7 @@ use farwrite_codes::Layout;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
-use farwrite_wire::control::{Outcome, SchemeTag, data_of};
+use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
 use super::parity::Scratch;
@@ -153,13 +153,30 @@ impl Pair {
         self.drain.add(bytes);
         match self.sdr.table().handle_packet(generation, imm, bytes) {
             Arrival::New { .. } => {}
-            Arrival::Duplicate { .. } => self.stats.duplicate_packets += 1,
+            Arrival::Duplicate { message } => {
+                self.stats.duplicate_packets += 1;
+                self.note_late(data_of(message), imm);
+            }
             Arrival::Late { message } => {
                 self.stats.late_packets += 1;
                 self.sdr.handle_late(message);
+                self.note_late(message, imm);
             }
             Arrival::Invalid => self.stats.invalid_packets += 1,
         }
+    }
+
+    /// A packet of a message brought nothing new. Perhaps its chunk was taken to be lost.
+    fn note_late(&mut self, message: u64, imm: u32) {
+        let geometry = self.sdr.geometry();
+        let parts = geometry.decode_immediate(imm);
+        let number = match parts.slot >= geometry.slots() {
+            true => parity_of(message),
+            false => message,
+        };
+        let chunk = (number, geometry.chunk_of(parts.packet));
+        let is_whole = geometry.config().packets_per_chunk == 1;
+        self.losses.handle_late(message, chunk, is_whole);
     }
 
     /// Shows the schemes which messages had arrivals.
