@@ -42,7 +42,8 @@ pub struct Sge {
 pub struct WriteWr<'a> {
     /// Comes back in [`Completion::Departed`].
     pub wr_id: u64,
-    /// Whether to complete with [`Completion::Departed`]: a batch needs only its last write signalled.
+    /// Whether to complete with [`Completion::Departed`]: a batch needs only its last write
+    /// signalled.
     pub signaled: bool,
     /// The bytes to send, gathered in order; at most the queue pair's MTU together. May be empty.
     pub local: &'a [Sge],
@@ -139,13 +140,13 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::OutOfResources`].
     fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError>;
-    /// Gives a region back. Every remote key of it must have been revoked or unbound, and every posted
-    /// write from it must have departed; after this returns no byte of it is read or written by the
-    /// fabric.
+    /// Gives a region back. Every remote key of it must have been revoked or unbound, and every
+    /// posted write from it must have departed; after this returns no byte of it is read or written
+    /// by the fabric.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a remote key or a write that has not
-    /// departed still names it.
+    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a remote key or a write that has
+    /// not departed still names it.
     fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError>;
     /// The bytes of a region, as they are now.
     ///
@@ -217,14 +218,15 @@ pub trait Fabric {
     /// [`FabricError::UnknownQp`], [`FabricError::InUse`] if connected,
     /// [`FabricError::BadAttribute`] for an address or number it cannot reach.
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError>;
-    /// Parts a queue pair from its peer. It is then as it was before [`Fabric::connect_qp`] and can be
-    /// connected again. Receives stay posted. Its completions not yet polled, and writes that
+    /// Parts a queue pair from its peer. It is then as it was before [`Fabric::connect_qp`] and can
+    /// be connected again. Receives stay posted. Its completions not yet polled, and writes that
     /// have not departed, are gone.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`].
     fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError>;
-    /// Ends a queue pair. Its completions not yet polled, and writes that have not departed, are gone.
+    /// Ends a queue pair. Its completions not yet polled, and writes that have not departed, are
+    /// gone.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`].

@@ -18,8 +18,8 @@ pub trait Carrier {
     /// # Errors
     /// [`FabricError::BadAttribute`] that says why it cannot be reached.
     fn join(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError>;
-    /// A queue pair of a port, for which [`Carrier::join`] succeeded, is not connected to `remote` any
-    /// more.
+    /// A queue pair of a port, for which [`Carrier::join`] succeeded, is not connected to `remote`
+    /// any more.
     fn part(&mut self, port: u16, remote: SocketAddr);
     /// Sends the packets of a burst in order; returns how many were taken, fewer than all where the
     /// carrier is full for the moment.

@@ -67,8 +67,8 @@ impl Nic {
         self.counters.sent_bytes += bytes;
     }
 
-    /// Completes those of the first `taken` writes that are signalled, and the last of them where the
-    /// carrier did not take all.
+    /// Completes those of the first `taken` writes that are signalled, and the last of them where
+    /// the carrier did not take all.
     fn depart(&mut self, qpn: Qpn, writes: &[WriteWr<'_>], taken: usize) {
         let cut = (taken < writes.len()).then_some(taken);
         let completes =

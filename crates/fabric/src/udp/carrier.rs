@@ -101,7 +101,8 @@ impl UdpCarrier {
         Flow::new(local, remote).map_err(|e| self.unreachable(port, remote, &e))
     }
 
-    /// Whether the socket is a wildcard, which has no address of its own. An IPv6 one speaks IPv4 too.
+    /// Whether the socket is a wildcard, which has no address of its own. An IPv6 one speaks IPv4
+    /// too.
     fn wants_source(&self, port: u16, remote: SocketAddr) -> bool {
         let bound = self.ports[usize::from(port)].socket.local_addr();
         bound.ip().is_unspecified() && (bound.is_ipv6() || remote.is_ipv4())

@@ -31,7 +31,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok([next, more.then_some(now_ns)].into_iter().flatten().min())
     }
 
-    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when there is more to do.
+    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when there is more to
+    /// do.
     fn take_turns(&mut self, line: &[QueuePair], now_ns: u64) -> Result<Option<u64>, Error> {
         let mut next = None;
         let mut waiting = None;

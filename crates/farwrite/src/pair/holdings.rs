@@ -64,8 +64,8 @@ impl Holdings {
         fabric.post_recv(qpn, depth)
     }
 
-    /// Connects every queue pair to the one of the same generation and channel that `peer` names, or
-    /// none of them.
+    /// Connects every queue pair to the one of the same generation and channel that `peer` names,
+    /// or none of them.
     pub(super) fn connect<F: Fabric>(
         &self,
         fabric: &mut F,

@@ -57,7 +57,8 @@ pub(crate) struct Pair {
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
     workshop: Workshop,
-    /// The scheme with the most parity that the peer is expected to use: receives get memory for that.
+    /// The scheme with the most parity that the peer is expected to use: receives get memory for
+    /// that.
     expected: SchemeTag,
     /// Packets that its queue pairs of the fabric accepted.
     accepted_packets: u64,
@@ -101,7 +102,8 @@ pub struct QpStats {
     pub invalid_packets: u64,
     /// Control packets refused: bad tag, replayed, or malformed.
     pub refused_controls: u64,
-    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated (P5.5.5).
+    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated
+    /// (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
@@ -265,8 +267,8 @@ impl Pair {
         self.send_control(fabric, now_ns)
     }
 
-    /// Whether a message is sent from the region or received into it, or packets that the fabric has
-    /// taken are sent from it.
+    /// Whether a message is sent from the region or received into it, or packets that the fabric
+    /// has taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
     }
@@ -333,7 +335,8 @@ impl Pair {
         /// No timer knows when a fabric that is full has room again, or when it sends what it took.
         const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
-            // Most fabrics know at the next poll that the packets have left. That begins their timeouts.
+            // Most fabrics know at the next poll that the packets have left. That begins their
+            // timeouts.
             Halt::Idle { posted: true } => Some(now_ns),
             Halt::Idle { posted: false } => {
                 let departing = self.outgoing.is_departing();

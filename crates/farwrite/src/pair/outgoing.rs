@@ -1,8 +1,8 @@
 //! Packets on their way into the fabric, and out of it.
 //!
-//! Packets leave this queue in its order, a batch at a time. The fabric reports each batch once, and
-//! batches on different queue pairs in any order. Runs of chunks are reported to their schemes in
-//! order: a run has departed when it has, and all before it have.
+//! Packets leave this queue in its order, a batch at a time. The fabric reports each batch once,
+//! and batches on different queue pairs in any order. Runs of chunks are reported to their schemes
+//! in order: a run has departed when it has, and all before it have.
 
 use std::collections::VecDeque;
 

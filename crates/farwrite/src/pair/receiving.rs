@@ -32,7 +32,8 @@ pub(super) struct Recv {
     wants_immediate: bool,
     /// Memory for parity, if there is any.
     pub(super) scratch: Option<Scratch>,
-    /// How the message is cut into groups, once it was offered, if there is memory for all its parity.
+    /// How the message is cut into groups, once it was offered, if there is memory for all its
+    /// parity.
     pub(super) layout: Option<Layout>,
     shared: Arc<RecvShared>,
 }
@@ -297,9 +298,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Sees to it that there is memory for the parity of an offered message. Receives posted from now
-    /// on get as much, since it cannot grow when a message is offered. False if parity has arrived that
-    /// the message does not have.
+    /// Sees to it that there is memory for the parity of an offered message. Receives posted from
+    /// now on get as much, since it cannot grow when a message is offered. False if parity has
+    /// arrived that the message does not have.
     fn expect_parity<F: Fabric>(
         &mut self,
         fabric: &mut F,

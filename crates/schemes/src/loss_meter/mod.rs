@@ -94,9 +94,9 @@ impl LossMeter {
         }
     }
 
-    /// The message's buffer is about to be given up. What was passed of it is taken as it is, unless
-    /// [`LossMeter::handle_late`] says otherwise within the reordering window; the rest will not be
-    /// judged, unless all of it is there.
+    /// The message's buffer is about to be given up. What was passed of it is taken as it is,
+    /// unless [`LossMeter::handle_late`] says otherwise within the reordering window; the rest will
+    /// not be judged, unless all of it is there.
     pub fn end(&mut self, message: u64, arrivals: &dyn Arrivals) {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
@@ -108,10 +108,10 @@ impl LossMeter {
         watched.close(arrivals, self.newest != Some(message));
     }
 
-    /// A packet of a chunk came after the chunk was rebuilt, or after the message ended: it was late and
-    /// is not lost, if it was not judged before. `chunk` is the number of the SDR message, data or
-    /// parity, and the chunk in it. Of a chunk that `is_whole` with this packet, that is all; of others
-    /// nobody can tell.
+    /// A packet of a chunk came after the chunk was rebuilt, or after the message ended. If the chunk
+    /// was not judged before, it was late and is not lost. `chunk` is the number of the SDR message,
+    /// data or parity, and the chunk in it. With `is_whole`, the packet is all of the chunk, which
+    /// counts as arrived. Otherwise the chunk is not judged.
     pub fn handle_late(&mut self, message: u64, chunk: (u64, u32), is_whole: bool) {
         if let Some(watched) = self.messages.get_mut(&message) {
             watched.handle_late(chunk, is_whole);
@@ -139,8 +139,8 @@ impl LossMeter {
         self.passed.front().map(|passed| passed.due_ns)
     }
 
-    /// What was lost so far. Chunks of messages that have ended are counted as they are, though packets
-    /// of them that are late can still come: then fewer are lost than was said before.
+    /// What was lost so far. Chunks of messages that have ended are counted as they are, though
+    /// packets of them that are late can still come: then fewer are lost than was said before.
     pub fn loss(&self) -> ChunkLoss {
         let mut tally = self.tally;
         for (&number, watched) in &self.messages {

@@ -129,7 +129,8 @@ impl Watched {
         }
     }
 
-    /// Says what became of the positions below `end` that are not judged, of a message that has ended.
+    /// Says what became of the positions below `end` that are not judged, of a message that has
+    /// ended.
     pub(super) fn fates_at_end(&self, end: u32, each: impl FnMut(Fate, u32)) {
         if self.front > 0
             && self.length > 1

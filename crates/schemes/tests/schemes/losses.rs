@@ -415,8 +415,8 @@ fn parity_that_comes_late_is_not_lost() {
     );
 }
 
-/// Chunks up to half a reordering window late: groups are rebuilt, and messages end, while chunks of
-/// them are still on their way.
+/// Chunks up to half a reordering window late: groups are rebuilt, and messages end, while chunks
+/// of them are still on their way.
 #[test]
 fn chunks_that_are_late_are_not_lost() {
     for loss_chunk in [0.0, 0.02] {
