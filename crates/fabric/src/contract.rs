@@ -42,7 +42,8 @@ pub struct Sge {
 pub struct WriteWr<'a> {
     /// Comes back in [`Completion::Departed`].
     pub wr_id: u64,
-    /// Whether to complete at all: a batch needs only its last request signalled.
+    /// Whether to complete with [`Completion::Departed`]: a batch needs only its last write
+    /// signalled.
     pub signaled: bool,
     /// The bytes to send, gathered in order; at most the queue pair's MTU together. May be empty.
     pub local: &'a [Sge],
@@ -139,11 +140,13 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::OutOfResources`].
     fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError>;
-    /// Gives a region back. Every remote key of it must have been revoked or unbound; after this
-    /// returns no byte of it is read or written by the fabric.
+    /// Gives a region back. Every remote key of it must have been revoked or unbound, and every
+    /// posted write from it must have departed; after this returns no byte of it is read or written
+    /// by the fabric.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a remote key still names it.
+    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a remote key or a write that has
+    /// not departed still names it.
     fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError>;
     /// The bytes of a region, as they are now.
     ///
@@ -208,14 +211,22 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::BadAttribute`], [`FabricError::OutOfResources`].
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError>;
-    /// Joins a queue pair to its peer, once. Packets from any other address and port are counted and
+    /// Joins a queue pair to its peer. Packets from any other address and port are counted and
     /// dropped, except that a peer on port 4791 may be an RNIC, and those send from many ports.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::InUse`] if connected,
     /// [`FabricError::BadAttribute`] for an address or number it cannot reach.
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError>;
-    /// Ends a queue pair. Its completions not yet polled are gone.
+    /// Parts a queue pair from its peer. It is then as it was before [`Fabric::connect_qp`] and can
+    /// be connected again. Receives stay posted. Its completions not yet polled, and writes that
+    /// have not departed, are gone.
+    ///
+    /// # Errors
+    /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`].
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError>;
+    /// Ends a queue pair. Its completions not yet polled, and writes that have not departed, are
+    /// gone.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`].
@@ -228,7 +239,8 @@ pub trait Fabric {
     /// [`FabricError::UnknownQp`], [`FabricError::OutOfResources`] beyond [`QpAttr::recv_depth`].
     fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError>;
     /// Posts writes in order; returns how many were taken. Fewer than all means that the carrier is
-    /// full for the moment: post the rest later.
+    /// full for the moment: post the rest later. The last one taken then completes as if it were
+    /// signalled, so every call of which the last write is signalled has a completion.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::UnknownKey`],
@@ -379,6 +391,18 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Packets taken from the sockets, applied or not.
+    #[must_use]
+    pub fn taken_packets(&self) -> u64 {
+        self.dropped.iter().sum::<u64>() + self.received_packets
+    }
+
+    /// Packets that used up a receive of a queue pair, whatever became of their payload.
+    #[must_use]
+    pub fn accepted_packets(&self) -> u64 {
+        self.received_packets + self.dropped(DropReason::NullKey)
+    }
+
     /// Packets not applied for one reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {

@@ -81,8 +81,8 @@ impl SendHandle {
         self.pair
     }
 
-    /// How the message ended, known to this end; `None` while it is open. From then on its memory
-    /// may be changed.
+    /// How the message ended, known to this end; `None` while it is open, or the fabric holds
+    /// packets of it. From then on its memory may be changed.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.shared.outcome.get()

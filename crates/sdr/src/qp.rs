@@ -67,16 +67,24 @@ impl SdrQp {
         &self.table
     }
 
-    /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
+    /// Checks that [`SdrQp::connect`] would succeed, and changes nothing.
     ///
     /// # Errors
-    /// Where the two differ, with both values.
-    pub fn connect(&mut self, peer: &QpInfo) -> Result<(), ConnectError> {
+    /// Where the two differ, with both values; [`ConnectError::Connected`].
+    pub fn check_peer(&self, peer: &QpInfo) -> Result<(), ConnectError> {
         if self.connected {
             return Err(ConnectError::Connected);
         }
         peer.check()?;
-        ConnectError::compare(self.geometry.config(), &peer.config)?;
+        ConnectError::compare(self.geometry.config(), &peer.config)
+    }
+
+    /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
+    ///
+    /// # Errors
+    /// Those of [`SdrQp::check_peer`].
+    pub fn connect(&mut self, peer: &QpInfo) -> Result<(), ConnectError> {
+        self.check_peer(peer)?;
         self.connected = true;
         Ok(())
     }
@@ -113,13 +121,14 @@ impl SdrQp {
         self.recv.parity_place(message)
     }
 
-    /// Posts memory for the parity of an open receive (P3.11), or larger memory in place of it: what
-    /// has arrived of the parity is forgotten. The sender is told with the next
-    /// [`SdrQp::poll_control`]. The same holds for workers as in [`SdrQp::post_recv`].
+    /// Posts memory for the parity of an open receive (P3.11), once: with the receive, or when
+    /// [`Event::Offered`] is polled. The sender is told with the next [`SdrQp::poll_control`], and
+    /// does without the parity if there is no memory by then. The same holds for workers as in
+    /// [`SdrQp::post_recv`].
     ///
     /// # Errors
     /// [`SdrError::ParityOff`], [`SdrError::TooLong`], [`SdrError::BadTarget`],
-    /// [`SdrError::UnknownMessage`] if no such receive is open.
+    /// [`SdrError::ParityPosted`], [`SdrError::UnknownMessage`] if no such receive is open.
     pub fn post_parity(&mut self, message: u64, target: Place) -> Result<(), SdrError> {
         self.recv.post_parity(message, target)
     }
@@ -151,6 +160,12 @@ impl SdrQp {
     /// [`SdrError::UnknownMessage`], [`SdrError::ImmediatesOff`].
     pub fn recv_immediate(&self, message: u64) -> Result<u32, SdrError> {
         self.recv.immediate(message)
+    }
+
+    /// Number of the message that [`SdrQp::start_send`] starts next.
+    #[must_use]
+    pub fn next_send(&self) -> u64 {
+        self.send.next()
     }
 
     /// Starts a send and gives its message number. It may write from [`Event::ClearToSend`] on.

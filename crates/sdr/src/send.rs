@@ -48,6 +48,10 @@ impl SendHalf {
         }
     }
 
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
     fn index(&self, message: u64) -> usize {
         self.geometry.slot(message) as usize
     }
@@ -107,6 +111,7 @@ impl SendHalf {
             stage: Stage::Active,
             clearance: None,
             parity: None,
+            parity_refused: false,
             answered: false,
             heard_ns: 0,
             due_ns: 0,
@@ -245,6 +250,14 @@ impl SendHalf {
                     self.hear(now_ns, message);
                     self.clear(message, events);
                 }
+            }
+            // A receiver that knows the offer has posted all the memory for parity that it will
+            // (P3.11).
+            if message < cts.offers
+                && let Some(sending) = self.get_mut(message)
+                && sending.parity.is_none()
+            {
+                sending.parity_refused = true;
             }
         }
         self.posted = self.posted.max(cts.posted);

@@ -13,11 +13,14 @@ pub trait Carrier {
     fn max_mtu(&self) -> u32;
     /// Address of a port below [`Carrier::ports`], as a peer on the same network would write it.
     fn local_addr(&self, port: u16) -> SocketAddr;
-    /// Whether `remote` can be reached from a port.
+    /// A queue pair of a port is about to be connected to `remote`.
     ///
     /// # Errors
-    /// [`FabricError::BadAttribute`] that says why not.
-    fn reach(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError>;
+    /// [`FabricError::BadAttribute`] that says why it cannot be reached.
+    fn join(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError>;
+    /// A queue pair of a port, for which [`Carrier::join`] succeeded, is not connected to `remote`
+    /// any more.
+    fn part(&mut self, port: u16, remote: SocketAddr);
     /// Sends the packets of a burst in order; returns how many were taken, fewer than all where the
     /// carrier is full for the moment.
     ///

@@ -111,12 +111,30 @@ impl<C: Carrier> Fabric for NicFabric<C> {
 
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
         let port = self.nic.queue_pairs.get(qpn)?.attr.port;
-        self.carrier.reach(port, remote.addr)?;
-        self.nic.queue_pairs.connect(qpn, remote)
+        self.carrier.join(port, remote.addr)?;
+        let connected = self.nic.queue_pairs.connect(qpn, remote);
+        if connected.is_err() {
+            self.carrier.part(port, remote.addr);
+        }
+        connected
+    }
+
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        let queue_pair = self.nic.queue_pairs.get_mut(qpn)?;
+        let remote = queue_pair.remote.take();
+        let remote = remote.ok_or(FabricError::NotConnected(qpn.0))?;
+        self.carrier.part(queue_pair.attr.port, remote.addr);
+        self.nic.drop_departures(qpn);
+        Ok(())
     }
 
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.nic.destroy_qp(qpn)
+        let queue_pair = self.nic.queue_pairs.destroy(qpn)?;
+        if let Some(remote) = queue_pair.remote {
+            self.carrier.part(queue_pair.attr.port, remote.addr);
+        }
+        self.nic.drop_departures(qpn);
+        Ok(())
     }
 
     fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {
@@ -128,7 +146,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         let taken = self.carrier.send(&burst)?.min(writes.len());
         let bytes = burst.ip_bytes(taken);
         self.nic.sent(qpn, taken, bytes);
-        self.nic.depart(qpn, writes.get(..taken).unwrap_or(writes));
+        self.nic.depart(qpn, writes, taken);
         Ok(taken)
     }
 

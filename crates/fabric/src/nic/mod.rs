@@ -25,7 +25,7 @@ use self::keys::Keys;
 use self::numbers::Numbers;
 use self::queue_pairs::QueuePairs;
 pub use self::receive::Arrival;
-use crate::contract::{Completion, Counters, FabricError, Qpn, WriteWr};
+use crate::contract::{Completion, Counters, Qpn, WriteWr};
 
 /// Most entries of a scatter list. A burst of 64 packets then needs at most 64 x (head + 8 + tail)
 /// = 640 pieces, within the 1024 that Linux takes in one call.
@@ -52,12 +52,10 @@ impl Nic {
         }
     }
 
-    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.queue_pairs.destroy(qpn)?;
+    fn drop_departures(&mut self, qpn: Qpn) {
         self.departed.retain(
             |completion| !matches!(completion, Completion::Departed { qpn: of, .. } if *of == qpn),
         );
-        Ok(())
     }
 
     /// Notes that a carrier took packets of a queue pair.
@@ -69,10 +67,14 @@ impl Nic {
         self.counters.sent_bytes += bytes;
     }
 
-    /// Completes those writes that asked for it.
-    fn depart(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) {
-        let signaled = writes.iter().filter(|write| write.signaled);
-        self.departed.extend(signaled.map(|write| {
+    /// Completes those of the first `taken` writes that are signalled, and the last of them where
+    /// the carrier did not take all.
+    fn depart(&mut self, qpn: Qpn, writes: &[WriteWr<'_>], taken: usize) {
+        let cut = (taken < writes.len()).then_some(taken);
+        let completes =
+            |(place, write): &(usize, &WriteWr<'_>)| write.signaled || cut == Some(*place);
+        let completed = (1..=taken).zip(writes).filter(completes);
+        self.departed.extend(completed.map(|(_, write)| {
             let wr_id = write.wr_id;
             Completion::Departed { qpn, wr_id }
         }));

@@ -65,9 +65,9 @@ impl QueuePairs {
         Ok(Qpn(qpn))
     }
 
-    pub(super) fn destroy(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+    pub(super) fn destroy(&mut self, qpn: Qpn) -> Result<QueuePair, FabricError> {
         let gone = self.table.remove(&qpn.0);
-        gone.map(drop).ok_or(FabricError::UnknownQp(qpn.0))
+        gone.ok_or(FabricError::UnknownQp(qpn.0))
     }
 
     pub(super) fn connect(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {

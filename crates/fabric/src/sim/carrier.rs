@@ -54,9 +54,11 @@ impl Carrier for SimCarrier {
         self.ports[usize::from(port)]
     }
 
-    fn reach(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError> {
+    fn join(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError> {
         flow(self.local_addr(port), remote).map(drop)
     }
+
+    fn part(&mut self, _port: u16, _remote: SocketAddr) {}
 
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
         let flow = flow(self.local_addr(burst.port()), burst.remote())?;

@@ -1,7 +1,9 @@
 //! The software NIC over UDP sockets.
 
 use std::collections::HashMap;
-use std::io::{self, IoSlice};
+use std::collections::hash_map::Entry;
+use std::fmt::Display;
+use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 use farwrite_wire::icrc::Flow;
@@ -23,15 +25,21 @@ const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
 /// in the cache when it is copied.
 const BATCHES_AHEAD: usize = 4;
 const SINGLES_AHEAD: usize = 64;
-/// Most peers whose source address is remembered.
-const MOST_SOURCES: usize = 1 << 12;
-
 /// Moves packets through UDP sockets.
 #[derive(Debug)]
 pub struct UdpCarrier {
     ports: Vec<Port>,
-    /// Where a wildcard socket sends from, by peer.
-    sources: HashMap<SocketAddr, IpAddr>,
+    /// Where wildcard sockets send from, by peer.
+    sources: HashMap<SocketAddr, Source>,
+}
+
+/// The local address that a peer knows us by. It stays the same while queue pairs are connected to
+/// the peer, whatever becomes of the routes.
+#[derive(Debug)]
+struct Source {
+    ip: IpAddr,
+    /// Queue pairs that are connected to the peer.
+    queue_pairs: usize,
 }
 
 #[derive(Debug)]
@@ -82,34 +90,31 @@ impl UdpCarrier {
     }
 
     /// The addresses that packets from `port` to `remote` have on the wire.
-    fn flow(&mut self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
-        let bound = self.ports[usize::from(port)].socket.local_addr();
+    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+        let mut local = self.ports[usize::from(port)].socket.local_addr();
         let remote = path::canonical(remote);
-        let unreachable = |why: &dyn std::fmt::Display| FabricError::BadAttribute {
+        if self.wants_source(port, remote) {
+            let known = self.sources.get(&remote).map(|source| source.ip);
+            let ip = known.map_or_else(|| source_for(remote), Ok);
+            local.set_ip(ip.map_err(|e| self.unreachable(port, remote, &e))?);
+        }
+        Flow::new(local, remote).map_err(|e| self.unreachable(port, remote, &e))
+    }
+
+    /// Whether the socket is a wildcard, which has no address of its own. An IPv6 one speaks IPv4
+    /// too.
+    fn wants_source(&self, port: u16, remote: SocketAddr) -> bool {
+        let bound = self.ports[usize::from(port)].socket.local_addr();
+        bound.ip().is_unspecified() && (bound.is_ipv6() || remote.is_ipv4())
+    }
+
+    fn unreachable(&self, port: u16, remote: SocketAddr, why: &dyn Display) -> FabricError {
+        let bound = self.ports[usize::from(port)].socket.local_addr();
+        FabricError::BadAttribute {
             name: "remote address",
             value: remote.to_string(),
             want: format!("an address that UDP {bound} can reach ({why})"),
-        };
-        let mut local = bound;
-        // An IPv6 wildcard speaks IPv4 too.
-        if bound.ip().is_unspecified() && (bound.is_ipv6() || remote.is_ipv4()) {
-            local.set_ip(self.source(remote).map_err(|e| unreachable(&e))?);
         }
-        Flow::new(local, remote).map_err(|e| unreachable(&e))
-    }
-
-    /// Where a wildcard socket sends to `remote` from: always from where it did first, as the peer
-    /// knows us by it.
-    fn source(&mut self, remote: SocketAddr) -> io::Result<IpAddr> {
-        if let Some(&source) = self.sources.get(&remote) {
-            return Ok(source);
-        }
-        if self.sources.len() >= MOST_SOURCES {
-            self.sources.clear();
-        }
-        let source = source_for(remote)?;
-        self.sources.insert(remote, source);
-        Ok(source)
     }
 }
 
@@ -131,8 +136,28 @@ impl Carrier for UdpCarrier {
         local
     }
 
-    fn reach(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError> {
-        self.flow(port, remote).map(drop)
+    fn join(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError> {
+        let flow = self.flow(port, remote)?;
+        let remote = path::canonical(remote);
+        if self.wants_source(port, remote) {
+            let ip = flow.src().ip();
+            let source = self.sources.entry(remote);
+            let source = source.or_insert(Source { ip, queue_pairs: 0 });
+            source.queue_pairs += 1;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, port: u16, remote: SocketAddr) {
+        let remote = path::canonical(remote);
+        if self.wants_source(port, remote)
+            && let Entry::Occupied(mut source) = self.sources.entry(remote)
+        {
+            source.get_mut().queue_pairs -= 1;
+            if source.get().queue_pairs == 0 {
+                source.remove();
+            }
+        }
     }
 
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
@@ -224,4 +249,40 @@ fn send_runs(
         })
         .collect();
     Ok(socket.send(&messages)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(number: u16) -> SocketAddr {
+        let [high, low] = number.to_be_bytes();
+        SocketAddr::from(([127, 1, high, low], 5000))
+    }
+
+    #[test]
+    fn a_source_is_kept_as_long_as_queue_pairs_are_connected_to_its_peer() {
+        for wildcard in ["0.0.0.0:0", "[::]:0"] {
+            let config = UdpConfig::new(wildcard.parse().unwrap());
+            let mut carrier = UdpCarrier::bind(&config).unwrap();
+            carrier.join(0, peer(0)).unwrap();
+            carrier.join(0, peer(0)).unwrap();
+            // The routes have changed since: another address would be found now.
+            let pinned = IpAddr::from([127, 0, 0, 9]);
+            carrier.sources.get_mut(&peer(0)).unwrap().ip = pinned;
+            for number in 1..=5_000 {
+                carrier.join(0, peer(number)).unwrap();
+            }
+            assert_eq!(carrier.flow(0, peer(0)).unwrap().src().ip(), pinned);
+            assert_eq!(carrier.sources.len(), 5_001);
+            for number in 0..=5_000 {
+                carrier.part(0, peer(number));
+            }
+            assert_eq!(carrier.flow(0, peer(0)).unwrap().src().ip(), pinned);
+            assert_eq!(carrier.sources.len(), 1);
+            carrier.part(0, peer(0));
+            assert_eq!(carrier.sources.len(), 0);
+            assert_ne!(carrier.flow(0, peer(0)).unwrap().src().ip(), pinned);
+        }
+    }
 }

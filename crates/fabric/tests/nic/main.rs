@@ -4,4 +4,5 @@
 mod choices;
 mod hostile;
 mod model;
+mod partial;
 mod two_ends;

@@ -1,7 +1,7 @@
 //! What a queue pair takes from the fabric, and gives back.
 
-use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, Rkey};
-use farwrite_sdr::Geometry;
+use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey};
+use farwrite_sdr::{Geometry, QpInfo};
 
 use crate::control;
 
@@ -62,6 +62,31 @@ impl Holdings {
         })?;
         self.qpns.push(qpn);
         fabric.post_recv(qpn, depth)
+    }
+
+    /// Connects every queue pair to the one of the same generation and channel that `peer` names,
+    /// or none of them.
+    pub(super) fn connect<F: Fabric>(
+        &self,
+        fabric: &mut F,
+        peer: &QpInfo,
+    ) -> Result<(), FabricError> {
+        let channels = |generation| std::iter::zip(generation, &peer.channels);
+        let data = peer.data_qpns.iter().flat_map(channels);
+        let remotes = data.chain([(&peer.control_qpn, &peer.control)]);
+        for (index, (&qpn, (&remote, &addr))) in self.qpns.iter().zip(remotes).enumerate() {
+            let remote = RemoteQp {
+                addr,
+                qpn: Qpn(remote),
+            };
+            if let Err(error) = fabric.connect_qp(qpn, remote) {
+                for &connected in &self.qpns[..index] {
+                    fabric.disconnect_qp(connected)?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Gives everything back; tries all of it, and tells the first error.

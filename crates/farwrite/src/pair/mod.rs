@@ -10,7 +10,7 @@ mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, RemoteQp};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::rtt::RttEstimator;
@@ -21,6 +21,7 @@ use farwrite_wire::control::{Outcome, SchemeTag};
 
 use crate::control::ControlPath;
 use crate::drain::DrainMeter;
+use crate::drops::DropShare;
 use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::losses::Losses;
@@ -32,7 +33,7 @@ use outgoing::Outgoing;
 use parity::Workshop;
 use receiving::Recv;
 use sending::{Send, StreamRun};
-use transmit::Halt;
+pub(crate) use transmit::{Halt, Turn};
 
 /// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
 const OVERHEAD_V4_BYTES: u64 = 64;
@@ -46,14 +47,21 @@ pub(crate) struct Pair {
     control: ControlPath,
     rtt: RttEstimator,
     pacer: Pacer,
+    /// Wire bytes that are left of its turn to send; negative: more than a turn was sent.
+    turn_bytes: i64,
     halves: Halves,
     sends: BTreeMap<u64, Send>,
+    /// Sends that are over, but of which the fabric still holds packets.
+    leaving: BTreeMap<u64, (Send, Outcome)>,
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
     workshop: Workshop,
-    /// The scheme that the peer is expected to use: receives get memory for its parity.
+    /// The scheme with the most parity that the peer is expected to use: receives get memory for
+    /// that.
     expected: SchemeTag,
+    /// Packets that its queue pairs of the fabric accepted.
+    accepted_packets: u64,
     drain: DrainMeter,
     losses: Losses,
     credit_due_ns: Option<u64>,
@@ -68,7 +76,7 @@ pub(crate) struct Pair {
 /// What is known once the peer is.
 struct Connected {
     overhead_bytes: u64,
-    socket_drops_before: u64,
+    drops: DropShare,
 }
 
 /// What a queue pair has done and sees.
@@ -94,7 +102,8 @@ pub struct QpStats {
     pub invalid_packets: u64,
     /// Control packets refused: bad tag, replayed, or malformed.
     pub refused_controls: u64,
-    /// Packets that the peer's socket dropped for want of room, as it reported.
+    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated
+    /// (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
@@ -116,16 +125,19 @@ impl Pair {
             control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
             pacer: Pacer::new(options.rate_bps, burst_bytes(&options)),
+            turn_bytes: 0,
             expected: options.expected_scheme,
             options,
             sdr,
             holdings,
             halves: Halves::default(),
             sends: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
             workshop: Workshop::default(),
+            accepted_packets: 0,
             drain: DrainMeter::default(),
             losses: Losses::default(),
             credit_due_ns: None,
@@ -161,36 +173,18 @@ impl Pair {
         fabric: &mut F,
         peer: &QpInfo,
     ) -> Result<(), Error> {
+        // The fabric may refuse an address: until it has taken all of them, nothing changes here.
+        self.sdr.check_peer(peer)?;
+        self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
-        let remotes = peer
-            .data_qpns
-            .iter()
-            .flat_map(|generation| generation.iter().zip(&peer.channels));
-        for (&local, (&remote, &addr)) in self.holdings.data_qpns().iter().zip(remotes) {
-            fabric.connect_qp(
-                local,
-                RemoteQp {
-                    addr,
-                    qpn: Qpn(remote),
-                },
-            )?;
-        }
-        let addr = peer.control;
-        fabric.connect_qp(
-            self.holdings.control_qpn(),
-            RemoteQp {
-                addr,
-                qpn: Qpn(peer.control_qpn),
-            },
-        )?;
         self.control.connect(peer.control_key);
         self.connected = Some(Connected {
-            overhead_bytes: if addr.is_ipv4() {
+            overhead_bytes: if peer.control.is_ipv4() {
                 OVERHEAD_V4_BYTES
             } else {
                 OVERHEAD_V6_BYTES
             },
-            socket_drops_before: fabric.counters().socket_drops,
+            drops: DropShare::new(fabric.counters(), self.accepted_packets),
         });
         Ok(())
     }
@@ -203,6 +197,9 @@ impl Pair {
         self.sends
             .values()
             .for_each(|send| send.finish(Outcome::Failed));
+        self.leaving
+            .values()
+            .for_each(|(send, outcome)| send.finish(*outcome));
         self.recvs
             .values()
             .for_each(|recv| recv.finish(Outcome::Failed));
@@ -249,15 +246,15 @@ impl Pair {
         }
     }
 
-    /// Does all there is to do at `now_ns`; returns when there will be more.
+    /// Does all there is to do at `now_ns` but send data and encode.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
         fabric: &mut F,
         known: &Registry,
         now_ns: u64,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<(), Error> {
         if self.connected.is_none() {
-            return Ok(None);
+            return Ok(());
         }
         self.look_at_arrivals(now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
@@ -267,17 +264,18 @@ impl Pair {
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         // Control before data: an offer must be ahead of its message.
-        self.send_control(fabric, now_ns)?;
-        let halt = self.transmit(fabric, now_ns)?;
-        // While the pace or the fabric holds packets back, there is time to encode.
-        let encoded = self.encode(fabric, now_ns)?;
-        let next_ns = self.next_ns(now_ns, halt);
-        Ok(if encoded { Some(now_ns) } else { next_ns })
+        self.send_control(fabric, now_ns)
     }
 
-    /// Whether a message is sent from the region or received into it.
+    /// Whether a message is sent from the region or received into it, or packets that the fabric
+    /// has taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
+    }
+
+    /// A packet came, whatever is in it.
+    pub(crate) fn count_accepted(&mut self) {
+        self.accepted_packets += 1;
     }
 
     /// A completion came that no peer of ours causes.
@@ -331,17 +329,25 @@ impl Pair {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    /// When to poll next, given what stopped the sending.
-    fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
-        /// No timer knows when a fabric that is full has room again.
-        const FULL_RETRY_NS: u64 = 50_000;
+    /// When to poll next, given what ended the last turn.
+    pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
+        self.connected.as_ref()?;
+        /// No timer knows when a fabric that is full has room again, or when it sends what it took.
+        const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
-            // That the last packets have left is told by the next poll, and begins their timeouts.
-            Halt::Idle => self.outgoing.is_departing().then_some(now_ns),
+            // Most fabrics know at the next poll that the packets have left. That begins their
+            // timeouts.
+            Halt::Idle { posted: true } => Some(now_ns),
+            Halt::Idle { posted: false } => {
+                let departing = self.outgoing.is_departing();
+                departing.then_some(now_ns + FABRIC_RETRY_NS)
+            }
+            Halt::TurnOver => Some(now_ns),
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
-            Halt::Full => Some(now_ns + FULL_RETRY_NS),
+            Halt::Full => Some(now_ns + FABRIC_RETRY_NS),
         };
-        let unsent_control = self.control.sealed().map(|_| now_ns + FULL_RETRY_NS);
+        let is_waiting = self.control.is_waiting();
+        let unsent_control = is_waiting.then_some(now_ns + FABRIC_RETRY_NS);
         let timers = [
             transmit,
             unsent_control,

@@ -1,6 +1,10 @@
-//! Packets on their way into the fabric.
+//! Packets on their way into the fabric, and out of it.
+//!
+//! Packets leave this queue in its order, a batch at a time. The fabric reports each batch once,
+//! and batches on different queue pairs in any order. Runs of chunks are reported to their schemes
+//! in order: a run has departed when it has, and all before it have.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, WriteWr};
 use farwrite_schemes::scheme::{Chunks, data_of};
@@ -16,85 +20,118 @@ pub(crate) struct OutgoingWrite {
     pub(crate) remote_addr: u64,
     pub(crate) rkey: Rkey,
     pub(crate) imm: u32,
-    /// The run of chunks that it belongs to.
-    pub(crate) departure: u64,
-    /// Whether it is the last of that run on its queue pair.
-    pub(crate) signaled: bool,
 }
 
-/// A run of chunks, some of whose packets are still here.
+/// A run of chunks that has not departed.
 #[derive(Debug)]
-struct Departure {
+struct Run {
+    number: u64,
     chunks: Chunks,
-    /// Signalled packets not yet reported as departed.
-    pending: u32,
+    /// The region that its packets are sent from.
+    lkey: Lkey,
 }
 
-/// Packets between the schemes and the fabric, and the runs of chunks that they make up.
+/// Packets that the fabric took in one call.
+#[derive(Debug)]
+struct Batch {
+    /// The `wr_id` of its packets.
+    number: u64,
+    qpn: Qpn,
+    first_run: u64,
+    last_run: u64,
+    departed: bool,
+}
+
+/// Packets between the schemes and the wire, and the runs of chunks that they make up.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// In order of sending.
-    queue: VecDeque<OutgoingWrite>,
-    departures: BTreeMap<u64, Departure>,
-    next_departure: u64,
+    /// Packets not yet taken by the fabric, each with the number of its run.
+    queue: VecDeque<(u64, OutgoingWrite)>,
+    /// In the order of their numbers.
+    runs: VecDeque<Run>,
+    next_run: u64,
+    /// In the order of their numbers. The first has not departed.
+    batches: VecDeque<Batch>,
+    next_batch: u64,
 }
 
 impl Outgoing {
-    /// Packets that are still here.
+    /// Packets not yet taken by the fabric.
     pub(crate) fn packets(&self) -> usize {
         self.queue.len()
     }
 
-    /// Queues the packets of a run of chunks. `writes` come in order; a packet is signalled where
-    /// the next one goes through another queue pair.
-    pub(crate) fn push_run(&mut self, chunks: Chunks, writes: impl Iterator<Item = OutgoingWrite>) {
-        let departure = self.next_departure;
-        self.next_departure += 1;
-        let mut pending = 0;
-        let mut writes = writes.peekable();
-        while let Some(mut write) = writes.next() {
-            write.departure = departure;
-            write.signaled = writes.peek().is_none_or(|next| next.qpn != write.qpn);
-            pending += u32::from(write.signaled);
-            self.queue.push_back(write);
-        }
-        if pending > 0 {
-            self.departures
-                .insert(departure, Departure { chunks, pending });
+    /// Queues the packets of a run of chunks, which are sent from the region `lkey`.
+    pub(crate) fn push_run(
+        &mut self,
+        chunks: Chunks,
+        lkey: Lkey,
+        writes: impl Iterator<Item = OutgoingWrite>,
+    ) {
+        let number = self.next_run;
+        let before = self.queue.len();
+        self.queue.extend(writes.map(|write| (number, write)));
+        if self.queue.len() > before {
+            self.next_run += 1;
+            self.runs.push_back(Run {
+                number,
+                chunks,
+                lkey,
+            });
         }
     }
 
-    /// Whether runs of chunks are here, or left and were not yet reported as departed.
+    /// Whether there are runs of chunks that have not departed.
     pub(crate) fn is_departing(&self) -> bool {
-        !self.departures.is_empty()
+        !self.runs.is_empty()
     }
 
-    /// Whether packets that are still here are sent from the region.
+    /// Whether packets of a message, or of its parity, have not departed.
+    pub(crate) fn holds(&self, message: u64) -> bool {
+        let mut runs = self.runs.iter();
+        runs.any(|run| data_of(run.chunks.message) == message)
+    }
+
+    /// Whether packets that have not departed are sent from the region.
     pub(crate) fn sends_from(&self, lkey: Lkey) -> bool {
-        self.queue.iter().any(|write| write.local.lkey == lkey)
+        self.runs.iter().any(|run| run.lkey == lkey)
     }
 
-    /// A signalled packet left; returns the run of chunks that is thereby gone.
-    pub(crate) fn handle_departed(&mut self, wr_id: u64) -> Option<Chunks> {
-        let departure = self.departures.get_mut(&wr_id)?;
-        departure.pending = departure.pending.saturating_sub(1);
-        if departure.pending > 0 {
-            return None;
+    /// The fabric reports that the batch `wr_id` has left, and with it all before it on `qpn`.
+    /// [`Self::take_departed`] has the runs that have thereby departed.
+    pub(crate) fn handle_departed(&mut self, qpn: Qpn, wr_id: u64) {
+        let left = self.batches.iter_mut().filter(|batch| batch.qpn == qpn);
+        for batch in left.take_while(|batch| batch.number <= wr_id) {
+            batch.departed = true;
         }
-        self.departures
-            .remove(&wr_id)
-            .map(|departure| departure.chunks)
+        while self.batches.front().is_some_and(|batch| batch.departed) {
+            self.batches.pop_front();
+        }
     }
 
-    /// Drops the packets of a message, and of its parity, that are still here.
+    /// The next run that has departed, in the order in which runs were queued.
+    pub(crate) fn take_departed(&mut self) -> Option<Chunks> {
+        let posted = self.batches.front().map(|batch| batch.first_run);
+        let queued = self.queue.front().map(|(run, _)| *run);
+        let oldest = posted.or(queued).unwrap_or(self.next_run);
+        let has_departed = self.runs.front().is_some_and(|run| run.number < oldest);
+        let run = has_departed.then(|| self.runs.pop_front())??;
+        Some(run.chunks)
+    }
+
+    /// Drops the packets of a message, and of its parity, that the fabric has not taken.
     pub(crate) fn forget(&mut self, message: u64) {
-        let before = self.departures.len();
-        self.departures
-            .retain(|_, departure| data_of(departure.chunks.message) != message);
-        if self.departures.len() < before {
-            self.queue
-                .retain(|write| self.departures.contains_key(&write.departure));
+        let posted = self.batches.back().map(|batch| batch.last_run);
+        let is_of_message = |run: &Run| data_of(run.chunks.message) == message;
+        let runs = self.runs.iter().filter(|run| is_of_message(run));
+        let numbers: Vec<u64> = runs.map(|run| run.number).collect();
+        if numbers.is_empty() {
+            return;
         }
+        self.queue
+            .retain(|(run, _)| numbers.binary_search(run).is_err());
+        self.runs
+            .retain(|run| posted.is_some_and(|last| run.number <= last) || !is_of_message(run));
     }
 
     /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how many
@@ -104,19 +141,17 @@ impl Outgoing {
         fabric: &mut F,
         max_packets: usize,
     ) -> Result<(usize, u64), FabricError> {
-        let Some(first) = self.queue.front() else {
+        let Some(&(first_run, OutgoingWrite { qpn, .. })) = self.queue.front() else {
             return Ok((0, 0));
         };
-        let qpn = first.qpn;
-        let batch = self
-            .queue
-            .iter()
+        let writes = self.queue.iter().map(|(_, write)| write);
+        let batch = writes
             .take(BATCH_PACKETS.min(max_packets))
             .take_while(|write| write.qpn == qpn);
-        let writes: Vec<WriteWr<'_>> = batch
+        let mut writes: Vec<WriteWr<'_>> = batch
             .map(|write| WriteWr {
-                wr_id: write.departure,
-                signaled: write.signaled,
+                wr_id: self.next_batch,
+                signaled: false,
                 local: if write.local.length == 0 {
                     &[]
                 } else {
@@ -127,13 +162,27 @@ impl Outgoing {
                 imm: write.imm,
             })
             .collect();
+        if let Some(last) = writes.last_mut() {
+            last.signaled = true;
+        }
         let taken = fabric.post_writes(qpn, &writes)?;
         drop(writes);
-        let bytes = self
-            .queue
-            .drain(..taken)
-            .map(|write| u64::from(write.local.length))
-            .sum();
+        let mut bytes = 0;
+        let mut last_run = None;
+        for (run, write) in self.queue.drain(..taken) {
+            bytes += u64::from(write.local.length);
+            last_run = Some(run);
+        }
+        if let Some(last_run) = last_run {
+            self.batches.push_back(Batch {
+                number: self.next_batch,
+                qpn,
+                first_run,
+                last_run,
+                departed: false,
+            });
+            self.next_batch += 1;
+        }
         Ok((taken, bytes))
     }
 }

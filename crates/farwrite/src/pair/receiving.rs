@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use farwrite_codes::Layout;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
-use farwrite_wire::control::{Outcome, SchemeTag, data_of};
+use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
-use super::parity::Parity;
+use super::parity::Scratch;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::memory::MrSlice;
@@ -29,8 +30,11 @@ pub(super) struct Recv {
     /// The scheme that runs it, once it was offered.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
-    /// Memory for its parity, if there is any.
-    pub(super) parity: Option<Parity>,
+    /// Memory for parity, if there is any.
+    pub(super) scratch: Option<Scratch>,
+    /// How the message is cut into groups, once it was offered, if there is memory for all its
+    /// parity.
+    pub(super) layout: Option<Layout>,
     shared: Arc<RecvShared>,
 }
 
@@ -92,12 +96,13 @@ impl Pair {
             target,
             scheme: None,
             wants_immediate: false,
-            parity: None,
+            scratch: None,
+            layout: None,
             shared: Arc::clone(&shared),
         };
         self.recvs.insert(place.message, recv);
         if let Some(layout) = self.layout(known, self.expected, target.length) {
-            self.provide_parity(fabric, place.message, layout)?;
+            self.provide_parity(fabric, place.message, &layout)?;
         }
         Ok(RecvHandle {
             pair: self.id,
@@ -149,13 +154,30 @@ impl Pair {
         self.drain.add(bytes);
         match self.sdr.table().handle_packet(generation, imm, bytes) {
             Arrival::New { .. } => {}
-            Arrival::Duplicate { .. } => self.stats.duplicate_packets += 1,
+            Arrival::Duplicate { message } => {
+                self.stats.duplicate_packets += 1;
+                self.note_late(data_of(message), imm);
+            }
             Arrival::Late { message } => {
                 self.stats.late_packets += 1;
                 self.sdr.handle_late(message);
+                self.note_late(message, imm);
             }
             Arrival::Invalid => self.stats.invalid_packets += 1,
         }
+    }
+
+    /// A packet of a message brought nothing new. Perhaps its chunk was taken to be lost.
+    fn note_late(&mut self, message: u64, imm: u32) {
+        let geometry = self.sdr.geometry();
+        let parts = geometry.decode_immediate(imm);
+        let number = match parts.slot >= geometry.slots() {
+            true => parity_of(message),
+            false => message,
+        };
+        let chunk = (number, geometry.chunk_of(parts.packet));
+        let is_whole = geometry.config().packets_per_chunk == 1;
+        self.losses.handle_late(message, chunk, is_whole);
     }
 
     /// Shows the schemes which messages had arrivals.
@@ -276,8 +298,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Sees to it that there is memory for the parity of an offered message, and from now on for those
-    /// after it. False if parity has arrived that the message does not have.
+    /// Sees to it that there is memory for the parity of an offered message. Receives posted from
+    /// now on get as much, since it cannot grow when a message is offered. False if parity has
+    /// arrived that the message does not have.
     fn expect_parity<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -289,12 +312,18 @@ impl Pair {
             // It says nothing of the parity of others: a peer may use schemes in turn.
             return Ok(true);
         };
-        self.expected = offer.scheme;
-        if !self.provide_parity(fabric, offer.message, layout)? {
-            return Ok(true);
+        let expected = self.layout(known, self.expected, bytes);
+        if expected.is_none_or(|expected| expected.parity_bytes() < layout.parity_bytes()) {
+            self.expected = offer.scheme;
         }
-        let parity_bytes = layout.parity_bytes() as u64;
-        Ok(self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
+        let is_enough = self.provide_parity(fabric, offer.message, &layout)?;
+        let Some(recv) = self.recvs.get_mut(&offer.message) else {
+            return Ok(true);
+        };
+        recv.layout = is_enough.then_some(layout);
+        // Memory that is too small takes nothing in.
+        let parity_bytes = recv.layout.map_or(0, |layout| layout.parity_bytes() as u64);
+        Ok(recv.scratch.is_none() || self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
     }
 
     /// Whether the oldest open receive was offered.

@@ -24,7 +24,7 @@ pub(super) struct Send {
     has_immediate: bool,
     /// How it is cut into groups, if its scheme codes.
     pub(super) layout: Option<Layout>,
-    /// There from the time that it is cleared.
+    /// Memory for its parity, from the time that it is cleared; `None` if there is no room for it.
     pub(super) parity: Option<Parity>,
     /// Whether its scheme has charge of it.
     started: bool,
@@ -162,6 +162,11 @@ impl Pair {
     ) -> Result<SendHandle, Error> {
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.id.0));
+        }
+        let slots = self.geometry().slots();
+        let oldest = self.leaving.keys().next();
+        if oldest.is_some_and(|oldest| oldest + u64::from(slots) <= self.sdr.next_send()) {
+            return Err(Error::Retry { slots });
         }
         let spec = SendSpec {
             length,

@@ -1,6 +1,6 @@
 //! The way of packets from schemes and streams to the fabric, at the pace of the pacer.
 
-use farwrite_fabric::contract::{Fabric, Rkey, Sge};
+use farwrite_fabric::contract::{Fabric, Qpn, Rkey, Sge};
 use farwrite_schemes::scheme::{Chunks, Message};
 use farwrite_wire::control::{Outcome, data_of, is_parity};
 
@@ -10,13 +10,25 @@ use super::sending::StreamRun;
 use crate::error::Error;
 use crate::memory::MrSlice;
 
-/// What kept [`Pair::transmit`] from going on.
+/// Most wire bytes that a queue pair sends in a turn, but for part of a packet: some batches.
+const TURN_BYTES: i64 = 256 * 1024;
+
+/// What a queue pair did in its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) sent_bytes: u64,
+    pub(crate) halt: Halt,
+}
+
+/// What ended a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Halt {
-    /// Nothing is left to send.
-    Idle,
+pub(crate) enum Halt {
+    /// Nothing is left to send. Whether packets were handed to the fabric before.
+    Idle { posted: bool },
     /// The pace.
     Paced,
+    /// Others have waited long enough.
+    TurnOver,
     /// The fabric is full for the moment.
     Full,
 }
@@ -60,25 +72,44 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends what the pace and the fabric allow.
-    pub(super) fn transmit<F: Fabric>(
+    /// Takes a turn: sends what the pace and the fabric allow, at most [`TURN_BYTES`]. A turn that
+    /// the fabric cut short, as it was full, goes on with the next call.
+    pub(crate) fn take_turn<F: Fabric>(
         &mut self,
         fabric: &mut F,
         now_ns: u64,
-    ) -> Result<Halt, Error> {
+    ) -> Result<Turn, Error> {
+        if self.turn_bytes <= 0 {
+            self.turn_bytes += TURN_BYTES;
+        }
+        let before = self.turn_bytes;
+        let halt = self.transmit(fabric, now_ns)?;
+        let sent_bytes = u64::try_from(before - self.turn_bytes).unwrap_or(0);
+        if halt != Halt::Full {
+            // A debt of part of a packet stays.
+            self.turn_bytes = self.turn_bytes.min(0);
+        }
+        Ok(Turn { sent_bytes, halt })
+    }
+
+    fn transmit<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<Halt, Error> {
         let Some(connected) = &self.connected else {
-            return Ok(Halt::Idle);
+            return Ok(Halt::Idle { posted: false });
         };
         let overhead_bytes = connected.overhead_bytes;
         let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
+        let mut posted = false;
         loop {
+            let Some(turn_bytes) = u64::try_from(self.turn_bytes).ok().filter(|&n| n > 0) else {
+                return Ok(Halt::TurnOver);
+            };
             let allowance = self.pacer.allowance(now_ns);
             if allowance == 0 {
                 return Ok(Halt::Paced);
             }
-            let packets = allowance.div_ceil(packet_bytes);
+            let packets = allowance.min(turn_bytes).div_ceil(packet_bytes);
             if !self.fill(now_ns, packets) {
-                return Ok(Halt::Idle);
+                return Ok(Halt::Idle { posted });
             }
             // A chunk may be longer than the burst.
             let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
@@ -86,9 +117,11 @@ impl Pair {
             if taken == 0 {
                 return Ok(Halt::Full);
             }
+            posted = true;
             let packets = u64::try_from(taken).expect("usize is at most 64 bits");
-            self.pacer
-                .consume(now_ns, payload_bytes + packets * overhead_bytes);
+            let wire_bytes = payload_bytes + packets * overhead_bytes;
+            self.pacer.consume(now_ns, wire_bytes);
+            self.turn_bytes -= i64::try_from(wire_bytes).unwrap_or(i64::MAX);
         }
     }
 
@@ -192,26 +225,25 @@ impl Pair {
                     remote_addr: write.remote_addr,
                     rkey: Rkey(write.rkey),
                     imm: write.imm,
-                    departure: 0,
-                    signaled: false,
                 }
             });
-        self.outgoing.push_run(chunks, writes);
+        self.outgoing.push_run(chunks, source.region.lkey, writes);
     }
 
-    /// A signalled packet left.
-    pub(crate) fn handle_departed(&mut self, now_ns: u64, wr_id: u64) {
-        let Some(chunks) = self.outgoing.handle_departed(wr_id) else {
-            return;
-        };
+    /// A batch of packets left.
+    pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
         let path = self.path(now_ns);
-        let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
-            return;
-        };
-        match self.halves.existing_sender(send.scheme()) {
-            Some(sender) => sender.handle_departed(&path, &chunks),
-            None => send.chunks_departed(chunks.range.end - chunks.range.start),
+        self.outgoing.handle_departed(qpn, wr_id);
+        while let Some(chunks) = self.outgoing.take_departed() {
+            let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
+                continue;
+            };
+            match self.halves.existing_sender(send.scheme()) {
+                Some(sender) => sender.handle_departed(&path, &chunks),
+                None => send.chunks_departed(chunks.range.end - chunks.range.start),
+            }
         }
+        self.release_sends();
     }
 
     /// Takes in which messages are over for their schemes.
@@ -240,16 +272,30 @@ impl Pair {
         }
     }
 
+    /// A message is over. Its outcome is told when the fabric has sent the packets that it took,
+    /// since its memory is the user's from then on.
     pub(super) fn finish_send(&mut self, message: u64, outcome: Outcome) {
+        self.streams.retain(|run| run.chunks.message != message);
+        self.outgoing.forget(message);
         if let Some(send) = self.sends.remove(&message) {
+            self.leaving.insert(message, (send, outcome));
+        }
+        self.release_sends();
+    }
+
+    /// Ends the messages that are over and of which the fabric holds no packets.
+    fn release_sends(&mut self) {
+        let has_left = |message: &u64| !self.outgoing.holds(*message);
+        let left: Vec<u64> = self.leaving.keys().copied().filter(has_left).collect();
+        for message in left {
+            let Some((send, outcome)) = self.leaving.remove(&message) else {
+                continue;
+            };
             send.finish(outcome);
             if let Some(parity) = send.parity() {
-                self.discard_parity(parity);
+                self.workshop.give(parity.scratch());
             }
+            self.sdr.close_send(message, outcome);
         }
-        self.streams.retain(|run| run.chunks.message != message);
-        // Its memory is the user's again: no repeat may be read from it.
-        self.outgoing.forget(message);
-        self.sdr.close_send(message, outcome);
     }
 }

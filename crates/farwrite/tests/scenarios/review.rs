@@ -1,17 +1,14 @@
 //! Corners that a reading of the code called into question.
 
 use farwrite::fabric::contract::FabricError;
-use farwrite::fabric::sim::SimNetwork;
-use farwrite::{
-    Endpoint, Error, Outcome, QpConfig, QpOptions, QueuePair, SchemeTag, SendHandle, SendOptions,
-};
+use farwrite::{Error, Outcome, QpConfig, QpOptions, SchemeTag, SendHandle, SendOptions};
 use farwrite_wire::control::Control;
 
-use crate::choked::{Choke, Choked};
 use crate::parcel::{Inbound, Order};
 use crate::seeds::Dice;
+use crate::slow_world::SlowWorld;
 use crate::traffic::Seen;
-use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, addr, long_haul, options, tag};
+use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
 fn four_packets_a_chunk() -> QpOptions {
     let sdr = QpConfig {
@@ -203,41 +200,17 @@ fn memory_of_another_endpoint_is_refused_when_it_is_posted() {
     world.finish(vec![parcel]);
 }
 
-/// Two ends whose fabrics can be full.
-fn choked(network: &SimNetwork) -> [(Endpoint<Choked>, QueuePair, Choke); 2] {
-    let mut ends = [1, 2].map(|host| {
-        let choke = Choke::default();
-        let inner = network.endpoint(addr(host), 1).expect("a free address");
-        let fabric = Choked {
-            inner,
-            choke: choke.clone(),
-        };
-        let mut endpoint = Endpoint::new(fabric, [host; 32]);
-        let qp = endpoint.create_qp(options()).expect("good options");
-        (endpoint, qp, choke)
-    });
-    let link = long_haul();
-    network
-        .connect(addr(1).ip(), addr(2).ip(), link, link)
-        .expect("a good link");
-    let infos = ends.each_ref().map(|(e, qp, _)| e.qp_info(*qp));
-    for ((endpoint, qp, _), peer) in ends.iter_mut().zip(infos.into_iter().rev()) {
-        let peer = peer.expect("its own");
-        endpoint.connect_qp(*qp, &peer).expect("equal options");
-    }
-    ends
-}
-
 #[test]
 fn packets_that_wait_for_room_keep_their_memory() {
-    let network = SimNetwork::new(1);
-    let [(mut a, qa, choke), (mut b, qb, _)] = choked(&network);
+    let SlowWorld { network, a, b } = SlowWorld::new(&[options()]);
+    let (qa, controls, mut a) = (a.qps[0], a.controls, a.endpoint);
+    let (qb, mut b) = (b.qps[0], b.endpoint);
     let target = b.register(vec![0; 4096]).expect("room");
     b.post_recv(qb, target.whole()).expect("a free slot");
     b.poll(0).expect("works");
     network.advance_to(RTT);
     a.poll(RTT).expect("works");
-    choke.is_full.set(true);
+    controls.room.set(Some(0));
     let source = a.register(vec![5; 4096]).expect("room");
     let stream = a.start_stream(qa, None).expect("a free slot");
     a.send_chunks(&stream, source.whole(), 0).expect("open");
@@ -247,17 +220,17 @@ fn packets_that_wait_for_room_keep_their_memory() {
         matches!(early, Err(Error::Fabric(FabricError::InUse(_)))),
         "{early:?}"
     );
-    choke.is_full.set(false);
+    controls.room.set(None);
     a.poll(RTT + MS).expect("works");
     a.deregister(source).expect("it has left");
 }
 
 #[test]
 fn a_control_packet_that_waits_for_room_is_tried_again_soon() {
-    let network = SimNetwork::new(1);
-    let [(mut a, qa, choke), _] = choked(&network);
+    let SlowWorld { a, .. } = SlowWorld::new(&[options()]);
+    let (qa, controls, mut a) = (a.qps[0], a.controls, a.endpoint);
     a.poll(0).expect("works");
-    choke.is_full.set(true);
+    controls.room.set(Some(0));
     let source = a.register(vec![5; 4096]).expect("room");
     let scheme = SchemeTag::NONE;
     let send = SendOptions {
@@ -271,9 +244,9 @@ fn a_control_packet_that_waits_for_room_is_tried_again_soon() {
 
 #[test]
 fn what_a_queue_pair_took_is_given_back() {
-    let network = SimNetwork::new(1);
-    let [(mut a, qa, choke), _] = choked(&network);
-    let before = choke.live.get();
+    let SlowWorld { a, .. } = SlowWorld::new(&[options()]);
+    let (qa, controls, mut a) = (a.qps[0], a.controls, a.endpoint);
+    let before = controls.live.get();
     let sdr = QpConfig {
         channels: 2,
         ..QpConfig::default()
@@ -281,7 +254,7 @@ fn what_a_queue_pair_took_is_given_back() {
     // The fabric has one port only.
     let refused = a.create_qp(QpOptions { sdr, ..options() });
     assert!(matches!(refused, Err(Error::Fabric(_))), "{refused:?}");
-    assert_eq!(choke.live.get(), before);
+    assert_eq!(controls.live.get(), before);
     a.destroy_qp(qa).expect("it is there");
-    assert_eq!(choke.live.get(), 0);
+    assert_eq!(controls.live.get(), 0);
 }

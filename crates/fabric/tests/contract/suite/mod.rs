@@ -36,7 +36,8 @@ macro_rules! contract_tests {
             @each $world,
             drops: [
                 no_receive, unknown_queue_pair, stranger, other_port, not_connected, bad_icrc,
-                truncated, trailing_bytes, unsupported_opcodes, too_long, wrong_length_in_reth,
+                truncated, empty, trailing_bytes, unsupported_opcodes, too_long,
+                wrong_length_in_reth,
                 first_fault_counts,
             ],
             keys: [
@@ -44,8 +45,8 @@ macro_rules! contract_tests {
                 revoked_key, revoking_is_synchronous, in_use_while_exposed, several_windows,
             ],
             queue_pairs: [
-                attributes, connecting, destroying, receives, completions_wait, several_ports,
-                both_directions,
+                attributes, connecting, disconnecting, destroying, receives, completions_wait,
+                several_ports, both_directions,
             ],
             root_keys: [
                 slots_are_apart, bounds_of_a_slot, straddling, null_key, unbinding_is_synchronous,

@@ -6,7 +6,7 @@ use farwrite_fabric::contract::{
     Completion, DropReason, Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey,
 };
 
-use super::{MTU, Pair, World, arrivals, joined, post, queue_pair, send, travel, write};
+use super::{MTU, Pair, World, arrivals, connect, joined, post, queue_pair, send, travel, write};
 
 pub(crate) fn attributes(world: &mut impl World) {
     let mut end = world.end(2);
@@ -76,6 +76,32 @@ pub(crate) fn connecting(world: &mut impl World) {
         end.connect_qp(nobody, good),
         Err(FabricError::UnknownQp(_))
     ));
+}
+
+pub(crate) fn disconnecting(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    pair.b.post_recv(pair.qb, 1).unwrap();
+    let before = pair.before();
+    pair.b.disconnect_qp(pair.qb).unwrap();
+    send(&mut pair.a, pair.qa, b"from nobody");
+    pair.all_dropped(&before, DropReason::Stranger, 1);
+    assert!(matches!(
+        pair.b.post_send(pair.qb, b"to nobody"),
+        Err(FabricError::NotConnected(_))
+    ));
+    assert!(matches!(
+        pair.b.disconnect_qp(pair.qb),
+        Err(FabricError::NotConnected(_))
+    ));
+    let nobody = Qpn(pair.qb.0 ^ 1);
+    assert!(matches!(
+        pair.b.disconnect_qp(nobody),
+        Err(FabricError::UnknownQp(_))
+    ));
+    // The receive is still posted.
+    connect(&mut pair.b, pair.qb, pair.a.local_addr(0), pair.qa);
+    send(&mut pair.a, pair.qa, b"from the peer");
+    pair.arrivals(1);
 }
 
 pub(crate) fn destroying(world: &mut impl World) {
