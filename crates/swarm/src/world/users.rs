@@ -1,0 +1,412 @@
+//! What the users of the endpoints do: connect, post, end messages, look at outcomes.
+
+use farwrite::{Error, Outcome, QpOptions, SchemeTag, SendOptions};
+
+use super::{Message, World};
+use crate::dice::Dice;
+use crate::oracle::{GUARD, UNTOUCHED};
+use crate::plan::{Ending, MessagePlan, Plan, Repair};
+use crate::violation::{Rule, Violation};
+
+/// How often a user looks at the bitmap of an open receive.
+const GLANCE: f64 = 0.02;
+
+impl Message {
+    /// Whether every posted side has an outcome.
+    pub(super) fn is_decided(&self) -> bool {
+        (self.send.is_none() || self.sent.is_some())
+            && (self.recv.is_none() || self.received.is_some())
+    }
+}
+
+/// The bytes of a message: none of them is what memory holds that nobody wrote.
+fn content(plan: &Plan, index: usize) -> Vec<u8> {
+    let mut dice = Dice::new(plan.seed ^ (index as u64) << 32);
+    let bytes = plan.messages[index].bytes;
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes());
+    let written = |byte| if byte == UNTOUCHED { !UNTOUCHED } else { byte };
+    words.map(written).take(bytes).collect()
+}
+
+impl World<'_> {
+    /// Makes and connects queue pairs whose time has come.
+    pub(super) fn open_pairs(&mut self) -> Result<(), Violation> {
+        let now_ns = self.now_ns();
+        for pair in 0..self.pairs.len() {
+            if self.pairs[pair].opened || self.plan.pairs[pair].opens_ns > now_ns {
+                continue;
+            }
+            let hosts = [0, 1].map(|end| self.plan.host(pair, end));
+            if hosts.iter().any(|&host| self.hosts[host].paused) {
+                continue;
+            }
+            self.say(|| format!("queue pair {pair} opens"));
+            let options = &self.plan.pairs[pair].options;
+            let connected = self.connect(pair, hosts, options);
+            connected.map_err(|error| self.failed("connect", error))?;
+            self.pairs[pair].opened = true;
+        }
+        Ok(())
+    }
+
+    fn connect(
+        &mut self,
+        pair: usize,
+        hosts: [usize; 2],
+        options: &QpOptions,
+    ) -> Result<(), Error> {
+        let mut infos = Vec::new();
+        for (end, host) in hosts.into_iter().enumerate() {
+            let addr = self.hosts[host].addr.ip();
+            let endpoint = self.hosts[host].endpoint();
+            let qp = endpoint.create_qp(options.clone())?;
+            let info = endpoint.qp_info(qp)?;
+            self.pairs[pair].ends[end] = Some(qp);
+            self.tap.borrow_mut().learn(pair, 1 - end, addr, &info);
+            infos.push(info);
+        }
+        for (end, host) in hosts.into_iter().enumerate() {
+            let qp = self.pairs[pair].ends[end].expect("just made");
+            self.hosts[host]
+                .endpoint()
+                .connect_qp(qp, &infos[1 - end])?;
+        }
+        Ok(())
+    }
+
+    /// Posts what is due, in order, as far as there are slots.
+    pub(super) fn post_messages(&mut self) -> Result<(), Violation> {
+        for pair in 0..self.pairs.len() {
+            if !self.pairs[pair].opened {
+                continue;
+            }
+            for from in 0..2 {
+                while self.post_next_recv(pair, from)? {}
+                while self.post_next_send(pair, from)? {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The host of an end, if its user can do something.
+    fn awake(&self, pair: usize, end: usize) -> Option<usize> {
+        self.pairs[pair].ends[end]?;
+        let host = self.plan.host(pair, end);
+        (!self.hosts[host].paused).then_some(host)
+    }
+
+    fn post_next_recv(&mut self, pair: usize, from: usize) -> Result<bool, Violation> {
+        let now_ns = self.now_ns();
+        let course = &self.pairs[pair].courses[from];
+        let Some(&index) = course.messages.get(course.posted) else {
+            return Ok(false);
+        };
+        let plan = &self.plan.messages[index];
+        let Some(host) = self
+            .awake(pair, 1 - from)
+            .filter(|_| plan.recv_ns <= now_ns)
+        else {
+            return Ok(false);
+        };
+        let qp = self.pairs[pair].ends[1 - from].expect("it is awake");
+        let known = self.messages[index].target;
+        let endpoint = self.hosts[host].endpoint();
+        let region = match known {
+            Some(region) => Ok(region),
+            None => endpoint.register(vec![UNTOUCHED; plan.capacity + 2 * GUARD]),
+        };
+        let region = region.map_err(|error| self.failed("register", error))?;
+        self.messages[index].target = Some(region);
+        let target = region.slice(GUARD as u64..(GUARD + plan.capacity) as u64);
+        let recv = match self.hosts[host].endpoint().post_recv(qp, target) {
+            Ok(recv) => recv,
+            Err(Error::Retry { .. }) => return Ok(false),
+            Err(error) => return Err(self.failed("post_recv", error)),
+        };
+        let course = &mut self.pairs[pair].courses[from];
+        let number = course.posted as u64;
+        course.posted += 1;
+        if recv.message() != number {
+            let what = format!(
+                "receive {index} has number {}, not {number}",
+                recv.message()
+            );
+            return Err(self.violation(Rule::Label, what));
+        }
+        self.say(|| format!("message {index}: buffer posted, number {number}"));
+        self.messages[index].recv = Some(recv);
+        if let Ending::Complete { after_ns, .. } = plan.ending {
+            self.endings.insert((now_ns + after_ns, index));
+        }
+        self.open.insert(index);
+        Ok(true)
+    }
+
+    fn post_next_send(&mut self, pair: usize, from: usize) -> Result<bool, Violation> {
+        let now_ns = self.now_ns();
+        let course = &self.pairs[pair].courses[from];
+        let Some(&index) = course.messages.get(course.sent) else {
+            return Ok(false);
+        };
+        let plan = &self.plan.messages[index];
+        let Some(host) = self.awake(pair, from).filter(|_| plan.send_ns <= now_ns) else {
+            return Ok(false);
+        };
+        if self.messages[index].source.is_none() {
+            let content = content(self.plan, index);
+            let region = self.hosts[host].endpoint().register(content.clone());
+            let region = region.map_err(|error| self.failed("register", error))?;
+            let message = &mut self.messages[index];
+            (message.content, message.source) = (content, Some(region));
+        }
+        let send = match self.send(index, host) {
+            Ok(send) => send,
+            Err(Error::Retry { .. }) => return Ok(false),
+            Err(error) => return Err(self.failed("post_send", error)),
+        };
+        let course = &mut self.pairs[pair].courses[from];
+        let number = course.sent as u64;
+        course.sent += 1;
+        self.tap.borrow_mut().started(pair, from);
+        if send.message() != number {
+            let what = format!("send {index} has number {}, not {number}", send.message());
+            return Err(self.violation(Rule::Label, what));
+        }
+        self.say(|| format!("message {index}: sent, number {number}"));
+        self.messages[index].send = Some(send);
+        if let Ending::Cancel { after_ns } = plan.ending {
+            self.endings.insert((now_ns + after_ns, index));
+        }
+        self.open.insert(index);
+        Ok(true)
+    }
+
+    fn send(&mut self, index: usize, host: usize) -> Result<farwrite::SendHandle, Error> {
+        let plan = &self.plan.messages[index];
+        let MessagePlan {
+            pair,
+            from,
+            immediate,
+            ..
+        } = *plan;
+        let qp = self.pairs[pair].ends[from].expect("it is awake");
+        let source = self.messages[index].source.expect("registered");
+        let endpoint = self.hosts[host].endpoint();
+        let scheme = match plan.scheme {
+            Repair::Scheme(scheme) => scheme.tag(),
+            Repair::Nothing => SchemeTag::NONE,
+            Repair::Stream => {
+                let stream = endpoint.start_stream(qp, immediate)?;
+                let sdr = &self.plan.pairs[pair].options.sdr;
+                let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
+                let bytes = source.length();
+                let chunks = u32::try_from(bytes.div_ceil(chunk_bytes)).expect("short");
+                let half = chunks / 2;
+                let at = chunk_bytes * u64::from(half);
+                endpoint.send_chunks(&stream, source.slice(at..bytes), half)?;
+                if half > 0 {
+                    endpoint.send_chunks(&stream, source.slice(0..at), 0)?;
+                }
+                endpoint.end_stream(&stream)?;
+                return Ok(stream);
+            }
+        };
+        let sent = endpoint.post_send(qp, source.whole(), SendOptions { scheme, immediate });
+        match sent {
+            // Its parity would be longer than a message can be.
+            Err(Error::TooLong { .. }) => endpoint.post_send(
+                qp,
+                source.whole(),
+                SendOptions {
+                    immediate,
+                    ..SendOptions::default()
+                },
+            ),
+            sent => sent,
+        }
+    }
+
+    /// Cancels and completes messages whose time has come.
+    pub(super) fn end_messages(&mut self) -> Result<(), Violation> {
+        let now_ns = self.now_ns();
+        let later = self.endings.split_off(&(now_ns + 1, 0));
+        let due = std::mem::replace(&mut self.endings, later);
+        for (_, index) in due {
+            let MessagePlan {
+                pair, from, ending, ..
+            } = self.plan.messages[index];
+            let end = match ending {
+                Ending::Complete { .. } => 1 - from,
+                _ => from,
+            };
+            if self.pairs[pair].ends[end].is_none() {
+                continue;
+            }
+            if self.awake(pair, end).is_none() {
+                // Its user sleeps. It wakes up at an instant of the plan.
+                let wakes_ns = self.instants.first().copied();
+                let wakes_ns = wakes_ns.expect("a pause ends before links heal");
+                self.endings.insert((wakes_ns, index));
+                continue;
+            }
+            match ending {
+                Ending::Complete { outcome, .. } => self.complete(index, outcome)?,
+                _ => self.cancel(index)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, index: usize, outcome: Outcome) -> Result<(), Violation> {
+        let plan = &self.plan.messages[index];
+        let Some(recv) = self.messages[index].recv.clone() else {
+            return Ok(());
+        };
+        if recv.outcome().is_some() {
+            return Ok(());
+        }
+        let outcome = match plan.scheme {
+            Repair::Scheme(_) => outcome,
+            _ if recv.bitmap().is_complete() => Outcome::Whole,
+            _ => Outcome::Partial,
+        };
+        let host = self.plan.host(plan.pair, 1 - plan.from);
+        self.say(|| format!("message {index}: completed as {outcome:?}"));
+        let completed = self.hosts[host].endpoint().complete_recv(&recv, outcome);
+        completed.map_err(|error| self.failed("complete_recv", error))?;
+        self.messages[index].completed = Some(outcome);
+        self.observe_message(index)
+    }
+
+    fn cancel(&mut self, index: usize) -> Result<(), Violation> {
+        let plan = &self.plan.messages[index];
+        let Some(send) = self.messages[index].send.clone() else {
+            return Ok(());
+        };
+        if send.outcome().is_some() {
+            return Ok(());
+        }
+        let host = self.plan.host(plan.pair, plan.from);
+        self.say(|| format!("message {index}: cancelled"));
+        let cancelled = self.hosts[host].endpoint().cancel_send(&send);
+        cancelled.map_err(|error| self.failed("cancel_send", error))?;
+        self.messages[index].cancelled = true;
+        self.observe_message(index)
+    }
+
+    /// Looks at the outcomes of all open messages, and now and then at a bitmap.
+    pub(super) fn observe(&mut self) -> Result<(), Violation> {
+        let news = |index: &usize| {
+            let Message {
+                send,
+                recv,
+                sent,
+                received,
+                ..
+            } = &self.messages[*index];
+            let sent_now = send.as_ref().is_some_and(|send| send.outcome() != *sent);
+            sent_now
+                || recv
+                    .as_ref()
+                    .is_some_and(|recv| recv.outcome() != *received)
+        };
+        let changed: Vec<usize> = self.open.iter().copied().filter(news).collect();
+        for index in changed {
+            self.observe_message(index)?;
+        }
+        if !self.open.is_empty() && self.dice.chance(GLANCE) {
+            let nth = self.dice.index(self.open.len());
+            let index = *self.open.iter().nth(nth).expect("below their number");
+            self.glance(index)?;
+        }
+        Ok(())
+    }
+
+    fn observe_message(&mut self, index: usize) -> Result<(), Violation> {
+        let message = &self.messages[index];
+        let received = message.recv.as_ref().and_then(|recv| recv.outcome());
+        if let (Some(outcome), None) = (received, message.received) {
+            self.say(|| format!("message {index}: received, {outcome:?}"));
+            self.tap
+                .borrow_mut()
+                .note(index as u64 * 8 + outcome as u64);
+            self.messages[index].received = Some(outcome);
+            self.take_snapshot(index)?;
+        }
+        let message = &self.messages[index];
+        let sent = message.send.as_ref().and_then(|send| send.outcome());
+        if let (Some(outcome), None) = (sent, message.sent) {
+            self.say(|| format!("message {index}: sent, {outcome:?}"));
+            self.tap
+                .borrow_mut()
+                .note(index as u64 * 8 + 4 + outcome as u64);
+            self.messages[index].sent = Some(outcome);
+            self.give_source_back(index)?;
+        }
+        if self.messages[index].is_decided() {
+            self.open.remove(&index);
+        }
+        Ok(())
+    }
+
+    /// From a send's outcome on, nothing is read from its memory: it can be had back.
+    fn give_source_back(&mut self, index: usize) -> Result<(), Violation> {
+        let plan = &self.plan.messages[index];
+        let host = self.plan.host(plan.pair, plan.from);
+        let Some(region) = self.messages[index].source.take() else {
+            return Ok(());
+        };
+        let back = self.hosts[host].endpoint().deregister(region);
+        let why = |error| {
+            let what = format!("the memory of send {index} does not come back: {error}");
+            self.violation(Rule::Leak, what)
+        };
+        back.map_err(why)?;
+        Ok(())
+    }
+
+    /// Takes an end of a queue pair down. Its messages are over, and its memory comes back.
+    pub(crate) fn destroy(&mut self, pair: usize, end: usize) -> Result<(), Violation> {
+        let Some(qp) = self.pairs[pair].ends[end] else {
+            return Ok(());
+        };
+        let host = self.plan.host(pair, end);
+        let stats = self.hosts[host].endpoint().qp_stats(qp);
+        self.pairs[pair].stats[end] = stats.map_err(|error| self.failed("qp_stats", error))?;
+        let destroyed = self.hosts[host].endpoint().destroy_qp(qp);
+        destroyed.map_err(|error| self.failed("destroy_qp", error))?;
+        let sends: Vec<usize> = self.plan.course(pair, end).collect();
+        let recvs: Vec<usize> = self.plan.course(pair, 1 - end).collect();
+        for &index in &sends {
+            self.observe_message(index)?;
+            // A message that was never posted has memory all the same.
+            self.give_source_back(index)?;
+            self.expect_outcome(index, self.messages[index].send.is_some(), |m| m.sent)?;
+            self.messages[index].send = None;
+        }
+        for &index in &recvs {
+            self.observe_message(index)?;
+            self.expect_outcome(index, self.messages[index].recv.is_some(), |m| m.received)?;
+            self.give_target_back(index)?;
+            self.messages[index].recv = None;
+        }
+        self.pairs[pair].ends[end] = None;
+        let decided = |index: &usize| !self.messages[*index].is_decided();
+        let open = self.open.iter().copied().filter(decided).collect();
+        self.open = open;
+        Ok(())
+    }
+
+    fn expect_outcome(
+        &self,
+        index: usize,
+        is_posted: bool,
+        outcome: impl Fn(&Message) -> Option<Outcome>,
+    ) -> Result<(), Violation> {
+        if is_posted && outcome(&self.messages[index]).is_none() {
+            let what = format!("message {index} is open though its queue pair is gone");
+            return Err(self.violation(Rule::Outcome, what));
+        }
+        Ok(())
+    }
+}
