@@ -28,6 +28,8 @@ impl World<'_> {
     pub(crate) fn close(&mut self) -> Result<(), Violation> {
         self.heal();
         self.end_host_faults();
+        // An end whose peer went away says for ever that it gave messages up.
+        self.give_up(u64::MAX)?;
         self.run_idle(FALL_SILENT_NS)?;
         for datagram in self.tap.borrow_mut().take_all() {
             self.network.inject(datagram);

@@ -160,21 +160,21 @@ impl World<'_> {
         }
     }
 
-    /// Ends whose peers went away long ago go too.
-    fn give_up(&mut self, now_ns: u64) -> Result<(), Violation> {
+    /// Ends whose peers went away long enough before `now_ns` go too.
+    pub(crate) fn give_up(&mut self, now_ns: u64) -> Result<(), Violation> {
         for pair in 0..self.pairs.len() {
             let gives_up_ns = self.pairs[pair].gives_up_ns;
             if gives_up_ns.is_none_or(|at_ns| at_ns > now_ns) {
                 continue;
             }
+            self.pairs[pair].gives_up_ns = None;
             for end in 0..2 {
                 if self.pairs[pair].ends[end].is_some() {
                     self.say(|| format!("end {end} of queue pair {pair} gives up"));
+                    self.pairs[pair].gave_up = true;
                     self.destroy(pair, end)?;
                 }
             }
-            self.pairs[pair].gives_up_ns = None;
-            self.pairs[pair].gave_up = true;
         }
         Ok(())
     }

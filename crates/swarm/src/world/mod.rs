@@ -17,12 +17,14 @@ use crate::coverage::Coverage;
 use crate::dice::{Dice, mix};
 use crate::ledger::{Fullness, Ledger};
 use crate::plan::show::Millis;
-use crate::plan::{Plan, SECOND};
+use crate::plan::{MS, Plan, SECOND};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
 
 /// Time after the last fault in which all messages must be over.
 const PATIENCE_NS: u64 = 120 * SECOND;
+/// Time after which a user posts again where there was no slot.
+const RETRY_NS: u64 = 10 * MS;
 /// Rounds of the loop, far beyond what a case takes.
 const MAX_ROUNDS: u64 = 300_000;
 /// Polls of one endpoint at one instant.
@@ -47,6 +49,8 @@ pub(crate) struct World<'p> {
     /// Instant up to which faults were applied.
     applied_ns: Option<u64>,
     healed: bool,
+    /// Whether a post that is due finds all slots taken.
+    is_waiting: bool,
     pub(crate) books: Books,
     pub(crate) coverage: Coverage,
     dice: Dice,
@@ -140,6 +144,7 @@ impl<'p> World<'p> {
             instants: instants(plan),
             applied_ns: None,
             healed: false,
+            is_waiting: false,
             books: Books::default(),
             coverage: Coverage::default(),
             dice: Dice::new(plan.seed ^ 2),
@@ -163,9 +168,10 @@ impl<'p> World<'p> {
             self.open_pairs()?;
             self.end_messages()?;
             self.post_messages()?;
-            let wanted = self.poll_hosts()?;
-            self.observe()?;
+            // Before anybody polls: a receive may be over at once, and the next be posted.
             self.deliver_late();
+            let wanted = self.poll_hosts()?;
+            let news = self.observe()?;
             if self.is_over() {
                 return Ok(());
             }
@@ -173,10 +179,14 @@ impl<'p> World<'p> {
             if now_ns > self.plan.heal_ns + PATIENCE_NS {
                 return Err(self.violation(Rule::Liveness, self.describe_open()));
             }
-            // A handle may show an outcome, a late packet may lie ready: users look again at once.
+            // A message that is over makes room for another, and an offer that came does.
+            let retry = match news {
+                true => Some(now_ns),
+                false => self.is_waiting.then_some(now_ns + RETRY_NS),
+            };
             let ending = self.endings.first().map(|&(at_ns, _)| at_ns);
             let instant = self.instants.first().copied();
-            let next = [wanted, ending, instant, self.network.next_ns()];
+            let next = [wanted, retry, ending, instant, self.network.next_ns()];
             let next_ns = next.into_iter().flatten().min();
             let limit_ns = self.plan.heal_ns + PATIENCE_NS + 1;
             let next_ns = next_ns.unwrap_or(limit_ns).clamp(now_ns + 1, limit_ns);

@@ -76,6 +76,7 @@ impl World<'_> {
 
     /// Posts what is due, in order, as far as there are slots.
     pub(super) fn post_messages(&mut self) -> Result<(), Violation> {
+        self.is_waiting = false;
         for pair in 0..self.pairs.len() {
             if !self.pairs[pair].opened {
                 continue;
@@ -120,7 +121,10 @@ impl World<'_> {
         let target = region.slice(GUARD as u64..(GUARD + plan.capacity) as u64);
         let recv = match self.hosts[host].endpoint().post_recv(qp, target) {
             Ok(recv) => recv,
-            Err(Error::Retry { .. }) => return Ok(false),
+            Err(Error::Retry { .. }) => {
+                self.is_waiting = true;
+                return Ok(false);
+            }
             Err(error) => return Err(self.failed("post_recv", error)),
         };
         let course = &mut self.pairs[pair].courses[from];
@@ -161,7 +165,10 @@ impl World<'_> {
         }
         let send = match self.send(index, host) {
             Ok(send) => send,
-            Err(Error::Retry { .. }) => return Ok(false),
+            Err(Error::Retry { .. }) => {
+                self.is_waiting = true;
+                return Ok(false);
+            }
             Err(error) => return Err(self.failed("post_send", error)),
         };
         let course = &mut self.pairs[pair].courses[from];
@@ -294,8 +301,9 @@ impl World<'_> {
         self.observe_message(index)
     }
 
-    /// Looks at the outcomes of all open messages, and now and then at a bitmap.
-    pub(super) fn observe(&mut self) -> Result<(), Violation> {
+    /// Looks at the outcomes of all open messages, and now and then at a bitmap. Answers whether
+    /// there were new outcomes.
+    pub(super) fn observe(&mut self) -> Result<bool, Violation> {
         let news = |index: &usize| {
             let Message {
                 send,
@@ -311,6 +319,7 @@ impl World<'_> {
                     .is_some_and(|recv| recv.outcome() != *received)
         };
         let changed: Vec<usize> = self.open.iter().copied().filter(news).collect();
+        let news = !changed.is_empty();
         for index in changed {
             self.observe_message(index)?;
         }
@@ -319,7 +328,7 @@ impl World<'_> {
             let index = *self.open.iter().nth(nth).expect("below their number");
             self.glance(index)?;
         }
-        Ok(())
+        Ok(news)
     }
 
     fn observe_message(&mut self, index: usize) -> Result<(), Violation> {
