@@ -1,12 +1,12 @@
 //! What cases met: faults that happened, outcomes that were reached.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
 use farwrite_link::{LinkCounters, Loss};
 
 use crate::plan::{Plan, Repair};
-use crate::world::{Counts, World};
+use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
 const KINDS: [&str; 50] = [
@@ -85,7 +85,7 @@ impl Coverage {
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     cases: u64,
-    counts: Counts,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl Table {

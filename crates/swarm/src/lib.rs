@@ -1,5 +1,4 @@
-//! A deterministic fault swarm over whole endpoints: random cases, each decided by one 64-bit seed,
-//! in the manner of FoundationDB's simulation and TigerBeetle's VOPR.
+//! A deterministic fault swarm over whole endpoints: random cases, each decided by one 64-bit seed.
 //!
 //! A seed draws a [`Plan`]: hosts, paths, queue pairs, messages, and what goes wrong when. The case
 //! runs on simulated networks in virtual time, with the endpoints, schemes and fabric code that

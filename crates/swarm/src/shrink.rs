@@ -72,7 +72,9 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         }
     };
     for fault in 0..plan.faults.len() {
-        add(&|plan| drop(plan.faults.remove(fault)));
+        add(&|plan| {
+            plan.faults.remove(fault);
+        });
     }
     for pair in (0..plan.pairs.len()).rev() {
         add(&|plan| drop_pair(plan, pair));

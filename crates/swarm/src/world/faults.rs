@@ -106,16 +106,13 @@ impl World<'_> {
                     end,
                     at_ns,
                     grace_ns,
-                } if is_due(at_ns) => {
-                    if self.pairs[pair].ends[end].is_some() {
-                        self.say(|| format!("end {end} of queue pair {pair} closes"));
-                        self.coverage.saw("close");
-                        self.destroy(pair, end)?;
-                        self.pairs[pair]
-                            .gives_up_ns
-                            .get_or_insert(now_ns + grace_ns);
-                        self.instants.insert(now_ns + grace_ns);
-                    }
+                } if is_due(at_ns) && self.pairs[pair].ends[end].is_some() => {
+                    self.say(|| format!("end {end} of queue pair {pair} closes"));
+                    self.coverage.saw("close");
+                    self.destroy(pair, end)?;
+                    let gives_up_ns = now_ns + grace_ns;
+                    self.pairs[pair].gives_up_ns.get_or_insert(gives_up_ns);
+                    self.instants.insert(gives_up_ns);
                 }
                 _ => {}
             }

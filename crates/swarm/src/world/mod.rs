@@ -4,7 +4,7 @@ mod faults;
 mod users;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
@@ -368,6 +368,3 @@ fn instants(plan: &Plan) -> BTreeSet<u64> {
     instants.extend(plan.faults.iter().flat_map(faults::instants));
     instants
 }
-
-/// How often everything happened, by name.
-pub(crate) type Counts = BTreeMap<&'static str, u64>;
