@@ -1,6 +1,7 @@
 //! The hosts of a case, their users, and the loop that advances the common time.
 
 mod faults;
+mod outcomes;
 mod users;
 
 use std::cell::RefCell;
