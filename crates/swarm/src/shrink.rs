@@ -15,15 +15,18 @@ pub fn shrink(plan: &Plan) -> Plan {
     let Some(violation) = run(plan).violation else {
         return plan.clone();
     };
-    let mut best = plan.clone();
     let mut runs = 0;
-    let mut breaks = |candidate: &Plan| {
+    shrink_while(plan, |candidate| {
         runs += 1;
         let report = (runs < MAX_RUNS).then(|| run(candidate));
-        report
-            .and_then(|report| report.violation)
-            .is_some_and(|other| other.rule == violation.rule)
-    };
+        let violation_there = report.and_then(|report| report.violation);
+        violation_there.is_some_and(|there| there.rule == violation.rule)
+    })
+}
+
+/// The smallest plan found of which `breaks` is true, as it is of `plan`.
+fn shrink_while(plan: &Plan, mut breaks: impl FnMut(&Plan) -> bool) -> Plan {
+    let mut best = plan.clone();
     while let Some(smaller) = step(&best, &mut breaks) {
         best = smaller;
     }
@@ -143,5 +146,28 @@ fn drop_pair(plan: &mut Plan, pair: usize) {
         if let Fault::Late { pair, .. } | Fault::Close { pair, .. } = fault {
             renumber(pair);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failure_needs_is_left_and_nothing_else() {
+        let needs = |plan: &Plan| {
+            let long = plan.messages.iter().any(|message| message.bytes >= 100);
+            let cut = |fault: &Fault| matches!(fault, Fault::Cut { .. });
+            long && plan.faults.iter().any(cut) && plan.paths[0].links[0].loss != Loss::None
+        };
+        let plan = (0..).map(Plan::draw).find(needs).expect("some seed");
+        let small = shrink_while(&plan, needs);
+        assert!(needs(&small));
+        let counts = (small.pairs.len(), small.messages.len(), small.faults.len());
+        assert_eq!(counts, (1, 1, 1));
+        let message = &small.messages[0];
+        assert!(message.bytes < 200, "{message}");
+        assert_eq!((message.capacity, message.immediate), (message.bytes, None));
+        assert_eq!(small.paths[0].links[1].loss, Loss::None);
     }
 }

@@ -118,6 +118,7 @@ fn main() -> ExitCode {
         stopped: AtomicBool::new(false),
         sums: Mutex::new(Sums::default()),
     };
+    println!("seeds from {:#x} on, {threads} threads", soak.args.base);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| soak.work())).collect();
         let mut printed = Instant::now();
