@@ -22,8 +22,9 @@ use crate::plan::{MS, Plan, SECOND};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
 
-/// Time after the last fault in which all messages must be over.
-const PATIENCE_NS: u64 = 120 * SECOND;
+/// Time after the last fault, and after each post and outcome from then on, in which the next must
+/// come.
+const PATIENCE_NS: u64 = 5 * SECOND;
 /// Time after which a user posts again where there was no slot.
 const RETRY_NS: u64 = 10 * MS;
 /// Rounds of the loop, far beyond what a case takes.
@@ -50,6 +51,8 @@ pub(crate) struct World<'p> {
     /// Instant up to which faults were applied.
     applied_ns: Option<u64>,
     healed: bool,
+    /// When a message was posted last, or had an outcome.
+    progress_ns: u64,
     /// Whether a post that is due finds all slots taken.
     is_waiting: bool,
     pub(crate) books: Books,
@@ -145,6 +148,7 @@ impl<'p> World<'p> {
             instants: instants(plan),
             applied_ns: None,
             healed: false,
+            progress_ns: 0,
             is_waiting: false,
             books: Books::default(),
             coverage: Coverage::default(),
@@ -177,7 +181,8 @@ impl<'p> World<'p> {
                 return Ok(());
             }
             let now_ns = self.now_ns();
-            if now_ns > self.plan.heal_ns + PATIENCE_NS {
+            let limit_ns = self.plan.heal_ns.max(self.progress_ns) + PATIENCE_NS;
+            if now_ns >= limit_ns {
                 return Err(self.violation(Rule::Liveness, self.describe_open()));
             }
             // A message that is over makes room for another, and an offer that came does.
@@ -189,7 +194,6 @@ impl<'p> World<'p> {
             let instant = self.instants.first().copied();
             let next = [wanted, retry, ending, instant, self.network.next_ns()];
             let next_ns = next.into_iter().flatten().min();
-            let limit_ns = self.plan.heal_ns + PATIENCE_NS + 1;
             let next_ns = next_ns.unwrap_or(limit_ns).clamp(now_ns + 1, limit_ns);
             self.network.advance_to(next_ns);
         }

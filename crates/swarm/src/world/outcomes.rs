@@ -48,6 +48,7 @@ impl World<'_> {
     }
 
     pub(super) fn observe_message(&mut self, index: usize) -> Result<(), Violation> {
+        self.progress_ns = self.now_ns();
         let message = &self.messages[index];
         let received = message.recv.as_ref().and_then(|recv| recv.outcome());
         if let (Some(outcome), None) = (received, message.received) {

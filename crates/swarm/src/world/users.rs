@@ -132,6 +132,7 @@ impl World<'_> {
             self.endings.insert((now_ns + after_ns, index));
         }
         self.open.insert(index);
+        self.progress_ns = now_ns;
         Ok(true)
     }
 
@@ -174,6 +175,7 @@ impl World<'_> {
             self.endings.insert((now_ns + after_ns, index));
         }
         self.open.insert(index);
+        self.progress_ns = now_ns;
         Ok(true)
     }
 
