@@ -31,7 +31,9 @@ impl World<'_> {
         // An end whose peer went away says for ever that it gave messages up.
         self.give_up(u64::MAX)?;
         self.run_idle(FALL_SILENT_NS)?;
-        for datagram in self.tap.borrow_mut().take_all() {
+        let mut late = self.tap.borrow_mut().take_held(u64::MAX - 1);
+        late.extend(self.tap.borrow_mut().take_all());
+        for datagram in late {
             self.network.inject(datagram);
         }
         self.run_idle(FALL_SILENT_NS)?;
@@ -125,7 +127,7 @@ impl World<'_> {
             sent,
             arrived,
         } = sums;
-        let passed = tap.sent - tap.controls_dropped - tap.kept_back;
+        let passed = tap.sent - tap.controls_dropped - tap.controls_held - tap.kept_back;
         let undeliverable = self.network.undeliverable();
         let counts = format!(
             "hosts sent {sent} and took in {arrived}, {undeliverable} had no receiver, {links:?}, {tap:?}"
@@ -182,7 +184,9 @@ impl World<'_> {
     fn check_drops(&mut self) -> Result<(), Violation> {
         let links = || self.plan.paths.iter().flat_map(|path| &path.links);
         let corrupts = links().any(|link| link.corrupt > 0.0);
-        let repeats = links().any(|link| link.duplicate > 0.0 || link.reorder.probability > 0.0);
+        // What comes twice, or after 64 that were sent later, is refused (P4.2).
+        let repeats = links().any(|link| link.duplicate > 0.0 || link.reorder.probability > 0.0)
+            || self.tap.borrow().tally.controls_held > 0;
         let deserts = |fault: &Fault| matches!(fault, Fault::Restart { .. } | Fault::Close { .. });
         let deserted = self.plan.faults.iter().any(deserts);
         for (number, host) in self.hosts.iter().enumerate() {

@@ -9,7 +9,7 @@ use crate::plan::{Plan, Repair};
 use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
-const KINDS: [&str; 49] = [
+const KINDS: [&str; 50] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -20,6 +20,7 @@ const KINDS: [&str; 49] = [
     "cut one way",
     "asymmetric path",
     "control packets lost",
+    "control packets late",
     "late packets of an older message",
     "late packets kept back whole",
     "late packets to a freed or other slot",
@@ -137,7 +138,8 @@ impl World<'_> {
         coverage.saw_if("reordering", links.reordered > 0);
         let tap = self.tap.borrow().tally;
         coverage.saw_if("control packets lost", tap.controls_dropped > 0);
-        coverage.saw_if("late packets of an older message", tap.injected > 0);
+        coverage.saw_if("control packets late", tap.controls_held > 0);
+        coverage.saw_if("late packets of an older message", tap.injected_data > 0);
         coverage.saw_if("late packets kept back whole", tap.kept_back > 0);
         let refused: u64 = self
             .hosts

@@ -1,7 +1,7 @@
 //! What the hosts send: hashed, and dropped or kept back as the plan says.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -44,6 +44,8 @@ pub(crate) struct Tap {
     /// Sends started, by queue pair and sending end.
     started: Vec<[u64; 2]>,
     kept: Vec<Kept>,
+    /// Control packets held back, by the time of their arrival and in the order of sending.
+    held: BTreeMap<(u64, u64), Datagram>,
     pub(crate) tally: TapTally,
 }
 
@@ -52,8 +54,10 @@ pub(crate) struct Tap {
 pub(crate) struct TapTally {
     pub(crate) sent: u64,
     pub(crate) controls_dropped: u64,
+    pub(crate) controls_held: u64,
     pub(crate) kept_back: u64,
     pub(crate) injected: u64,
+    pub(crate) injected_data: u64,
 }
 
 impl Tap {
@@ -71,6 +75,7 @@ impl Tap {
             routes: HashMap::new(),
             started: vec![[0; 2]; plan.pairs.len()],
             kept: Vec::new(),
+            held: BTreeMap::new(),
             tally: TapTally::default(),
             plan: plan.clone(),
         }));
@@ -125,6 +130,7 @@ impl Tap {
         self.kept = kept;
         let due: Vec<Kept> = due;
         self.tally.injected += due.len() as u64;
+        self.tally.injected_data += due.len() as u64;
         due.into_iter().map(|kept| kept.datagram).collect()
     }
 
@@ -146,31 +152,52 @@ impl Tap {
     }
 
     fn see_control(&mut self, now_ns: u64, datagram: &Datagram) -> Verdict {
-        let Self {
-            plan,
-            addresses,
-            dice,
-            ..
-        } = self;
-        for fault in &plan.faults {
-            let Fault::ControlLoss {
+        for fault in &self.plan.faults {
+            let (Fault::ControlLoss {
                 path,
                 link,
                 span,
                 share,
-            } = fault
+            }
+            | Fault::ControlLate {
+                path,
+                link,
+                span,
+                share,
+                ..
+            }) = fault
             else {
                 continue;
             };
-            let hosts = plan.paths[*path].hosts;
-            let ends = [hosts[*link], hosts[1 - link]].map(|host| addresses[host]);
+            let hosts = self.plan.paths[*path].hosts;
+            let ends = [hosts[*link], hosts[1 - link]].map(|host| self.addresses[host]);
             let is_there = ends == [datagram.src.ip(), datagram.dst.ip()];
-            if is_there && span.contains(now_ns) && dice.chance(*share) {
-                self.tally.controls_dropped += 1;
-                return Verdict::Drop;
+            if !is_there || !span.contains(now_ns) || !self.dice.chance(*share) {
+                continue;
             }
+            if let Fault::ControlLate { delay_ns, .. } = fault {
+                let due = (now_ns + delay_ns, self.tally.sent);
+                self.held.insert(due, datagram.clone());
+                self.tally.controls_held += 1;
+            } else {
+                self.tally.controls_dropped += 1;
+            }
+            return Verdict::Drop;
         }
         Verdict::Pass
+    }
+
+    /// When the next control packet arrives that is held back.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.held.first_key_value().map(|(&(due_ns, _), _)| due_ns)
+    }
+
+    /// The control packets held back that arrive by `now_ns`.
+    pub(crate) fn take_held(&mut self, now_ns: u64) -> Vec<Datagram> {
+        let later = self.held.split_off(&(now_ns.saturating_add(1), 0));
+        let due = std::mem::replace(&mut self.held, later);
+        self.tally.injected += due.len() as u64;
+        due.into_values().collect()
     }
 
     fn see_data(&mut self, now_ns: u64, route: Route, imm: u32, datagram: &Datagram) -> Verdict {

@@ -144,6 +144,19 @@ pub enum Fault {
         /// Probability that a control packet is lost.
         share: f64,
     },
+    /// A link holds control packets back. They may arrive as late as they like (P4).
+    ControlLate {
+        /// Index of the path.
+        path: usize,
+        /// Index of the link in the path.
+        link: usize,
+        /// When they are sent.
+        span: Span,
+        /// Probability that a control packet is held back.
+        share: f64,
+        /// For how long, in nanoseconds.
+        delay_ns: u64,
+    },
     /// Data packets of a queue pair arrive when their slot has other messages. They arrive before
     /// the slot comes round to the same generation: later ones are allowed to count (P3.10).
     Late {

@@ -170,6 +170,19 @@ impl Display for Fault {
                 f,
                 "path {path} link {link} loses {share} of control packets, {span}"
             ),
+            Self::ControlLate {
+                path,
+                link,
+                span,
+                share,
+                delay_ns,
+            } => {
+                write!(
+                    f,
+                    "path {path} link {link} holds {share} of control packets back for "
+                )?;
+                write!(f, "{}, {span}", Millis(*delay_ns))
+            }
             Self::Late {
                 pair,
                 from,
@@ -197,11 +210,8 @@ impl Display for Fault {
                 at_ns,
                 grace_ns,
             } => {
-                let (at, grace) = (Millis(*at_ns), Millis(*grace_ns));
-                write!(
-                    f,
-                    "host {host} restarts at {at}, its peers give up {grace} later"
-                )
+                write!(f, "host {host} restarts, ")?;
+                write_desertion(f, *at_ns, *grace_ns)
             }
             Self::Close {
                 pair,
@@ -209,12 +219,14 @@ impl Display for Fault {
                 at_ns,
                 grace_ns,
             } => {
-                let (at, grace) = (Millis(*at_ns), Millis(*grace_ns));
-                write!(
-                    f,
-                    "end {end} of queue pair {pair} closes at {at}, the other gives up {grace} later"
-                )
+                write!(f, "end {end} of queue pair {pair} closes, ")?;
+                write_desertion(f, *at_ns, *grace_ns)
             }
         }
     }
+}
+
+fn write_desertion(f: &mut Formatter<'_>, at_ns: u64, grace_ns: u64) -> fmt::Result {
+    let (at, grace) = (Millis(at_ns), Millis(grace_ns));
+    write!(f, "at {at}, its peers give up {grace} later")
 }

@@ -11,6 +11,7 @@ pub(super) fn instants(fault: &Fault) -> [u64; 2] {
     match fault {
         Fault::Cut { span, .. }
         | Fault::ControlLoss { span, .. }
+        | Fault::ControlLate { span, .. }
         | Fault::Late { span, .. }
         | Fault::Pause { span, .. }
         | Fault::Full { span, .. } => [span.from_ns, span.until_ns],

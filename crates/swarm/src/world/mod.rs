@@ -192,8 +192,9 @@ impl<'p> World<'p> {
             };
             let ending = self.endings.first().map(|&(at_ns, _)| at_ns);
             let instant = self.instants.first().copied();
-            let next = [wanted, retry, ending, instant, self.network.next_ns()];
-            let next_ns = next.into_iter().flatten().min();
+            let packet = [self.network.next_ns(), self.tap.borrow().next_ns()];
+            let next = [wanted, retry, ending, instant].into_iter().chain(packet);
+            let next_ns = next.flatten().min();
             let next_ns = next_ns.unwrap_or(limit_ns).clamp(now_ns + 1, limit_ns);
             self.network.advance_to(next_ns);
         }
@@ -249,11 +250,13 @@ impl<'p> World<'p> {
         Ok(next)
     }
 
-    /// Lets packets arrive that were kept back until their slot had another message.
+    /// Lets control packets arrive whose time has come, and data packets that were kept back until
+    /// their slot had another message.
     fn deliver_late(&mut self) {
         let pairs = &self.pairs;
         let posted = |pair: usize, from: usize| pairs[pair].courses[from].posted as u64;
-        let due = self.tap.borrow_mut().take_due(posted);
+        let mut due = self.tap.borrow_mut().take_held(self.now_ns());
+        due.extend(self.tap.borrow_mut().take_due(posted));
         for datagram in due {
             self.network.inject(datagram);
         }

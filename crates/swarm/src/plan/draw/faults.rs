@@ -16,7 +16,7 @@ impl Draft {
     pub(super) fn add_faults(&mut self) {
         for _ in 0..self.dice.pick(&[0, 1, 1, 2, 4]) {
             let span = self.span();
-            let fault = match self.dice.within(0..9) {
+            let fault = match self.dice.within(0..10) {
                 0..2 => Fault::Cut {
                     path: self.dice.index(self.plan.paths.len()),
                     ways: self
@@ -38,6 +38,13 @@ impl Draft {
                     host: self.dice.index(self.plan.hosts()),
                     span,
                     share: self.dice.pick(&[0.1, 0.9]),
+                },
+                8 => Fault::ControlLate {
+                    path: self.dice.index(self.plan.paths.len()),
+                    link: self.dice.index(2),
+                    delay_ns: self.dice.within(1..self.span_ns / 2),
+                    span,
+                    share: self.dice.pick(&[0.05, 0.3, 1.0]),
                 },
                 _ => {
                     self.add_desertion(span);
@@ -121,6 +128,7 @@ impl Fault {
         match self {
             Self::Cut { span, .. }
             | Self::ControlLoss { span, .. }
+            | Self::ControlLate { span, .. }
             | Self::Late { span, .. }
             | Self::Pause { span, .. }
             | Self::Full { span, .. } => span.until_ns,
