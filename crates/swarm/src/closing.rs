@@ -130,7 +130,8 @@ impl World<'_> {
         let passed = tap.sent - tap.controls_dropped - tap.controls_held - tap.kept_back;
         let undeliverable = self.network.undeliverable();
         let counts = format!(
-            "hosts sent {sent} and took in {arrived}, {undeliverable} had no receiver, {links:?}, {tap:?}"
+            "hosts sent {sent} and took in {arrived}, {undeliverable} had no receiver, \
+             {links:?}, {tap:?}"
         );
         let delivered = links.delivered + tap.injected;
         // What lay unread at a host that restarted is gone uncounted.
@@ -189,6 +190,7 @@ impl World<'_> {
             || self.tap.borrow().tally.controls_held > 0;
         let deserts = |fault: &Fault| matches!(fault, Fault::Restart { .. } | Fault::Close { .. });
         let deserted = self.plan.faults.iter().any(deserts);
+        let lagging = self.plan.pairs.iter().any(|pair| pair.lag_ns > 0);
         for (number, host) in self.hosts.iter().enumerate() {
             for reason in DropReason::ALL {
                 let is_explained = match reason {
@@ -197,6 +199,8 @@ impl World<'_> {
                     // A flipped bit can make an opcode that no table has, found before the ICRC.
                     DropReason::UnsupportedOpcode => corrupts,
                     DropReason::UnknownQp => deserted,
+                    // An end that is not connected has no peer yet.
+                    DropReason::Stranger => lagging,
                     _ => false,
                 };
                 let dropped = host.running().counters().dropped(reason);

@@ -9,7 +9,7 @@ use crate::plan::{Plan, Repair};
 use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
-const KINDS: [&str; 50] = [
+const KINDS: [&str; 51] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -31,6 +31,7 @@ const KINDS: [&str; 50] = [
     "peer left behind",
     "slot used by all generations",
     "late post of a buffer",
+    "an end connects later",
     "several queue pairs",
     "more than two hosts",
     "several channels",
@@ -180,6 +181,7 @@ fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
     coverage.saw_if("more than two hosts", plan.hosts() > 2);
     for pair in &plan.pairs {
         let sdr = &pair.options.sdr;
+        coverage.saw_if("an end connects later", pair.lag_ns > 0);
         coverage.saw_if("several channels", sdr.channels > 1);
         coverage.saw_if("several packets a chunk", sdr.packets_per_chunk > 1);
         coverage.saw_if("no parity ids", !sdr.parity);

@@ -63,13 +63,12 @@ pub fn trace(plan: &Plan) -> Report {
     run_world(plan, true)
 }
 
-/// Runs the case of a seed twice if `twice`, and compares.
+/// Runs a case, and if `twice` once more, and compares.
 #[must_use]
-pub fn run_seed(seed: u64, twice: bool) -> Report {
-    let plan = Plan::draw(seed);
-    let mut report = run(&plan);
+pub fn check(plan: &Plan, twice: bool) -> Report {
+    let mut report = run(plan);
     if twice && report.violation.is_none() {
-        let again = run(&Plan::draw(seed));
+        let again = run(plan);
         if again.hash != report.hash {
             report.violation = Some(Violation {
                 rule: Rule::Determinism,
@@ -81,11 +80,10 @@ pub fn run_seed(seed: u64, twice: bool) -> Report {
     report
 }
 
-/// Shrinks the case of a seed that breaks a rule, and says what happens in it and how to run it.
+/// Shrinks the plan of a seed that breaks a rule, and says what happens in it and how to run it.
 #[must_use]
-pub fn explain(seed: u64) -> String {
-    let plan = Plan::draw(seed);
-    let small = shrink(&plan);
+pub fn explain(seed: u64, plan: &Plan) -> String {
+    let small = shrink(plan);
     let Report {
         violation, trace, ..
     } = crate::trace(&small);
@@ -95,7 +93,8 @@ pub fn explain(seed: u64) -> String {
     );
     format!(
         "seed {seed:#018x}, {} of {} messages left\n{small}{}\n{what}\n\
-         FARWRITE_SWARM_SEED={seed:#x} cargo test -p farwrite-swarm --test swarm replay -- --nocapture",
+         FARWRITE_SWARM_SEED={seed:#x} \
+         cargo test -p farwrite-swarm --test swarm replay -- --nocapture",
         small.messages.len(),
         plan.messages.len(),
         trace.join("\n"),

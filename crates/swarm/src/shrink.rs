@@ -90,6 +90,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         }
     }
     for pair in 0..plan.pairs.len() {
+        add(&|plan| plan.pairs[pair].lag_ns = 0);
         add(&|plan| plan.pairs[pair].options.sdr.channels = 1);
         add(&|plan| plan.pairs[pair].options.sdr.packets_per_chunk = 1);
         add(&|plan| plan.pairs[pair].options.reordering_window = None);

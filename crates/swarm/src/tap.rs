@@ -230,8 +230,8 @@ impl Tap {
         Verdict::Drop
     }
 
-    /// The message that a data packet belongs to: the newest that was started of those that have its
-    /// slot and generation. An older one of these was over before the newest was started.
+    /// The message that a data packet belongs to: the newest that was started of those that have
+    /// its slot and generation. An older one of these was over before the newest was started.
     fn message(&self, route: Route, imm: u32) -> u64 {
         let sdr = &self.plan.pairs[route.pair].options.sdr;
         let (slots, generations) = (u64::from(sdr.slots), u64::from(sdr.generations));

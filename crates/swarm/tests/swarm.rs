@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use farwrite_swarm::{Table, explain, parse_seed, run_seed};
+use farwrite_swarm::{Plan, Table, check, explain, parse_seed};
 
 /// Cases that are run in any case, however slow the machine is.
 const FEWEST: u64 = 500;
@@ -32,7 +32,7 @@ fn work(next: &AtomicU64, start: Instant, table: &Mutex<Table>) -> Option<u64> {
         if seed >= MOST || (seed >= FEWEST && start.elapsed() > TIME) {
             return None;
         }
-        let report = run_seed(seed, seed.is_multiple_of(TWICE));
+        let report = check(&Plan::draw(seed), seed.is_multiple_of(TWICE));
         if report.violation.is_some() {
             // No further seeds are begun.
             next.store(MOST, Ordering::Relaxed);
@@ -60,7 +60,7 @@ fn no_case_breaks_a_rule() {
         results.flatten().collect()
     });
     if let Some(&seed) = failed.iter().min() {
-        panic!("{}", explain(seed));
+        panic!("{}", explain(seed, &Plan::draw(seed)));
     }
     let table = table.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{table}");
@@ -76,10 +76,11 @@ fn no_case_breaks_a_rule() {
 #[test]
 fn replay() {
     let seed = variable("FARWRITE_SWARM_SEED").unwrap_or(0);
-    println!("{}", farwrite_swarm::Plan::draw(seed));
-    let report = run_seed(seed, true);
+    let plan = Plan::draw(seed);
+    println!("{plan}");
+    let report = check(&plan, true);
     match report.violation {
         None => println!("{} packets, hash {:#018x}", report.packets, report.hash),
-        Some(violation) => panic!("{violation}\nshrunk:\n{}", explain(seed)),
+        Some(violation) => panic!("{violation}\nshrunk:\n{}", explain(seed, &plan)),
     }
 }

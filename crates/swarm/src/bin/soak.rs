@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use farwrite_swarm::{Table, explain, run_seed};
+use farwrite_swarm::{Plan, Table, check, explain};
 
 /// One case in so many is run twice, and must be the same both times.
 const TWICE: u64 = 16;
@@ -28,6 +28,10 @@ struct Args {
     /// Threads; one a core if it is not given.
     #[arg(long)]
     threads: Option<usize>,
+    /// Seconds of virtual time, after the last fault, in which something must come to its end; less
+    /// than the usual finds what recovers slowly.
+    #[arg(long)]
+    patience: Option<u64>,
     /// Stop at the first broken rule.
     #[arg(long)]
     stop: bool,
@@ -68,7 +72,11 @@ impl Soak {
 
     fn work(&self) {
         while let Some(seed) = self.next_seed() {
-            let report = run_seed(seed, seed.is_multiple_of(TWICE));
+            let mut plan = Plan::draw(seed);
+            if let Some(seconds) = self.args.patience {
+                plan.patience_ns = seconds * 1_000_000_000;
+            }
+            let report = check(&plan, seed.is_multiple_of(TWICE));
             let mut sums = self.sums();
             sums.cases += 1;
             sums.messages += report.messages;
@@ -86,7 +94,7 @@ impl Soak {
             }
             println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
             if !self.args.brief {
-                println!("{}", explain(seed));
+                println!("{}", explain(seed, &plan));
             }
         }
     }
@@ -101,7 +109,8 @@ impl Soak {
         #[expect(clippy::cast_precision_loss, reason = "a rate to read")]
         let rate = sums.cases as f64 / seconds;
         println!(
-            "{seconds:.0} s: {} cases ({rate:.0} a second), {} messages, {} packets, {} faults, {} failures",
+            "{seconds:.0} s: {} cases ({rate:.0} a second), {} messages, {} packets, {} faults, \
+             {} failures",
             sums.cases, sums.messages, sums.packets, sums.faults, sums.failures
         );
     }

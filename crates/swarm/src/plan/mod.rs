@@ -30,6 +30,9 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// When all faults end, in nanoseconds: links neither lose nor change packets from then on.
     pub heal_ns: u64,
+    /// Time after that, and after each post and outcome from then on, in which the next must come,
+    /// in nanoseconds.
+    pub patience_ns: u64,
 }
 
 /// A path between two hosts.
@@ -48,8 +51,10 @@ pub struct PairPlan {
     pub path: usize,
     /// Made with these by both ends.
     pub options: QpOptions,
-    /// When both ends make and connect it, in nanoseconds.
+    /// When both ends make it, and end 0 connects it, in nanoseconds.
     pub opens_ns: u64,
+    /// How much later end 1 connects it, in nanoseconds.
+    pub lag_ns: u64,
 }
 
 /// A message, its send and its receive.
@@ -199,7 +204,8 @@ pub enum Fault {
         /// How long the other ends live on, in nanoseconds.
         grace_ns: u64,
     },
-    /// An end destroys a queue pair. The other end notices nothing, and is destroyed some time later.
+    /// An end destroys a queue pair. The other end notices nothing, and is destroyed some time
+    /// later.
     Close {
         /// Index of the queue pair.
         pair: usize,

@@ -84,12 +84,13 @@ impl Display for Link<'_> {
 
 impl Display for PairPlan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let (path, opens, options) = (self.path, Millis(self.opens_ns), &self.options);
+        let (path, options) = (self.path, &self.options);
+        let (opens, lag) = (Millis(self.opens_ns), Millis(self.lag_ns));
         let sdr = &options.sdr;
         let split = &sdr.split;
         write!(
             f,
-            "path {path}, opens at {opens}, mtu {}, {} packets a chunk, {} slots, {} generations, \
+            "path {path}, opens at {opens}, at end 1 {lag} later, mtu {}, {} packets a chunk, {} slots, {} generations, \
              {} channels, split {}+{}+{}, messages of {} bytes at most, {}",
             sdr.mtu,
             sdr.packets_per_chunk,

@@ -11,25 +11,22 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::{LinkCounters, SimNetwork};
 use farwrite::{
-    Counters, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, SendHandle,
+    Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle, SendHandle,
 };
 
 use crate::coverage::Coverage;
 use crate::dice::{Dice, mix};
 use crate::ledger::{Fullness, Ledger};
 use crate::plan::show::Millis;
-use crate::plan::{MS, Plan, SECOND};
+use crate::plan::{MS, PairPlan, Plan};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
 
-/// Time after the last fault, and after each post and outcome from then on, in which the next must
-/// come.
-const PATIENCE_NS: u64 = 5 * SECOND;
 /// Time after which a user posts again where there was no slot.
 const RETRY_NS: u64 = 10 * MS;
 /// Rounds of the loop, far beyond what a case takes.
 const MAX_ROUNDS: u64 = 300_000;
-/// Polls of one endpoint at one instant.
+/// Polls of one endpoint at one instant, more than the packets and the coding of a case take.
 const MAX_POLLS: u32 = 64;
 /// Not 4791: from there an end takes packets of RNICs, whose ICRC is checked less strictly (P2.5).
 const FIRST_PORT: u16 = 5000;
@@ -78,6 +75,8 @@ pub(crate) struct Pair {
     pub(crate) opened: bool,
     /// `None` where an end is not there yet, or any more.
     pub(crate) ends: [Option<QueuePair>; 2],
+    /// What the ends know of each other until they connect; `None` at an end that did.
+    peers: [Option<QpInfo>; 2],
     /// When the end that is left gives up.
     pub(crate) gives_up_ns: Option<u64>,
     /// By sending end.
@@ -181,7 +180,7 @@ impl<'p> World<'p> {
                 return Ok(());
             }
             let now_ns = self.now_ns();
-            let limit_ns = self.plan.heal_ns.max(self.progress_ns) + PATIENCE_NS;
+            let limit_ns = self.plan.heal_ns.max(self.progress_ns) + self.plan.patience_ns;
             if now_ns >= limit_ns {
                 return Err(self.violation(Rule::Liveness, self.describe_open()));
             }
@@ -244,6 +243,10 @@ impl<'p> World<'p> {
                     Ok(again) => wanted = again,
                     Err(error) => return Err(self.failed("poll", error)),
                 }
+            }
+            if polls == MAX_POLLS {
+                let what = format!("host {host} asks to be polled at once {polls} times");
+                return Err(self.violation(Rule::Liveness, what));
             }
             next = [next, wanted].into_iter().flatten().min();
         }
@@ -370,7 +373,8 @@ impl Pair {
 /// All instants of a plan.
 fn instants(plan: &Plan) -> BTreeSet<u64> {
     let mut instants = BTreeSet::from([plan.heal_ns]);
-    instants.extend(plan.pairs.iter().map(|pair| pair.opens_ns));
+    let opens = |pair: &PairPlan| [pair.opens_ns, pair.opens_ns + pair.lag_ns];
+    instants.extend(plan.pairs.iter().flat_map(opens));
     let messages = plan.messages.iter();
     instants.extend(messages.flat_map(|message| [message.send_ns, message.recv_ns]));
     instants.extend(plan.faults.iter().flat_map(faults::instants));

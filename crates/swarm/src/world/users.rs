@@ -1,11 +1,11 @@
 //! What the users of the endpoints do: connect, post messages and end them.
 
-use farwrite::{Error, Outcome, QpOptions, SchemeTag, SendOptions};
+use farwrite::{Error, Outcome, SchemeTag, SendOptions};
 
 use super::World;
 use crate::dice::Dice;
 use crate::oracle::{GUARD, UNTOUCHED};
-use crate::plan::{Ending, MessagePlan, Plan, Repair};
+use crate::plan::{Ending, MessagePlan, PairPlan, Plan, Repair};
 use crate::violation::{Rule, Violation};
 
 /// The bytes of a message: none of them is what memory holds that nobody wrote.
@@ -22,45 +22,52 @@ impl World<'_> {
     pub(super) fn open_pairs(&mut self) -> Result<(), Violation> {
         let now_ns = self.now_ns();
         for pair in 0..self.pairs.len() {
-            if self.pairs[pair].opened || self.plan.pairs[pair].opens_ns > now_ns {
-                continue;
-            }
+            let PairPlan {
+                opens_ns, lag_ns, ..
+            } = self.plan.pairs[pair];
             let hosts = [0, 1].map(|end| self.plan.host(pair, end));
-            if hosts.iter().any(|&host| self.hosts[host].paused) {
-                continue;
+            let asleep = hosts.iter().any(|&host| self.hosts[host].paused);
+            if !self.pairs[pair].opened && opens_ns <= now_ns && !asleep {
+                self.say(|| format!("queue pair {pair} opens"));
+                let created = self.create(pair, hosts);
+                created.map_err(|error| self.failed("create_qp", error))?;
+                self.pairs[pair].opened = true;
             }
-            self.say(|| format!("queue pair {pair} opens"));
-            let options = &self.plan.pairs[pair].options;
-            let connected = self.connect(pair, hosts, options);
-            connected.map_err(|error| self.failed("connect", error))?;
-            self.pairs[pair].opened = true;
+            for (end, lag_ns) in [0, lag_ns].into_iter().enumerate() {
+                if self.pairs[pair].peers[end].is_some()
+                    && opens_ns + lag_ns <= now_ns
+                    && self.awake(pair, end).is_some()
+                {
+                    self.connect(pair, end)?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn connect(
-        &mut self,
-        pair: usize,
-        hosts: [usize; 2],
-        options: &QpOptions,
-    ) -> Result<(), Error> {
-        let mut infos = Vec::new();
+    /// Makes both ends.
+    fn create(&mut self, pair: usize, hosts: [usize; 2]) -> Result<(), Error> {
         for (end, host) in hosts.into_iter().enumerate() {
+            let options = self.plan.pairs[pair].options.clone();
             let addr = self.hosts[host].addr.ip();
             let endpoint = self.hosts[host].endpoint();
-            let qp = endpoint.create_qp(options.clone())?;
+            let qp = endpoint.create_qp(options)?;
             let info = endpoint.qp_info(qp)?;
-            self.pairs[pair].ends[end] = Some(qp);
             self.tap.borrow_mut().learn(pair, 1 - end, addr, &info);
-            infos.push(info);
-        }
-        for (end, host) in hosts.into_iter().enumerate() {
-            let qp = self.pairs[pair].ends[end].expect("just made");
-            self.hosts[host]
-                .endpoint()
-                .connect_qp(qp, &infos[1 - end])?;
+            self.pairs[pair].ends[end] = Some(qp);
+            self.pairs[pair].peers[1 - end] = Some(info);
         }
         Ok(())
+    }
+
+    fn connect(&mut self, pair: usize, end: usize) -> Result<(), Violation> {
+        self.say(|| format!("end {end} of queue pair {pair} connects"));
+        let host = self.plan.host(pair, end);
+        let state = &mut self.pairs[pair];
+        let (qp, peer) = (state.ends[end], state.peers[end].take());
+        let (qp, peer) = qp.zip(peer).expect("it is made, and not connected");
+        let connected = self.hosts[host].endpoint().connect_qp(qp, &peer);
+        connected.map_err(|error| self.failed("connect_qp", error))
     }
 
     /// Posts what is due, in order, as far as there are slots.
@@ -143,7 +150,9 @@ impl World<'_> {
             return Ok(false);
         };
         let plan = &self.plan.messages[index];
-        let Some(host) = self.awake(pair, from).filter(|_| plan.send_ns <= now_ns) else {
+        let is_connected = self.pairs[pair].peers[from].is_none();
+        let is_due = is_connected && plan.send_ns <= now_ns;
+        let Some(host) = self.awake(pair, from).filter(|_| is_due) else {
             return Ok(false);
         };
         if self.messages[index].source.is_none() {

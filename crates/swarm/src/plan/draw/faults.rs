@@ -84,6 +84,7 @@ impl Draft {
             path,
             options,
             opens_ns,
+            lag_ns: 0,
         });
         let schemes = ["sr-nack", "sr-rto"].map(|name| name.parse().expect("a name"));
         for _ in 0..3 {
@@ -117,7 +118,9 @@ impl Draft {
         let messages = self.plan.messages.iter();
         let posts = messages.flat_map(|message| [message.send_ns, message.recv_ns]);
         let ends = self.plan.faults.iter().map(Fault::over_ns);
-        let last_ns = posts.chain(ends).max().unwrap_or(0);
+        let pairs = self.plan.pairs.iter();
+        let connects = pairs.map(|pair| pair.opens_ns + pair.lag_ns);
+        let last_ns = posts.chain(ends).chain(connects).max().unwrap_or(0);
         self.plan.heal_ns = last_ns + self.dice.within(1..2 * SECOND);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
-use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair};
+use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
 use crate::dice::Dice;
 
 /// Codes of all shapes, and what does without.
@@ -28,6 +28,8 @@ const SCHEMES: [&str; 13] = [
 ];
 /// Schemes of one queue pair. A receiver refuses more than 16.
 const SCHEMES_A_PAIR: usize = 4;
+/// Few cases need more than 5 s: `soak --patience 5` finds them.
+const PATIENCE_NS: u64 = 120 * SECOND;
 /// Bounds of a case, so that one takes milliseconds.
 const MAX_PACKETS: u64 = 1_500;
 const MAX_BYTES: u64 = 600_000;
@@ -56,6 +58,7 @@ impl Plan {
                 messages: Vec::new(),
                 faults: Vec::new(),
                 heal_ns: 0,
+                patience_ns: PATIENCE_NS,
             },
             span_ns: 0,
             packets: 0,
@@ -150,6 +153,8 @@ impl Draft {
         let dice = &mut self.dice;
         let links = &self.plan.paths[path].links;
         let rates = links.iter().filter_map(|link| link.rate_bps);
+        let late_ns = dice.within(1..self.span_ns);
+        let lag_ns = dice.pick(&[0, 0, late_ns]);
         let within_rate = rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9);
         // Now and then too fast for the path.
         let rate_bps = within_rate * dice.pick(&[2, 2, 2, 3]) / 2;
@@ -173,6 +178,7 @@ impl Draft {
             path,
             options,
             opens_ns,
+            lag_ns,
         });
     }
 
