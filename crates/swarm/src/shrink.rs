@@ -94,7 +94,6 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
         add(&|plan| plan.pairs[pair].options.sdr.channels = 1);
         add(&|plan| plan.pairs[pair].options.sdr.packets_per_chunk = 1);
         add(&|plan| plan.pairs[pair].options.reordering_window = None);
-        add(&|plan| plan.pairs[pair].options.burst_bytes = 256 * 1024);
     }
     for message in 0..plan.messages.len() {
         for simplify in SIMPLIFIERS {

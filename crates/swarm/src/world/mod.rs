@@ -25,7 +25,7 @@ use crate::violation::{Rule, Violation};
 /// Time after which a user posts again where there was no slot.
 const RETRY_NS: u64 = 10 * MS;
 /// Rounds of the loop, far beyond what a case takes.
-const MAX_ROUNDS: u64 = 300_000;
+const MAX_ROUNDS: u64 = 1_000_000;
 /// Polls of one endpoint at one instant, more than the packets and the coding of a case take.
 const MAX_POLLS: u32 = 64;
 /// Not 4791: from there an end takes packets of RNICs, whose ICRC is checked less strictly (P2.5).

@@ -156,11 +156,20 @@ impl Draft {
         let late_ns = dice.within(1..self.span_ns);
         let lag_ns = dice.pick(&[0, 0, late_ns]);
         let within_rate = rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9);
-        // Now and then too fast for the path.
-        let rate_bps = within_rate * dice.pick(&[2, 2, 2, 3]) / 2;
+        // A chunk that always overflows the queue in the same way never arrives whole. So bursts
+        // fit into a queue, and only short chunks are now and then sent too fast for the path.
+        let has_queue = links.iter().any(|link| link.queue_bytes.is_some());
+        let bursts: &[u64] = if has_queue {
+            &[1, 50_000]
+        } else {
+            &[1, 50_000, 256 * 1024]
+        };
+        let burst_bytes = dice.pick(bursts);
+        let too_fast = dice.chance(0.25) && (sdr.packets_per_chunk <= 4 || !has_queue);
+        let rate_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
         let options = QpOptions {
             rate_bps,
-            burst_bytes: dice.pick(&[1, 50_000, 256 * 1024]),
+            burst_bytes,
             initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
             reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
             expected_scheme: if sdr.parity {
