@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel figures bench bench-completion bench-model model-check fuzz miri install clean
+.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel figures bench bench-completion bench-model model-check fuzz soak mutants miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,15 @@ model-check: ## the exact completion-time model against a million draws a settin
 
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 	fuzz/run
+
+# `make soak SOAK="--base 0x100 --seconds 600 --stop"`; --help lists the options.
+SOAK ?= --base 0x$(shell od -An -N6 -tx1 /dev/urandom | tr -d ' \n')
+
+soak: ## the fault swarm, one seed after another, until it is stopped
+	$(CARGO) run --release --package farwrite-swarm --bin soak -- $(SOAK)
+
+mutants: ## break the code in one way at a time: the fault swarm must find each (minutes)
+	crates/swarm/mutants/run
 
 miri: ## the SDR core under Miri (needs a nightly toolchain)
 	$(CARGO) +nightly miri test --package farwrite-sdr

@@ -1,0 +1,149 @@
+//! Runs cases of the swarm, seed after seed, and counts what they met.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use farwrite_swarm::{Plan, Table, check, explain};
+
+/// One case in so many is run twice, and must be the same both times.
+const TWICE: u64 = 16;
+/// Time between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(5);
+
+/// Runs cases of the fault swarm until it is stopped, or as many as it is told to.
+#[derive(Parser)]
+struct Args {
+    /// The first seed, with 0x before hexadecimal digits; the others follow it.
+    #[arg(long, default_value = "0", value_parser = farwrite_swarm::parse_seed)]
+    base: u64,
+    /// How many seeds to run; without end if it is not given.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// How long to run, in seconds; without end if it is not given.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Threads; one a core if it is not given.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Seconds of virtual time, after the last fault, in which something must come to its end; less
+    /// than the usual finds what recovers slowly.
+    #[arg(long)]
+    patience: Option<u64>,
+    /// Stop at the first broken rule.
+    #[arg(long)]
+    stop: bool,
+    /// Print the seed and the rule of a failure only, not a shrunk plan.
+    #[arg(long)]
+    brief: bool,
+}
+
+/// What all threads share.
+struct Soak {
+    args: Args,
+    start: Instant,
+    next: AtomicU64,
+    stopped: AtomicBool,
+    sums: Mutex<Sums>,
+}
+
+#[derive(Default)]
+struct Sums {
+    cases: u64,
+    messages: u64,
+    packets: u64,
+    faults: u64,
+    failures: u64,
+    table: Table,
+}
+
+impl Soak {
+    /// The next seed, if there is to be one.
+    fn next_seed(&self) -> Option<u64> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let is_within = self.args.seeds.is_none_or(|seeds| number < seeds);
+        let seconds = self.args.seconds.map(Duration::from_secs);
+        let in_time = seconds.is_none_or(|limit| self.start.elapsed() < limit);
+        let goes_on = is_within && in_time && !self.stopped.load(Ordering::Relaxed);
+        goes_on.then(|| self.args.base.wrapping_add(number))
+    }
+
+    fn work(&self) {
+        while let Some(seed) = self.next_seed() {
+            let mut plan = Plan::draw(seed);
+            if let Some(seconds) = self.args.patience {
+                plan.patience_ns = seconds * 1_000_000_000;
+            }
+            let report = check(&plan, seed.is_multiple_of(TWICE));
+            let mut sums = self.sums();
+            sums.cases += 1;
+            sums.messages += report.messages;
+            sums.packets += report.packets;
+            sums.faults += report.faults;
+            sums.table.add(&report.coverage);
+            let Some(violation) = report.violation else {
+                continue;
+            };
+            sums.failures += 1;
+            let cases = sums.cases;
+            drop(sums);
+            if self.args.stop {
+                self.stopped.store(true, Ordering::Relaxed);
+            }
+            println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
+            if !self.args.brief {
+                println!("{}", explain(seed, &plan));
+            }
+        }
+    }
+
+    fn sums(&self) -> std::sync::MutexGuard<'_, Sums> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn print_progress(&self) {
+        let sums = self.sums();
+        let seconds = self.start.elapsed().as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "a rate to read")]
+        let rate = sums.cases as f64 / seconds;
+        println!(
+            "{seconds:.0} s: {} cases ({rate:.0} a second), {} messages, {} packets, {} faults, \
+             {} failures",
+            sums.cases, sums.messages, sums.packets, sums.faults, sums.failures
+        );
+    }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or(cores).max(1);
+    let soak = Soak {
+        args,
+        start: Instant::now(),
+        next: AtomicU64::new(0),
+        stopped: AtomicBool::new(false),
+        sums: Mutex::new(Sums::default()),
+    };
+    println!("seeds from {:#x} on, {threads} threads", soak.args.base);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| soak.work())).collect();
+        let mut printed = Instant::now();
+        while !workers
+            .iter()
+            .all(std::thread::ScopedJoinHandle::is_finished)
+        {
+            std::thread::sleep(Duration::from_millis(20));
+            if printed.elapsed() >= PROGRESS {
+                printed = Instant::now();
+                soak.print_progress();
+            }
+        }
+    });
+    soak.print_progress();
+    let sums = soak.sums();
+    print!("{}", sums.table);
+    ExitCode::from(u8::from(sums.failures > 0))
+}

@@ -1,0 +1,223 @@
+//! The end of a case: nobody sends any more, and everything comes back.
+
+use farwrite::{DropReason, Fabric, MemoryRegion};
+use farwrite_link::LinkCounters;
+
+use crate::plan::{Fault, SECOND};
+use crate::violation::{Rule, Violation};
+use crate::world::World;
+
+/// Time in which ends fall silent whose messages are all over.
+const FALL_SILENT_NS: u64 = 6 * SECOND;
+/// How long they are watched then.
+const WATCH_NS: u64 = 30 * SECOND;
+/// Polls in that time that are no timer's: one begins it.
+const MAX_IDLE_ROUNDS: u64 = 2;
+
+/// What links and hosts counted, all together.
+#[derive(Default)]
+struct Sums {
+    links: LinkCounters,
+    /// Sent, and taken in or dropped, by all endpoints.
+    sent: u64,
+    arrived: u64,
+}
+
+impl World<'_> {
+    /// Takes the case down and checks what is left.
+    pub(crate) fn close(&mut self) -> Result<(), Violation> {
+        self.heal();
+        self.end_host_faults();
+        // An end whose peer went away says for ever that it gave messages up.
+        self.give_up(u64::MAX)?;
+        self.run_idle(FALL_SILENT_NS)?;
+        let mut late = self.tap.borrow_mut().take_held(u64::MAX - 1);
+        late.extend(self.tap.borrow_mut().take_all());
+        for datagram in late {
+            self.network.inject(datagram);
+        }
+        self.run_idle(FALL_SILENT_NS)?;
+        self.check_silence()?;
+        self.check_outcomes()?;
+        self.check_slots()?;
+        for pair in 0..self.pairs.len() {
+            for end in 0..2 {
+                self.destroy(pair, end)?;
+            }
+        }
+        self.check_holdings()?;
+        self.check_counters()
+    }
+
+    /// The bytes of a region.
+    pub(crate) fn memory(&self, host: usize, region: MemoryRegion) -> Result<&[u8], Violation> {
+        let memory = self.hosts[host].running().memory(region);
+        memory.map_err(|error| self.failed("memory", error))
+    }
+
+    /// Lets time pass in which users do nothing. Answers in how many rounds.
+    fn run_idle(&mut self, span_ns: u64) -> Result<u64, Violation> {
+        let limit_ns = self.now_ns() + span_ns;
+        let mut rounds = 0;
+        loop {
+            let wanted = self.poll_hosts()?;
+            rounds += 1;
+            let next = [wanted, self.network.next_ns()].into_iter().flatten().min();
+            let next_ns = next.map_or(limit_ns, |at_ns| at_ns.max(self.now_ns() + 1));
+            if next_ns >= limit_ns {
+                self.network.advance_to(limit_ns);
+                return Ok(rounds);
+            }
+            self.network.advance_to(next_ns);
+        }
+    }
+
+    fn check_silence(&mut self) -> Result<(), Violation> {
+        let before = self.tap.borrow().tally.sent;
+        let rounds = self.run_idle(WATCH_NS)?;
+        let packets = self.tap.borrow().tally.sent - before;
+        if packets > 0 {
+            let what = format!("{packets} packets were sent with all messages over");
+            return Err(self.violation(Rule::Silence, what));
+        }
+        if rounds > MAX_IDLE_ROUNDS {
+            let what = format!("timers ran {rounds} times with all messages over");
+            return Err(self.violation(Rule::Silence, what));
+        }
+        Ok(())
+    }
+
+    /// No slot has memory behind it.
+    fn check_slots(&self) -> Result<(), Violation> {
+        for (number, host) in self.hosts.iter().enumerate() {
+            let bound = host.running().fabric().holdings.bound_slots.len();
+            if bound > 0 {
+                let what = format!("host {number} has memory behind {bound} slots");
+                return Err(self.violation(Rule::Leak, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// No host holds anything of its fabric.
+    fn check_holdings(&self) -> Result<(), Violation> {
+        for (number, host) in self.hosts.iter().enumerate() {
+            let held = &host.running().fabric().holdings;
+            let counts = [
+                held.regions.len(),
+                held.remote_keys.len(),
+                held.bound_slots.len(),
+                held.queue_pairs.len(),
+            ];
+            if counts != [0; 4] {
+                let what = format!(
+                    "host {number} still has regions, remote keys, slots, queue pairs: {counts:?}"
+                );
+                return Err(self.violation(Rule::Leak, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_counters(&mut self) -> Result<(), Violation> {
+        let sums = self.sums()?;
+        let tap = self.tap.borrow().tally;
+        let Sums {
+            links,
+            sent,
+            arrived,
+        } = sums;
+        let passed = tap.sent - tap.controls_dropped - tap.controls_held - tap.kept_back;
+        let undeliverable = self.network.undeliverable();
+        let counts = format!(
+            "hosts sent {sent} and took in {arrived}, {undeliverable} had no receiver, \
+             {links:?}, {tap:?}"
+        );
+        let delivered = links.delivered + tap.injected;
+        // What lay unread at a host that restarted is gone uncounted.
+        let restarted = !self.books.endpoints.is_empty();
+        let adds_up = sent == tap.sent
+            && links.offered == passed
+            && (delivered == arrived + undeliverable
+                || (restarted && delivered > arrived + undeliverable));
+        if !adds_up {
+            return Err(self.violation(Rule::Counters, counts));
+        }
+        if self.network.next_ns().is_some() {
+            return Err(self.violation(Rule::Leak, "packets are still under way".into()));
+        }
+        self.check_drops()?;
+        self.cover(&links);
+        Ok(())
+    }
+
+    fn sums(&self) -> Result<Sums, Violation> {
+        let mut sums = Sums::default();
+        let mut all_links = self.books.links.clone();
+        for path in &self.plan.paths {
+            let [a, b] = path
+                .hosts
+                .map(|host| self.hosts[host].running().fabric().local_addr(0).ip());
+            for (from, to) in [(a, b), (b, a)] {
+                let counters = self.network.link_counters(from, to);
+                all_links.push(counters.map_err(|error| self.failed("link_counters", error))?);
+            }
+        }
+        for one in all_links {
+            let sum = &mut sums.links;
+            sum.offered += one.offered;
+            sum.delivered += one.delivered;
+            sum.lost += one.lost;
+            sum.queue_dropped += one.queue_dropped;
+            sum.duplicated += one.duplicated;
+            sum.corrupted += one.corrupted;
+            sum.reordered += one.reordered;
+        }
+        let hosts = self.hosts.iter().map(|host| host.running().counters());
+        for counters in hosts.chain(self.books.endpoints.iter().copied()) {
+            sums.sent += counters.sent_packets;
+            sums.arrived += counters.received_packets + counters.dropped.iter().sum::<u64>();
+        }
+        Ok(sums)
+    }
+
+    /// No packet was dropped for a reason that nothing in the plan explains.
+    fn check_drops(&mut self) -> Result<(), Violation> {
+        let links = || self.plan.paths.iter().flat_map(|path| &path.links);
+        let corrupts = links().any(|link| link.corrupt > 0.0);
+        // What comes twice, or after 64 that were sent later, is refused (P4.2).
+        let repeats = links().any(|link| link.duplicate > 0.0 || link.reorder.probability > 0.0)
+            || self.tap.borrow().tally.controls_held > 0;
+        let deserts = |fault: &Fault| matches!(fault, Fault::Restart { .. } | Fault::Close { .. });
+        let deserted = self.plan.faults.iter().any(deserts);
+        let lagging = self.plan.pairs.iter().any(|pair| pair.lag_ns > 0);
+        for (number, host) in self.hosts.iter().enumerate() {
+            for reason in DropReason::ALL {
+                let is_explained = match reason {
+                    DropReason::NullKey => true,
+                    DropReason::BadIcrc | DropReason::Malformed => corrupts,
+                    // A flipped bit can make an opcode that no table has, found before the ICRC.
+                    DropReason::UnsupportedOpcode => corrupts,
+                    DropReason::UnknownQp => deserted,
+                    // An end that is not connected has no peer yet.
+                    DropReason::Stranger => lagging,
+                    _ => false,
+                };
+                let dropped = host.running().counters().dropped(reason);
+                if dropped > 0 && !is_explained {
+                    let what = format!("host {number} dropped {dropped} packets as {reason:?}");
+                    return Err(self.violation(Rule::Counters, what));
+                }
+            }
+        }
+        for (pair, state) in self.pairs.iter().enumerate() {
+            let refused: u64 = state.stats.iter().map(|stats| stats.refused_controls).sum();
+            if refused > 0 && !repeats {
+                let what =
+                    format!("queue pair {pair} refused {refused} control packets or messages");
+                return Err(self.violation(Rule::Counters, what));
+            }
+        }
+        Ok(())
+    }
+}

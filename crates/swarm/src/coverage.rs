@@ -1,0 +1,211 @@
+//! What cases met: faults that happened, outcomes that were reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
+
+use farwrite_link::{LinkCounters, Loss};
+
+use crate::plan::{Plan, Repair};
+use crate::world::World;
+
+/// Everything that a case can meet. What none met after many cases is a hole in the plans.
+const KINDS: [&str; 51] = [
+    "loss, packet by packet",
+    "loss in bursts",
+    "queue overflow",
+    "duplication",
+    "corruption",
+    "reordering",
+    "cut",
+    "cut one way",
+    "asymmetric path",
+    "control packets lost",
+    "control packets late",
+    "late packets of an older message",
+    "late packets kept back whole",
+    "late packets to a freed or other slot",
+    "pause",
+    "fabric full",
+    "restart",
+    "close",
+    "peer left behind",
+    "slot used by all generations",
+    "late post of a buffer",
+    "an end connects later",
+    "several queue pairs",
+    "more than two hosts",
+    "several channels",
+    "several packets a chunk",
+    "no parity ids",
+    "one slot",
+    "empty message",
+    "message of 1 byte",
+    "length not a multiple of 4",
+    "immediate",
+    "no scheme",
+    "stream",
+    "sr-rto",
+    "sr-nack",
+    "gbn",
+    "ec-xor",
+    "ec-mds",
+    "chunks sent again",
+    "timeouts",
+    "chunks rebuilt",
+    "duplicate packets",
+    "received whole",
+    "received partial, none there",
+    "received partial, some there",
+    "received failed",
+    "cancelled",
+    "completed early",
+    "buffer too short",
+    "both ends agree",
+];
+
+/// What one case met.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    met: BTreeSet<&'static str>,
+}
+
+impl Coverage {
+    pub(crate) fn saw(&mut self, kind: &'static str) {
+        debug_assert!(KINDS.contains(&kind), "{kind} is not in the table");
+        self.met.insert(kind);
+    }
+
+    fn saw_if(&mut self, kind: &'static str, is_so: bool) {
+        if is_so {
+            self.saw(kind);
+        }
+    }
+}
+
+/// In how many cases each kind was met.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    cases: u64,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Table {
+    /// Counts a case.
+    pub fn add(&mut self, coverage: &Coverage) {
+        self.cases += 1;
+        for &kind in &coverage.met {
+            *self.counts.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Cases that were counted.
+    #[must_use]
+    pub fn cases(&self) -> u64 {
+        self.cases
+    }
+
+    /// Kinds that no case met.
+    #[must_use]
+    pub fn holes(&self) -> Vec<&'static str> {
+        let is_hole = |kind: &&str| !self.counts.contains_key(kind);
+        KINDS.into_iter().filter(is_hole).collect()
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:>9}  of {} cases met", "number", self.cases)?;
+        for kind in KINDS {
+            let count = self.counts.get(kind).copied().unwrap_or(0);
+            writeln!(f, "{count:>9}  {kind}")?;
+        }
+        Ok(())
+    }
+}
+
+impl World<'_> {
+    /// Notes what the case met, as its plan and its counters show.
+    pub(crate) fn cover(&mut self, links: &LinkCounters) {
+        let mut coverage = std::mem::take(&mut self.coverage);
+        cover_plan(&mut coverage, self.plan);
+        let plan_links = || self.plan.paths.iter().flat_map(|path| &path.links);
+        let bursts = plan_links().any(|link| matches!(link.loss, Loss::Markov { .. }));
+        let single = plan_links().any(|link| matches!(link.loss, Loss::Iid { .. }));
+        coverage.saw_if("loss, packet by packet", links.lost > 0 && single);
+        coverage.saw_if("loss in bursts", links.lost > 0 && bursts);
+        coverage.saw_if("queue overflow", links.queue_dropped > 0);
+        coverage.saw_if("duplication", links.duplicated > 0);
+        coverage.saw_if("corruption", links.corrupted > 0);
+        coverage.saw_if("reordering", links.reordered > 0);
+        let tap = self.tap.borrow().tally;
+        coverage.saw_if("control packets lost", tap.controls_dropped > 0);
+        coverage.saw_if("control packets late", tap.controls_held > 0);
+        coverage.saw_if("late packets of an older message", tap.injected_data > 0);
+        coverage.saw_if("late packets kept back whole", tap.kept_back > 0);
+        let refused: u64 = self
+            .hosts
+            .iter()
+            .map(|host| host.fullness.borrow().refused)
+            .sum();
+        coverage.saw_if("fabric full", refused > 0);
+        for (pair, state) in self.pairs.iter().enumerate() {
+            let sdr = &self.plan.pairs[pair].options.sdr;
+            let round = sdr.slots as usize * usize::from(sdr.generations);
+            let longest = [0, 1].map(|from| self.plan.course(pair, from).count());
+            coverage.saw_if(
+                "slot used by all generations",
+                longest.iter().any(|&n| n > round),
+            );
+            coverage.saw_if("peer left behind", state.gave_up);
+            for stats in &state.stats {
+                let late = "late packets to a freed or other slot";
+                coverage.saw_if(late, stats.late_packets > 0);
+                coverage.saw_if("chunks sent again", stats.sender.retransmitted_chunks > 0);
+                coverage.saw_if("timeouts", stats.sender.timeouts > 0);
+                coverage.saw_if("chunks rebuilt", stats.rebuilt_chunks > 0);
+                coverage.saw_if("duplicate packets", stats.duplicate_packets > 0);
+            }
+        }
+        self.coverage = coverage;
+    }
+}
+
+/// Notes what a plan has in any case.
+fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
+    for path in &plan.paths {
+        let [forth, back] = &path.links;
+        let differ = forth.delay != back.delay || forth.rate_bps != back.rate_bps;
+        coverage.saw_if("asymmetric path", differ);
+    }
+    coverage.saw_if("several queue pairs", plan.pairs.len() > 1);
+    coverage.saw_if("more than two hosts", plan.hosts() > 2);
+    for pair in &plan.pairs {
+        let sdr = &pair.options.sdr;
+        coverage.saw_if("an end connects later", pair.lag_ns > 0);
+        coverage.saw_if("several channels", sdr.channels > 1);
+        coverage.saw_if("several packets a chunk", sdr.packets_per_chunk > 1);
+        coverage.saw_if("no parity ids", !sdr.parity);
+        coverage.saw_if("one slot", sdr.slots == 1);
+    }
+    for message in &plan.messages {
+        coverage.saw_if("late post of a buffer", message.recv_ns > message.send_ns);
+        coverage.saw_if("empty message", message.bytes == 0);
+        coverage.saw_if("message of 1 byte", message.bytes == 1);
+        coverage.saw_if("length not a multiple of 4", message.bytes % 4 != 0);
+        coverage.saw_if("immediate", message.immediate.is_some());
+        coverage.saw(match message.scheme {
+            Repair::Nothing => "no scheme",
+            Repair::Stream => "stream",
+            Repair::Scheme(scheme) => name(&scheme.to_string()),
+        });
+    }
+}
+
+/// A scheme's name without its numbers.
+fn name(scheme: &str) -> &'static str {
+    let is_prefix = |kind: &&&str| scheme.split(':').next() == Some(**kind);
+    KINDS
+        .iter()
+        .find(is_prefix)
+        .expect("schemes are in the table")
+}

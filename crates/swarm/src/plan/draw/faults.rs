@@ -1,0 +1,146 @@
+//! What goes wrong in a plan, drawn from its seed.
+
+use super::Draft;
+use crate::plan::{Fault, PairPlan, SECOND, Span, US};
+
+impl Draft {
+    fn span(&mut self) -> Span {
+        let from_ns = self.dice.within(0..self.span_ns);
+        let length_ns = self.dice.within(1..self.span_ns) / self.dice.pick(&[1, 4, 20]);
+        Span {
+            from_ns,
+            until_ns: from_ns + length_ns.max(US),
+        }
+    }
+
+    pub(super) fn add_faults(&mut self) {
+        for _ in 0..self.dice.pick(&[0, 1, 1, 2, 4]) {
+            let span = self.span();
+            let fault = match self.dice.within(0..10) {
+                0..2 => Fault::Cut {
+                    path: self.dice.index(self.plan.paths.len()),
+                    ways: self
+                        .dice
+                        .pick(&[[true, true], [true, false], [false, true]]),
+                    span,
+                },
+                2..4 => Fault::ControlLoss {
+                    path: self.dice.index(self.plan.paths.len()),
+                    link: self.dice.index(2),
+                    span,
+                    share: self.dice.pick(&[0.3, 0.9, 1.0]),
+                },
+                4..6 => Fault::Pause {
+                    host: self.dice.index(self.plan.hosts()),
+                    span,
+                },
+                6..8 => Fault::Full {
+                    host: self.dice.index(self.plan.hosts()),
+                    span,
+                    share: self.dice.pick(&[0.1, 0.9]),
+                },
+                8 => Fault::ControlLate {
+                    path: self.dice.index(self.plan.paths.len()),
+                    link: self.dice.index(2),
+                    delay_ns: self.dice.within(1..self.span_ns / 2),
+                    span,
+                    share: self.dice.pick(&[0.05, 0.3, 1.0]),
+                },
+                _ => {
+                    self.add_desertion(span);
+                    continue;
+                }
+            };
+            self.plan.faults.push(fault);
+        }
+    }
+
+    /// An end goes away, and another queue pair follows on the same path.
+    fn add_desertion(&mut self, span: Span) {
+        let at_ns = span.from_ns;
+        let grace_ns = span.until_ns - span.from_ns;
+        let pair = self.dice.index(self.plan.pairs.len());
+        let path = self.plan.pairs[pair].path;
+        let end = self.dice.index(2);
+        self.plan.faults.push(if self.dice.chance(0.6) {
+            Fault::Restart {
+                host: self.plan.paths[path].hosts[end],
+                at_ns,
+                grace_ns,
+            }
+        } else {
+            Fault::Close {
+                pair,
+                end,
+                at_ns,
+                grace_ns,
+            }
+        });
+        let next = self.plan.pairs.len();
+        // While packets of the old one are under way.
+        let opens_ns = at_ns + self.dice.within(1..self.span_ns / 4);
+        let options = self.plan.pairs[pair].options.clone();
+        self.plan.pairs.push(PairPlan {
+            path,
+            options,
+            opens_ns,
+            lag_ns: 0,
+        });
+        let schemes = ["sr-nack", "sr-rto"].map(|name| name.parse().expect("a name"));
+        for _ in 0..3 {
+            self.add_message(next, &schemes, 10_000, opens_ns);
+        }
+    }
+
+    pub(super) fn add_late_packets(&mut self) {
+        for pair in 0..self.plan.pairs.len() {
+            if self.dice.chance(0.5) {
+                continue;
+            }
+            let opens_ns = self.plan.pairs[pair].opens_ns;
+            let generations = u64::from(self.plan.pairs[pair].options.sdr.generations);
+            let fault = Fault::Late {
+                pair,
+                from: usize::from(self.dice.chance(0.3)),
+                span: Span {
+                    from_ns: opens_ns,
+                    until_ns: opens_ns + self.dice.within(1..2 * self.span_ns),
+                },
+                share: self.dice.pick(&[0.02, 0.2, 0.5]),
+                age: self.dice.within(1..generations),
+                copies: self.dice.chance(0.7),
+            };
+            self.plan.faults.push(fault);
+        }
+    }
+
+    pub(super) fn heal(&mut self) {
+        let messages = self.plan.messages.iter();
+        let posts = messages.flat_map(|message| [message.send_ns, message.recv_ns]);
+        let ends = self.plan.faults.iter().map(Fault::over_ns);
+        let pairs = self.plan.pairs.iter();
+        let connects = pairs.map(|pair| pair.opens_ns + pair.lag_ns);
+        let last_ns = posts.chain(ends).chain(connects).max().unwrap_or(0);
+        self.plan.heal_ns = last_ns + self.dice.within(1..2 * SECOND);
+    }
+}
+
+impl Fault {
+    /// When it is over, in nanoseconds.
+    pub(crate) fn over_ns(&self) -> u64 {
+        match self {
+            Self::Cut { span, .. }
+            | Self::ControlLoss { span, .. }
+            | Self::ControlLate { span, .. }
+            | Self::Late { span, .. }
+            | Self::Pause { span, .. }
+            | Self::Full { span, .. } => span.until_ns,
+            Self::Restart {
+                at_ns, grace_ns, ..
+            }
+            | Self::Close {
+                at_ns, grace_ns, ..
+            } => at_ns + grace_ns,
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Plans drawn from a seed.
+
+mod faults;
+
+use std::time::Duration;
+
+use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag};
+use farwrite_link::{LinkConfig, Loss, Reorder};
+
+use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
+use crate::dice::Dice;
+
+/// Codes of all shapes, and what does without.
+const SCHEMES: [&str; 13] = [
+    "sr-rto",
+    "sr-nack",
+    "gbn",
+    "ec-xor:32,8",
+    "ec-mds:32,8",
+    "ec-xor:3,3",
+    "ec-xor:5,2",
+    "ec-xor:1,1",
+    "ec-mds:3,2",
+    "ec-mds:1,3",
+    "ec-mds:7,5",
+    "ec-mds:17,1",
+    "ec-mds:200,55",
+];
+/// Schemes of one queue pair. A receiver refuses more than 16.
+const SCHEMES_A_PAIR: usize = 4;
+/// Few cases need more than 5 s: `soak --patience 5` finds them.
+const PATIENCE_NS: u64 = 120 * SECOND;
+/// Bounds of a case, so that one takes milliseconds.
+const MAX_PACKETS: u64 = 1_500;
+const MAX_BYTES: u64 = 600_000;
+
+/// A plan under construction.
+struct Draft {
+    dice: Dice,
+    plan: Plan,
+    /// Time over which messages are posted.
+    span_ns: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Plan {
+    /// The plan that a seed decides.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut draft = Draft {
+            plan: Self {
+                seed: dice.next(),
+                ipv6: dice.chance(0.5),
+                paths: Vec::new(),
+                pairs: Vec::new(),
+                messages: Vec::new(),
+                faults: Vec::new(),
+                heal_ns: 0,
+                patience_ns: PATIENCE_NS,
+            },
+            span_ns: 0,
+            packets: 0,
+            bytes: 0,
+            dice,
+        };
+        draft.add_paths();
+        draft.add_pairs();
+        draft.add_messages();
+        draft.add_faults();
+        draft.add_late_packets();
+        draft.heal();
+        draft.plan
+    }
+}
+
+impl Draft {
+    fn add_paths(&mut self) {
+        let hosts = self.dice.pick(&[2, 2, 2, 3, 4]);
+        for host in 1..hosts {
+            let other = self.dice.index(host);
+            let delay = Duration::from_micros(self.dice.pick(&[20, 500, 5_000, 12_500, 100_000]));
+            let rate_bps = self.dice.pick(&[
+                None,
+                Some(20_000_000),
+                Some(100_000_000),
+                Some(1_000_000_000),
+            ]);
+            let plain = LinkConfig {
+                delay,
+                rate_bps,
+                queue_bytes: self.dice.pick(&[None, None, Some(60_000), Some(1_000_000)]),
+                ..LinkConfig::default()
+            };
+            let mut links = [plain; 2];
+            if self.dice.chance(0.2) {
+                // One way is another way.
+                let slow = self.dice.index(2);
+                links[slow].delay = delay.mul_f64(4.0 * self.dice.unit());
+                links[slow].rate_bps = self.dice.pick(&[rate_bps, Some(5_000_000)]);
+            }
+            for link in &mut links {
+                self.spoil(link);
+            }
+            self.plan.paths.push(PathPlan {
+                hosts: [other, host],
+                links,
+            });
+            let rtt_ns = 2 * u64::try_from(delay.as_nanos()).expect("a short delay");
+            self.span_ns = self.span_ns.max(rtt_ns * 20 + 20 * MS);
+        }
+    }
+
+    /// Gives a link faults.
+    fn spoil(&mut self, link: &mut LinkConfig) {
+        let dice = &mut self.dice;
+        link.loss = match dice.within(0..4) {
+            0 => Loss::None,
+            1 => Loss::Iid {
+                loss_packet: 0.02 * dice.unit(),
+            },
+            2 => Loss::Iid {
+                loss_packet: 0.2 * dice.unit(),
+            },
+            _ => Loss::Markov {
+                p_good_to_bad: 0.02 * dice.unit(),
+                p_bad_to_good: 0.02 + 0.2 * dice.unit(),
+                loss_good: 0.01 * dice.unit(),
+                loss_bad: 0.3 + 0.7 * dice.unit(),
+            },
+        };
+        link.duplicate = dice.pick(&[0.0, 0.0, 0.02, 0.5]) * dice.unit();
+        // Over IPv4 an end takes an ICRC that another identification explains (P2.5), so that a
+        // flipped bit passes once in a while. Over IPv6 none does.
+        if self.plan.ipv6 {
+            link.corrupt = dice.pick(&[0.0, 0.02]) * dice.unit();
+        }
+        // How long packets are held back depends on the generations: see `Draft::reorder`.
+        link.reorder.probability = dice.pick(&[0.0, 0.01, 0.3]) * dice.unit();
+    }
+
+    fn add_pairs(&mut self) {
+        for _ in 0..self.dice.pick(&[1, 1, 2, 3]) {
+            let path = self.dice.index(self.plan.paths.len());
+            self.add_pair(path, 0);
+        }
+        self.reorder();
+    }
+
+    fn add_pair(&mut self, path: usize, opens_ns: u64) {
+        let sdr = self.shape();
+        let dice = &mut self.dice;
+        let links = &self.plan.paths[path].links;
+        let rates = links.iter().filter_map(|link| link.rate_bps);
+        let late_ns = dice.within(1..self.span_ns);
+        let lag_ns = dice.pick(&[0, 0, late_ns]);
+        let within_rate = rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9);
+        // A chunk that always overflows the queue in the same way never arrives whole. So bursts
+        // fit into a queue, and only short chunks are now and then sent too fast for the path.
+        let has_queue = links.iter().any(|link| link.queue_bytes.is_some());
+        let bursts: &[u64] = if has_queue {
+            &[1, 50_000]
+        } else {
+            &[1, 50_000, 256 * 1024]
+        };
+        let burst_bytes = dice.pick(bursts);
+        let too_fast = dice.chance(0.25) && (sdr.packets_per_chunk <= 4 || !has_queue);
+        let rate_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
+        let options = QpOptions {
+            rate_bps,
+            burst_bytes,
+            initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
+            reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
+            expected_scheme: if sdr.parity {
+                dice.pick(&SCHEMES)
+                    .parse::<SchemeName>()
+                    .expect("a name")
+                    .tag()
+            } else {
+                SchemeTag::NONE
+            },
+            max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
+            sdr,
+        };
+        self.plan.pairs.push(PairPlan {
+            path,
+            options,
+            opens_ns,
+            lag_ns,
+        });
+    }
+
+    fn shape(&mut self) -> QpConfig {
+        let dice = &mut self.dice;
+        let mtu = dice.pick(&[64, 256, 1000, 1024, 4096]);
+        let (id_bits, offset_bits, user_bits) =
+            dice.pick(&[(10, 18, 4), (10, 18, 4), (8, 24, 0), (9, 8, 15), (7, 9, 16)]);
+        let most_bytes = u64::from(mtu) << offset_bits;
+        QpConfig {
+            mtu,
+            packets_per_chunk: dice.pick(&[1, 1, 2, 3, 4, 16, 64]),
+            split: ImmediateSplit {
+                id_bits,
+                offset_bits,
+                user_bits,
+            },
+            slots: dice.pick(&[1, 2, 2, 4, 8, 64]),
+            parity: dice.chance(0.85),
+            max_message_bytes: dice.pick(&[5_000, 1 << 16, 1 << 20]).min(most_bytes),
+            generations: dice.pick(&[2, 2, 3, 4, 4, 8, 16]),
+            channels: dice.pick(&[1, 1, 2, 5]),
+        }
+    }
+
+    /// Lets the links hold packets back for less time than late packets take to be taken for those
+    /// of another message: half of the generations less two, in round trips (P3.10).
+    fn reorder(&mut self) {
+        for (index, path) in self.plan.paths.iter_mut().enumerate() {
+            let pairs = self.plan.pairs.iter().filter(|pair| pair.path == index);
+            let generations = pairs.map(|pair| pair.options.sdr.generations).min();
+            let trips = u32::from(generations.unwrap_or(2) - 2) / 2;
+            let rtt = path.links[0].delay + path.links[1].delay;
+            for link in &mut path.links {
+                let share = 0.95 * self.dice.unit();
+                let extra_delay = (rtt * trips).mul_f64(share);
+                let probability = if trips == 0 {
+                    0.0
+                } else {
+                    link.reorder.probability
+                };
+                link.reorder = Reorder {
+                    probability,
+                    extra_delay,
+                };
+            }
+        }
+    }
+
+    fn add_messages(&mut self) {
+        for pair in 0..self.plan.pairs.len() {
+            let options = &self.plan.pairs[pair].options;
+            let parity = options.sdr.parity;
+            let usable: Vec<&str> = SCHEMES
+                .into_iter()
+                .filter(|name| parity || !name.starts_with("ec-"))
+                .collect();
+            let schemes: Vec<SchemeName> = (0..SCHEMES_A_PAIR)
+                .map(|_| self.dice.pick(&usable).parse().expect("a name"))
+                .collect();
+            let count = self.dice.pick(&[1, 3, 8, 20, 60]);
+            let largest = self.dice.pick(&[40, 3_000, 20_000, 300_000]);
+            let mut at_ns = self.plan.pairs[pair].opens_ns;
+            for _ in 0..count {
+                let gap_ns = self.span_ns / count;
+                at_ns += self.dice.within(0..gap_ns * 2);
+                self.add_message(pair, &schemes, largest, at_ns);
+            }
+        }
+    }
+
+    fn add_message(&mut self, pair: usize, schemes: &[SchemeName], largest: u64, at_ns: u64) {
+        let sdr = self.plan.pairs[pair].options.sdr;
+        let mtu = u64::from(sdr.mtu);
+        let dice = &mut self.dice;
+        let bytes = match dice.within(0..8) {
+            0 => 0,
+            1 => 1,
+            2 => dice.pick(&[mtu - 1, mtu, mtu + 1]),
+            3 => mtu * u64::from(sdr.packets_per_chunk) * dice.within(1..6),
+            _ => dice.within(0..largest),
+        };
+        let room_bytes = MAX_BYTES - self.bytes;
+        let room_packets = (MAX_PACKETS - self.packets.min(MAX_PACKETS - 1)) * mtu;
+        let bytes = bytes
+            .min(sdr.max_message_bytes)
+            .min(room_bytes)
+            .min(room_packets);
+        self.bytes += bytes;
+        self.packets += bytes.div_ceil(mtu).max(1);
+        let spare = dice.pick(&[0, 0, 1, 10_000]);
+        let scheme = match dice.within(0..10) {
+            0 => Repair::Nothing,
+            1 if bytes > 0 => Repair::Stream,
+            _ => Repair::Scheme(dice.pick(schemes)),
+        };
+        let is_short = bytes > 0 && scheme != Repair::Stream && dice.chance(0.03);
+        let capacity = if is_short {
+            dice.within(0..bytes)
+        } else {
+            (bytes + spare).min(sdr.max_message_bytes)
+        };
+        let immediate = dice.pick(&[None, None, Some(0), Some(0x8765_4321)]);
+        let (early, late) = (dice.chance(0.3), dice.chance(0.3));
+        let slack_ns = self.span_ns / 4;
+        let after_ns = dice.within(1..self.span_ns / 2);
+        let outcome = dice.pick(&[Outcome::Partial, Outcome::Failed]);
+        self.plan.messages.push(MessagePlan {
+            pair,
+            from: usize::from(dice.chance(0.3)),
+            bytes: usize::try_from(bytes).expect("small"),
+            capacity: usize::try_from(capacity).expect("small"),
+            scheme,
+            immediate: immediate.filter(|_| sdr.split.user_bits > 0),
+            send_ns: at_ns + if late { dice.within(0..slack_ns) } else { 0 },
+            recv_ns: at_ns + if early { 0 } else { dice.within(0..slack_ns) },
+            ending: match scheme {
+                Repair::Scheme(_) if dice.chance(0.9) => Ending::Natural,
+                _ if dice.chance(0.3) => Ending::Cancel { after_ns },
+                // Nobody else ends a message without a scheme.
+                _ => Ending::Complete { after_ns, outcome },
+            },
+        });
+    }
+}

@@ -1,0 +1,239 @@
+//! The plan of a case: a plain value that says what is posted, and what goes wrong when.
+
+mod draw;
+pub(crate) mod show;
+
+use farwrite::{Outcome, QpOptions, SchemeName};
+use farwrite_link::LinkConfig;
+
+/// A microsecond in nanoseconds.
+pub(crate) const US: u64 = 1_000;
+/// A millisecond in nanoseconds.
+pub(crate) const MS: u64 = 1_000 * US;
+/// A second in nanoseconds.
+pub(crate) const SECOND: u64 = 1_000 * MS;
+
+/// A whole case. Equal plans run alike.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Feeds the faults of links, the keys, and the bytes of messages.
+    pub seed: u64,
+    /// Whether hosts have IPv6 addresses.
+    pub ipv6: bool,
+    /// Which hosts are joined, and how.
+    pub paths: Vec<PathPlan>,
+    /// The queue pairs.
+    pub pairs: Vec<PairPlan>,
+    /// The messages. Those of one queue pair and direction are posted in this order.
+    pub messages: Vec<MessagePlan>,
+    /// What goes wrong, beside what the links do.
+    pub faults: Vec<Fault>,
+    /// When all faults end, in nanoseconds: links neither lose nor change packets from then on.
+    pub heal_ns: u64,
+    /// Time after that, and after each post and outcome from then on, in which the next must come,
+    /// in nanoseconds.
+    pub patience_ns: u64,
+}
+
+/// A path between two hosts.
+#[derive(Clone, Debug)]
+pub struct PathPlan {
+    /// Numbers of the hosts, counted from 0.
+    pub hosts: [usize; 2],
+    /// The link from the first host to the second, and the link back.
+    pub links: [LinkConfig; 2],
+}
+
+/// A queue pair between the two hosts of a path.
+#[derive(Clone, Debug)]
+pub struct PairPlan {
+    /// Index of the path. End 0 of the queue pair is on the path's first host.
+    pub path: usize,
+    /// Made with these by both ends.
+    pub options: QpOptions,
+    /// When both ends make it, and end 0 connects it, in nanoseconds.
+    pub opens_ns: u64,
+    /// How much later end 1 connects it, in nanoseconds.
+    pub lag_ns: u64,
+}
+
+/// A message, its send and its receive.
+#[derive(Clone, Debug)]
+pub struct MessagePlan {
+    /// Index of the queue pair.
+    pub pair: usize,
+    /// The end that sends: 0 or 1.
+    pub from: usize,
+    /// Length in bytes.
+    pub bytes: usize,
+    /// Length of the posted buffer. A shorter one than the message makes it fail.
+    pub capacity: usize,
+    /// What repairs its losses.
+    pub scheme: Repair,
+    /// The user immediate.
+    pub immediate: Option<u32>,
+    /// When it is sent at the earliest, in nanoseconds. A full queue pair delays it.
+    pub send_ns: u64,
+    /// When its buffer is posted at the earliest, in nanoseconds.
+    pub recv_ns: u64,
+    /// What its users do to it.
+    pub ending: Ending,
+}
+
+/// What repairs the losses of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// A scheme.
+    Scheme(SchemeName),
+    /// Nothing. The message is posted in one piece.
+    Nothing,
+    /// Nothing. The message is a stream of two runs of chunks, the later chunks first.
+    Stream,
+}
+
+/// What the users of a message do to it while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// They wait.
+    Natural,
+    /// The sender gives it up so long after its post.
+    Cancel {
+        /// In nanoseconds.
+        after_ns: u64,
+    },
+    /// The receiver completes it so long after its post. A receiver of a message without a scheme
+    /// gives the outcome that the bitmap shows instead of `outcome`.
+    Complete {
+        /// In nanoseconds.
+        after_ns: u64,
+        /// What the sender learns.
+        outcome: Outcome,
+    },
+}
+
+/// A span of time in nanoseconds, its end excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First instant.
+    pub from_ns: u64,
+    /// First instant after it.
+    pub until_ns: u64,
+}
+
+impl Span {
+    pub(crate) fn contains(&self, now_ns: u64) -> bool {
+        (self.from_ns..self.until_ns).contains(&now_ns)
+    }
+}
+
+/// Something that goes wrong at a time.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// Links of a path are down.
+    Cut {
+        /// Index of the path.
+        path: usize,
+        /// Whether the link from the first host is down, and the link back.
+        ways: [bool; 2],
+        /// When.
+        span: Span,
+    },
+    /// A link loses control packets and no others.
+    ControlLoss {
+        /// Index of the path.
+        path: usize,
+        /// Index of the link in the path.
+        link: usize,
+        /// When.
+        span: Span,
+        /// Probability that a control packet is lost.
+        share: f64,
+    },
+    /// A link holds control packets back. They may arrive as late as they like (P4).
+    ControlLate {
+        /// Index of the path.
+        path: usize,
+        /// Index of the link in the path.
+        link: usize,
+        /// When they are sent.
+        span: Span,
+        /// Probability that a control packet is held back.
+        share: f64,
+        /// For how long, in nanoseconds.
+        delay_ns: u64,
+    },
+    /// Data packets of a queue pair arrive when their slot has other messages. They arrive before
+    /// the slot comes round to the same generation: later ones are allowed to count (P3.10).
+    Late {
+        /// Index of the queue pair.
+        pair: usize,
+        /// The end that sends them.
+        from: usize,
+        /// When they are sent.
+        span: Span,
+        /// Probability that a data packet is late.
+        share: f64,
+        /// How many messages later in the same slot, at least 1 and less than the generations.
+        age: u64,
+        /// Whether only a copy is late.
+        copies: bool,
+    },
+    /// A host does not poll its endpoint.
+    Pause {
+        /// Number of the host.
+        host: usize,
+        /// When.
+        span: Span,
+    },
+    /// The fabric of a host has room for a part of the packets only.
+    Full {
+        /// Number of the host.
+        host: usize,
+        /// When.
+        span: Span,
+        /// Probability that a call is cut short.
+        share: f64,
+    },
+    /// A host loses its endpoint and starts a new one at the same address. The other ends of its
+    /// queue pairs notice nothing, and are destroyed some time later.
+    Restart {
+        /// Number of the host.
+        host: usize,
+        /// When, in nanoseconds.
+        at_ns: u64,
+        /// How long the other ends live on, in nanoseconds.
+        grace_ns: u64,
+    },
+    /// An end destroys a queue pair. The other end notices nothing, and is destroyed some time
+    /// later.
+    Close {
+        /// Index of the queue pair.
+        pair: usize,
+        /// The end that goes first.
+        end: usize,
+        /// When, in nanoseconds.
+        at_ns: u64,
+        /// How long the other end lives on, in nanoseconds.
+        grace_ns: u64,
+    },
+}
+
+impl Plan {
+    /// Number of hosts.
+    pub(crate) fn hosts(&self) -> usize {
+        let hosts = self.paths.iter().flat_map(|path| path.hosts);
+        hosts.max().map_or(0, |last| last + 1)
+    }
+
+    /// The host of an end of a queue pair.
+    pub(crate) fn host(&self, pair: usize, end: usize) -> usize {
+        self.paths[self.pairs[pair].path].hosts[end]
+    }
+
+    /// Indices of the messages of one direction, in their order.
+    pub(crate) fn course(&self, pair: usize, from: usize) -> impl Iterator<Item = usize> + '_ {
+        let belongs = move |message: &MessagePlan| message.pair == pair && message.from == from;
+        let messages = self.messages.iter().enumerate();
+        messages.filter_map(move |(index, message)| belongs(message).then_some(index))
+    }
+}

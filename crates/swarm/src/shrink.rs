@@ -1,0 +1,173 @@
+//! Smaller plans that break the same rule.
+
+use farwrite_link::{LinkConfig, Loss, Reorder};
+
+use crate::plan::{Ending, Fault, MessagePlan, Plan, Repair};
+use crate::run;
+
+/// Most cases run to shrink one plan.
+const MAX_RUNS: usize = 3_000;
+
+/// A plan that breaks the rule that `plan` breaks, with as little else in it as was found; `plan`
+/// itself if it breaks none.
+#[must_use]
+pub fn shrink(plan: &Plan) -> Plan {
+    let Some(violation) = run(plan).violation else {
+        return plan.clone();
+    };
+    let mut runs = 0;
+    shrink_while(plan, |candidate| {
+        runs += 1;
+        let report = (runs < MAX_RUNS).then(|| run(candidate));
+        let violation_there = report.and_then(|report| report.violation);
+        violation_there.is_some_and(|there| there.rule == violation.rule)
+    })
+}
+
+/// The smallest plan found of which `breaks` is true, as it is of `plan`.
+fn shrink_while(plan: &Plan, mut breaks: impl FnMut(&Plan) -> bool) -> Plan {
+    let mut best = plan.clone();
+    while let Some(smaller) = step(&best, &mut breaks) {
+        best = smaller;
+    }
+    best
+}
+
+/// A plan that is smaller in one way or in many.
+fn step(plan: &Plan, breaks: &mut impl FnMut(&Plan) -> bool) -> Option<Plan> {
+    let dropped = drop_messages(plan, breaks);
+    if dropped.is_some() {
+        return dropped;
+    }
+    candidates(plan).into_iter().find(breaks)
+}
+
+/// Leaves out messages, first many at a time.
+fn drop_messages(plan: &Plan, breaks: &mut impl FnMut(&Plan) -> bool) -> Option<Plan> {
+    let mut best = plan.clone();
+    let mut run = plan.messages.len();
+    while run > 0 {
+        let mut at = 0;
+        while at < best.messages.len() {
+            let mut candidate = best.clone();
+            let end = (at + run).min(candidate.messages.len());
+            candidate.messages.drain(at..end);
+            if breaks(&candidate) {
+                best = candidate;
+            } else {
+                at += run;
+            }
+        }
+        run /= 2;
+    }
+    (best.messages.len() < plan.messages.len()).then_some(best)
+}
+
+/// Plans that are simpler in one thing.
+fn candidates(plan: &Plan) -> Vec<Plan> {
+    let mut all = Vec::new();
+    let mut add = |change: &dyn Fn(&mut Plan)| {
+        let mut candidate = plan.clone();
+        change(&mut candidate);
+        // A change that changes nothing would be found for ever.
+        if format!("{candidate:?}") != format!("{plan:?}") {
+            all.push(candidate);
+        }
+    };
+    for fault in 0..plan.faults.len() {
+        add(&|plan| {
+            plan.faults.remove(fault);
+        });
+    }
+    for pair in (0..plan.pairs.len()).rev() {
+        add(&|plan| drop_pair(plan, pair));
+    }
+    for path in 0..plan.paths.len() {
+        for link in 0..2 {
+            for calm in CALMERS {
+                add(&|plan| calm(&mut plan.paths[path].links[link]));
+            }
+        }
+    }
+    for pair in 0..plan.pairs.len() {
+        add(&|plan| plan.pairs[pair].lag_ns = 0);
+        add(&|plan| plan.pairs[pair].options.sdr.channels = 1);
+        add(&|plan| plan.pairs[pair].options.sdr.packets_per_chunk = 1);
+        add(&|plan| plan.pairs[pair].options.reordering_window = None);
+    }
+    for message in 0..plan.messages.len() {
+        for simplify in SIMPLIFIERS {
+            add(&|plan| simplify(&mut plan.messages[message]));
+        }
+    }
+    all
+}
+
+const CALMERS: [fn(&mut LinkConfig); 6] = [
+    |link| link.loss = Loss::None,
+    |link| link.reorder = Reorder::default(),
+    |link| link.duplicate = 0.0,
+    |link| link.corrupt = 0.0,
+    |link| link.queue_bytes = None,
+    |link| link.rate_bps = None,
+];
+
+const SIMPLIFIERS: [fn(&mut MessagePlan); 6] = [
+    |message| {
+        message.immediate = None;
+    },
+    |message| {
+        if matches!(message.scheme, Repair::Scheme(_)) {
+            message.ending = Ending::Natural;
+        }
+    },
+    |message| message.recv_ns = message.recv_ns.min(message.send_ns),
+    |message| message.send_ns = message.send_ns.min(message.recv_ns),
+    |message| message.capacity = message.capacity.min(message.bytes),
+    |message| {
+        if message.capacity >= message.bytes && message.scheme != Repair::Stream {
+            message.bytes /= 2;
+        }
+    },
+];
+
+/// Leaves out a queue pair, its messages, and what goes wrong with it alone.
+fn drop_pair(plan: &mut Plan, pair: usize) {
+    plan.pairs.remove(pair);
+    plan.messages.retain(|message| message.pair != pair);
+    plan.faults.retain(|fault| {
+        !matches!(fault, Fault::Late { pair: p, .. } | Fault::Close { pair: p, .. } if *p == pair)
+    });
+    let renumber = |p: &mut usize| *p -= usize::from(*p > pair);
+    plan.messages
+        .iter_mut()
+        .for_each(|message| renumber(&mut message.pair));
+    for fault in &mut plan.faults {
+        if let Fault::Late { pair, .. } | Fault::Close { pair, .. } = fault {
+            renumber(pair);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_failure_needs_is_left_and_nothing_else() {
+        let needs = |plan: &Plan| {
+            let long = plan.messages.iter().any(|message| message.bytes >= 100);
+            let cut = |fault: &Fault| matches!(fault, Fault::Cut { .. });
+            long && plan.faults.iter().any(cut) && plan.paths[0].links[0].loss != Loss::None
+        };
+        let plan = (0..).map(Plan::draw).find(needs).expect("some seed");
+        let small = shrink_while(&plan, needs);
+        assert!(needs(&small));
+        let counts = (small.pairs.len(), small.messages.len(), small.faults.len());
+        assert_eq!(counts, (1, 1, 1));
+        let message = &small.messages[0];
+        assert!(message.bytes < 200, "{message}");
+        assert_eq!((message.capacity, message.immediate), (message.bytes, None));
+        assert_eq!(small.paths[0].links[1].loss, Loss::None);
+    }
+}

@@ -1,0 +1,263 @@
+//! What the hosts send: hashed, and dropped or kept back as the plan says.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use farwrite::QpInfo;
+use farwrite::fabric::sim::{Datagram, SimNetwork, Verdict};
+use farwrite_wire::opcode::UC_SEND_ONLY;
+use farwrite_wire::packet::Packet;
+
+use crate::dice::{Dice, mix};
+use crate::plan::{Fault, Plan};
+
+/// The data packets that lead to one generation of one end of a queue pair.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    pair: usize,
+    /// The end that sends them.
+    from: usize,
+    generation: u64,
+}
+
+/// A packet that is to arrive late.
+#[derive(Debug)]
+struct Kept {
+    pair: usize,
+    from: usize,
+    /// The message whose posted receive brings it.
+    due: u64,
+    datagram: Datagram,
+}
+
+/// Everything that the hosts send.
+pub(crate) struct Tap {
+    plan: Plan,
+    network: SimNetwork,
+    /// Addresses of the hosts.
+    addresses: Vec<IpAddr>,
+    dice: Dice,
+    hash: u64,
+    routes: HashMap<(IpAddr, u32), Route>,
+    /// Sends started, by queue pair and sending end.
+    started: Vec<[u64; 2]>,
+    kept: Vec<Kept>,
+    /// Control packets held back, by the time of their arrival and in the order of sending.
+    held: BTreeMap<(u64, u64), Datagram>,
+    pub(crate) tally: TapTally,
+}
+
+/// What the tap did, in packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TapTally {
+    pub(crate) sent: u64,
+    pub(crate) controls_dropped: u64,
+    pub(crate) controls_held: u64,
+    pub(crate) kept_back: u64,
+    pub(crate) injected: u64,
+    pub(crate) injected_data: u64,
+}
+
+impl Tap {
+    /// Taps a network until its tap is cleared.
+    pub(crate) fn new(
+        plan: &Plan,
+        network: &SimNetwork,
+        addresses: Vec<IpAddr>,
+    ) -> Rc<RefCell<Self>> {
+        let tap = Rc::new(RefCell::new(Self {
+            network: network.clone(),
+            addresses,
+            dice: Dice::new(plan.seed ^ 1),
+            hash: 0,
+            routes: HashMap::new(),
+            started: vec![[0; 2]; plan.pairs.len()],
+            kept: Vec::new(),
+            held: BTreeMap::new(),
+            tally: TapTally::default(),
+            plan: plan.clone(),
+        }));
+        let state = Rc::clone(&tap);
+        network.set_tap(move |datagram| state.borrow_mut().see(datagram));
+        tap
+    }
+
+    /// Adds anything else that a case does to the hash.
+    pub(crate) fn note(&mut self, number: u64) {
+        self.hash = mix(self.hash ^ number).wrapping_add(1);
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// The receiving end of a queue pair in one direction was made.
+    pub(crate) fn learn(&mut self, pair: usize, from: usize, addr: IpAddr, info: &QpInfo) {
+        for (generation, qpns) in (0..).zip(&info.data_qpns) {
+            for &qpn in qpns {
+                let route = Route {
+                    pair,
+                    from,
+                    generation,
+                };
+                self.routes.insert((addr, qpn), route);
+            }
+        }
+    }
+
+    pub(crate) fn started(&mut self, pair: usize, from: usize) {
+        self.started[pair][from] += 1;
+    }
+
+    /// The packets that are due when `posted` receives are posted, by queue pair and sending end.
+    pub(crate) fn take_due(&mut self, posted: impl Fn(usize, usize) -> u64) -> Vec<Datagram> {
+        if self.kept.is_empty() {
+            return Vec::new();
+        }
+        self.take(|kept| kept.due < posted(kept.pair, kept.from))
+    }
+
+    /// All packets kept back.
+    pub(crate) fn take_all(&mut self) -> Vec<Datagram> {
+        self.take(|_| true)
+    }
+
+    fn take(&mut self, is_due: impl Fn(&Kept) -> bool) -> Vec<Datagram> {
+        let kept = std::mem::take(&mut self.kept);
+        let (due, kept) = kept.into_iter().partition(is_due);
+        self.kept = kept;
+        let due: Vec<Kept> = due;
+        self.tally.injected += due.len() as u64;
+        self.tally.injected_data += due.len() as u64;
+        due.into_iter().map(|kept| kept.datagram).collect()
+    }
+
+    fn see(&mut self, datagram: &Datagram) -> Verdict {
+        let now_ns = self.network.now_ns();
+        self.tally.sent += 1;
+        self.hash_datagram(now_ns, datagram);
+        let packet = Packet::parse(&datagram.payload).expect("an endpoint sends whole packets");
+        let bth = packet.bth();
+        if bth.opcode == UC_SEND_ONLY {
+            return self.see_control(now_ns, datagram);
+        }
+        let route = self.routes.get(&(datagram.dst.ip(), bth.dest_qp)).copied();
+        let imm = packet.imm().expect("a write has an immediate");
+        match route {
+            Some(route) => self.see_data(now_ns, route, imm, datagram),
+            None => Verdict::Pass,
+        }
+    }
+
+    fn see_control(&mut self, now_ns: u64, datagram: &Datagram) -> Verdict {
+        for fault in &self.plan.faults {
+            let (Fault::ControlLoss {
+                path,
+                link,
+                span,
+                share,
+            }
+            | Fault::ControlLate {
+                path,
+                link,
+                span,
+                share,
+                ..
+            }) = fault
+            else {
+                continue;
+            };
+            let hosts = self.plan.paths[*path].hosts;
+            let ends = [hosts[*link], hosts[1 - link]].map(|host| self.addresses[host]);
+            let is_there = ends == [datagram.src.ip(), datagram.dst.ip()];
+            if !is_there || !span.contains(now_ns) || !self.dice.chance(*share) {
+                continue;
+            }
+            if let Fault::ControlLate { delay_ns, .. } = fault {
+                let due = (now_ns + delay_ns, self.tally.sent);
+                self.held.insert(due, datagram.clone());
+                self.tally.controls_held += 1;
+            } else {
+                self.tally.controls_dropped += 1;
+            }
+            return Verdict::Drop;
+        }
+        Verdict::Pass
+    }
+
+    /// When the next control packet arrives that is held back.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.held.first_key_value().map(|(&(due_ns, _), _)| due_ns)
+    }
+
+    /// The control packets held back that arrive by `now_ns`.
+    pub(crate) fn take_held(&mut self, now_ns: u64) -> Vec<Datagram> {
+        let later = self.held.split_off(&(now_ns.saturating_add(1), 0));
+        let due = std::mem::replace(&mut self.held, later);
+        self.tally.injected += due.len() as u64;
+        due.into_values().collect()
+    }
+
+    fn see_data(&mut self, now_ns: u64, route: Route, imm: u32, datagram: &Datagram) -> Verdict {
+        let Route { pair, from, .. } = route;
+        let is_here = |fault: &&Fault| {
+            matches!(fault, Fault::Late { pair: p, from: f, span, .. }
+                if *p == pair && *f == from && span.contains(now_ns))
+        };
+        let fault = self.plan.faults.iter().find(is_here);
+        let Some(&Fault::Late {
+            share, age, copies, ..
+        }) = fault
+        else {
+            return Verdict::Pass;
+        };
+        if !self.dice.chance(share) {
+            return Verdict::Pass;
+        }
+        let slots = u64::from(self.plan.pairs[pair].options.sdr.slots);
+        self.kept.push(Kept {
+            pair,
+            from,
+            due: self.message(route, imm) + age * slots,
+            datagram: datagram.clone(),
+        });
+        if copies {
+            return Verdict::Pass;
+        }
+        self.tally.kept_back += 1;
+        Verdict::Drop
+    }
+
+    /// The message that a data packet belongs to: the newest that was started of those that have
+    /// its slot and generation. An older one of these was over before the newest was started.
+    fn message(&self, route: Route, imm: u32) -> u64 {
+        let sdr = &self.plan.pairs[route.pair].options.sdr;
+        let (slots, generations) = (u64::from(sdr.slots), u64::from(sdr.generations));
+        let id_shift = 32 - u32::from(sdr.split.id_bits);
+        // A parity message has the id of its message, and the number of slots more.
+        let slot = u64::from(imm >> id_shift) % slots;
+        let first = route.generation * slots + slot;
+        let started = self.started[route.pair][route.from];
+        let rounds = (started - 1 - first) / (slots * generations);
+        first + rounds * slots * generations
+    }
+
+    fn hash_datagram(&mut self, now_ns: u64, datagram: &Datagram) {
+        self.note(now_ns);
+        self.note(u64::from(datagram.src.port()) << 16 | u64::from(datagram.dst.port()));
+        let mut words = datagram.payload.chunks_exact(8);
+        let mut hash = self.hash;
+        for word in &mut words {
+            let word = u64::from_le_bytes(word.try_into().expect("8 bytes"));
+            hash = (hash ^ word)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29);
+        }
+        for &byte in words.remainder() {
+            hash = mix(hash ^ u64::from(byte));
+        }
+        self.hash = hash;
+    }
+}

@@ -1,0 +1,74 @@
+//! What a case can break.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::plan::show::Millis;
+
+/// A rule that holds in every case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rule {
+    /// Bytes of a buffer are those of its message, or nobody wrote them.
+    Bytes,
+    /// Nothing is written beside a posted buffer, or behind a message in it.
+    Guard,
+    /// A bit of the bitmap is set if and only if the chunk is in memory.
+    Bitmap,
+    /// The length and the immediate that a receiver sees are those of its message.
+    Label,
+    /// Memory does not change once the outcome of its receive is known.
+    Afterwards,
+    /// Both ends see the outcome that the plan leads to.
+    Outcome,
+    /// Every message is over a bounded time after the last fault.
+    Liveness,
+    /// Nobody sends, and no timer runs, when all messages are over.
+    Silence,
+    /// Everything that an endpoint took from its fabric comes back.
+    Leak,
+    /// Counters of links and fabrics agree, and count no packet that a peer may not send.
+    Counters,
+    /// No call fails that is made as documented.
+    Call,
+    /// Nothing panics.
+    Panic,
+    /// Equal seeds give equal cases.
+    Determinism,
+}
+
+impl Display for Rule {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bytes => "bytes",
+            Self::Guard => "guard",
+            Self::Bitmap => "bitmap",
+            Self::Label => "label",
+            Self::Afterwards => "afterwards",
+            Self::Outcome => "outcome",
+            Self::Liveness => "liveness",
+            Self::Silence => "silence",
+            Self::Leak => "leak",
+            Self::Counters => "counters",
+            Self::Call => "call",
+            Self::Panic => "panic",
+            Self::Determinism => "determinism",
+        })
+    }
+}
+
+/// The first rule that a case broke.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Which rule.
+    pub rule: Rule,
+    /// When, in nanoseconds of the virtual time.
+    pub at_ns: u64,
+    /// What was seen, and what was expected.
+    pub what: String,
+}
+
+impl Display for Violation {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (rule, at, what) = (self.rule, Millis(self.at_ns), &self.what);
+        write!(f, "rule {rule} broken at {at}: {what}")
+    }
+}

@@ -1,0 +1,382 @@
+//! The hosts of a case, their users, and the loop that advances the common time.
+
+mod faults;
+mod outcomes;
+mod users;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use farwrite::fabric::sim::{LinkCounters, SimNetwork};
+use farwrite::{
+    Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle, SendHandle,
+};
+
+use crate::coverage::Coverage;
+use crate::dice::{Dice, mix};
+use crate::ledger::{Fullness, Ledger};
+use crate::plan::show::Millis;
+use crate::plan::{MS, PairPlan, Plan};
+use crate::tap::Tap;
+use crate::violation::{Rule, Violation};
+
+/// Time after which a user posts again where there was no slot.
+const RETRY_NS: u64 = 10 * MS;
+/// Rounds of the loop, far beyond what a case takes.
+const MAX_ROUNDS: u64 = 1_000_000;
+/// Polls of one endpoint at one instant, more than the packets and the coding of a case take.
+const MAX_POLLS: u32 = 64;
+/// Not 4791: from there an end takes packets of RNICs, whose ICRC is checked less strictly (P2.5).
+const FIRST_PORT: u16 = 5000;
+
+/// A case under way.
+pub(crate) struct World<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) network: SimNetwork,
+    pub(crate) tap: Rc<RefCell<Tap>>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) pairs: Vec<Pair>,
+    pub(crate) messages: Vec<Message>,
+    /// Messages of which a posted side has no outcome yet.
+    pub(crate) open: BTreeSet<usize>,
+    /// When users end which messages.
+    endings: BTreeSet<(u64, usize)>,
+    /// Instants of the plan at which something begins or ends, still to come.
+    instants: BTreeSet<u64>,
+    /// Instant up to which faults were applied.
+    applied_ns: Option<u64>,
+    healed: bool,
+    /// When a message was posted last, or had an outcome.
+    progress_ns: u64,
+    /// Whether a post that is due finds all slots taken.
+    is_waiting: bool,
+    pub(crate) books: Books,
+    pub(crate) coverage: Coverage,
+    dice: Dice,
+    trace: Option<Vec<String>>,
+}
+
+/// A machine.
+pub(crate) struct Host {
+    addr: SocketAddr,
+    ports: u16,
+    endpoint: Option<Endpoint<Ledger>>,
+    pub(crate) fullness: Rc<RefCell<Fullness>>,
+    paused: bool,
+    /// Endpoints that it has had.
+    starts: u8,
+}
+
+/// A queue pair.
+#[derive(Default)]
+pub(crate) struct Pair {
+    pub(crate) opened: bool,
+    /// `None` where an end is not there yet, or any more.
+    pub(crate) ends: [Option<QueuePair>; 2],
+    /// What the ends know of each other until they connect; `None` at an end that did.
+    peers: [Option<QpInfo>; 2],
+    /// When the end that is left gives up.
+    pub(crate) gives_up_ns: Option<u64>,
+    /// By sending end.
+    courses: [Course; 2],
+    /// Whether an end gave up because the other went away.
+    pub(crate) gave_up: bool,
+    /// What its ends did before they were destroyed.
+    pub(crate) stats: [QpStats; 2],
+}
+
+/// The messages of one direction of a queue pair, in order.
+#[derive(Default)]
+struct Course {
+    messages: Vec<usize>,
+    sent: usize,
+    posted: usize,
+}
+
+/// A message at run time.
+#[derive(Default)]
+pub(crate) struct Message {
+    pub(crate) content: Vec<u8>,
+    source: Option<MemoryRegion>,
+    pub(crate) send: Option<SendHandle>,
+    pub(crate) target: Option<MemoryRegion>,
+    pub(crate) recv: Option<RecvHandle>,
+    pub(crate) sent: Option<Outcome>,
+    pub(crate) received: Option<Outcome>,
+    /// The buffer, guards included, when the receive's outcome was seen.
+    pub(crate) snapshot: Vec<u8>,
+    pub(crate) cancelled: bool,
+    pub(crate) completed: Option<Outcome>,
+}
+
+/// What is gone, so that it can be counted at the end.
+#[derive(Default)]
+pub(crate) struct Books {
+    /// Of links that others took the place of.
+    pub(crate) links: Vec<LinkCounters>,
+    /// Of endpoints that restarted.
+    pub(crate) endpoints: Vec<Counters>,
+}
+
+fn address(plan: &Plan, host: usize) -> IpAddr {
+    let host = u8::try_from(host + 1).expect("few hosts");
+    if plan.ipv6 {
+        Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into()).into()
+    } else {
+        Ipv4Addr::new(10, 0, 0, host).into()
+    }
+}
+
+impl<'p> World<'p> {
+    pub(crate) fn new(plan: &'p Plan, traced: bool) -> Self {
+        let network = SimNetwork::new(plan.seed);
+        let addresses: Vec<IpAddr> = (0..plan.hosts()).map(|host| address(plan, host)).collect();
+        let tap = Tap::new(plan, &network, addresses.clone());
+        let hosts = (0..plan.hosts())
+            .map(|host| Host::new(plan, host, &network, addresses[host]))
+            .collect();
+        let pairs = (0..plan.pairs.len()).map(|pair| Pair::new(plan, pair));
+        let world = Self {
+            hosts,
+            pairs: pairs.collect(),
+            messages: plan.messages.iter().map(|_| Message::default()).collect(),
+            open: BTreeSet::new(),
+            endings: BTreeSet::new(),
+            instants: instants(plan),
+            applied_ns: None,
+            healed: false,
+            progress_ns: 0,
+            is_waiting: false,
+            books: Books::default(),
+            coverage: Coverage::default(),
+            dice: Dice::new(plan.seed ^ 2),
+            trace: traced.then(Vec::new),
+            plan,
+            network,
+            tap,
+        };
+        for path in &plan.paths {
+            let [a, b] = path.hosts.map(|host| addresses[host]);
+            let joined = world.network.connect(a, b, path.links[0], path.links[1]);
+            joined.expect("plans have good links");
+        }
+        world
+    }
+
+    /// Runs the case until all messages are over.
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        for _ in 0..MAX_ROUNDS {
+            self.apply_faults()?;
+            self.open_pairs()?;
+            self.end_messages()?;
+            self.post_messages()?;
+            // Before anybody polls: a receive may be over at once, and the next be posted.
+            self.deliver_late();
+            let wanted = self.poll_hosts()?;
+            let news = self.observe()?;
+            if self.is_over() {
+                return Ok(());
+            }
+            let now_ns = self.now_ns();
+            let limit_ns = self.plan.heal_ns.max(self.progress_ns) + self.plan.patience_ns;
+            if now_ns >= limit_ns {
+                return Err(self.violation(Rule::Liveness, self.describe_open()));
+            }
+            // A message that is over makes room for another, and an offer that came does.
+            let retry = match news {
+                true => Some(now_ns),
+                false => self.is_waiting.then_some(now_ns + RETRY_NS),
+            };
+            let ending = self.endings.first().map(|&(at_ns, _)| at_ns);
+            let instant = self.instants.first().copied();
+            let packet = [self.network.next_ns(), self.tap.borrow().next_ns()];
+            let next = [wanted, retry, ending, instant].into_iter().chain(packet);
+            let next_ns = next.flatten().min();
+            let next_ns = next_ns.unwrap_or(limit_ns).clamp(now_ns + 1, limit_ns);
+            self.network.advance_to(next_ns);
+        }
+        Err(self.violation(Rule::Liveness, "time does not advance".into()))
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.network.now_ns()
+    }
+
+    pub(crate) fn violation(&self, rule: Rule, what: String) -> Violation {
+        let at_ns = self.now_ns();
+        Violation { rule, at_ns, what }
+    }
+
+    /// Turns the error of a call that must succeed into a violation.
+    pub(crate) fn failed(&self, call: &str, error: impl std::fmt::Display) -> Violation {
+        self.violation(Rule::Call, format!("{call}: {error}"))
+    }
+
+    /// Adds a line to the trace, if there is one.
+    pub(crate) fn say(&mut self, line: impl FnOnce() -> String) {
+        let now = Millis(self.network.now_ns());
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{now}: {}", line()));
+        }
+    }
+
+    pub(crate) fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    /// Polls every host that is not paused. Answers when one of them wants to be polled again.
+    pub(crate) fn poll_hosts(&mut self) -> Result<Option<u64>, Violation> {
+        let now_ns = self.now_ns();
+        let mut next: Option<u64> = None;
+        for host in 0..self.hosts.len() {
+            if self.hosts[host].paused {
+                continue;
+            }
+            let endpoint = self.hosts[host].endpoint();
+            let mut wanted = Some(now_ns);
+            let mut polls = 0;
+            while wanted.is_some_and(|at_ns| at_ns <= now_ns) && polls < MAX_POLLS {
+                polls += 1;
+                match endpoint.poll(now_ns) {
+                    Ok(again) => wanted = again,
+                    Err(error) => return Err(self.failed("poll", error)),
+                }
+            }
+            if polls == MAX_POLLS {
+                let what = format!("host {host} asks to be polled at once {polls} times");
+                return Err(self.violation(Rule::Liveness, what));
+            }
+            next = [next, wanted].into_iter().flatten().min();
+        }
+        Ok(next)
+    }
+
+    /// Lets control packets arrive whose time has come, and data packets that were kept back until
+    /// their slot had another message.
+    fn deliver_late(&mut self) {
+        let pairs = &self.pairs;
+        let posted = |pair: usize, from: usize| pairs[pair].courses[from].posted as u64;
+        let mut due = self.tap.borrow_mut().take_held(self.now_ns());
+        due.extend(self.tap.borrow_mut().take_due(posted));
+        for datagram in due {
+            self.network.inject(datagram);
+        }
+    }
+
+    /// Whether all messages were posted and are over, as far as their ends are still there.
+    fn is_over(&self) -> bool {
+        self.open.is_empty()
+            && self.pairs.iter().all(|pair| {
+                let posted = |course: &Course| {
+                    course.sent == course.messages.len() && course.posted == course.messages.len()
+                };
+                pair.opened && (pair.is_gone() || pair.courses.iter().all(posted))
+            })
+    }
+
+    fn describe_open(&self) -> String {
+        let mut open = String::new();
+        for (index, message) in self.plan.messages.iter().enumerate() {
+            let Message { sent, received, .. } = &self.messages[index];
+            let pair = &self.pairs[message.pair];
+            if pair.is_gone() || (sent.is_some() && received.is_some()) {
+                continue;
+            }
+            let state = &self.messages[index];
+            let chunks = state.recv.as_ref().map(|recv| recv.bitmap().count());
+            let posted = [state.send.is_some(), state.recv.is_some()];
+            open += &format!(
+                "\n  message {index} is open: sent {sent:?}, received {received:?}, \
+                 posted {posted:?}, {chunks:?} chunks: {message}"
+            );
+        }
+        open
+    }
+}
+
+impl Drop for World<'_> {
+    /// The tap holds the network, and the network the tap.
+    fn drop(&mut self) {
+        self.network.clear_tap();
+    }
+}
+
+impl Host {
+    fn new(plan: &Plan, host: usize, network: &SimNetwork, addr: IpAddr) -> Self {
+        let pairs = plan.pairs.iter();
+        let here = pairs.filter(|pair| plan.paths[pair.path].hosts.contains(&host));
+        let ports = here
+            .map(|pair| pair.options.sdr.channels)
+            .max()
+            .unwrap_or(1);
+        let fullness = Fullness::new(plan.seed ^ mix(host as u64));
+        let mut host = Self {
+            addr: SocketAddr::new(addr, FIRST_PORT),
+            ports: ports.into(),
+            endpoint: None,
+            fullness: Rc::new(RefCell::new(fullness)),
+            paused: false,
+            starts: 0,
+        };
+        host.restart(network);
+        host
+    }
+
+    /// Starts an endpoint in place of the one that there is.
+    fn restart(&mut self, network: &SimNetwork) {
+        // The old one must be gone before its address is taken.
+        self.endpoint = None;
+        let fabric = network
+            .endpoint(self.addr, self.ports)
+            .expect("a free address");
+        self.starts += 1;
+        let mut seed = [self.starts; 32];
+        seed[..2].copy_from_slice(&self.ports.to_le_bytes());
+        let ledger = Ledger::new(fabric, Rc::clone(&self.fullness));
+        self.endpoint = Some(Endpoint::new(ledger, seed));
+    }
+
+    pub(crate) fn running(&self) -> &Endpoint<Ledger> {
+        self.endpoint.as_ref().expect("every host runs an endpoint")
+    }
+
+    pub(crate) fn endpoint(&mut self) -> &mut Endpoint<Ledger> {
+        self.endpoint.as_mut().expect("every host runs an endpoint")
+    }
+}
+
+impl Pair {
+    fn new(plan: &Plan, pair: usize) -> Self {
+        let course = |from| Course {
+            messages: plan.course(pair, from).collect(),
+            ..Course::default()
+        };
+        Self {
+            courses: [course(0), course(1)],
+            ..Self::default()
+        }
+    }
+
+    /// Whether an end went away before its messages were over.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.opened && self.ends.iter().any(Option::is_none)
+    }
+
+    /// Whether both ends went away.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.opened && self.ends.iter().all(Option::is_none)
+    }
+}
+
+/// All instants of a plan.
+fn instants(plan: &Plan) -> BTreeSet<u64> {
+    let mut instants = BTreeSet::from([plan.heal_ns]);
+    let opens = |pair: &PairPlan| [pair.opens_ns, pair.opens_ns + pair.lag_ns];
+    instants.extend(plan.pairs.iter().flat_map(opens));
+    let messages = plan.messages.iter();
+    instants.extend(messages.flat_map(|message| [message.send_ns, message.recv_ns]));
+    instants.extend(plan.faults.iter().flat_map(faults::instants));
+    instants
+}

@@ -1,0 +1,303 @@
+//! What the users of the endpoints do: connect, post messages and end them.
+
+use farwrite::{Error, Outcome, SchemeTag, SendOptions};
+
+use super::World;
+use crate::dice::Dice;
+use crate::oracle::{GUARD, UNTOUCHED};
+use crate::plan::{Ending, MessagePlan, PairPlan, Plan, Repair};
+use crate::violation::{Rule, Violation};
+
+/// The bytes of a message: none of them is what memory holds that nobody wrote.
+fn content(plan: &Plan, index: usize) -> Vec<u8> {
+    let mut dice = Dice::new(plan.seed ^ (index as u64) << 32);
+    let bytes = plan.messages[index].bytes;
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes());
+    let written = |byte| if byte == UNTOUCHED { !UNTOUCHED } else { byte };
+    words.map(written).take(bytes).collect()
+}
+
+impl World<'_> {
+    /// Makes and connects queue pairs whose time has come.
+    pub(super) fn open_pairs(&mut self) -> Result<(), Violation> {
+        let now_ns = self.now_ns();
+        for pair in 0..self.pairs.len() {
+            let PairPlan {
+                opens_ns, lag_ns, ..
+            } = self.plan.pairs[pair];
+            let hosts = [0, 1].map(|end| self.plan.host(pair, end));
+            let asleep = hosts.iter().any(|&host| self.hosts[host].paused);
+            if !self.pairs[pair].opened && opens_ns <= now_ns && !asleep {
+                self.say(|| format!("queue pair {pair} opens"));
+                let created = self.create(pair, hosts);
+                created.map_err(|error| self.failed("create_qp", error))?;
+                self.pairs[pair].opened = true;
+            }
+            for (end, lag_ns) in [0, lag_ns].into_iter().enumerate() {
+                if self.pairs[pair].peers[end].is_some()
+                    && opens_ns + lag_ns <= now_ns
+                    && self.awake(pair, end).is_some()
+                {
+                    self.connect(pair, end)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes both ends.
+    fn create(&mut self, pair: usize, hosts: [usize; 2]) -> Result<(), Error> {
+        for (end, host) in hosts.into_iter().enumerate() {
+            let options = self.plan.pairs[pair].options.clone();
+            let addr = self.hosts[host].addr.ip();
+            let endpoint = self.hosts[host].endpoint();
+            let qp = endpoint.create_qp(options)?;
+            let info = endpoint.qp_info(qp)?;
+            self.tap.borrow_mut().learn(pair, 1 - end, addr, &info);
+            self.pairs[pair].ends[end] = Some(qp);
+            self.pairs[pair].peers[1 - end] = Some(info);
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, pair: usize, end: usize) -> Result<(), Violation> {
+        self.say(|| format!("end {end} of queue pair {pair} connects"));
+        let host = self.plan.host(pair, end);
+        let state = &mut self.pairs[pair];
+        let (qp, peer) = (state.ends[end], state.peers[end].take());
+        let (qp, peer) = qp.zip(peer).expect("it is made, and not connected");
+        let connected = self.hosts[host].endpoint().connect_qp(qp, &peer);
+        connected.map_err(|error| self.failed("connect_qp", error))
+    }
+
+    /// Posts what is due, in order, as far as there are slots.
+    pub(super) fn post_messages(&mut self) -> Result<(), Violation> {
+        self.is_waiting = false;
+        for pair in 0..self.pairs.len() {
+            if !self.pairs[pair].opened {
+                continue;
+            }
+            for from in 0..2 {
+                while self.post_next_recv(pair, from)? {}
+                while self.post_next_send(pair, from)? {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The host of an end, if its user can do something.
+    fn awake(&self, pair: usize, end: usize) -> Option<usize> {
+        self.pairs[pair].ends[end]?;
+        let host = self.plan.host(pair, end);
+        (!self.hosts[host].paused).then_some(host)
+    }
+
+    fn post_next_recv(&mut self, pair: usize, from: usize) -> Result<bool, Violation> {
+        let now_ns = self.now_ns();
+        let course = &self.pairs[pair].courses[from];
+        let Some(&index) = course.messages.get(course.posted) else {
+            return Ok(false);
+        };
+        let plan = &self.plan.messages[index];
+        let Some(host) = self
+            .awake(pair, 1 - from)
+            .filter(|_| plan.recv_ns <= now_ns)
+        else {
+            return Ok(false);
+        };
+        let qp = self.pairs[pair].ends[1 - from].expect("it is awake");
+        let known = self.messages[index].target;
+        let endpoint = self.hosts[host].endpoint();
+        let region = match known {
+            Some(region) => Ok(region),
+            None => endpoint.register(vec![UNTOUCHED; plan.capacity + 2 * GUARD]),
+        };
+        let region = region.map_err(|error| self.failed("register", error))?;
+        self.messages[index].target = Some(region);
+        let target = region.slice(GUARD as u64..(GUARD + plan.capacity) as u64);
+        let recv = match self.hosts[host].endpoint().post_recv(qp, target) {
+            Ok(recv) => recv,
+            Err(Error::Retry { .. }) => {
+                self.is_waiting = true;
+                return Ok(false);
+            }
+            Err(error) => return Err(self.failed("post_recv", error)),
+        };
+        let course = &mut self.pairs[pair].courses[from];
+        let number = course.posted as u64;
+        course.posted += 1;
+        if recv.message() != number {
+            let what = format!(
+                "receive {index} has number {}, not {number}",
+                recv.message()
+            );
+            return Err(self.violation(Rule::Label, what));
+        }
+        self.say(|| format!("message {index}: buffer posted, number {number}"));
+        self.messages[index].recv = Some(recv);
+        if let Ending::Complete { after_ns, .. } = plan.ending {
+            self.endings.insert((now_ns + after_ns, index));
+        }
+        self.open.insert(index);
+        self.progress_ns = now_ns;
+        Ok(true)
+    }
+
+    fn post_next_send(&mut self, pair: usize, from: usize) -> Result<bool, Violation> {
+        let now_ns = self.now_ns();
+        let course = &self.pairs[pair].courses[from];
+        let Some(&index) = course.messages.get(course.sent) else {
+            return Ok(false);
+        };
+        let plan = &self.plan.messages[index];
+        let is_connected = self.pairs[pair].peers[from].is_none();
+        let is_due = is_connected && plan.send_ns <= now_ns;
+        let Some(host) = self.awake(pair, from).filter(|_| is_due) else {
+            return Ok(false);
+        };
+        if self.messages[index].source.is_none() {
+            let content = content(self.plan, index);
+            let region = self.hosts[host].endpoint().register(content.clone());
+            let region = region.map_err(|error| self.failed("register", error))?;
+            let message = &mut self.messages[index];
+            (message.content, message.source) = (content, Some(region));
+        }
+        let send = match self.send(index, host) {
+            Ok(send) => send,
+            Err(Error::Retry { .. }) => {
+                self.is_waiting = true;
+                return Ok(false);
+            }
+            Err(error) => return Err(self.failed("post_send", error)),
+        };
+        let course = &mut self.pairs[pair].courses[from];
+        let number = course.sent as u64;
+        course.sent += 1;
+        self.tap.borrow_mut().started(pair, from);
+        if send.message() != number {
+            let what = format!("send {index} has number {}, not {number}", send.message());
+            return Err(self.violation(Rule::Label, what));
+        }
+        self.say(|| format!("message {index}: sent, number {number}"));
+        self.messages[index].send = Some(send);
+        if let Ending::Cancel { after_ns } = plan.ending {
+            self.endings.insert((now_ns + after_ns, index));
+        }
+        self.open.insert(index);
+        self.progress_ns = now_ns;
+        Ok(true)
+    }
+
+    fn send(&mut self, index: usize, host: usize) -> Result<farwrite::SendHandle, Error> {
+        let plan = &self.plan.messages[index];
+        let MessagePlan {
+            pair,
+            from,
+            immediate,
+            ..
+        } = *plan;
+        let qp = self.pairs[pair].ends[from].expect("it is awake");
+        let source = self.messages[index].source.expect("registered");
+        let endpoint = self.hosts[host].endpoint();
+        let scheme = match plan.scheme {
+            Repair::Scheme(scheme) => scheme.tag(),
+            Repair::Nothing => SchemeTag::NONE,
+            Repair::Stream => {
+                let stream = endpoint.start_stream(qp, immediate)?;
+                let sdr = &self.plan.pairs[pair].options.sdr;
+                let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
+                let bytes = source.length();
+                let chunks = u32::try_from(bytes.div_ceil(chunk_bytes)).expect("short");
+                let half = chunks / 2;
+                let at = chunk_bytes * u64::from(half);
+                endpoint.send_chunks(&stream, source.slice(at..bytes), half)?;
+                if half > 0 {
+                    endpoint.send_chunks(&stream, source.slice(0..at), 0)?;
+                }
+                endpoint.end_stream(&stream)?;
+                return Ok(stream);
+            }
+        };
+        let sent = endpoint.post_send(qp, source.whole(), SendOptions { scheme, immediate });
+        match sent {
+            // Its parity would be longer than a message can be.
+            Err(Error::TooLong { .. }) => endpoint.post_send(
+                qp,
+                source.whole(),
+                SendOptions {
+                    immediate,
+                    ..SendOptions::default()
+                },
+            ),
+            sent => sent,
+        }
+    }
+
+    /// Cancels and completes messages whose time has come.
+    pub(super) fn end_messages(&mut self) -> Result<(), Violation> {
+        let now_ns = self.now_ns();
+        let later = self.endings.split_off(&(now_ns + 1, 0));
+        let due = std::mem::replace(&mut self.endings, later);
+        for (_, index) in due {
+            let MessagePlan {
+                pair, from, ending, ..
+            } = self.plan.messages[index];
+            let end = match ending {
+                Ending::Complete { .. } => 1 - from,
+                _ => from,
+            };
+            if self.pairs[pair].ends[end].is_none() {
+                continue;
+            }
+            if self.awake(pair, end).is_none() {
+                // Its user sleeps. It wakes up at an instant of the plan.
+                let wakes_ns = self.instants.first().copied();
+                let wakes_ns = wakes_ns.expect("a pause ends before links heal");
+                self.endings.insert((wakes_ns, index));
+                continue;
+            }
+            match ending {
+                Ending::Complete { outcome, .. } => self.complete(index, outcome)?,
+                _ => self.cancel(index)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, index: usize, outcome: Outcome) -> Result<(), Violation> {
+        let plan = &self.plan.messages[index];
+        let Some(recv) = self.messages[index].recv.clone() else {
+            return Ok(());
+        };
+        if recv.outcome().is_some() {
+            return Ok(());
+        }
+        let outcome = match plan.scheme {
+            Repair::Scheme(_) => outcome,
+            _ if recv.bitmap().is_complete() => Outcome::Whole,
+            _ => Outcome::Partial,
+        };
+        let host = self.plan.host(plan.pair, 1 - plan.from);
+        self.say(|| format!("message {index}: completed as {outcome:?}"));
+        let completed = self.hosts[host].endpoint().complete_recv(&recv, outcome);
+        completed.map_err(|error| self.failed("complete_recv", error))?;
+        self.messages[index].completed = Some(outcome);
+        self.observe_message(index)
+    }
+
+    fn cancel(&mut self, index: usize) -> Result<(), Violation> {
+        let plan = &self.plan.messages[index];
+        let Some(send) = self.messages[index].send.clone() else {
+            return Ok(());
+        };
+        if send.outcome().is_some() {
+            return Ok(());
+        }
+        let host = self.plan.host(plan.pair, plan.from);
+        self.say(|| format!("message {index}: cancelled"));
+        let cancelled = self.hosts[host].endpoint().cancel_send(&send);
+        cancelled.map_err(|error| self.failed("cancel_send", error))?;
+        self.messages[index].cancelled = true;
+        self.observe_message(index)
+    }
+}
