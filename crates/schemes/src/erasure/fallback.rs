@@ -10,15 +10,20 @@ use crate::timing::{Alpha, fallback_margin_ns, repair_ns};
 /// takes longer.
 const MAX_ASK_INTERVAL_NS: u64 = 1_000_000_000;
 
+/// A chunk that comes this many times later than the pace foresees, and a margin, ends a pause.
+const PAUSE: u64 = 4;
+
 /// What the receiver waits for of one message.
 #[derive(Debug)]
 pub(super) struct Fallback {
     alpha: Alpha,
     started_ns: u64,
-    /// When the first and the latest chunk came that was further on in the order of the wire than all
-    /// before, and how far that was.
-    first: Option<(u64, u32)>,
-    latest: (u64, u32),
+    /// When the latest chunk came that was further on in the order of the wire than all before, and
+    /// how far that was; `None` before the first chunk.
+    latest: Option<(u64, u32)>,
+    /// Time between such chunks without the pauses of the sender, and how far they went in it.
+    moving_ns: u64,
+    moved_chunks: u32,
     /// The end of waiting as newer messages tell it.
     limit_ns: u64,
     /// Nothing more is waited for.
@@ -41,8 +46,9 @@ impl Fallback {
         Self {
             alpha,
             started_ns: path.now_ns,
-            first: None,
-            latest: (path.now_ns, 0),
+            latest: None,
+            moving_ns: 0,
+            moved_chunks: 0,
             limit_ns: u64::MAX,
             expired: false,
             marks: Marks::default(),
@@ -62,9 +68,26 @@ impl Fallback {
 
     /// Chunks came from further on: the sender has passed so many.
     pub(super) fn advance(&mut self, path: &Path, passed: u32) {
-        if passed > self.latest.1 {
-            self.latest = (path.now_ns, passed);
-            self.first.get_or_insert(self.latest);
+        let before = self.latest.map_or(0, |(_, chunks)| chunks);
+        if passed <= before {
+            return;
+        }
+        if let Some((latest_ns, _)) = self.latest.replace((path.now_ns, passed)) {
+            self.measure(path, path.now_ns - latest_ns, passed - before);
+        }
+    }
+
+    /// Counts the time between two chunks towards the pace. A time far longer than the pace so far is
+    /// a pause: the sender had nothing to send, or only probed (P5.4.7). It says nothing about the
+    /// pace, and would be multiplied by all that is missing.
+    fn measure(&mut self, path: &Path, took_ns: u64, chunks: u32) {
+        let expected_ns = self.on_wire_ns(chunks);
+        let pause_ns = expected_ns
+            .saturating_mul(PAUSE)
+            .saturating_add(fallback_margin_ns(path, self.alpha));
+        if self.moved_chunks == 0 || took_ns <= pause_ns {
+            self.moving_ns = self.moving_ns.saturating_add(took_ns);
+            self.moved_chunks = self.moved_chunks.saturating_add(chunks);
         }
     }
 
@@ -78,22 +101,20 @@ impl Fallback {
     /// came, until `others_ns`.
     pub(super) fn deadline_ns(&self, path: &Path, remaining: u32, others_ns: u64) -> u64 {
         let margin_ns = fallback_margin_ns(path, self.alpha);
-        if self.first.is_none() {
+        let Some((latest_ns, _)) = self.latest else {
             let since_ns = self.started_ns.max(others_ns);
             let first_ns = since_ns.saturating_add(path.rtt_ns);
             return first_ns.saturating_add(margin_ns).min(self.limit_ns);
-        }
+        };
         let rest_ns = self.on_wire_ns(remaining);
-        let waited_ns = self.latest.0.saturating_add(rest_ns);
+        let waited_ns = latest_ns.saturating_add(rest_ns);
         waited_ns.saturating_add(margin_ns).min(self.limit_ns)
     }
 
     /// Time that chunks take on the wire, at the pace seen so far; 0 before any was seen.
     fn on_wire_ns(&self, chunks: u32) -> u64 {
-        let (latest_ns, latest) = self.latest;
-        let (first_ns, first) = self.first.unwrap_or(self.latest);
-        let took_ns = u128::from(latest_ns - first_ns) * u128::from(chunks);
-        u64::try_from(took_ns / u128::from((latest - first).max(1))).unwrap_or(u64::MAX)
+        let took_ns = u128::from(self.moving_ns) * u128::from(chunks);
+        u64::try_from(took_ns / u128::from(self.moved_chunks.max(1))).unwrap_or(u64::MAX)
     }
 
     /// So many chunks of a group were asked for: their repairs come after all those asked for before.
@@ -151,5 +172,55 @@ impl Fallback {
         repair_ns
             .saturating_mul(1 << self.rounds.min(30))
             .min(longest_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn path(now_ms: u64) -> Path {
+        Path {
+            now_ns: now_ms * MS,
+            rtt_ns: 20 * MS,
+            reordering_window_ns: 0,
+        }
+    }
+
+    fn fallback() -> Fallback {
+        Fallback::new(&path(0), Alpha::default())
+    }
+
+    /// When it stops waiting for the rest, in milliseconds after `now_ms`.
+    fn waits_ms(fallback: &Fallback, now_ms: u64, remaining: u32) -> u64 {
+        let deadline_ns = fallback.deadline_ns(&path(now_ms), remaining, 0);
+        deadline_ns / MS - now_ms
+    }
+
+    #[test]
+    fn a_pause_of_the_sender_is_not_its_pace() {
+        let mut fallback = fallback();
+        for passed in 1..=10 {
+            fallback.advance(&path(u64::from(passed)), passed);
+        }
+        let margin_ms = fallback_margin_ns(&path(0), Alpha::default()) / MS;
+        assert_eq!(waits_ms(&fallback, 10, 100), 100 + margin_ms);
+        // A probe, a second later.
+        fallback.advance(&path(1010), 11);
+        assert_eq!(waits_ms(&fallback, 1010, 100), 100 + margin_ms);
+    }
+
+    #[test]
+    fn slow_and_uneven_chunks_are_waited_for() {
+        let mut fallback = fallback();
+        for passed in 1..=10 {
+            // Two a second, and each third one twice as late as the others.
+            let late_ms = if passed % 3 == 0 { 500 } else { 0 };
+            fallback.advance(&path(u64::from(passed) * 500 + late_ms), passed);
+        }
+        assert!(waits_ms(&fallback, 5000, 10) >= 4500);
+        assert!(waits_ms(&fallback, 5000, 10) <= 7000);
     }
 }
