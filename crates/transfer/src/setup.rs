@@ -7,7 +7,8 @@ use farwrite_session::{Error as SessionError, Hello, Message, QpBlob, Reader, Te
 
 use crate::host::{CANCEL_PERIOD, Cancel};
 use crate::speaker::Outbox;
-use crate::{Error, ErrorKind};
+use crate::watch::{Signs, SlowDisk};
+use crate::{Error, ErrorKind, Host};
 
 /// For connecting with the handshake, and for each message of the set-up as a whole.
 pub const SETUP: Duration = Duration::from_secs(10);
@@ -27,11 +28,21 @@ pub(crate) fn failed(error: &SessionError) -> Error {
 
 /// Reads the messages of the set-up.
 pub(crate) struct Setup<'a> {
-    pub(crate) reader: &'a mut Reader,
-    pub(crate) cancel: &'a Cancel,
+    reader: &'a mut Reader,
+    host: &'a Host<'a>,
+    slow_disk: SlowDisk,
 }
 
-impl Setup<'_> {
+impl<'a> Setup<'a> {
+    /// `timeout` is how long the peer's disk may take for one operation before the user learns of it.
+    pub(crate) fn new(reader: &'a mut Reader, host: &'a Host<'a>, timeout: Duration) -> Self {
+        Self {
+            reader,
+            host,
+            slow_disk: SlowDisk::new(timeout),
+        }
+    }
+
     /// Waits up to `patience` for a message to arrive whole. While the peer says that its disk is
     /// busy, the time does not count.
     ///
@@ -40,11 +51,18 @@ impl Setup<'_> {
         let mut since = Instant::now();
         self.reader.set_timeout(Some(CANCEL_PERIOD));
         loop {
-            self.cancel.check()?;
+            self.host.cancel.check()?;
             match self.reader.recv() {
                 Ok(Message::Progress(progress)) => {
                     if progress.disk_ms > 0 {
                         since = Instant::now();
+                    }
+                    let signs = Signs {
+                        peer_disk: Duration::from_millis(progress.disk_ms),
+                        ..Signs::default()
+                    };
+                    if let Some(warning) = self.slow_disk.warning(signs.slow_disk()) {
+                        self.host.warn(warning);
                     }
                 }
                 Ok(message) => return Ok(message),

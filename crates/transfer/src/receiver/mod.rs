@@ -22,6 +22,7 @@ use crate::report::{Facts, Files, Report, Role, Tally};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
+use crate::watch::{Signs, SlowDisk};
 use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice};
 use disk::Disk;
 use stream::Stream;
@@ -133,7 +134,7 @@ impl Reception<'_> {
         directory: &Path,
     ) -> Result<Joined, Error> {
         let cancel = self.host.cancel;
-        let mut setup = Setup { reader, cancel };
+        let mut setup = Setup::new(reader, self.host, self.settings.timeout);
         setup.hello()?;
         self.outbox.send_or_cancel(hello(), cancel)?;
         let start = Instant::now();
@@ -179,10 +180,21 @@ impl Reception<'_> {
     fn make_sink(&self, directory: &Path, manifest: &Arc<Manifest>) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
         let (pulse, gate) = (Arc::clone(&self.pulse), self.gate.clone());
-        let sink = self.host.cancel.run(move || {
+        let mut slow_disk = SlowDisk::new(self.settings.timeout);
+        let watch = || {
+            let signs = Signs {
+                own_disk: self.pulse.disk_busy(Instant::now()),
+                ..Signs::default()
+            };
+            if let Some(warning) = slow_disk.warning(signs.slow_disk()) {
+                self.host.warn(warning);
+            }
+        };
+        let work = move || {
             let _operation = pulse.disk_operation();
             Sink::new(&directory, manifest, gate)
-        })?;
+        };
+        let sink = self.host.cancel.run_watched(work, watch)?;
         sink.map_err(|error| Error::of_sink(&error))
     }
 
