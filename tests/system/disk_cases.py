@@ -254,6 +254,37 @@ def _broken_spot(report, place):
         report.check("both ends list it, and count what arrived", problems)
 
 
+def _errors_at_close(report, place):
+    """Network file systems store what was written when the file is closed, and report errors then."""
+    with place.ends() as ends, place.disk("disk") as disk:
+        tree = place.file("tree/file", 100_000).parent
+        place.file("tree/bad/file", 100_000)
+        disk.fail("flush", errno.EIO, "/bad")
+        receiver = ends.recv(disk.path, "--once")
+        received, _, problems = _ended(receiver, ends.send(receiver, tree), (6, 9))
+        failed = [failure["path"] for failure in received.outcomes[-1]["result"]["failures"]]
+        if failed != ["tree/bad/file"]:
+            problems.append(f"failed: {failed}")
+        problems += _differs(tree / "file", disk.backing / "tree/file")
+        problems += [f"left: {path}" for path in disk.backing.glob("tree/bad/*")]
+        report.check("a file that cannot be closed fails with exit codes 6 and 9", problems)
+        disk.fail("flush", errno.EDQUOT)
+        receiver = ends.recv(disk.path, "--once")
+        problems = _ended(receiver, ends.send(receiver, place.file("file", 1000)), (8, 8))[2]
+        problems += [f"left: {name}" for name in ("file", *_parts(disk.backing))
+                     if (disk.backing / name).exists()]
+        report.check("one that exceeds the user's share of the disk ends the transfer with exit "
+                     "code 8", problems)
+
+
+def _no_room_for_directories(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        disk.fail("mkdir", errno.ENOSPC)
+        receiver = ends.recv(disk.path, "--once")
+        sender = ends.send(receiver, place.file("tree/file", 1000).parent)
+        report.check("both ends end with exit code 8", _ended(receiver, sender, (8, 8))[2])
+
+
 def _full(report, place):
     inbox = place.inbox()
     sh("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(inbox))
@@ -372,7 +403,7 @@ def _modes(report, place):
         tree = disk.backing / "tree"
         tree.mkdir(mode=0o555)
         disk.block("write")
-        receiver = ends.recv(disk.path, "--once")
+        receiver = ends.recv(disk.path)
         sender = ends.send(receiver, place.file("tree/file", 300_000).parent)
         until(lambda: disk.waiting("write"), 20, "a write is blocked")
         opened = tree.stat().st_mode & 0o200
@@ -380,7 +411,8 @@ def _modes(report, place):
         sender.signal(signal.SIGKILL)
         receiver.outcome(10)
         disk.heal("write")
-        receiver.end()
+        with contextlib.suppress(TimeoutError):
+            until(lambda: tree.stat().st_mode & 0o7777 == 0o555, SOON, "read-only")
         mode = tree.stat().st_mode & 0o7777
         if mode != 0o555 or list(tree.iterdir()):
             problems.append(f"its mode is {mode:o}, with {list(tree.iterdir())} in it")
@@ -394,6 +426,8 @@ _FAULTY = {
     "a receiver that is interrupted while its disk is blocked": _receiver_stopped,
     "a file system without permissions and times": _refused_attributes,
     "a bad spot": _broken_spot,
+    "errors that come when a file is closed": _errors_at_close,
+    "no room for directories": _no_room_for_directories,
     "names without case": _names_without_case,
     "no locks, and no rename that keeps what is there": _plain,
     "a read-only directory": _modes,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::rig::{Rig, Running, V4, farwrite, free_port};
+use crate::rig::{Rig, Running, farwrite, free_port};
 
 const PAGE: &str = include_str!("../../../../docs/json.md");
 
@@ -162,11 +162,7 @@ fn exit_codes_are_those_of_the_help() {
         .collect();
     assert_eq!(listed, documented);
     let rig = Rig::new();
-    let missing = rig.send(
-        V4.parse().expect("address"),
-        &["--json"],
-        &[Path::new("missing")],
-    );
+    let missing = rig.send(free_port(), &["--json"], &[Path::new("missing")]);
     let object = missing.end().json();
     let row = rows
         .iter()
