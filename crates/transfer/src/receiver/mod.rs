@@ -22,7 +22,6 @@ use crate::report::{Facts, Files, Report, Role, Tally};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
-use crate::watch::{Signs, SlowDisk};
 use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice};
 use disk::Disk;
 use stream::Stream;
@@ -163,7 +162,7 @@ impl Reception<'_> {
             Ok((endpoint, qp, ours))
         };
         let (endpoint, qp, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
-        let sink = self.make_sink(directory, &manifest)?;
+        let sink = self.make_sink(&mut setup, directory, &manifest)?;
         Ok(Joined {
             ports: ports(&ours, &theirs),
             endpoint,
@@ -177,24 +176,16 @@ impl Reception<'_> {
     }
 
     /// Makes the directories of the manifest. That can take long on a slow disk.
-    fn make_sink(&self, directory: &Path, manifest: &Arc<Manifest>) -> Result<Sink, Error> {
+    fn make_sink(
+        &self,
+        setup: &mut Setup<'_>,
+        directory: &Path,
+        manifest: &Arc<Manifest>,
+    ) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
-        let (pulse, gate) = (Arc::clone(&self.pulse), self.gate.clone());
-        let mut slow_disk = SlowDisk::new(self.settings.timeout);
-        let watch = || {
-            let signs = Signs {
-                own_disk: self.pulse.disk_busy(Instant::now()),
-                ..Signs::default()
-            };
-            if let Some(warning) = slow_disk.warning(signs.slow_disk()) {
-                self.host.warn(warning);
-            }
-        };
-        let work = move || {
-            let _operation = pulse.disk_operation();
-            Sink::new(&directory, manifest, gate)
-        };
-        let sink = self.host.cancel.run_watched(work, watch)?;
+        let gate = self.gate.clone();
+        let make = move || Sink::new(&directory, manifest, gate);
+        let sink = setup.run(&self.pulse, make)?;
         sink.map_err(|error| Error::of_sink(&error))
     }
 
