@@ -220,6 +220,27 @@ def _receiver_stopped(report, place):
                      "and no part is left", problems)
 
 
+def _blocked_sender_stopped(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        place.file("file", 300_000).rename(disk.backing / "file")
+        disk.block("read")
+        receiver = ends.recv(place.inbox(), "--once")
+        sender = ends.send(receiver, disk.path / "file")
+        until(lambda: disk.waiting("read"), 20, "a read is blocked")
+        sender.signal(signal.SIGINT)
+        received, outcome = receiver.end(), sender.outcome(SOON)
+        problems = received.problems("recv", 5) + _parts(place.where)
+        if received.waited > SOON:
+            problems.append(f"the receiver ended after {received.waited:.1f} s")
+        if outcome["exit_code"] != 130:
+            problems.append(f"the sender reports {outcome}")
+        report.check(f"both ends say so within {SOON} s", problems)
+        disk.heal("read")
+        code = sender.end().code
+        report.check("when the disk goes on, the sender has ended",
+                     [] if code == 130 else [f"exit code {code}"])
+
+
 def _refused_attributes(report, place):
     with place.ends() as ends, place.disk("disk") as disk:
         disk.fail("chmod", errno.EPERM)
@@ -432,6 +453,7 @@ _FAULTY = {
     "a disk that does not answer for long": _stalls,
     "a sender that goes away while the receiver's disk is blocked": _sender_stopped,
     "a receiver that is interrupted while its disk is blocked": _receiver_stopped,
+    "a sender that is interrupted while its disk is blocked": _blocked_sender_stopped,
     "a file system without permissions and times": _refused_attributes,
     "a bad spot": _broken_spot,
     "errors that come when a file is closed": _errors_at_close,

@@ -1,9 +1,13 @@
 //! Terminals that go away or stand still, signals, and peers that stand still.
 
+use std::fs::{self, File};
 use std::io::{PipeReader, Write, pipe};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use farwrite_session::{Hello, Listener, Message, Text};
 
 use crate::rig::{Receiver, Rig, Running, V4, free_port};
 
@@ -93,4 +97,33 @@ fn sender_is_interrupted_while_its_receiver_stands_still() {
     let ended = receiver.end();
     assert_eq!(ended.code, Some(5), "{ended:?}");
     assert_eq!(rig.received(), [""; 0]);
+}
+
+#[test]
+fn sender_is_interrupted_while_its_manifest_is_not_read() {
+    let rig = Rig::new();
+    let tree = rig.path("tree");
+    fs::create_dir(&tree).expect("directory");
+    // Names of 8 MB: more than sockets hold.
+    for number in 0..32_000 {
+        File::create(tree.join(format!("{number:0>250}"))).expect("file");
+    }
+    let loopback = V4.parse::<SocketAddr>().expect("address");
+    let mut listener = Listener::bind(loopback).expect("loopback");
+    let sender = rig.send(listener.local_addr(), &[], &[&tree]);
+    let patience = Duration::from_secs(20);
+    let channel = listener.accept(&rig.psk, patience, Some(patience), |_| {});
+    let mut channel = channel.expect("a sender with the key");
+    assert!(matches!(channel.recv(), Ok(Message::Hello(_))));
+    let hello = Hello {
+        software: Text::new("a receiver that reads no more"),
+        capabilities: 0,
+    };
+    channel.send(&Message::Hello(hello)).expect("sent");
+    thread::sleep(Duration::from_secs(1));
+    sender.signal("INT");
+    let start = Instant::now();
+    sender.end().assert(130, "interrupted");
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }
