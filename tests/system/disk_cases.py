@@ -406,13 +406,14 @@ def _orphans(report, place):
 def _link_local(report, place):
     with Veth(1500) as veth, place.ends() as ends:
         sent, inbox = place.file("file", 300_000), place.inbox()
-        address = _link_local_of(veth.b)
         # The interfaces have one name in both namespaces, so another one shows whose name counts.
         veth.a.link("down")
         veth.a.ip("link", "set", veth.a.dev, "name", "other0")
         veth.a.dev = "other0"
         veth.a.link("up")
-        until(lambda: _link_local_of(veth.a), 10, "a link-local address")
+        for host in (veth.a, veth.b):
+            until(lambda host=host: _link_local_of(host), 10, "a link-local address")
+        address = _link_local_of(veth.b)
         receiver = ends.recv(inbox, "--once", at=f"[{address}%{veth.b.dev}]:{PORT}", host=veth.b)
         sender = ends.send(f"[{address}%{veth.a.dev}]:{PORT}", sent, host=veth.a)
         problems = _ended(receiver, sender)[2] + _differs(sent, inbox / "file")
