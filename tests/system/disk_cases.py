@@ -216,8 +216,32 @@ def _receiver_stopped(report, place):
         problems = receiver.end().problems("recv", 130) + _parts(disk.backing)
         if older.read_bytes() != b"older":
             problems.append("data was changed")
-        report.check("when the disk goes on, the receiver has ended, the older file is what it was, "
-                     "and no part is left", problems)
+        report.check("when the disk goes on, the receiver has ended, the older file is what it "
+                     "was, and no part is left", problems)
+
+
+def _stopped_at_rename(report, place):
+    """The one operation that cannot be called off: the kernel may be about to rename."""
+    with place.ends() as ends, place.disk("disk") as disk:
+        older = disk.backing / "data"
+        older.write_bytes(b"older")
+        disk.block("rename")
+        receiver = ends.recv(disk.path)
+        new = place.file("data", 100_000)
+        sender = ends.send(receiver, new)
+        until(lambda: disk.waiting("rename"), 20, "a rename is blocked")
+        sender.signal(signal.SIGINT)
+        outcome = receiver.outcome(10)
+        problems = [] if outcome["exit_code"] == 5 else [f"the receiver reports {outcome}"]
+        if not any("may still get it" in line for line in receiver.errors):
+            problems.append(f"no warning: {receiver.errors}")
+        disk.heal("rename")
+        until(lambda: not disk.waiting("rename") and not _parts(disk.backing), SOON,
+              "the disk has gone on")
+        if older.read_bytes() not in (b"older", new.read_bytes()):
+            problems.append("data is neither file")
+        report.check("the receiver warns that one file may still get its name, and it is whole",
+                     problems)
 
 
 def _blocked_sender_stopped(report, place):
@@ -284,7 +308,7 @@ def _broken_spot(report, place):
 
 
 def _errors_at_close(report, place):
-    """Network file systems store what was written when the file is closed, and report errors then."""
+    """Network file systems store what was written when the file is closed, and answer then."""
     with place.ends() as ends, place.disk("disk") as disk:
         tree = place.file("tree/file", 100_000).parent
         place.file("tree/bad/file", 100_000)
@@ -454,6 +478,7 @@ _FAULTY = {
     "a disk that does not answer for long": _stalls,
     "a sender that goes away while the receiver's disk is blocked": _sender_stopped,
     "a receiver that is interrupted while its disk is blocked": _receiver_stopped,
+    "a sender that is interrupted while the receiver's rename is blocked": _stopped_at_rename,
     "a sender that is interrupted while its disk is blocked": _blocked_sender_stopped,
     "a file system without permissions and times": _refused_attributes,
     "a bad spot": _broken_spot,

@@ -42,8 +42,8 @@ pub(crate) struct Setup<'a> {
 }
 
 impl<'a> Setup<'a> {
-    /// `timeout` is how long the peer may be silent while this end uses its disk, and how long a disk
-    /// may take for one operation before the user learns of it.
+    /// `timeout` is how long the peer may be silent while this end uses its disk, and how long a
+    /// disk may take for one operation before the user learns of it.
     pub(crate) fn new(reader: &'a mut Reader, host: &'a Host<'a>, timeout: Duration) -> Self {
         Self {
             reader,

@@ -11,8 +11,9 @@ class Disk:
     """What a program writes at `path` lies in `backing`, where a test finds it without the disk's
     faults. `traits` are options of `farwrite-disk`.
 
-    The disk has to go before the programs that use it are waited for: a program cannot end, even when
-    it is killed, while an operation of its own waits. Operations fail once the disk is gone."""
+    The disk has to go before the programs that use it are waited for: a program cannot end, even
+    when it is killed, while an operation of its own waits. Operations fail once the disk is
+    gone."""
 
     def __init__(self, program, where, *traits):
         self.command = [program, *traits]

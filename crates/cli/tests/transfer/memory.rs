@@ -9,7 +9,8 @@ use crate::rig::{Rig, V4};
 
 const MEMORY_BYTES: u64 = 32 << 20;
 
-/// The most memory that a process has had so far, in bytes (`VmHWM` in proc(5)); `None` if it ended.
+/// The most memory that a process has had so far, in bytes (`VmHWM` in proc(5)); `None` if it has
+/// ended.
 fn peak_bytes(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status

@@ -52,8 +52,8 @@ fn hang_up_ends_the_program() {
     assert_eq!(rig.received(), [""; 0]);
 }
 
-/// Starts a program whose standard error is full: each of its writes waits until the reader, which is
-/// returned, is dropped.
+/// Starts a program whose standard error is full: each of its writes waits until the reader, which
+/// is returned, is dropped.
 fn with_full_stderr(command: Command) -> (Running, PipeReader) {
     let (reader, writer) = pipe().expect("pipe");
     let mut filling = writer.try_clone().expect("descriptor");

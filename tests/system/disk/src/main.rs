@@ -1,8 +1,8 @@
 //! A file system whose faults are switched on and off by the system tests.
 //!
 //! It shows a directory at a mount point, and carries out the commands that it reads from its
-//! standard input (see [`faults::Faults::command`]), each with one line of answer. At the end of its
-//! input it unmounts and exits; operations that still wait fail then.
+//! standard input (see [`faults::Faults::command`]), each with one line of answer. At the end of
+//! its input it unmounts and exits; operations that still wait fail then.
 
 mod disk;
 mod faults;

@@ -18,7 +18,8 @@ const NOT_AT_ALL: Duration = Duration::ZERO;
 
 impl Filesystem for Disk {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // The kernel then asks for locks of `flock`, which nobody answers, and else keeps them itself.
+        // The kernel then asks the disk for each lock, and gets no answer that grants it. Without
+        // this capability it keeps the locks itself.
         if self.traits.no_locks {
             let refused = config.add_capabilities(InitFlags::FUSE_FLOCK_LOCKS);
             refused.map_err(|flags| io::Error::other(format!("the kernel lacks {flags:?}")))?;
