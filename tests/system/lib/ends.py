@@ -34,9 +34,11 @@ class Ended:
 
 
 class End:
-    """A running `farwrite` with `--json`. Its lines are read aside, so that waiting has a limit."""
+    """A running `farwrite` with `--json`. Its lines are read aside, so that waiting has a limit.
+    `address` is that of a receiver."""
 
-    def __init__(self, command):
+    def __init__(self, command, address=None):
+        self.address = address
         self.process = subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.outcomes = queue.Queue()
@@ -107,8 +109,8 @@ class Ends:
     def recv(self, directory, *more, at=None, host=None):
         """Starts `farwrite recv` on `at`, or on a free port; its address is `address`."""
         address = at or f"127.0.0.1:{free_port()}"
-        end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more)
-        end.address = address
+        end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more,
+                          address=address)
         port = address.rsplit(":", 1)[1]
         listing = ["ss", "-tlnH", f"sport = :{port}"]
         until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 10,
@@ -120,10 +122,10 @@ class Ends:
         address = to.address if isinstance(to, End) else to
         return self._start(host, "send", "--to", address, *map(str, what))
 
-    def _start(self, host, *arguments):
+    def _start(self, host, *arguments, address=None):
         inside = ["ip", "netns", "exec", host.name] if host else []
         end = End([*inside, self.program, "--json", "--quiet", arguments[0], "--psk-file",
-                   str(self.key), "--timeout", f"{self.timeout}s", *arguments[1:]])
+                   str(self.key), "--timeout", f"{self.timeout}s", *arguments[1:]], address)
         self.running.append(end)
         return end
 
