@@ -6,6 +6,7 @@ import sys
 import tempfile
 
 import codes_cases
+import disk_cases
 import path_cases
 import program_cases
 import wire_cases
@@ -23,6 +24,7 @@ def main(programs):
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
+        disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()
 

@@ -56,6 +56,15 @@ impl Cancel {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Error> {
+        self.run_watched(work, || Ok(()))
+    }
+
+    /// [`Cancel::run`] that calls `watch` several times a second meanwhile, and ends with its error.
+    pub(crate) fn run_watched<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+        mut watch: impl FnMut() -> Result<(), Error>,
+    ) -> Result<T, Error> {
         let (result, finished) = channel();
         let thread = thread::Builder::new().spawn(move || {
             // The receiving half is gone when the user has cancelled.
@@ -66,7 +75,7 @@ impl Cancel {
             self.check()?;
             match finished.recv_timeout(CANCEL_PERIOD) {
                 Ok(result) => return Ok(result),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => watch()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     let panic = thread.join().expect_err("it ended without a result");
                     std::panic::resume_unwind(panic);

@@ -1,13 +1,16 @@
 //! What both ends do before the first byte of a file: hellos, and one message after the other (P8.1).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite::QpInfo;
 use farwrite_session::{Error as SessionError, Hello, Message, QpBlob, Reader, Text};
 
 use crate::host::{CANCEL_PERIOD, Cancel};
+use crate::pulse::Pulse;
 use crate::speaker::Outbox;
-use crate::{Error, ErrorKind};
+use crate::watch::{Signs, SlowDisk};
+use crate::{Error, ErrorKind, Host};
 
 /// For connecting with the handshake, and for each message of the set-up as a whole.
 pub const SETUP: Duration = Duration::from_secs(10);
@@ -25,13 +28,31 @@ pub(crate) fn failed(error: &SessionError) -> Error {
     Error::of_session("setting the transfer up", error)
 }
 
-/// Reads the messages of the set-up.
-pub(crate) struct Setup<'a> {
-    pub(crate) reader: &'a mut Reader,
-    pub(crate) cancel: &'a Cancel,
+fn too_late(after: Duration) -> Error {
+    let doing = "receiving";
+    failed(&SessionError::Timeout { doing, after })
 }
 
-impl Setup<'_> {
+/// Reads the messages of the set-up.
+pub(crate) struct Setup<'a> {
+    reader: &'a mut Reader,
+    host: &'a Host<'a>,
+    timeout: Duration,
+    slow_disk: SlowDisk,
+}
+
+impl<'a> Setup<'a> {
+    /// `timeout` is how long the peer may be silent while this end uses its disk, and how long a
+    /// disk may take for one operation before the user learns of it.
+    pub(crate) fn new(reader: &'a mut Reader, host: &'a Host<'a>, timeout: Duration) -> Self {
+        Self {
+            reader,
+            host,
+            timeout,
+            slow_disk: SlowDisk::new(timeout),
+        }
+    }
+
     /// Waits up to `patience` for a message to arrive whole. While the peer says that its disk is
     /// busy, the time does not count.
     ///
@@ -40,23 +61,62 @@ impl Setup<'_> {
         let mut since = Instant::now();
         self.reader.set_timeout(Some(CANCEL_PERIOD));
         loop {
-            self.cancel.check()?;
+            self.host.cancel.check()?;
             match self.reader.recv() {
                 Ok(Message::Progress(progress)) => {
                     if progress.disk_ms > 0 {
                         since = Instant::now();
                     }
+                    self.warn_of_disk(Signs {
+                        peer_disk: Duration::from_millis(progress.disk_ms),
+                        ..Signs::default()
+                    });
                 }
                 Ok(message) => return Ok(message),
                 Err(SessionError::Timeout { .. }) => {}
                 Err(error) => return Err(failed(&error)),
             }
             if since.elapsed() >= patience {
-                return Err(failed(&SessionError::Timeout {
-                    doing: "receiving",
-                    after: patience,
-                }));
+                return Err(too_late(patience));
             }
+        }
+    }
+
+    /// Runs something that uses this end's disk, while no message of the peer is due, and listens for
+    /// its signs of life meanwhile.
+    pub(crate) fn run<T: Send + 'static>(
+        &mut self,
+        pulse: &Arc<Pulse>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let of_thread_too = Arc::clone(pulse);
+        let work = move || {
+            let _operation = of_thread_too.disk_operation();
+            work()
+        };
+        let mut heard_at = Instant::now();
+        self.reader.set_timeout(Some(CANCEL_PERIOD));
+        self.host.cancel.run_watched(work, || {
+            match self.reader.recv() {
+                Ok(Message::Progress(_)) => heard_at = Instant::now(),
+                Ok(other) => return Err(failed(&other.unexpected("a sign of life"))),
+                Err(SessionError::Timeout { .. }) => {}
+                Err(error) => return Err(failed(&error)),
+            }
+            if heard_at.elapsed() >= self.timeout {
+                return Err(too_late(self.timeout));
+            }
+            self.warn_of_disk(Signs {
+                own_disk: pulse.disk_busy(Instant::now()),
+                ..Signs::default()
+            });
+            Ok(())
+        })
+    }
+
+    fn warn_of_disk(&mut self, signs: Signs) {
+        if let Some(warning) = self.slow_disk.warning(signs.slow_disk()) {
+            self.host.warn(warning);
         }
     }
 

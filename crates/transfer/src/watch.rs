@@ -56,6 +56,38 @@ impl Signs {
     }
 }
 
+/// Warns of a disk that holds a transfer up, once each time that it does.
+#[derive(Debug)]
+pub(crate) struct SlowDisk {
+    /// How long one operation may take without a warning.
+    after: Duration,
+    has_warned: bool,
+}
+
+impl SlowDisk {
+    pub(crate) fn new(after: Duration) -> Self {
+        Self {
+            after,
+            has_warned: false,
+        }
+    }
+
+    /// Takes in what [`Signs::slow_disk`] answers now, and returns the warning when it is due.
+    pub(crate) fn warning(&mut self, slow: Option<(&'static str, Duration)>) -> Option<String> {
+        let Some((disk, busy)) = slow.filter(|(_, busy)| *busy >= self.after) else {
+            self.has_warned &= slow.is_some();
+            return None;
+        };
+        let is_first = !std::mem::replace(&mut self.has_warned, true);
+        is_first.then(|| {
+            format!(
+                "{disk} has not finished one operation for {} s; the transfer waits for it",
+                busy.as_secs()
+            )
+        })
+    }
+}
+
 /// Ends a transfer that is dead.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -68,8 +100,7 @@ pub(crate) struct Watch {
     heard_at: Instant,
     moved_at: Instant,
     looked_at: Instant,
-    /// Whether the disk that holds the transfer up was reported.
-    has_warned: bool,
+    slow_disk: SlowDisk,
 }
 
 impl Watch {
@@ -83,7 +114,7 @@ impl Watch {
             heard_at: now,
             moved_at: now,
             looked_at: now,
-            has_warned: false,
+            slow_disk: SlowDisk::new(timeout),
         }
     }
 
@@ -108,7 +139,7 @@ impl Watch {
         }
         self.seen = signs;
         self.check(now)?;
-        Ok(self.warning(slow_disk))
+        Ok(self.slow_disk.warning(slow_disk))
     }
 
     /// Does not hold the peer responsible for a time in which this end did not run.
@@ -144,20 +175,6 @@ impl Watch {
             ));
         }
         Ok(())
-    }
-
-    fn warning(&mut self, slow_disk: Option<(&'static str, Duration)>) -> Option<String> {
-        let Some((disk, busy)) = slow_disk.filter(|(_, busy)| *busy >= self.timeout) else {
-            self.has_warned &= slow_disk.is_some();
-            return None;
-        };
-        let is_first = !std::mem::replace(&mut self.has_warned, true);
-        is_first.then(|| {
-            format!(
-                "{disk} has not finished one operation for {} s; the transfer waits for it",
-                busy.as_secs()
-            )
-        })
     }
 }
 

@@ -1,8 +1,13 @@
 //! `farwrite send` and `farwrite recv`, run as users run them, over real sockets on loopback.
 
+mod crowds;
+mod documented;
 mod hostile;
 mod liar;
 mod lost;
+mod memory;
 mod moving;
 mod refused;
 mod rig;
+mod terminals;
+mod vanished;

@@ -63,35 +63,43 @@ impl Rig {
     }
 
     pub(crate) fn recv_into(&self, listen: &str, dir: &str, args: &[&str]) -> Receiver {
-        let key = self.key();
-        let key = key.to_str().expect("plain");
-        let fixed = ["recv", "--listen", listen, "--dir", dir, "--psk-file", key];
-        Receiver::start(Running::start(&[&fixed[..], args].concat(), &[]))
+        let command = self.recv_command(listen, Path::new(dir), args);
+        Receiver::start(Running::spawn(command))
+    }
+
+    /// The command of a receiver with the rig's key.
+    pub(crate) fn recv_command(&self, listen: &str, dir: &Path, args: &[&str]) -> Command {
+        let mut command = farwrite();
+        command.args(["recv", "--listen", listen, "--dir"]).arg(dir);
+        command.arg("--psk-file").arg(self.key()).args(args);
+        command
     }
 
     /// Starts a sender with the rig's key.
     pub(crate) fn send(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Running {
-        let (to, key) = (to.to_string(), self.key());
-        let fixed = [
-            "send",
-            "--to",
-            &to,
-            "--psk-file",
-            key.to_str().expect("plain"),
-        ];
-        let paths = paths.iter().map(|path| path.to_str().expect("plain"));
-        let args: Vec<_> = fixed
-            .into_iter()
-            .chain(args.iter().copied())
-            .chain(paths)
-            .collect();
-        Running::start(&args, &[])
+        Running::spawn(self.send_command(to, args, paths))
+    }
+
+    /// The command of a sender with the rig's key.
+    pub(crate) fn send_command(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Command {
+        let mut command = farwrite();
+        command.args(["send", "--to", &to.to_string()]);
+        command.arg("--psk-file").arg(self.key());
+        command.args(args).args(paths);
+        command
     }
 
     /// What there is in the inbox.
     pub(crate) fn received(&self) -> Vec<String> {
         list(&self.inbox())
     }
+}
+
+/// The program, without arguments, and without a key in its environment.
+pub(crate) fn farwrite() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
+    command.env_remove("FARWRITE_PSK");
+    command
 }
 
 /// Bytes that depend on their place.
@@ -169,27 +177,45 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(args: &[&str], envs: &[(&str, &str)]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_farwrite"))
-            .args(args)
-            .env_remove("FARWRITE_PSK")
-            .envs(envs.iter().copied())
+        let mut command = farwrite();
+        command.args(args).envs(envs.iter().copied());
+        Self::spawn(command)
+    }
+
+    pub(crate) fn spawn(command: Command) -> Self {
+        Self::spawn_with_stderr(command, Stdio::piped())
+    }
+
+    /// With another standard error than a pipe of its own, that is not in [`Ended`].
+    pub(crate) fn spawn_with_stderr(mut command: Command, stderr: impl Into<Stdio>) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(stderr)
             .spawn()
             .expect("the program starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut stderr = child.stderr.take().expect("piped");
-        let stderr = thread::spawn(move || {
-            let mut told = Vec::new();
-            let _ = stderr.read_to_end(&mut told);
-            String::from_utf8_lossy(&told).into_owned()
+        let stderr = child.stderr.take().map(|mut stderr| {
+            thread::spawn(move || {
+                let mut text = Vec::new();
+                let _ = stderr.read_to_end(&mut text);
+                String::from_utf8_lossy(&text).into_owned()
+            })
         });
         Self {
             child,
             stdout,
-            stderr: Some(stderr),
+            stderr,
         }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("status").is_none()
     }
 
     /// The next line of standard output that contains a text.
@@ -227,11 +253,14 @@ impl Running {
         };
         let mut stdout = String::new();
         self.stdout.read_to_string(&mut stdout).expect("text");
-        let stderr = self.stderr.take().expect("once").join().expect("no panic");
+        let stderr = self
+            .stderr
+            .take()
+            .map(|thread| thread.join().expect("no panic"));
         Ended {
             code: status.code(),
             stdout,
-            stderr,
+            stderr: stderr.unwrap_or_default(),
         }
     }
 }

@@ -42,6 +42,7 @@
 
 mod attributes;
 mod branch;
+mod close;
 mod directory;
 mod entry;
 mod exchange;

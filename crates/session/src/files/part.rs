@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{FileType, FlockOperation, flock};
 use rustix::io::Errno;
 
+use super::close::store;
 use super::directory::Directory;
 use super::sparse::stretches;
 use super::status::{Id, Status};
@@ -106,13 +107,14 @@ impl OpenPart {
     }
 
     /// Ends the writing.
-    pub(super) fn close(self) -> Part {
-        Part {
+    pub(super) fn end(self) -> io::Result<Part> {
+        store(&self.file)?;
+        Ok(Part {
             name: self.name,
             id: self.id,
             hash: self.hasher.finalize(),
             file: Some(self.file),
-        }
+        })
     }
 }
 

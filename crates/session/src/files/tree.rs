@@ -1,6 +1,7 @@
 //! The receiver's directory and those below it.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use super::attributes::{Attribute, Thing, Warnings, set_mode};
 use super::branch::{Branch, EnterError};
 use super::directory::Directory;
 use super::part::remove_leftovers;
+use super::sink::is_full;
 use super::status::Id;
 use super::{EntryRef, Kind, Manifest, SinkError};
 
@@ -138,10 +140,14 @@ impl Tree {
         }
     }
 
-    fn failed(&self, index: u32, source: std::io::Error) -> SinkError {
+    fn failed(&self, index: u32, source: io::Error) -> SinkError {
+        let path = self.path(index);
+        if is_full(&source) {
+            return SinkError::Full { path, source };
+        }
         SinkError::Io {
             tried: "prepare",
-            path: self.path(index),
+            path,
             source,
         }
     }

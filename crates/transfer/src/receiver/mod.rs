@@ -133,7 +133,7 @@ impl Reception<'_> {
         directory: &Path,
     ) -> Result<Joined, Error> {
         let cancel = self.host.cancel;
-        let mut setup = Setup { reader, cancel };
+        let mut setup = Setup::new(reader, self.host, self.settings.timeout);
         setup.hello()?;
         self.outbox.send_or_cancel(hello(), cancel)?;
         let start = Instant::now();
@@ -162,7 +162,7 @@ impl Reception<'_> {
             Ok((endpoint, qp, ours))
         };
         let (endpoint, qp, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
-        let sink = self.make_sink(directory, &manifest)?;
+        let sink = self.make_sink(&mut setup, directory, &manifest)?;
         Ok(Joined {
             ports: ports(&ours, &theirs),
             endpoint,
@@ -176,13 +176,16 @@ impl Reception<'_> {
     }
 
     /// Makes the directories of the manifest. That can take long on a slow disk.
-    fn make_sink(&self, directory: &Path, manifest: &Arc<Manifest>) -> Result<Sink, Error> {
+    fn make_sink(
+        &self,
+        setup: &mut Setup<'_>,
+        directory: &Path,
+        manifest: &Arc<Manifest>,
+    ) -> Result<Sink, Error> {
         let (directory, manifest) = (directory.to_path_buf(), Arc::clone(manifest));
-        let (pulse, gate) = (Arc::clone(&self.pulse), self.gate.clone());
-        let sink = self.host.cancel.run(move || {
-            let _operation = pulse.disk_operation();
-            Sink::new(&directory, manifest, gate)
-        })?;
+        let gate = self.gate.clone();
+        let make = move || Sink::new(&directory, manifest, gate);
+        let sink = setup.run(&self.pulse, make)?;
         sink.map_err(|error| Error::of_sink(&error))
     }
 

@@ -86,7 +86,7 @@ fn join(
     host: &Host<'_>,
 ) -> Result<Joined, Error> {
     let cancel = host.cancel;
-    let mut setup = Setup { reader, cancel };
+    let mut setup = Setup::new(reader, host, settings.timeout);
     let start = Instant::now();
     outbox.send_or_cancel(hello(), cancel)?;
     setup.hello()?;

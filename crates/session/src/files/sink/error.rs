@@ -1,6 +1,16 @@
 //! Why a transfer into files ends as a whole.
 
+use std::io;
 use std::path::PathBuf;
+
+/// Whether an answer of the operating system is that the file system, or the user's share of it, is
+/// full. That ends the whole transfer; other errors concern one file.
+pub(in crate::files) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
 
 /// Why files could not be received. After any of these the sink is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -13,15 +23,15 @@ pub enum SinkError {
         /// On what.
         path: PathBuf,
         /// Its answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file system or the user's share of it is full.
-    #[error("no room for {path:?}: {source}; make room, or receive into another directory")]
+    #[error("no room for {path:?} (make room, or receive into another directory): {source}")]
     Full {
-        /// The file that does not fit.
+        /// The file or directory that does not fit.
         path: PathBuf,
         /// The answer of the operating system.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// A directory has the name of a file.
     #[error(

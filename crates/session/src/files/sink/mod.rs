@@ -14,6 +14,7 @@ use super::tree::Tree;
 use super::{CommitGate, Kind, Manifest};
 use crate::Text;
 pub use error::SinkError;
+pub(super) use error::is_full;
 pub use verdict::{FileFailure, Summary, Verdict};
 use work::{Current, Written};
 
@@ -67,7 +68,7 @@ impl Sink {
     ///
     /// # Errors
     /// [`SinkError::Io`], also where a symbolic link or a file has the name of a directory;
-    /// [`SinkError::InTheWay`]; [`SinkError::SameDirectory`].
+    /// [`SinkError::Full`]; [`SinkError::InTheWay`]; [`SinkError::SameDirectory`].
     pub fn new(
         directory: &Path,
         manifest: Arc<Manifest>,
@@ -97,7 +98,7 @@ impl Sink {
     /// [`SinkError::Excess`], [`SinkError::Full`], [`SinkError::Stopped`].
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), SinkError> {
         while !bytes.is_empty() {
-            self.leave_whole();
+            self.leave_whole()?;
             let Some(mut current) = self.current.take() else {
                 return Err(SinkError::Excess {
                     taken_bytes: self.taken_bytes,
@@ -209,7 +210,7 @@ impl Sink {
         while !self.claims.is_empty() {
             let (index, written) = match self.written.pop_front() {
                 Some(first) => first,
-                None => match self.take_whole() {
+                None => match self.take_whole()? {
                     Some(current) => current,
                     None => break,
                 },
@@ -223,24 +224,28 @@ impl Sink {
     }
 
     /// Leaves the files of which all bytes have come and the sender's word has not.
-    fn leave_whole(&mut self) {
-        while let Some((index, mut written)) = self.take_whole() {
+    fn leave_whole(&mut self) -> Result<(), SinkError> {
+        while let Some((index, mut written)) = self.take_whole()? {
             if self.written.len() >= LOCKED_FILES {
                 written.unlock();
             }
             self.written.push_back((index, written));
         }
+        Ok(())
     }
 
     /// Takes the current file if all its bytes have come, and goes to the next.
-    fn take_whole(&mut self) -> Option<(u32, Written)> {
-        let current = self.current.as_ref()?;
-        if self.missing_bytes(current) > 0 {
-            return None;
-        }
-        let whole = self.current.take()?;
-        self.go_to(whole.index + 1);
-        Some((whole.index, whole.close()))
+    fn take_whole(&mut self) -> Result<Option<(u32, Written)>, SinkError> {
+        let whole = match &self.current {
+            Some(current) if self.missing_bytes(current) == 0 => self.current.take(),
+            _ => None,
+        };
+        let Some(whole) = whole else {
+            return Ok(None);
+        };
+        let index = whole.index;
+        self.go_to(index + 1);
+        Ok(Some((index, self.end_writing(whole)?)))
     }
 
     /// Goes to the first file from a number on.

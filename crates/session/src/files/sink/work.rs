@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Claim, FileFailure, Sink, SinkError, Verdict};
+use super::{Claim, FileFailure, Sink, SinkError, Verdict, is_full};
 use crate::files::attributes::Thing;
 use crate::files::manifest::FileEntry;
 use crate::files::part::{OpenPart, Part, PartName};
@@ -58,14 +58,6 @@ impl Current {
         }
     }
 
-    pub(super) fn close(self) -> Written {
-        match self.state {
-            State::New => Written::Empty,
-            State::Open(part) => Written::Part(Box::new(part.close())),
-            State::Failed(failure) => Written::Failed(Box::new(failure)),
-        }
-    }
-
     /// The temporary file.
     pub(super) fn part_name(&self) -> Option<PartName> {
         match &self.state {
@@ -113,6 +105,33 @@ impl Sink {
         Ok(())
     }
 
+    /// Ends the writing of a file of which all bytes have come.
+    pub(super) fn end_writing(&mut self, whole: Current) -> Result<Written, SinkError> {
+        Ok(match whole.state {
+            State::New => Written::Empty,
+            State::Open(part) => match self.end_part(whole.index, *part)? {
+                Ok(part) => Written::Part(Box::new(part)),
+                Err(failure) => Written::Failed(Box::new(failure)),
+            },
+            State::Failed(failure) => Written::Failed(Box::new(failure)),
+        })
+    }
+
+    fn end_part(
+        &mut self,
+        index: u32,
+        part: OpenPart,
+    ) -> Result<Result<Part, FileFailure>, SinkError> {
+        let name = part.name();
+        match part.end() {
+            Ok(part) => Ok(Ok(part)),
+            Err(source) => {
+                self.remove(index, name);
+                self.failure(index, "write it", source).map(Err)
+            }
+        }
+    }
+
     /// Ends a file of which both the bytes and the sender's word have come.
     pub(super) fn end_file(
         &mut self,
@@ -130,7 +149,10 @@ impl Sink {
             }
             (Written::Part(part), Claim::Hash(want)) => self.verify(index, &part, want)?,
             (Written::Empty, Claim::Hash(want)) => match self.create(index, None) {
-                Ok(part) => self.verify(index, &part.close(), want)?,
+                Ok(part) => match self.end_part(index, part)? {
+                    Ok(part) => self.verify(index, &part, want)?,
+                    Err(failure) => Some(failure),
+                },
                 Err(source) => Some(self.failure(index, "create it", source)?),
             },
         };
@@ -207,21 +229,18 @@ impl Sink {
         })
     }
 
-    /// Sorts an error of the operating system: it concerns a single file, unless the file system is
-    /// full.
+    /// Sorts an error of the operating system.
     fn failure(
         &self,
         index: u32,
         tried: &'static str,
         source: io::Error,
     ) -> Result<FileFailure, SinkError> {
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Err(SinkError::Full {
-                path: self.tree.path(index),
-                source,
-            }),
-            _ => Ok(FileFailure::Io { tried, source }),
+        if is_full(&source) {
+            let path = self.tree.path(index);
+            return Err(SinkError::Full { path, source });
         }
+        Ok(FileFailure::Io { tried, source })
     }
 }
 

@@ -1,0 +1,171 @@
+//! `docs/json.md` says what the program prints.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::rig::{Rig, Running, farwrite, free_port};
+
+const PAGE: &str = include_str!("../../../../docs/json.md");
+
+/// The rows of the tables, cell by cell, without the two lines at the head of each.
+fn tables() -> Vec<Vec<Vec<String>>> {
+    let mut tables = vec![Vec::new()];
+    for line in PAGE.lines() {
+        let Some(row) = line
+            .strip_prefix("| ")
+            .and_then(|line| line.strip_suffix(" |"))
+        else {
+            tables.push(Vec::new());
+            continue;
+        };
+        let cells = row
+            .split(" | ")
+            .map(|cell| cell.trim_matches('`').to_owned());
+        let table = tables.last_mut().expect("never empty");
+        table.push(cells.collect());
+    }
+    tables.retain(|table| !table.is_empty());
+    // The line of dashes begins with another text than `| `, and so splits head from rows.
+    let is_head =
+        |table: &Vec<Vec<String>>| table.len() == 1 && table[0].contains(&"meaning".into());
+    tables.retain(|table| !is_head(table));
+    tables
+}
+
+/// Paths of fields to their types, as documented.
+fn documented() -> BTreeMap<String, String> {
+    let tables = tables();
+    let [envelope, _, result, loss] = &tables[..] else {
+        panic!("four tables expected: {tables:?}");
+    };
+    let mut fields = BTreeMap::new();
+    let mut add = |table: &[Vec<String>], prefix: &str| {
+        for row in table {
+            fields.insert(format!("{prefix}{}", row[0]), row[1].clone());
+        }
+    };
+    add(envelope, "");
+    add(result, "result.");
+    add(loss, "result.send_loss.");
+    add(loss, "result.receive_loss.");
+    fields
+}
+
+/// Checks the fields of an object and adds their paths to `found`.
+fn check(
+    object: &Value,
+    prefix: &str,
+    documented: &BTreeMap<String, String>,
+    found: &mut BTreeSet<String>,
+) {
+    for (name, value) in object.as_object().expect("an object") {
+        let path = format!("{prefix}{name}");
+        let Some(types) = documented.get(&path) else {
+            panic!("{path} is not documented: {value}");
+        };
+        let kind = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(_) => "number",
+            Value::String(_) => "text",
+            Value::Array(_) => "list",
+            Value::Object(_) => "object",
+        };
+        assert!(
+            types.split(" or ").any(|it| it == kind),
+            "{path} is {value}, not {types}"
+        );
+        let below = |sign: &str| {
+            let below = format!("{path}{sign}");
+            documented
+                .keys()
+                .any(|key| key.starts_with(&below))
+                .then_some(below)
+        };
+        match (value, below("."), below("[].")) {
+            (Value::Object(_), Some(below), _) => check(value, &below, documented, found),
+            (Value::Array(items), _, Some(below)) => {
+                items
+                    .iter()
+                    .for_each(|item| check(item, &below, documented, found));
+            }
+            _ => {}
+        }
+        found.insert(path);
+    }
+}
+
+/// What both ends print for a transfer.
+fn printed(rig: &Rig, paths: &[&Path]) -> [Value; 2] {
+    let addr = free_port();
+    let receiver = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once", "--json"]);
+    let receiver = Running::spawn(receiver);
+    let sent = rig.send(addr, &["--json"], paths).end();
+    [sent.json(), receiver.end().json()]
+}
+
+#[test]
+fn fields_are_those_that_are_printed() {
+    let (documented, mut found) = (documented(), BTreeSet::new());
+    let rig = Rig::new();
+    let file = rig.file("file", 4_000_000);
+    // A transfer in which all goes well, one with a file that fails, and one that fails.
+    let mut objects = Vec::from(printed(&rig, &[&file]));
+    objects.extend(printed(&rig, &[&file, Path::new("/proc/meminfo")]));
+    let unreachable = rig
+        .send(free_port(), &["--json", "--timeout", "1s"], &[&file])
+        .end();
+    objects.push(unreachable.json());
+    for object in &objects {
+        check(object, "", &documented, &mut found);
+    }
+    let documented = documented.into_keys().collect::<BTreeSet<_>>();
+    let missing: Vec<_> = documented.difference(&found).collect();
+    assert!(
+        missing.is_empty(),
+        "documented, but not printed: {missing:?}"
+    );
+}
+
+#[test]
+fn example_has_documented_fields() {
+    let start = PAGE.find("```json\n").expect("an example") + "```json\n".len();
+    let end = start + PAGE[start..].find("```").expect("its end");
+    for line in PAGE[start..end].lines() {
+        let example = serde_json::from_str(line).expect("JSON on one line");
+        check(&example, "", &documented(), &mut BTreeSet::new());
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_the_help() {
+    let output = farwrite()
+        .arg("--help")
+        .output()
+        .expect("the program starts");
+    let help = String::from_utf8(output.stdout).expect("text");
+    let (_, help) = help
+        .split_once("Exit codes:\n")
+        .expect("a list of exit codes");
+    let listed: Vec<_> = help
+        .lines()
+        .map_while(|line| line.trim().split_once(' '))
+        .map(|(code, meaning)| (code.to_owned(), meaning.trim().to_owned()))
+        .filter(|(code, _)| code != "0")
+        .collect();
+    let rows = &tables()[1];
+    let documented: Vec<_> = rows
+        .iter()
+        .map(|row| (row[0].clone(), row[2].clone()))
+        .collect();
+    assert_eq!(listed, documented);
+    let rig = Rig::new();
+    let missing = rig.send(free_port(), &["--json"], &[Path::new("missing")]);
+    let object = missing.end().json();
+    let code = object["exit_code"].as_u64().expect("a code");
+    let row = rows.iter().find(|row| row[0].parse() == Ok(code));
+    let row = row.expect("a documented code");
+    assert_eq!(object["error"]["kind"], row[1].as_str(), "{object}");
+}

@@ -1,0 +1,89 @@
+//! Files that are not what the scan found: gone, or longer than they said.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::rig::{Receiver, Rig, Running, V4, free_port};
+
+#[test]
+fn file_that_holds_more_than_its_size_fails_by_name() {
+    let rig = Rig::new();
+    let file = rig.file("file", 1000);
+    let receiver = rig.recv(V4, &["--once"]);
+    // Files in /proc say that they have no bytes.
+    let paths = [Path::new("/proc/meminfo"), &file];
+    let sent = rig.send(receiver.addr, &[], &paths).end();
+    sent.assert(6, "meminfo: ");
+    receiver.end().assert(9, "meminfo: ");
+    assert_eq!(rig.received(), ["file"]);
+}
+
+#[test]
+fn vanished_file_takes_no_time() {
+    let rig = Rig::new();
+    let first = rig.file("first", 2_000_000);
+    let second = rig.path("second");
+    // Minutes at this rate.
+    let sparse = File::create(&second).and_then(|file| file.set_len(1 << 30));
+    sparse.expect("a file without content");
+    let addr = free_port();
+    let args = ["--json", "--rate", "20Mbit", "--memory", "1MiB"];
+    let sender = rig.send(addr, &args, &[&first, &second]);
+    let command = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once", "--json"]);
+    let receiver = Running::spawn(command);
+    // The first one takes most of a second, and the second one is opened after it.
+    while !rig.received().iter().any(|name| name.ends_with(".part")) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    fs::remove_file(&second).expect("remove");
+    for (ended, code) in [(sender.end(), 6), (receiver.end(), 9)] {
+        ended.assert(code, "second: ");
+        let result = ended.result();
+        assert_eq!(result["bytes"], 2_000_000);
+        assert_eq!(result["failures"][0]["path"], "second");
+        assert_eq!(result["failures"][0]["cause"], "unreadable");
+        assert!(
+            result["seconds"].as_f64().expect("a number") < 30.0,
+            "{result}"
+        );
+    }
+    assert_eq!(rig.received(), ["first"]);
+}
+
+#[test]
+fn thousands_of_vanished_files_are_few_lines() {
+    const FILES: usize = 20_000;
+    let rig = Rig::new();
+    let tree = rig.path("tree");
+    fs::create_dir(&tree).expect("directory");
+    for number in 0..FILES {
+        fs::write(tree.join(number.to_string()), "content").expect("write");
+    }
+    let kept = tree.join("0");
+    let addr = free_port();
+    let mut sender = rig.send(addr, &[], &[&tree]);
+    // From here on the files are listed.
+    sender.line("waiting for");
+    for item in fs::read_dir(&tree).expect("directory") {
+        let path = item.expect("item").path();
+        if path != kept {
+            fs::remove_file(path).expect("remove");
+        }
+    }
+    let command = rig.recv_command(&addr.to_string(), &rig.inbox(), &["--once"]);
+    let receiver = Receiver::start(Running::spawn(command));
+    for (ended, code) in [(sender.end(), 6), (receiver.end(), 9)] {
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.stdout.contains("19999 failed"), "{}", ended.stdout);
+        let lines = ended.stderr.lines().count();
+        assert!((1..100).contains(&lines), "{lines} lines");
+    }
+    assert_eq!(
+        fs::read_dir(rig.inbox().join("tree"))
+            .expect("directory")
+            .count(),
+        1
+    );
+}

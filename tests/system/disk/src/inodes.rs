@@ -1,0 +1,70 @@
+//! The inodes that the kernel knows, and the open files behind them.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fuser::{Errno, INodeNo};
+
+/// Inodes by number: that of the backing file system, except for the root.
+///
+/// Each has an `O_PATH` descriptor, so it stays the same file when names change, and its number is
+/// not given to another file.
+#[derive(Debug)]
+pub(crate) struct Inodes(Mutex<HashMap<u64, Inode>>);
+
+#[derive(Debug)]
+struct Inode {
+    fd: Arc<OwnedFd>,
+    /// How often the kernel was given it; it forgets as often.
+    lookups: u64,
+}
+
+impl Inodes {
+    pub(crate) fn new(root: OwnedFd) -> Self {
+        let fd = Arc::new(root);
+        let root = Inode { fd, lookups: 1 };
+        Self(Mutex::new(HashMap::from([(INodeNo::ROOT.0, root)])))
+    }
+
+    pub(crate) fn get(&self, ino: INodeNo) -> Result<Arc<OwnedFd>, Errno> {
+        let inodes = self.lock();
+        let inode = inodes.get(&ino.0).ok_or(Errno::ESTALE)?;
+        Ok(inode.fd.clone())
+    }
+
+    /// Notes that the kernel was given an inode.
+    pub(crate) fn remember(&self, ino: u64, fd: OwnedFd) {
+        let mut inodes = self.lock();
+        let inode = inodes.entry(ino).or_insert_with(|| Inode {
+            fd: Arc::new(fd),
+            lookups: 0,
+        });
+        inode.lookups += 1;
+    }
+
+    pub(crate) fn forget(&self, ino: INodeNo, lookups: u64) {
+        let mut inodes = self.lock();
+        if let Some(inode) = inodes.get_mut(&ino.0) {
+            inode.lookups = inode.lookups.saturating_sub(lookups);
+            if inode.lookups == 0 {
+                inodes.remove(&ino.0);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Inode>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A path that leads to the file behind an open descriptor, whatever its name is now.
+pub(crate) fn through(fd: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_raw_fd()).into()
+}
+
+/// The name that the file behind an open descriptor has now.
+pub(crate) fn path_of(fd: &impl AsRawFd) -> PathBuf {
+    std::fs::read_link(through(fd)).unwrap_or_default()
+}

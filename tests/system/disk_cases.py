@@ -1,0 +1,496 @@
+"""The `farwrite` program on disks that stall, refuse and run full: at either end."""
+
+import contextlib
+import errno
+import os
+import random
+import signal
+import subprocess
+import time
+
+from lib.disk import Disk
+from lib.ends import Ends
+from lib.veth import Veth, sh, until
+
+# How long an end waits for a silent peer here, in seconds.
+TIMEOUT = 2
+# How soon an end hears of what happened to the other, in seconds.
+SOON = 4
+PORT = 4792
+
+
+def run(report, programs, directory):
+    """All of them."""
+    for number, (title, case) in enumerate((_FAULTY | _PLAIN).items()):
+        if title in _FAULTY and not os.path.exists("/dev/fuse"):
+            report.skip(f"disks: {title}", "there is no /dev/fuse")
+            continue
+        where = directory / f"disk-{number}"
+        where.mkdir()
+        with report.case(f"disks: {title}"):
+            case(report, Place(programs, where))
+
+
+class Place:
+    """A directory of a case's own, with the programs that it uses."""
+
+    def __init__(self, programs, where):
+        self.where = where
+        self._program = str(programs / "farwrite")
+        self._disk = str(programs / "farwrite-disk")
+
+    def ends(self, timeout=TIMEOUT):
+        """Both ends of transfers; see `Ends`."""
+        return Ends(self._program, self.where, timeout)
+
+    def disk(self, name, *traits):
+        """A disk with faults; see `Disk`."""
+        return Disk(self._disk, self.where / name, *traits)
+
+    def file(self, name, size):
+        """A file to send."""
+        path = self.where / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(random.Random(name).randbytes(size))
+        return path
+
+    def inbox(self, name="inbox"):
+        """A directory to receive into."""
+        path = self.where / name
+        path.mkdir()
+        return path
+
+
+def _differs(sent, received):
+    if not received.is_file():
+        return [f"{received.name} did not arrive"]
+    same = sent.read_bytes() == received.read_bytes()
+    return [] if same else [f"{received.name} has other bytes than were sent"]
+
+
+def _parts(directory):
+    return [path.name for path in directory.rglob("*.part")]
+
+
+def _ended(receiver, sender, codes=(0, 0)):
+    """How both ended, and what is wrong with that; `codes` are those of receiver and sender."""
+    received, sent = receiver.end(), sender.end()
+    problems = received.problems("recv", codes[0]) + sent.problems("send", codes[1])
+    return received, sent, problems
+
+
+# Name of the stall, the end whose disk stalls, the operation, and its rate (none: it is blocked).
+_STALLS = [
+    ("the receiver's write blocks", "recv", "write", None),
+    ("the receiver's close blocks", "recv", "flush", None),
+    ("the receiver's mkdir blocks", "recv", "mkdir", None),
+    ("the receiver's rename blocks", "recv", "rename", None),
+    ("the receiver's disk writes a part of a segment in more than the timeout", "recv", "write",
+     100_000),
+    ("the sender's read blocks", "send", "read", None),
+    ("the sender's disk reads a part of a segment in more than the timeout", "send", "read",
+     100_000),
+]
+
+
+class Stall:
+    """A transfer of which one end has a disk that stalls."""
+
+    def __init__(self, place, stack, number, end, operation, rate):
+        self.end, self.operation, self.rate = end, operation, rate
+        ends = stack.enter_context(place.ends())
+        self.disk = stack.enter_context(place.disk(f"stall-{number}"))
+        self.sent = place.file(f"tree-{number}/file", 600_000)
+        inbox = place.inbox(f"inbox-{number}")
+        tree = self.sent.parent
+        if end == "recv":
+            self.received = self.disk.backing / tree.name / "file"
+            inbox = self.disk.path
+        else:
+            self.received = inbox / tree.name / "file"
+            (self.disk.backing / tree.name).mkdir()
+            self.sent = self.sent.rename(self.disk.backing / tree.name / "file")
+            tree = self.disk.path / tree.name
+        if rate is None:
+            self.disk.block(operation)
+        else:
+            self.disk.slow(operation, rate)
+        self.receiver = ends.recv(inbox, "--once")
+        self.sender = ends.send(self.receiver, tree)
+
+    def wait(self):
+        """Waits until the disk stalls."""
+        until(lambda: self.disk.waiting(self.operation), 20, f"the disk holds {self.operation} up")
+
+    def problems(self):
+        """What went wrong. The end whose disk it is and its peer each name that disk once."""
+        received, sent, problems = _ended(self.receiver, self.sender)
+        own, peer = (received, sent) if self.end == "recv" else (sent, received)
+        for ended, disk in ((own, "this machine's disk"), (peer, "the peer's disk")):
+            warnings = ended.warnings("disk")
+            if self.rate is None and (len(warnings) != 1 or disk not in warnings[0]):
+                problems.append(f"one warning of {disk} expected: {warnings}")
+        return problems + _differs(self.sent, self.received)
+
+
+def _stalls(report, place):
+    with contextlib.ExitStack() as stack:
+        stalls = [Stall(place, stack, number, *stall[1:]) for number, stall in enumerate(_STALLS)]
+        for stall in stalls:
+            stall.wait()
+        time.sleep(3 * TIMEOUT)
+        for stall in stalls:
+            if stall.rate is None:
+                stall.disk.heal(stall.operation)
+        for (title, _, _, rate), stall in zip(_STALLS, stalls):
+            title += f" for {3 * TIMEOUT} s" if rate is None else ""
+            report.check(f"{title}: both ends wait, and the file arrives", stall.problems())
+
+
+# How a sender goes away, by which signal, and what blocks at the receiver.
+_GOODBYES = [
+    ("is interrupted", signal.SIGINT, "write"),
+    ("is killed", signal.SIGKILL, "write"),
+    ("is interrupted", signal.SIGINT, "mkdir"),
+    ("is killed", signal.SIGKILL, "mkdir"),
+    ("stands still", signal.SIGSTOP, "mkdir"),
+]
+
+
+def _sender_stopped(report, place):
+    for how, number, operation in _GOODBYES:
+        name = f"{number.name}-{operation}"
+        with place.ends() as ends, place.disk(f"disk-{name}") as disk:
+            older = disk.backing / "tree/data"
+            older.parent.mkdir()
+            older.write_bytes(b"older")
+            tree = place.file(f"{name}/tree/data", 3_000_000).parent
+            place.file(f"{name}/tree/new/data", 1000)
+            disk.block(operation, "/tree/")
+            receiver = ends.recv(disk.path)
+            sender = ends.send(receiver, tree)
+            until(lambda disk=disk, operation=operation: disk.waiting(operation), 20,
+                  f"{operation} is blocked")
+            sender.signal(number)
+            start = time.monotonic()
+            outcome = receiver.outcome(10)
+            took = time.monotonic() - start
+            problems = [] if took <= SOON else [f"the receiver noticed after {took:.1f} s"]
+            if outcome["exit_code"] != 5:
+                problems.append(f"the receiver reports {outcome}")
+            report.check(f"the sender {how} while the receiver's {operation} is blocked: the "
+                         f"receiver notices within {SOON} s", problems)
+            other = place.file(f"{name}/other", 100_000)
+            problems = ends.send(receiver, other).end().problems("send", 0)
+            problems += _differs(other, disk.backing / "other")
+            if not disk.waiting(operation):
+                problems.append(f"{operation} is not blocked any more")
+            report.check("the next transfer succeeds while that disk operation is still blocked",
+                         problems)
+            disk.heal(operation)
+            # Nothing shows when the disk's thread has ended where it has nothing to remove.
+            time.sleep(0.5)
+            problems = [f"left: {name}" for name in _parts(disk.backing)]
+            if older.read_bytes() != b"older":
+                problems.append("tree/data was changed")
+            report.check("when the disk goes on, the older file is what it was and no part is left",
+                         problems)
+
+
+def _receiver_stopped(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        older = disk.backing / "data"
+        older.write_bytes(b"older")
+        disk.block("write")
+        receiver = ends.recv(disk.path, "--once")
+        sender = ends.send(receiver, place.file("data", 3_000_000))
+        until(lambda: disk.waiting("write"), 20, "a write is blocked")
+        receiver.signal(signal.SIGINT)
+        sent = sender.end()
+        problems = sent.problems("send", 5)
+        if sent.waited > SOON:
+            problems.append(f"the sender ended after {sent.waited:.1f} s")
+        report.check(f"the sender ends within {SOON} s", problems)
+        # The kernel keeps a process whose disk operation is under way.
+        disk.heal("write")
+        problems = receiver.end().problems("recv", 130) + _parts(disk.backing)
+        if older.read_bytes() != b"older":
+            problems.append("data was changed")
+        report.check("when the disk goes on, the receiver has ended, the older file is what it "
+                     "was, and no part is left", problems)
+
+
+def _stopped_at_rename(report, place):
+    """The one operation that cannot be called off: the kernel may be about to rename."""
+    with place.ends() as ends, place.disk("disk") as disk:
+        older = disk.backing / "data"
+        older.write_bytes(b"older")
+        disk.block("rename")
+        receiver = ends.recv(disk.path)
+        new = place.file("data", 100_000)
+        sender = ends.send(receiver, new)
+        until(lambda: disk.waiting("rename"), 20, "a rename is blocked")
+        sender.signal(signal.SIGINT)
+        outcome = receiver.outcome(10)
+        problems = [] if outcome["exit_code"] == 5 else [f"the receiver reports {outcome}"]
+        if not any("may still get it" in line for line in receiver.errors):
+            problems.append(f"no warning: {receiver.errors}")
+        disk.heal("rename")
+        until(lambda: not disk.waiting("rename") and not _parts(disk.backing), SOON,
+              "the disk has gone on")
+        if older.read_bytes() not in (b"older", new.read_bytes()):
+            problems.append("data is neither file")
+        report.check("the receiver warns that one file may still get its name, and it is whole",
+                     problems)
+
+
+def _blocked_sender_stopped(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        place.file("file", 300_000).rename(disk.backing / "file")
+        disk.block("read")
+        receiver = ends.recv(place.inbox(), "--once")
+        sender = ends.send(receiver, disk.path / "file")
+        until(lambda: disk.waiting("read"), 20, "a read is blocked")
+        sender.signal(signal.SIGINT)
+        received, outcome = receiver.end(), sender.outcome(SOON)
+        problems = received.problems("recv", 5) + _parts(place.where)
+        if received.waited > SOON:
+            problems.append(f"the receiver ended after {received.waited:.1f} s")
+        if outcome["exit_code"] != 130:
+            problems.append(f"the sender reports {outcome}")
+        report.check(f"both ends say so within {SOON} s", problems)
+        disk.heal("read")
+        code = sender.end().code
+        report.check("when the disk goes on, the sender has ended",
+                     [] if code == 130 else [f"exit code {code}"])
+
+
+def _refused_attributes(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        disk.fail("chmod", errno.EPERM)
+        disk.fail("utimens", errno.EPERM)
+        tree = place.file("tree/file", 100_000).parent
+        place.file("tree/another", 100)
+        receiver = ends.recv(disk.path, "--once")
+        received, _, problems = _ended(receiver, ends.send(receiver, tree))
+        for name in ("file", "another"):
+            problems += _differs(tree / name, disk.backing / "tree" / name)
+        for word in ("permissions", "time"):
+            found = [line for line in received.warnings(word) if "tree/" in line]
+            if len(found) != 1:
+                problems.append(f"one warning of {word} of files expected: {received.errors}")
+        report.check("files arrive, with one warning for all their permissions and one for all "
+                     "their times", problems)
+
+
+def _broken_spot(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        disk.fail("write", errno.EIO, "/bad")
+        names = ["tree/a", "tree/bad/b", "tree/c"]
+        for name in names:
+            place.file(name, 200_000)
+        receiver = ends.recv(disk.path, "--once")
+        sender = ends.send(receiver, place.where / "tree")
+        received, sent, problems = _ended(receiver, sender, (6, 9))
+        for name in ("tree/a", "tree/c"):
+            problems += _differs(place.where / name, disk.backing / name)
+        report.check("a file that cannot be written fails with exit codes 6 and 9, the others "
+                     "arrive", problems)
+        problems = _parts(disk.backing)
+        for ended in (received, sent):
+            result = ended.outcomes[-1]["result"] or {}
+            listed = [(failure["path"], failure["cause"]) for failure in result["failures"]]
+            if listed != [("tree/bad/b", "unwritable")] or result["failed_files"] != 1:
+                problems.append(f"failures: {listed}")
+            if (result["files"], result["bytes"]) != (2, 400_000):
+                problems.append(f"{result['files']} files of {result['bytes']} bytes arrived")
+        report.check("both ends list it, and count what arrived", problems)
+
+
+def _errors_at_close(report, place):
+    """Network file systems store what was written when the file is closed, and answer then."""
+    with place.ends() as ends, place.disk("disk") as disk:
+        tree = place.file("tree/file", 100_000).parent
+        place.file("tree/bad/file", 100_000)
+        disk.fail("flush", errno.EIO, "/bad")
+        receiver = ends.recv(disk.path, "--once")
+        received, _, problems = _ended(receiver, ends.send(receiver, tree), (6, 9))
+        failed = [failure["path"] for failure in received.outcomes[-1]["result"]["failures"]]
+        if failed != ["tree/bad/file"]:
+            problems.append(f"failed: {failed}")
+        problems += _differs(tree / "file", disk.backing / "tree/file")
+        problems += [f"left: {path}" for path in disk.backing.glob("tree/bad/*")]
+        report.check("a file that cannot be closed fails with exit codes 6 and 9", problems)
+        disk.fail("flush", errno.EDQUOT)
+        receiver = ends.recv(disk.path, "--once")
+        problems = _ended(receiver, ends.send(receiver, place.file("file", 1000)), (8, 8))[2]
+        problems += [f"left: {name}" for name in ("file", *_parts(disk.backing))
+                     if (disk.backing / name).exists()]
+        report.check("one that exceeds the user's share of the disk ends the transfer with exit "
+                     "code 8", problems)
+
+
+def _no_room_for_directories(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        disk.fail("mkdir", errno.ENOSPC)
+        receiver = ends.recv(disk.path, "--once")
+        sender = ends.send(receiver, place.file("tree/file", 1000).parent)
+        report.check("both ends end with exit code 8", _ended(receiver, sender, (8, 8))[2])
+
+
+def _full(report, place):
+    inbox = place.inbox()
+    sh("mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(inbox))
+    try:
+        with place.ends() as ends:
+            names = ("older", "small", "large")
+            (inbox / "older").write_bytes(b"older")
+            files = [place.file(name, size) for name, size in zip(names, (1000, 1000, 8_000_000))]
+            receiver = ends.recv(inbox, "--once")
+            # The file that is replaced comes last, when the disk is full.
+            sender = ends.send(receiver, files[1], files[2], files[0])
+            received, sent, problems = _ended(receiver, sender, (8, 8))
+            kinds = [ended.outcomes[-1]["error"]["kind"] for ended in (received, sent)]
+            if kinds != ["full", "full"]:
+                problems.append(f"the errors are of the kinds {kinds}")
+            problems += [f"left: {name}" for name in _parts(inbox)]
+            if (inbox / "older").read_bytes() != b"older":
+                problems.append("older was changed")
+        report.check("both ends say so, the older file is what it was, and no part is left",
+                     problems)
+    finally:
+        subprocess.run(["umount", "-l", str(inbox)], check=False)
+
+
+def _names_without_case(report, place):
+    with place.ends() as ends, place.disk("disk", "--ignore-case") as disk:
+        for name in ("A", "a"):
+            place.file(f"tree/{name}", 100_000)
+        receiver = ends.recv(disk.path, "--once")
+        received, _, problems = _ended(receiver, ends.send(receiver, place.where / "tree"), (6, 9))
+        failed = [failure["path"] for failure in received.outcomes[-1]["result"]["failures"]]
+        if failed not in (["tree/A"], ["tree/a"]):
+            problems.append(f"failed: {failed}")
+        arrived = [path.name for path in (disk.backing / "tree").iterdir()]
+        if len(arrived) != 1 or f"tree/{arrived[0]}" in failed:
+            problems.append(f"there are {arrived}, failed: {failed}")
+        else:
+            name = f"tree/{arrived[0]}"
+            problems += _differs(place.where / name, disk.backing / name)
+        report.check("of the files A and a one arrives, and the other fails by name", problems)
+        for name in ("D", "d"):
+            place.file(f"dirs/{name}/{name}", 1000)
+        receiver = ends.recv(disk.path, "--once")
+        received, _, problems = _ended(receiver, ends.send(receiver, place.where / "dirs"), (6, 9))
+        if not any("D" in line and "d" in line for line in received.errors):
+            problems.append(f"the directories are not named: {received.errors}")
+        problems += [f"arrived: {path}" for path in disk.backing.glob("dirs/*/*")]
+        report.check("directories D and d are refused", problems)
+
+
+def _plain(report, place):
+    with place.ends() as ends, place.disk("disk", "--plain-rename", "--no-locks") as disk:
+        sent = place.file("tree/file", 300_000)
+        received = disk.backing / "tree/file"
+        received.parent.mkdir()
+        received.write_bytes(b"older")
+        left = disk.backing / "tree/.farwrite-0123456789abcdef.part"
+        left.write_bytes(b"left")
+        receiver = ends.recv(disk.path, "--once")
+        _, _, problems = _ended(receiver, ends.send(receiver, sent.parent))
+        problems += _differs(sent, received)
+        if _parts(disk.backing) != [left.name]:
+            problems.append(f"a part that may be in use was touched: {_parts(disk.backing)}")
+        report.check("a file replaces an older one, and parts of others stay", problems)
+
+
+def _orphans(report, place):
+    with place.ends() as ends:
+        inbox = place.inbox()
+        killed, living = ends.recv(inbox), ends.recv(inbox, "--once")
+        slow = ("--rate", "10Mbit")
+        ends.send(killed, *slow, place.file("orphan", 5_000_000))
+        sent = place.file("whole", 5_000_000)
+        sender = ends.send(living, *slow, sent)
+        until(lambda: len(_parts(inbox)) == 2, 20, "two transfers under way")
+        killed.signal(signal.SIGKILL)
+        killed.process.wait()
+        problems = [] if len(_parts(inbox)) == 2 else [f"too early: {_parts(inbox)}"]
+        small = place.file("small", 1000)
+        receiver = ends.recv(inbox, "--once")
+        problems += _ended(receiver, ends.send(receiver, small))[2]
+        if len(_parts(inbox)) != 1 or not living.runs():
+            problems.append(f"left: {_parts(inbox)}; the other receiver runs: {living.runs()}")
+        report.check("the next receiver removes the part of the killed one, and not that of a "
+                     "third, which runs", problems)
+        problems = _ended(living, sender)[2] + _differs(sent, inbox / "whole") + _parts(inbox)
+        report.check("the file of the third arrives", problems)
+
+
+def _link_local(report, place):
+    with Veth(1500) as veth, place.ends() as ends:
+        sent, inbox = place.file("file", 300_000), place.inbox()
+        # The interfaces have one name in both namespaces, so another one shows whose name counts.
+        veth.a.link("down")
+        veth.a.ip("link", "set", veth.a.dev, "name", "other0")
+        veth.a.dev = "other0"
+        veth.a.link("up")
+        for host in (veth.a, veth.b):
+            until(lambda host=host: _link_local_of(host), 10, "a link-local address")
+        address = _link_local_of(veth.b)
+        receiver = ends.recv(inbox, "--once", at=f"[{address}%{veth.b.dev}]:{PORT}", host=veth.b)
+        sender = ends.send(f"[{address}%{veth.a.dev}]:{PORT}", sent, host=veth.a)
+        problems = _ended(receiver, sender)[2] + _differs(sent, inbox / "file")
+    report.check(f"recv on [fe80::...%{veth.b.dev}], send to [fe80::...%{veth.a.dev}]: the file "
+                 "arrives", problems)
+
+
+def _link_local_of(host):
+    """The link-local address of a host, once it is usable."""
+    lines = host.ip("-6", "-o", "addr", "show", "dev", host.dev, "scope", "link").splitlines()
+    usable = [line.split()[3].split("/")[0] for line in lines if "tentative" not in line]
+    return usable[0] if usable else None
+
+
+def _modes(report, place):
+    with place.ends() as ends, place.disk("disk") as disk:
+        tree = disk.backing / "tree"
+        tree.mkdir(mode=0o555)
+        disk.block("write")
+        receiver = ends.recv(disk.path)
+        sender = ends.send(receiver, place.file("tree/file", 300_000).parent)
+        until(lambda: disk.waiting("write"), 20, "a write is blocked")
+        opened = tree.stat().st_mode & 0o200
+        problems = [] if opened else ["the directory was not opened up: this shows nothing"]
+        sender.signal(signal.SIGKILL)
+        receiver.outcome(10)
+        disk.heal("write")
+        with contextlib.suppress(TimeoutError):
+            until(lambda: tree.stat().st_mode & 0o7777 == 0o555, SOON, "read-only")
+        mode = tree.stat().st_mode & 0o7777
+        if mode != 0o555 or list(tree.iterdir()):
+            problems.append(f"its mode is {mode:o}, with {list(tree.iterdir())} in it")
+        report.check("after a transfer that failed it is read-only again", problems)
+
+
+# Cases that need FUSE.
+_FAULTY = {
+    "a disk that does not answer for long": _stalls,
+    "a sender that goes away while the receiver's disk is blocked": _sender_stopped,
+    "a receiver that is interrupted while its disk is blocked": _receiver_stopped,
+    "a sender that is interrupted while the receiver's rename is blocked": _stopped_at_rename,
+    "a sender that is interrupted while its disk is blocked": _blocked_sender_stopped,
+    "a file system without permissions and times": _refused_attributes,
+    "a bad spot": _broken_spot,
+    "errors that come when a file is closed": _errors_at_close,
+    "no room for directories": _no_room_for_directories,
+    "names without case": _names_without_case,
+    "no locks, and no rename that keeps what is there": _plain,
+    "a read-only directory": _modes,
+}
+# Cases that do not.
+_PLAIN = {
+    "a full disk": _full,
+    "a receiver that was killed": _orphans,
+    "link-local addresses": _link_local,
+}

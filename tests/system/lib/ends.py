@@ -1,0 +1,143 @@
+"""Both ends of a transfer on this machine, ended with the `with` block."""
+
+import dataclasses
+import json
+import queue
+import socket
+import subprocess
+import threading
+import time
+
+from .veth import sh, until
+
+
+@dataclasses.dataclass
+class Ended:
+    """How an end ended."""
+
+    code: int
+    outcomes: list
+    errors: list
+    # Seconds that it was waited for.
+    waited: float
+
+    def warnings(self, word):
+        """The warnings that contain a word."""
+        return [line for line in self.errors if "warning" in line and word in line]
+
+    def problems(self, name, code):
+        """What is wrong if it should have ended with `code`."""
+        if self.code == code and self.outcomes and self.outcomes[-1]["exit_code"] == code:
+            return []
+        return [f"{name}: exit code {self.code}, {code} expected: {self.outcomes[-1:]}",
+                *self.errors[-2:]]
+
+
+class End:
+    """A running `farwrite` with `--json`. Its lines are read aside, so that waiting has a limit.
+    `address` is that of a receiver."""
+
+    def __init__(self, command, address=None):
+        self.address = address
+        self.process = subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.outcomes = queue.Queue()
+        self.errors = []
+        self.readers = [threading.Thread(target=self._read_outcomes, daemon=True),
+                        threading.Thread(target=self._read_errors, daemon=True)]
+        for reader in self.readers:
+            reader.start()
+
+    def _read_outcomes(self):
+        for line in self.process.stdout:
+            self.outcomes.put(json.loads(line))
+
+    def _read_errors(self):
+        for line in self.process.stderr:
+            self.errors.append(line.strip())
+
+    def signal(self, number):
+        """Sends a signal."""
+        self.process.send_signal(number)
+
+    def runs(self):
+        """Whether it has not ended."""
+        return self.process.poll() is None
+
+    def outcome(self, seconds):
+        """The JSON object of the next transfer."""
+        try:
+            return self.outcomes.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(f"no result within {seconds} s; it said {self.errors}") from None
+
+    def end(self, seconds=30):
+        """Waits for its end. `outcomes` are those that were not asked for before."""
+        start = time.monotonic()
+        try:
+            code = self.process.wait(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"no end within {seconds} s; it said {self.errors}") from None
+        for reader in self.readers:
+            reader.join()
+        outcomes = []
+        while not self.outcomes.empty():
+            outcomes.append(self.outcomes.get())
+        return Ended(code, outcomes, self.errors, time.monotonic() - start)
+
+
+class Ends:
+    """Starts ends that share a key, on the loopback interface unless told otherwise."""
+
+    def __init__(self, program, where, timeout):
+        self.program = program
+        self.timeout = timeout
+        self.key = where / "key"
+        if not self.key.exists():
+            sh(program, "keygen", str(self.key))
+        self.running = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for end in self.running:
+            end.process.kill()
+        for end in self.running:
+            end.process.wait()
+
+    def recv(self, directory, *more, at=None, host=None):
+        """Starts `farwrite recv` on `at`, or on a free port; its address is `address`."""
+        address = at or f"127.0.0.1:{free_port()}"
+        end = self._start(host, "recv", "--listen", address, "--dir", str(directory), *more,
+                          address=address)
+        port = address.rsplit(":", 1)[1]
+        listing = ["ss", "-tlnH", f"sport = :{port}"]
+        until(lambda: not end.runs() or (host.run(*listing) if host else sh(*listing)), 10,
+              "recv listens")
+        return end
+
+    def send(self, to, *what, host=None):
+        """Starts `farwrite send` to a receiver, or an address; options may precede the paths."""
+        address = to.address if isinstance(to, End) else to
+        return self._start(host, "send", "--to", address, *map(str, what))
+
+    def _start(self, host, *arguments, address=None):
+        inside = ["ip", "netns", "exec", host.name] if host else []
+        end = End([*inside, self.program, "--json", "--quiet", arguments[0], "--psk-file",
+                   str(self.key), "--timeout", f"{self.timeout}s", *arguments[1:]], address)
+        self.running.append(end)
+        return end
+
+
+def free_port():
+    """A port that nobody uses, TCP and UDP, a moment before it is used."""
+    while True:
+        with (socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
+              socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp):
+            tcp.bind(("127.0.0.1", 0))
+            try:
+                udp.bind(tcp.getsockname())
+            except OSError:
+                continue
+            return tcp.getsockname()[1]
