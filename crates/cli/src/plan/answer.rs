@@ -9,7 +9,6 @@ use super::show;
 /// All there is to say; what people read is made from it.
 #[derive(Debug, Serialize)]
 pub(super) struct Answer {
-    command: &'static str,
     pub(super) question: Asked,
     /// The scheme to take, one of the alternatives.
     pub(super) best: Alternative,
@@ -117,7 +116,6 @@ impl Answer {
         });
         let sensitivity = sensitivity.iter().map(|of| Sensitivity::new(question, of));
         Ok(Self {
-            command: "plan",
             question: Asked::new(question)?,
             best: alternative(plan.best()),
             alternatives: plan.alternatives().iter().map(alternative).collect(),

@@ -37,20 +37,21 @@ fn tables() -> Vec<Vec<Vec<String>>> {
 /// Paths of fields to their types, as documented.
 fn documented() -> BTreeMap<String, String> {
     let tables = tables();
-    let [envelope, _, result, loss] = &tables[..] else {
+    let [envelope, _, result, loss, ..] = &tables[..] else {
         panic!("four tables expected: {tables:?}");
     };
     let mut fields = BTreeMap::new();
-    let mut add = |table: &[Vec<String>], prefix: &str| {
-        for row in table {
-            fields.insert(format!("{prefix}{}", row[0]), row[1].clone());
-        }
-    };
-    add(envelope, "");
-    add(result, "result.");
-    add(loss, "result.send_loss.");
-    add(loss, "result.receive_loss.");
+    add(&mut fields, envelope, "");
+    add(&mut fields, result, "result.");
+    add(&mut fields, loss, "result.send_loss.");
+    add(&mut fields, loss, "result.receive_loss.");
     fields
+}
+
+fn add(fields: &mut BTreeMap<String, String>, table: &[Vec<String>], prefix: &str) {
+    for row in table {
+        fields.insert(format!("{prefix}{}", row[0]), row[1].clone());
+    }
 }
 
 /// Checks the fields of an object and adds their paths to `found`.
@@ -127,6 +128,63 @@ fn fields_are_those_that_are_printed() {
         missing.is_empty(),
         "documented, but not printed: {missing:?}"
     );
+}
+
+#[test]
+fn fields_of_the_other_commands_are_those_that_are_printed() {
+    let rig = Rig::new();
+    let data = rig.file("data", 300_000);
+    let [data, parity, again, key, out] = ["data", "parity", "again", "new-key", "out"]
+        .map(|name| rig.path(name).to_str().expect("plain").to_owned());
+    let code = ["--code", "ec-mds:4,2"];
+    let plan = [
+        "--rate", "1Gbit", "--rtt", "25ms", "--loss", "1e-3", "--size", "8MiB",
+    ];
+    let demo = [
+        "--size", "64KiB", "--rtt", "2ms", "--rate", "200Mbit", "--out", &out,
+    ];
+    let encode = ["--in", &data, "--out", &parity];
+    let decode = [
+        "--in", &data, "--parity", &parity, "--lost", "1", "--out", &again,
+    ];
+    let bench = ["--bytes", "1MiB", "--rounds", "1", "--code", "ec-xor:4,2"];
+    // The number of its table, the command, its arguments; in the order of the page.
+    let commands: [(usize, &[&str], Vec<&str>); 7] = [
+        (4, &["plan"], plan.to_vec()),
+        (5, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
+        (6, &["keygen"], vec![]),
+        (6, &["keygen"], vec![&key]),
+        (7, &["codes", "encode"], [&encode[..], &code].concat()),
+        (7, &["codes", "decode"], [&decode[..], &code].concat()),
+        (8, &["codes", "bench"], bench.to_vec()),
+    ];
+    let tables = tables();
+    let mut found = BTreeSet::new();
+    for (table, command, arguments) in &commands {
+        let mut documented = BTreeMap::new();
+        add(&mut documented, &tables[0], "");
+        add(&mut documented, &tables[*table], "result.");
+        let output = farwrite()
+            .args(*command)
+            .args(arguments)
+            .arg("--json")
+            .output();
+        let output = output.expect("the program starts");
+        let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(object["command"], command.join(" "));
+        let mut printed = BTreeSet::new();
+        check(&object, "", &documented, &mut printed);
+        found.extend(printed.into_iter().map(|path| (*table, path)));
+    }
+    for (number, table) in tables.iter().enumerate().skip(4) {
+        for row in table {
+            let path = format!("result.{}", row[0]);
+            assert!(
+                found.contains(&(number, path.clone())),
+                "{path} is not printed"
+            );
+        }
+    }
 }
 
 #[test]
