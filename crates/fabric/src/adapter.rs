@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 
 use crate::contract::{
-    Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RxWorker, TxQueue, WriteWr,
+    Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RxWorker, TxQueue, Window, WriteWr,
 };
 
 /// A fabric with the queues and workers of all its ports.
@@ -16,6 +16,8 @@ pub struct Adapter<F: Fabric> {
     tx: Vec<F::Tx>,
     rx: Vec<F::Rx>,
     ports: HashMap<Qpn, u16>,
+    /// Windows that were closed and not asked for.
+    closed: Vec<Window>,
 }
 
 impl<F: Fabric> Adapter<F> {
@@ -34,6 +36,7 @@ impl<F: Fabric> Adapter<F> {
             tx,
             rx,
             ports: HashMap::new(),
+            closed: Vec::new(),
         })
     }
 
@@ -96,6 +99,16 @@ impl<F: Fabric> Adapter<F> {
             result = result.and(tx.poll(departed));
         }
         result
+    }
+
+    /// Whether a window is closed, as [`Fabric::poll_closed`] reports it. Says so once: the caller
+    /// must ask for every window that it closes.
+    pub fn take_closed(&mut self, window: Window) -> bool {
+        while let Some(closed) = self.fabric.poll_closed() {
+            self.closed.push(closed);
+        }
+        let place = self.closed.iter().position(|&closed| closed == window);
+        place.map(|place| self.closed.swap_remove(place)).is_some()
     }
 
     fn tx(&mut self, qpn: Qpn) -> Result<&mut F::Tx, FabricError> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use farwrite_wire::control::{
-    self, ACK_OVERHEAD_BYTES, Builder, Control, Echo, Header, ReplayWindow,
+    self, ACK_OVERHEAD_BYTES, Builder, Control, Draft, Echo, Header, ReplayWindow,
 };
 
 /// Most bytes of a control packet, whatever the MTU of the data (P4): enough for a report worth
@@ -11,7 +11,7 @@ use farwrite_wire::control::{
 /// all headers).
 pub(crate) const MTU: u32 = 1024;
 /// Packets kept while the fabric is full; older ones are dropped, as a network would.
-const MAX_SEALED: usize = 64;
+const MAX_WAITING: usize = 64;
 /// Least room for a report that is worth a place in the packet under construction.
 const MIN_REPORT_BYTES: usize = 256;
 
@@ -29,8 +29,8 @@ pub(crate) struct ControlPath {
     last_sent_ns: u64,
     /// When the peer was heard last, or spoken to first.
     silent_since_ns: Option<u64>,
-    /// Packets not yet sent.
-    sealed: VecDeque<Vec<u8>>,
+    /// Packets not yet sent. They are sealed when they leave, since they carry that time.
+    waiting: VecDeque<Draft>,
 }
 
 /// A packet that was opened.
@@ -51,7 +51,7 @@ impl ControlPath {
             builder: Builder::new(MTU as usize),
             last_sent_ns: 0,
             silent_since_ns: None,
-            sealed: VecDeque::new(),
+            waiting: VecDeque::new(),
         }
     }
 
@@ -85,21 +85,21 @@ impl ControlPath {
     }
 
     /// Puts a message into the packet under construction, or into a new one.
-    pub(crate) fn push(&mut self, now_ns: u64, message: &Control) {
+    pub(crate) fn push(&mut self, message: &Control) {
         if self.builder.push(message) {
             return;
         }
-        self.seal(now_ns);
+        self.finish();
         let fits = self.builder.push(message);
         debug_assert!(fits, "a control message larger than a packet: {message:?}");
     }
 
     /// Bytes of bits or ranges that the next report may have. A packet without room worth having is
-    /// sealed: small pieces of a bitmap would take many packets to tell it.
-    pub(crate) fn report_room(&mut self, now_ns: u64) -> usize {
+    /// ended: small pieces of a bitmap would take many packets to tell it.
+    pub(crate) fn report_room(&mut self) -> usize {
         let room = |builder: &Builder| builder.remaining().saturating_sub(ACK_OVERHEAD_BYTES);
         if room(&self.builder) < MIN_REPORT_BYTES {
-            self.seal(now_ns);
+            self.finish();
         }
         room(&self.builder)
     }
@@ -119,11 +119,28 @@ impl ControlPath {
     }
 
     /// Ends the packet under construction, which may be an empty one (a ping).
-    pub(crate) fn seal(&mut self, now_ns: u64) {
-        let Some(key) = self.send_key else { return };
+    pub(crate) fn finish(&mut self) {
+        if self.waiting.len() == MAX_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(self.builder.finish());
+    }
+
+    /// Whether so many packets wait that more might cost the oldest.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.waiting.len() >= MAX_WAITING / 2
+    }
+
+    /// Whether packets wait to be sent.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// The oldest packet that waits, sealed for leaving now. `None` also where there is no peer.
+    pub(crate) fn seal_next(&mut self, now_ns: u64) -> Option<&[u8]> {
+        let key = self.send_key.as_ref()?;
+        let draft = self.waiting.front_mut()?;
         self.counter += 1;
-        self.last_sent_ns = now_ns;
-        self.silent_since_ns.get_or_insert(now_ns);
         let header = Header {
             counter: self.counter,
             timestamp_ns: now_ns,
@@ -132,24 +149,13 @@ impl ControlPath {
                 hold_ns: now_ns.saturating_sub(came_ns),
             }),
         };
-        if self.sealed.len() == MAX_SEALED {
-            self.sealed.pop_front();
-        }
-        self.sealed.push_back(self.builder.seal(&header, &key));
+        Some(draft.seal(&header, key))
     }
 
-    /// Whether so many sealed packets wait that more might cost the oldest.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.sealed.len() >= MAX_SEALED / 2
-    }
-
-    /// The oldest sealed packet that was not sent.
-    pub(crate) fn sealed(&self) -> Option<&[u8]> {
-        self.sealed.front().map(Vec::as_slice)
-    }
-
-    /// Forgets the oldest sealed packet.
-    pub(crate) fn sealed_was_sent(&mut self) {
-        self.sealed.pop_front();
+    /// The packet that was sealed last has left.
+    pub(crate) fn sent(&mut self, now_ns: u64) {
+        self.waiting.pop_front();
+        self.last_sent_ns = now_ns;
+        self.silent_since_ns.get_or_insert(now_ns);
     }
 }

@@ -1,5 +1,7 @@
 //! The endpoint: what a user of the library holds.
 
+mod polling;
+
 use std::collections::{BTreeMap, HashMap};
 
 use farwrite_fabric::contract::{Buffer, Completion, Counters, Fabric, FabricError, Qpn};
@@ -14,6 +16,7 @@ use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, SendOptions};
 use crate::pair::{Pair, QpStats};
 use crate::registry::{Registry, SchemeResolver};
+use crate::turns::Turns;
 
 /// One end of any number of queue pairs over one fabric.
 ///
@@ -28,6 +31,9 @@ pub struct Endpoint<F> {
     keys: ChaCha12Rng,
     completions: Vec<Completion>,
     next_pair: u32,
+    turns: Turns,
+    /// The queue pairs in the order of a poll; kept for its capacity.
+    line: Vec<QueuePair>,
     /// The time of the last poll.
     now_ns: u64,
 }
@@ -44,6 +50,8 @@ impl<F: Fabric> Endpoint<F> {
             keys: ChaCha12Rng::from_seed(seed),
             completions: Vec::new(),
             next_pair: 0,
+            turns: Turns::default(),
+            line: Vec::new(),
             now_ns: 0,
         }
     }
@@ -287,86 +295,6 @@ impl<F: Fabric> Endpoint<F> {
     /// What the fabric has carried and dropped.
     pub fn counters(&self) -> Counters {
         self.fabric.counters()
-    }
-
-    /// Takes in what has arrived, and sends what may be sent at `now_ns`, which must not run
-    /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
-    /// only an arrival can bring more to do.
-    ///
-    /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
-    pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
-        self.now_ns = now_ns;
-        let more = self.fabric.poll(&mut self.completions)?;
-        self.dispatch(now_ns)?;
-        let mut next = more.then_some(now_ns);
-        for pair in self.pairs.values_mut() {
-            let wanted = pair.poll(&mut self.fabric, &self.known, now_ns)?;
-            next = [next, wanted].into_iter().flatten().min();
-        }
-        Ok(next)
-    }
-
-    /// Takes in which packets have left. What has arrived waits for the next poll, and its time.
-    fn take_departures(&mut self) -> Result<(), Error> {
-        self.fabric.poll(&mut self.completions)?;
-        let departed = self.completions.extract_if(.., |completion| {
-            matches!(completion, Completion::Departed { .. })
-        });
-        for completion in departed {
-            if let Completion::Departed { qpn, wr_id } = completion
-                && let Some((id, _)) = self.routes.get(&qpn)
-                && let Some(pair) = self.pairs.get_mut(id)
-            {
-                pair.handle_departed(self.now_ns, qpn, wr_id);
-            }
-        }
-        Ok(())
-    }
-
-    fn dispatch(&mut self, now_ns: u64) -> Result<(), Error> {
-        // Completions come in runs of one queue pair, so its receives are posted anew in runs.
-        let mut run: Option<(Qpn, u32)> = None;
-        for completion in self.completions.drain(..) {
-            let (qpn, is_receive) = match &completion {
-                Completion::Write { qpn, .. } | Completion::Send { qpn, .. } => (*qpn, true),
-                Completion::Departed { qpn, .. } => (*qpn, false),
-            };
-            // A queue pair that was destroyed, or made through the fabric, is no affair of ours.
-            let Some(&(id, generation)) = self.routes.get(&qpn) else {
-                continue;
-            };
-            if is_receive {
-                match &mut run {
-                    Some((last, count)) if *last == qpn => *count += 1,
-                    _ => {
-                        if let Some((last, count)) = run.replace((qpn, 1)) {
-                            self.fabric.post_recv(last, count)?;
-                        }
-                    }
-                }
-            }
-            let Some(pair) = self.pairs.get_mut(&id) else {
-                continue;
-            };
-            match (completion, generation) {
-                (Completion::Write { imm, bytes, .. }, Some(generation)) => {
-                    pair.handle_write(generation, imm, bytes);
-                }
-                (Completion::Send { payload, .. }, None) => {
-                    pair.handle_control_packet(now_ns, &payload);
-                }
-                (Completion::Departed { wr_id, .. }, _) => {
-                    pair.handle_departed(now_ns, qpn, wr_id);
-                }
-                // A write on the control path, or a SEND on a data path: no peer of ours does that.
-                _ => pair.count_stray(),
-            }
-        }
-        if let Some((qpn, count)) = run {
-            self.fabric.post_recv(qpn, count)?;
-        }
-        Ok(())
     }
 
     fn pair(&self, qp: QueuePair) -> Result<&Pair, Error> {

@@ -38,6 +38,7 @@
 
 mod control;
 mod drain;
+mod drops;
 mod endpoint;
 mod error;
 mod handle;
@@ -47,6 +48,7 @@ mod options;
 mod pair;
 mod real_time;
 mod registry;
+mod turns;
 
 pub use endpoint::Endpoint;
 pub use error::Error;

@@ -22,10 +22,10 @@ pub struct QpOptions {
     /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
     /// takes an eighth of the round trip.
     pub reordering_window: Option<Duration>,
-    /// The scheme that the peer is expected to use at first; later it is the one that it used last of
-    /// those that send parity.
-    /// Receives are posted with memory for the parity of that scheme, so that it need not wait a
-    /// round trip for it.
+    /// The scheme that the peer is expected to use at first; later it is the one with the most parity
+    /// of those that it used. Receives are posted with memory for the parity of that scheme. A receive
+    /// posted without gets its memory when its message is offered, which takes a round trip. A message
+    /// that has more parity than its receive has memory for goes without.
     pub expected_scheme: SchemeTag,
     /// Most memory for the parity of posted receives, in bytes. Beyond that, messages are received
     /// without their parity.

@@ -15,6 +15,9 @@ pub enum SdrError {
     /// The queue pair was made without parity messages.
     #[error("this queue pair carries no parity: set `parity` in its configuration at both ends")]
     ParityOff,
+    /// Memory for the parity of the message was posted before. Packets may be on their way there.
+    #[error("message {0} has memory for its parity: it is posted once a message")]
+    ParityPosted(u64),
     /// There is no such message, or it is over.
     #[error("message {0} is not in flight")]
     UnknownMessage(u64),

@@ -121,13 +121,13 @@ impl SdrQp {
         self.recv.parity_place(message)
     }
 
-    /// Posts memory for the parity of an open receive (P3.11), or larger memory in place of it: what
-    /// has arrived of the parity is forgotten. The sender is told with the next
-    /// [`SdrQp::poll_control`]. The same holds for workers as in [`SdrQp::post_recv`].
+    /// Posts memory for the parity of an open receive (P3.11), once: with the receive, or when
+    /// [`Event::Offered`] is polled. The sender is told with the next [`SdrQp::poll_control`], and does
+    /// without the parity if there is no memory by then. The same holds for workers as in [`SdrQp::post_recv`].
     ///
     /// # Errors
     /// [`SdrError::ParityOff`], [`SdrError::TooLong`], [`SdrError::BadTarget`],
-    /// [`SdrError::UnknownMessage`] if no such receive is open.
+    /// [`SdrError::ParityPosted`], [`SdrError::UnknownMessage`] if no such receive is open.
     pub fn post_parity(&mut self, message: u64, target: Place) -> Result<(), SdrError> {
         self.recv.post_parity(message, target)
     }

@@ -179,6 +179,9 @@ impl RecvHalf {
         let posted = self
             .open_mut(message)
             .ok_or(SdrError::UnknownMessage(message))?;
+        if posted.clearance.parity.is_some() {
+            return Err(SdrError::ParityPosted(message));
+        }
         posted.clearance.parity = Some(target);
         self.table.open(parity_of(message), target.length);
         self.clearing.tell(message);

@@ -111,6 +111,7 @@ impl SendHalf {
             stage: Stage::Active,
             clearance: None,
             parity: None,
+            parity_refused: false,
             answered: false,
             heard_ns: 0,
             due_ns: 0,
@@ -249,6 +250,13 @@ impl SendHalf {
                     self.hear(now_ns, message);
                     self.clear(message, events);
                 }
+            }
+            // A receiver that knows the offer has posted all the memory for parity that it will (P3.11).
+            if message < cts.offers
+                && let Some(sending) = self.get_mut(message)
+                && sending.parity.is_none()
+            {
+                sending.parity_refused = true;
             }
         }
         self.posted = self.posted.max(cts.posted);

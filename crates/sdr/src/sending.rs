@@ -34,6 +34,8 @@ pub(crate) struct Sending {
     pub(crate) clearance: Option<Clearance>,
     /// Where the parity may be written, once there is enough memory for it.
     pub(crate) parity: Option<Place>,
+    /// Whether the receiver is known to have no memory for the parity, or too little.
+    pub(crate) parity_refused: bool,
     /// Whether the receiver is known to know the length.
     pub(crate) answered: bool,
     /// When something was last heard about the message.
@@ -51,8 +53,9 @@ impl Sending {
         self.stage == Stage::Active && self.answered && is_clear
     }
 
+    /// Whether it is not known yet if there is memory for the parity.
     pub(crate) fn lacks_parity(&self) -> bool {
-        self.spec.parity_bytes > 0 && self.parity.is_none()
+        self.spec.parity_bytes > 0 && self.parity.is_none() && !self.parity_refused
     }
 
     /// Where the message, or its parity, may be written.
@@ -68,8 +71,7 @@ impl Sending {
     }
 }
 
-/// Whether a clearance has more memory for parity than one known before.
+/// Whether a clearance has memory for parity, and one known before has not.
 pub(crate) fn adds_parity(known: &Clearance, new: &Clearance) -> bool {
-    let bytes = |clearance: &Clearance| clearance.parity.map_or(0, |place| place.length);
-    bytes(new) > bytes(known)
+    known.parity.is_none() && new.parity.is_some()
 }

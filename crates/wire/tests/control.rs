@@ -59,6 +59,33 @@ fn messages_in(packet: &[u8]) -> Vec<Result<Control, ParseError>> {
 
 /// P4.1 and P4.2 by the byte, and a tag made apart from the crate.
 #[test]
+fn a_draft_that_is_sealed_again_is_as_if_it_was_sealed_once() {
+    let echo = Echo {
+        timestamp_ns: 3,
+        hold_ns: 4,
+    };
+    let first = Header {
+        counter: 1,
+        timestamp_ns: 2,
+        echo: Some(echo),
+    };
+    let second = Header {
+        counter: 5,
+        timestamp_ns: 6,
+        echo: None,
+    };
+    let mut draft = Builder::new(1000).finish();
+    for header in [first, second] {
+        let bytes = draft.seal(&header, &KEY);
+        assert_eq!(bytes, Builder::new(1000).seal(&header, &KEY));
+        assert_eq!(
+            control::open(&KEY, bytes).map(|(header, _)| header),
+            Ok(header)
+        );
+    }
+}
+
+#[test]
 fn a_header_is_laid_out_as_specified() {
     let header = Header {
         counter: 0x0102_0304_0506_0708,

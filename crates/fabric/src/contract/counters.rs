@@ -59,6 +59,8 @@ pub struct Counters {
     pub received_packets: u64,
     /// Bytes of IP datagrams received and applied.
     pub received_bytes: u64,
+    /// Of the packets received and applied, SENDs from an address that their queue pair does not permit.
+    pub unvalidated_packets: u64,
     /// Packets that the operating system dropped for want of room in a socket.
     pub socket_drops: u64,
     /// Packets not applied, by [`DropReason`].
@@ -66,6 +68,19 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Packets taken from the sockets, applied or not.
+    #[must_use]
+    pub fn taken_packets(&self) -> u64 {
+        self.dropped.iter().sum::<u64>() + self.received_packets
+    }
+
+    /// Packets that came from the peer of a queue pair and completed, whatever became of their payload.
+    #[must_use]
+    pub fn accepted_packets(&self) -> u64 {
+        let completed = self.received_packets + self.dropped(DropReason::NullKey);
+        completed.saturating_sub(self.unvalidated_packets)
+    }
+
     /// Packets not applied for one reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {

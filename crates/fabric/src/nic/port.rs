@@ -68,6 +68,7 @@ struct PortCounters {
     sent_bytes: AtomicU64,
     received_packets: AtomicU64,
     received_bytes: AtomicU64,
+    unvalidated_packets: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
 }
 
@@ -80,6 +81,7 @@ impl Port {
             (&to.sent_bytes, more.sent_bytes),
             (&to.received_packets, more.received_packets),
             (&to.received_bytes, more.received_bytes),
+            (&to.unvalidated_packets, more.unvalidated_packets),
         ]
         .into_iter()
         .chain(to.dropped.iter().zip(more.dropped));
@@ -95,6 +97,7 @@ impl Port {
         sum.sent_bytes += from.sent_bytes.load(Ordering::Relaxed);
         sum.received_packets += from.received_packets.load(Ordering::Relaxed);
         sum.received_bytes += from.received_bytes.load(Ordering::Relaxed);
+        sum.unvalidated_packets += from.unvalidated_packets.load(Ordering::Relaxed);
         for (sum, dropped) in sum.dropped.iter_mut().zip(&from.dropped) {
             *sum += dropped.load(Ordering::Relaxed);
         }

@@ -226,6 +226,7 @@ impl Receiver<'_> {
                 let from = if is_peer {
                     Sender::Validated
                 } else {
+                    self.counters.unvalidated_packets += 1;
                     Sender::Unvalidated(arrival.flow.src())
                 };
                 self.out.push(Completion::Send(Box::new(SendArrival {

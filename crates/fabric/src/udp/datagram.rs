@@ -53,9 +53,10 @@ pub struct Received<'a> {
 }
 
 impl<'a> Received<'a> {
-    /// The payload of each datagram.
+    /// The payload of each datagram, of which there is at least one.
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.bytes.chunks(self.segment_bytes)
+        let empty = self.bytes.is_empty().then_some(self.bytes);
+        self.bytes.chunks(self.segment_bytes).chain(empty)
     }
 }
 

@@ -78,7 +78,7 @@ impl Pair {
         loop {
             self.push_reports(now_ns);
             // What is left to report waits until the fabric has room.
-            if !self.control.is_crowded() || !self.send_sealed(fabric)? {
+            if !self.control.is_crowded() || !self.send_waiting(fabric, now_ns)? {
                 break;
             }
         }
@@ -89,24 +89,24 @@ impl Pair {
         }
         let rtt_ns = self.rtt.smoothed_ns();
         while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
-            self.control.push(now_ns, &message);
+            self.control.push(&message);
         }
         self.push_credit(fabric, now_ns);
         let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
         if !self.control.is_empty() || ping_due {
-            self.control.seal(now_ns);
+            self.control.finish();
         }
-        self.send_sealed(fabric)?;
+        self.send_waiting(fabric, now_ns)?;
         Ok(())
     }
 
-    /// Hands sealed packets to the fabric; answers whether it took all.
-    fn send_sealed<F: Fabric>(&mut self, fabric: &mut F) -> Result<bool, Error> {
-        while let Some(packet) = self.control.sealed() {
+    /// Hands control packets to the fabric; answers whether it took all.
+    fn send_waiting<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<bool, Error> {
+        while let Some(packet) = self.control.seal_next(now_ns) {
             if !fabric.post_send(self.holdings.control_qpn(), packet)? {
                 return Ok(false);
             }
-            self.control.sealed_was_sent();
+            self.control.sent(now_ns);
         }
         Ok(true)
     }
@@ -123,7 +123,7 @@ impl Pair {
         let arrivals = TableArrivals(sdr.table());
         for receiver in halves.receivers() {
             while !control.is_crowded() {
-                let max_bytes = control.report_room(now_ns);
+                let max_bytes = control.report_room();
                 let Some(report) = receiver.poll_report(&path, &arrivals, max_bytes) else {
                     break;
                 };
@@ -131,7 +131,7 @@ impl Pair {
                     Report::Ack(ack) => Control::Ack(ack),
                     Report::Nack(nack) => Control::Nack(nack),
                 };
-                control.push(now_ns, &message);
+                control.push(&message);
             }
         }
     }
@@ -151,18 +151,17 @@ impl Pair {
         self.credit_due_ns = is_news.then(|| now_ns + self.period_ns());
         self.credited_packets = received_packets;
         self.credited_loss = loss;
-        let before = self
-            .connected
-            .as_ref()
-            .map_or(0, |connected| connected.socket_drops_before);
+        let (counters, accepted) = (fabric.counters(), self.accepted_packets);
+        let connected = self.connected.as_mut();
+        let dropped_packets = connected.map_or(0, |c| c.drops.update(counters, accepted));
         let credit = Credit {
             received_packets,
             received_bytes: self.drain.bytes(),
             drain_bps: self.drain.rate_bps(now_ns),
-            dropped_packets: fabric.counters().socket_drops.saturating_sub(before),
+            dropped_packets,
             loss: loss.counts(),
         };
-        self.control.push(now_ns, &Control::Credit(credit));
+        self.control.push(&Control::Credit(credit));
     }
 
     fn period_ns(&self) -> u64 {
@@ -173,6 +172,10 @@ impl Pair {
     /// long message would be measured once. A peer that stays silent is asked ever more rarely.
     pub(super) fn ping_due_ns(&self) -> Option<u64> {
         self.connected.as_ref()?;
+        // What waits to be sent asks as well.
+        if self.control.is_waiting() {
+            return None;
+        }
         let silence_ns = self.control.silence_ns();
         let unmeasured = self.rtt.shortest_ns().is_none() && silence_ns < MAX_SILENCE_NS;
         let wanted = unmeasured || !self.sends.is_empty();

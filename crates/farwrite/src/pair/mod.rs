@@ -21,6 +21,7 @@ use farwrite_wire::control::{Outcome, SchemeTag};
 
 use crate::control::ControlPath;
 use crate::drain::DrainMeter;
+use crate::drops::DropShare;
 use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::losses::Losses;
@@ -32,7 +33,7 @@ use outgoing::Outgoing;
 use parity::Workshop;
 use receiving::Recv;
 use sending::{Send, StreamRun};
-use transmit::Halt;
+pub(crate) use transmit::{Halt, Turn};
 
 /// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
 const OVERHEAD_V4_BYTES: u64 = 64;
@@ -46,6 +47,8 @@ pub(crate) struct Pair {
     control: ControlPath,
     rtt: RttEstimator,
     pacer: Pacer,
+    /// Wire bytes that are left of its turn to send; negative: more than a turn was sent.
+    turn_bytes: i64,
     halves: Halves,
     sends: BTreeMap<u64, Send>,
     /// Sends that are over, but of which the fabric still holds packets.
@@ -54,8 +57,10 @@ pub(crate) struct Pair {
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
     workshop: Workshop,
-    /// The scheme that the peer is expected to use: receives get memory for its parity.
+    /// The scheme with the most parity that the peer is expected to use: receives get memory for that.
     expected: SchemeTag,
+    /// Packets that its queue pairs of the fabric accepted.
+    accepted_packets: u64,
     drain: DrainMeter,
     losses: Losses,
     credit_due_ns: Option<u64>,
@@ -70,7 +75,7 @@ pub(crate) struct Pair {
 /// What is known once the peer is.
 struct Connected {
     overhead_bytes: u64,
-    socket_drops_before: u64,
+    drops: DropShare,
 }
 
 /// What a queue pair has done and sees.
@@ -96,7 +101,7 @@ pub struct QpStats {
     pub invalid_packets: u64,
     /// Control packets refused: bad tag, replayed, or malformed.
     pub refused_controls: u64,
-    /// Packets that the peer's socket dropped for want of room, as it reported.
+    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
@@ -118,6 +123,7 @@ impl Pair {
             control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
             pacer: Pacer::new(options.rate_bps, burst_bytes(&options)),
+            turn_bytes: 0,
             expected: options.expected_scheme,
             options,
             sdr,
@@ -129,6 +135,7 @@ impl Pair {
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
             workshop: Workshop::default(),
+            accepted_packets: 0,
             drain: DrainMeter::default(),
             losses: Losses::default(),
             credit_due_ns: None,
@@ -175,7 +182,7 @@ impl Pair {
             } else {
                 OVERHEAD_V6_BYTES
             },
-            socket_drops_before: fabric.counters().socket_drops,
+            drops: DropShare::new(fabric.counters(), self.accepted_packets),
         });
         Ok(())
     }
@@ -237,15 +244,15 @@ impl Pair {
         }
     }
 
-    /// Does all there is to do at `now_ns`; returns when there will be more.
+    /// Does all there is to do at `now_ns` but send data and encode.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
         fabric: &mut F,
         known: &Registry,
         now_ns: u64,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<(), Error> {
         if self.connected.is_none() {
-            return Ok(None);
+            return Ok(());
         }
         self.look_at_arrivals(now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
@@ -255,18 +262,18 @@ impl Pair {
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         // Control before data: an offer must be ahead of its message.
-        self.send_control(fabric, now_ns)?;
-        let halt = self.transmit(fabric, now_ns)?;
-        // While the pace or the fabric holds packets back, there is time to encode.
-        let encoded = self.encode(fabric, now_ns)?;
-        let next_ns = self.next_ns(now_ns, halt);
-        Ok(if encoded { Some(now_ns) } else { next_ns })
+        self.send_control(fabric, now_ns)
     }
 
     /// Whether a message is sent from the region or received into it, or packets that the fabric has
     /// taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
+    }
+
+    /// A packet came, whatever is in it.
+    pub(crate) fn count_accepted(&mut self) {
+        self.accepted_packets += 1;
     }
 
     /// A completion came that no peer of ours causes.
@@ -320,8 +327,9 @@ impl Pair {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    /// When to poll next, given what stopped the sending.
-    fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
+    /// When to poll next, given what ended the last turn.
+    pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
+        self.connected.as_ref()?;
         /// No timer knows when a fabric that is full has room again, or when it sends what it took.
         const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
@@ -331,10 +339,12 @@ impl Pair {
                 let departing = self.outgoing.is_departing();
                 departing.then_some(now_ns + FABRIC_RETRY_NS)
             }
+            Halt::TurnOver => Some(now_ns),
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
             Halt::Full => Some(now_ns + FABRIC_RETRY_NS),
         };
-        let unsent_control = self.control.sealed().map(|_| now_ns + FABRIC_RETRY_NS);
+        let is_waiting = self.control.is_waiting();
+        let unsent_control = is_waiting.then_some(now_ns + FABRIC_RETRY_NS);
         let timers = [
             transmit,
             unsent_control,

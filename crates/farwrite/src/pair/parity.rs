@@ -143,13 +143,13 @@ impl Pair {
         known.find(tag)?.layout(&message)
     }
 
-    /// Posts memory for the parity of an open receive, unless it has enough; what is there without
-    /// it is repaired by asking. Answers whether it is there.
+    /// Posts memory for the parity of an open receive, unless it has some: that is kept, even if it is
+    /// too little. What is there without parity is repaired by asking. Answers whether there is enough.
     pub(super) fn provide_parity<F: Fabric>(
         &mut self,
         fabric: &mut F,
         message: u64,
-        layout: Layout,
+        layout: &Layout,
     ) -> Result<bool, Error> {
         let bytes = layout.parity_bytes() as u64;
         let place = match self.sdr.parity_place(message) {
@@ -161,15 +161,11 @@ impl Pair {
         let Some(recv) = self.recvs.get_mut(&message) else {
             return Ok(false);
         };
-        if let Some(parity) = &mut recv.parity
-            && room_bytes(&parity.scratch) >= bytes
-        {
-            parity.layout = layout;
-            return Ok(true);
+        if let Some(scratch) = &recv.scratch {
+            return Ok(room_bytes(scratch) >= bytes);
         }
-        let old = recv.parity.map(|parity| parity.scratch);
-        let kept_bytes = self.workshop.lent_bytes - old.map_or(0, |old| old.bytes);
-        let most_bytes = self.options.max_parity_bytes.saturating_sub(kept_bytes);
+        let limit_bytes = self.options.max_parity_bytes;
+        let most_bytes = limit_bytes.saturating_sub(self.workshop.lent_bytes);
         if bytes > most_bytes {
             return Ok(false);
         }
@@ -179,13 +175,9 @@ impl Pair {
             taken => taken?,
         };
         let root = self.holdings.root(place.generation);
-        if let Some(old) = old {
-            fabric.unbind(root, place.slot)?;
-            self.workshop.give(old);
-        }
         fabric.bind(root, place.slot, scratch.lkey, 0, room_bytes(&scratch))?;
-        self.workshop.lent_bytes = kept_bytes + scratch.bytes;
-        recv.parity = Some(Parity { layout, scratch });
+        self.workshop.lent_bytes += scratch.bytes;
+        recv.scratch = Some(scratch);
         let target = Place {
             rkey: root.0,
             base: self.sdr.geometry().slot_base(place.slot),
@@ -202,16 +194,17 @@ impl Pair {
         message: u64,
         recv: &Recv,
     ) -> Result<(), Error> {
-        if let Some(parity) = &recv.parity {
+        if let Some(scratch) = recv.scratch {
             let place = self.sdr.parity_place(message)?;
             fabric.unbind(self.holdings.root(place.generation), place.slot)?;
-            self.workshop.lent_bytes -= parity.scratch.bytes;
-            self.workshop.give(parity.scratch);
+            self.workshop.lent_bytes -= scratch.bytes;
+            self.workshop.give(scratch);
         }
         Ok(())
     }
 
-    /// A send is cleared: takes memory for its parity, if its scheme codes.
+    /// A send is cleared: takes memory for its parity, if its scheme codes. Where the fabric has no
+    /// room for that, the message goes without parity: the receiver asks for what it misses.
     pub(super) fn begin_coding<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -221,8 +214,13 @@ impl Pair {
             && let Some(layout) = send.layout
         {
             let bytes = layout.parity_bytes() as u64;
-            let scratch = self.workshop.take(fabric, bytes, u64::MAX)?;
-            send.parity = Some(Parity { layout, scratch });
+            send.parity = match self.workshop.take(fabric, bytes, u64::MAX) {
+                Err(FabricError::OutOfResources(_)) => None,
+                taken => Some(Parity {
+                    layout,
+                    scratch: taken?,
+                }),
+            };
         }
         Ok(())
     }
@@ -234,15 +232,16 @@ impl Pair {
     ) -> Result<(), FabricError> {
         let leaving = self.leaving.values().map(|(send, _)| send);
         let sends = self.sends.values().chain(leaving).filter_map(Send::parity);
-        let recvs = self.recvs.values().filter_map(|recv| recv.parity);
-        for parity in sends.chain(recvs) {
-            self.workshop.give(parity.scratch);
+        let sends = sends.map(|parity| parity.scratch);
+        let recvs = self.recvs.values().filter_map(|recv| recv.scratch);
+        for scratch in sends.chain(recvs) {
+            self.workshop.give(scratch);
         }
         self.workshop.trim(fabric, 0)
     }
 
-    /// Encodes groups that schemes want encoded, a bounded amount; answers whether there were any.
-    pub(super) fn encode<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<bool, Error> {
+    /// Encodes groups that schemes want encoded, a bounded amount; answers how many bytes of data.
+    pub(crate) fn encode<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<u64, Error> {
         let path = self.path(now_ns);
         let mut bytes = 0;
         for index in 0..self.halves.sender_count() {
@@ -254,7 +253,7 @@ impl Pair {
             }
         }
         self.workshop.trim(fabric, SPARE_BYTES)?;
-        Ok(bytes > 0)
+        Ok(bytes as u64)
     }
 
     /// Returns the bytes of data that it read.
@@ -301,29 +300,29 @@ impl Pair {
         let Some(recv) = self.recvs.get(&job.message) else {
             return Ok(());
         };
-        let Some(parity) = recv.parity else {
+        let Some((layout, scratch)) = recv.layout.zip(recv.scratch) else {
             return Ok(());
         };
-        let Some(group) = parity.layout.group(job.group as usize) else {
+        let Some(group) = layout.group(job.group as usize) else {
             return Ok(());
         };
         debug_assert_eq!(job.work, Work::Rebuild);
         let table = self.sdr.table();
-        let present = present(table, job.message, job, &parity.layout, &group);
+        let present = present(table, job.message, job, &layout, &group);
         let target = recv.target();
-        let (scratch, data) = fabric.memory_pair(parity.scratch.lkey, target.region.lkey)?;
-        let codec = self.workshop.codec(parity.layout.code());
+        let (scratch, data) = fabric.memory_pair(scratch.lkey, target.region.lkey)?;
+        let codec = self.workshop.codec(layout.code());
         let recovered = codec.recover(
             &mut data[within(&target, &group.data)],
             &scratch[group.parity.clone()],
-            parity.layout.chunk_bytes(),
+            layout.chunk_bytes(),
             &present,
         );
         // Too much is missing, whatever the scheme believed: nothing was changed.
         if recovered.is_err() {
             return Ok(());
         }
-        let first = job.group as usize * parity.layout.code().k();
+        let first = job.group as usize * layout.code().k();
         for chunk in present.data.missing(group.data_chunks).iter() {
             let chunk = u32::try_from(first + chunk).unwrap_or(u32::MAX);
             table.handle_rebuilt(job.message, chunk);
@@ -340,6 +339,7 @@ impl Pair {
         let path = self.path(now_ns);
         let message = data_of(parity);
         if let Some(send) = self.sends.get(&message)
+            && send.parity().is_some()
             && let Some(sender) = self.halves.existing_sender(send.scheme())
         {
             sender.handle_parity_clear(&path, message);

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use farwrite_codes::Layout;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of};
 
 use super::Pair;
-use super::parity::Parity;
+use super::parity::Scratch;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::memory::MrSlice;
@@ -29,8 +30,10 @@ pub(super) struct Recv {
     /// The scheme that runs it, once it was offered.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
-    /// Memory for its parity, if there is any.
-    pub(super) parity: Option<Parity>,
+    /// Memory for parity, if there is any.
+    pub(super) scratch: Option<Scratch>,
+    /// How the message is cut into groups, once it was offered, if there is memory for all its parity.
+    pub(super) layout: Option<Layout>,
     shared: Arc<RecvShared>,
 }
 
@@ -92,12 +95,13 @@ impl Pair {
             target,
             scheme: None,
             wants_immediate: false,
-            parity: None,
+            scratch: None,
+            layout: None,
             shared: Arc::clone(&shared),
         };
         self.recvs.insert(place.message, recv);
         if let Some(layout) = self.layout(known, self.expected, target.length) {
-            self.provide_parity(fabric, place.message, layout)?;
+            self.provide_parity(fabric, place.message, &layout)?;
         }
         Ok(RecvHandle {
             pair: self.id,
@@ -276,8 +280,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Sees to it that there is memory for the parity of an offered message, and from now on for those
-    /// after it. False if parity has arrived that the message does not have.
+    /// Sees to it that there is memory for the parity of an offered message. Receives posted from now
+    /// on get as much, since it cannot grow when a message is offered. False if parity has arrived that
+    /// the message does not have.
     fn expect_parity<F: Fabric>(
         &mut self,
         fabric: &mut F,
@@ -289,12 +294,18 @@ impl Pair {
             // It says nothing of the parity of others: a peer may use schemes in turn.
             return Ok(true);
         };
-        self.expected = offer.scheme;
-        if !self.provide_parity(fabric, offer.message, layout)? {
-            return Ok(true);
+        let expected = self.layout(known, self.expected, bytes);
+        if expected.is_none_or(|expected| expected.parity_bytes() < layout.parity_bytes()) {
+            self.expected = offer.scheme;
         }
-        let parity_bytes = layout.parity_bytes() as u64;
-        Ok(self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
+        let is_enough = self.provide_parity(fabric, offer.message, &layout)?;
+        let Some(recv) = self.recvs.get_mut(&offer.message) else {
+            return Ok(true);
+        };
+        recv.layout = is_enough.then_some(layout);
+        // Memory that is too small takes nothing in.
+        let parity_bytes = recv.layout.map_or(0, |layout| layout.parity_bytes() as u64);
+        Ok(recv.scratch.is_none() || self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
     }
 
     /// Whether the oldest open receive was offered.

@@ -24,7 +24,7 @@ pub(super) struct Send {
     has_immediate: bool,
     /// How it is cut into groups, if its scheme codes.
     pub(super) layout: Option<Layout>,
-    /// There from the time that it is cleared.
+    /// Memory for its parity, from the time that it is cleared; `None` if there is no room for it.
     pub(super) parity: Option<Parity>,
     /// Whether its scheme has charge of it.
     started: bool,

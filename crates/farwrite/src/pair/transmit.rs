@@ -10,13 +10,25 @@ use super::sending::StreamRun;
 use crate::error::Error;
 use crate::memory::MrSlice;
 
-/// What kept [`Pair::transmit`] from going on.
+/// Most wire bytes that a queue pair sends in a turn, but for part of a packet: some batches.
+const TURN_BYTES: i64 = 256 * 1024;
+
+/// What a queue pair did in its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) sent_bytes: u64,
+    pub(crate) halt: Halt,
+}
+
+/// What ended a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Halt {
+pub(crate) enum Halt {
     /// Nothing is left to send. Whether packets were handed to the fabric before.
     Idle { posted: bool },
     /// The pace.
     Paced,
+    /// Others have waited long enough.
+    TurnOver,
     /// The fabric is full for the moment.
     Full,
 }
@@ -60,12 +72,27 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends what the pace and the fabric allow.
-    pub(super) fn transmit<F: Fabric>(
+    /// Takes a turn: sends what the pace and the fabric allow, at most [`TURN_BYTES`]. A turn that the
+    /// fabric cut short, as it was full, goes on with the next call.
+    pub(crate) fn take_turn<F: Fabric>(
         &mut self,
         fabric: &mut F,
         now_ns: u64,
-    ) -> Result<Halt, Error> {
+    ) -> Result<Turn, Error> {
+        if self.turn_bytes <= 0 {
+            self.turn_bytes += TURN_BYTES;
+        }
+        let before = self.turn_bytes;
+        let halt = self.transmit(fabric, now_ns)?;
+        let sent_bytes = u64::try_from(before - self.turn_bytes).unwrap_or(0);
+        if halt != Halt::Full {
+            // A debt of part of a packet stays.
+            self.turn_bytes = self.turn_bytes.min(0);
+        }
+        Ok(Turn { sent_bytes, halt })
+    }
+
+    fn transmit<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<Halt, Error> {
         let Some(connected) = &self.connected else {
             return Ok(Halt::Idle { posted: false });
         };
@@ -73,11 +100,14 @@ impl Pair {
         let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
         let mut posted = false;
         loop {
+            let Some(turn_bytes) = u64::try_from(self.turn_bytes).ok().filter(|&n| n > 0) else {
+                return Ok(Halt::TurnOver);
+            };
             let allowance = self.pacer.allowance(now_ns);
             if allowance == 0 {
                 return Ok(Halt::Paced);
             }
-            let packets = allowance.div_ceil(packet_bytes);
+            let packets = allowance.min(turn_bytes).div_ceil(packet_bytes);
             if !self.fill(now_ns, packets) {
                 return Ok(Halt::Idle { posted });
             }
@@ -89,8 +119,9 @@ impl Pair {
             }
             posted = true;
             let packets = u64::try_from(taken).expect("usize is at most 64 bits");
-            self.pacer
-                .consume(now_ns, payload_bytes + packets * overhead_bytes);
+            let wire_bytes = payload_bytes + packets * overhead_bytes;
+            self.pacer.consume(now_ns, wire_bytes);
+            self.turn_bytes -= i64::try_from(wire_bytes).unwrap_or(i64::MAX);
         }
     }
 

@@ -5,13 +5,17 @@ mod connecting;
 mod control_loss;
 mod delivery;
 mod departures;
+mod drops;
 mod endings;
+mod fairness;
 mod hostile;
 mod losses;
 mod mixes;
+mod no_memory;
 mod outage;
 mod parcel;
 mod review;
+mod round_trip;
 mod seeds;
 mod shapes;
 #[path = "../support/slow_fabric.rs"]

@@ -2,7 +2,7 @@
 //! common time.
 
 use farwrite::fabric::sim::SimNetwork;
-use farwrite::{Endpoint, QpOptions, QueuePair};
+use farwrite::{Endpoint, QpOptions, QpStats, QueuePair};
 
 use crate::slow_fabric::{Controls, SlowFabric};
 use crate::world::{addr, long_haul};
@@ -12,6 +12,13 @@ pub(crate) struct SlowEnd {
     pub(crate) endpoint: Endpoint<SlowFabric>,
     pub(crate) qps: Vec<QueuePair>,
     pub(crate) controls: Controls,
+}
+
+impl SlowEnd {
+    pub(crate) fn stats(&self, index: usize) -> QpStats {
+        let stats = self.endpoint.qp_stats(self.qps[index]);
+        stats.expect("its own queue pair")
+    }
 }
 
 /// Two ends that any number of queue pairs join, and the path between them.

@@ -2,7 +2,7 @@
 //! sends them later, port by port, it takes only part of a batch, and it runs out of resources.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -18,9 +18,15 @@ use farwrite::fabric::sim::{SimFabric, SimNetwork};
 pub(crate) struct Controls {
     /// Packets that the fabric takes between two polls; `None`: any number.
     pub(crate) room: Rc<Cell<Option<usize>>>,
+    /// Ports that take no writes.
+    pub(crate) full_ports: Rc<RefCell<HashSet<u16>>>,
     /// How long each port keeps a write before it sends it, in nanoseconds; ports without an entry
     /// send at once. [`HOLD`] keeps writes until the entry changes.
     pub(crate) delays_ns: Rc<RefCell<HashMap<u16, u64>>>,
+    /// Whether the fabric has no room for another memory region.
+    pub(crate) is_out_of_memory: Rc<Cell<bool>>,
+    /// Packets that the sockets dropped, beside those that the fabric counts itself.
+    pub(crate) socket_drops: Rc<Cell<u64>>,
     /// Queue pairs and remote keys that exist.
     pub(crate) live: Rc<Cell<i64>>,
     /// Writes taken, and how many of them were signalled.
@@ -118,6 +124,9 @@ impl Fabric for SlowFabric {
         self.inner.local_addr(port)
     }
     fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError> {
+        if self.controls.is_out_of_memory.get() {
+            return Err(FabricError::OutOfResources("memory region"));
+        }
         self.inner.register(buffer)
     }
     fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError> {
@@ -183,7 +192,12 @@ impl Fabric for SlowFabric {
         self.inner.post_recv(qpn, count)
     }
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
-        let taken = writes.len().min(self.room());
+        let port = self.ports[&qpn];
+        let room = match self.controls.full_ports.borrow().contains(&port) {
+            true => 0,
+            false => self.room(),
+        };
+        let taken = writes.len().min(room);
         self.taken += taken;
         self.controls.writes.set(self.controls.writes.get() + taken);
         for (index, write) in writes[..taken].iter().enumerate() {
@@ -192,7 +206,7 @@ impl Fabric for SlowFabric {
             self.controls.signalled.set(signalled);
             self.held.push_back(Held {
                 qpn,
-                port: self.ports[&qpn],
+                port,
                 taken_ns: self.network.now_ns(),
                 wr_id: write.wr_id,
                 signaled: write.signaled || is_cut,
@@ -218,6 +232,10 @@ impl Fabric for SlowFabric {
         self.inner.poll(out)
     }
     fn counters(&self) -> Counters {
-        self.inner.counters()
+        let counters = self.inner.counters();
+        Counters {
+            socket_drops: counters.socket_drops + self.controls.socket_drops.get(),
+            ..counters
+        }
     }
 }

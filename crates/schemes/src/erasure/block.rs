@@ -65,13 +65,12 @@ impl Block {
         self.data - before
     }
 
-    /// Counts parity chunks; answers whether there are others than before. There can be fewer: their
-    /// memory may be replaced (P3.11).
+    /// Counts parity chunks; answers whether any are new.
     pub(super) fn count_parity(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> bool {
         let range = shape.block_parity(self.index);
         let before = self.parity;
-        self.parity = count(arrivals, parity_of(shape.number), range);
-        self.parity != before
+        self.parity = count(arrivals, parity_of(shape.number), range).max(before);
+        self.parity > before
     }
 
     /// Looks which groups have become whole, and which can now be rebuilt. Answers how many are

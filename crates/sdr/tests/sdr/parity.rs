@@ -1,7 +1,7 @@
 //! Parity messages (P3.11): memory for them, packets of them, and chunks rebuilt with them.
 
 use farwrite_sdr::{Arrival, Event, Place, QpConfig, SdrError, SdrQp, SendSpec};
-use farwrite_wire::control::{Control, Outcome, parity_of};
+use farwrite_wire::control::{Ack, Control, Outcome, parity_of};
 
 use crate::world::RTT_NS;
 use crate::{arrive, connected, offer, post, small, tell};
@@ -22,6 +22,17 @@ fn spec(length: u64, parity_bytes: u64) -> SendSpec {
         length: Some(length),
         parity_bytes,
         ..SendSpec::default()
+    }
+}
+
+/// A report that brings nothing.
+fn ack(message: u64) -> Ack {
+    Ack {
+        message,
+        cumulative: 0,
+        seen: 0,
+        window_start: 0,
+        bits: Vec::new(),
     }
 }
 
@@ -87,7 +98,7 @@ fn memory_posted_with_the_receive_clears_both_at_once() {
 }
 
 #[test]
-fn too_little_memory_clears_the_message_alone_until_there_is_more() {
+fn too_little_memory_clears_the_message_alone() {
     let (mut sender, mut receiver) = pair();
     post(&mut receiver, 1000);
     post_parity(&mut receiver, 0, 255);
@@ -104,6 +115,98 @@ fn too_little_memory_clears_the_message_alone_until_there_is_more() {
             max: 255
         })
     );
+}
+
+/// Offers made in ten seconds, the peer answering each.
+fn offers_in_ten_seconds(sender: &mut SdrQp, receiver: &mut SdrQp) -> usize {
+    let mut offers = 0;
+    for now_ns in (0..10_000_000_000).step_by(1_000_000) {
+        while let Some(control) = sender.poll_control(now_ns, RTT_NS) {
+            offers += usize::from(matches!(control, Control::Offer(_)));
+            receiver.handle_control(now_ns, &control).unwrap();
+        }
+        events(receiver);
+        tell(now_ns, receiver, sender);
+        // The message is being reported on.
+        sender
+            .handle_control(now_ns, &Control::Ack(ack(0)))
+            .unwrap();
+    }
+    offers
+}
+
+#[test]
+fn a_sender_whose_parity_is_refused_asks_no_more() {
+    for posted_bytes in [0, 255] {
+        let (mut sender, mut receiver) = pair();
+        post(&mut receiver, 1000);
+        if posted_bytes > 0 {
+            post_parity(&mut receiver, 0, posted_bytes);
+        }
+        tell(0, &mut receiver, &mut sender);
+        let message = sender.start_send(spec(1000, 256)).unwrap();
+        let offers = offers_in_ten_seconds(&mut sender, &mut receiver);
+        assert!(offers <= 2, "{offers} offers");
+        assert!(!sender.is_clear(parity_of(message)));
+    }
+}
+
+#[test]
+fn a_clearance_from_before_the_offer_refuses_nothing() {
+    let (mut sender, mut receiver) = pair();
+    post(&mut receiver, 1000);
+    let mut early = Vec::new();
+    while let Some(control) = receiver.poll_control(0, RTT_NS) {
+        early.push(control);
+    }
+    let message = sender.start_send(spec(1000, 256)).unwrap();
+    tell(0, &mut sender, &mut receiver);
+    post_parity(&mut receiver, message, 256);
+    let mut late = Vec::new();
+    while let Some(control) = receiver.poll_control(RTT_NS, RTT_NS) {
+        late.push(control);
+    }
+    // Whatever their order.
+    for control in early.iter().chain(&late).chain(&early) {
+        sender.handle_control(RTT_NS, control).unwrap();
+    }
+    assert!(sender.is_clear(parity_of(message)));
+}
+
+#[test]
+fn memory_for_parity_is_posted_once() {
+    let (mut sender, mut receiver) = pair();
+    post(&mut receiver, 1000);
+    post_parity(&mut receiver, 0, 256);
+    tell(0, &mut receiver, &mut sender);
+    let message = sender.start_send(spec(1000, 256)).unwrap();
+    tell(1, &mut sender, &mut receiver);
+    let parity = parity_of(message);
+    let arrival = arrive(&receiver, parity, 0, 64);
+    assert!(matches!(arrival, Arrival::New { .. }), "{arrival:?}");
+    let place = receiver.parity_place(message).unwrap();
+    let more = Place {
+        rkey: place.generation.into(),
+        base: receiver.geometry().slot_base(place.slot),
+        length: 512,
+    };
+    assert_eq!(
+        receiver.post_parity(message, more),
+        Err(SdrError::ParityPosted(message))
+    );
+    // What has arrived is still there.
+    let again = arrive(&receiver, parity, 0, 64);
+    assert_eq!(again, Arrival::Duplicate { message: parity });
+}
+
+#[test]
+fn parity_memory_that_comes_with_the_offer_clears_the_parity_then() {
+    let (mut sender, mut receiver) = pair();
+    post(&mut receiver, 1000);
+    tell(0, &mut receiver, &mut sender);
+    let message = sender.start_send(spec(1000, 256)).unwrap();
+    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    tell(1, &mut sender, &mut receiver);
     post_parity(&mut receiver, message, 256);
     receiver.expect_parity(message, 256).unwrap();
     tell(2, &mut receiver, &mut sender);

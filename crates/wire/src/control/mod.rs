@@ -1,7 +1,7 @@
 //! Control packets: what two SDR queue pairs tell each other beside the data (P4).
 //!
-//! One packet is a [`Header`] and any number of messages. [`Builder`] makes it, [`open`] checks and
-//! reads it; a [`ReplayWindow`] refuses what was opened before.
+//! One packet is a [`Header`] and any number of messages. [`Builder`] makes a [`Draft`] of it, which is
+//! sealed when the packet leaves. [`open`] checks and reads it; a [`ReplayWindow`] refuses what was opened before.
 
 mod body;
 mod message;
@@ -17,7 +17,7 @@ pub use message::{
     SchemeTag, data_of, is_parity, parity_of,
 };
 pub use packet::{
-    Builder, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages, OpenError,
-    open,
+    Builder, Draft, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages,
+    OpenError, open,
 };
 pub use replay::ReplayWindow;

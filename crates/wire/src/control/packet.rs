@@ -65,6 +65,13 @@ pub enum OpenError {
     Tag,
 }
 
+/// A control packet whose messages are complete. It is sealed when it leaves.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Room for the header, then the messages.
+    bytes: Vec<u8>,
+}
+
 /// Collects the messages of one control packet.
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -115,20 +122,36 @@ impl Builder {
         self.bytes.len() == HEADER_BYTES
     }
 
-    /// Ends the packet, which is the payload of a UC SEND Only, and starts the next. `key` is the one
-    /// of this direction. Without messages it is a ping.
+    /// Ends the packet and starts the next. Without messages it is a ping.
+    #[must_use]
+    pub fn finish(&mut self) -> Draft {
+        let bytes = core::mem::replace(&mut self.bytes, vec![0; HEADER_BYTES]);
+        Draft { bytes }
+    }
+
+    /// Ends the packet, seals it at once, and starts the next.
     #[must_use]
     pub fn seal(&mut self, header: &Header, key: &[u8; KEY_BYTES]) -> Vec<u8> {
-        let mut bytes = core::mem::replace(&mut self.bytes, vec![0; HEADER_BYTES]);
+        let mut draft = self.finish();
+        draft.seal(header, key);
+        draft.bytes
+    }
+}
+
+impl Draft {
+    /// The packet, which is the payload of a UC SEND Only. `key` is the one of this direction. A draft
+    /// can be sealed again, with another header.
+    pub fn seal(&mut self, header: &Header, key: &[u8; KEY_BYTES]) -> &[u8] {
+        let Self { bytes } = self;
+        let echo = header.echo;
+        let (timestamp_ns, hold_ns) = echo.map_or((0, 0), |echo| (echo.timestamp_ns, echo.hold_ns));
         bytes[VERSION] = PROTOCOL_VERSION;
+        bytes[FLAGS] = if echo.is_some() { FLAG_ECHO } else { 0 };
         bytes[COUNTER].copy_from_slice(&header.counter.to_be_bytes());
         bytes[TIMESTAMP].copy_from_slice(&header.timestamp_ns.to_be_bytes());
-        if let Some(echo) = header.echo {
-            bytes[FLAGS] = FLAG_ECHO;
-            bytes[ECHO].copy_from_slice(&echo.timestamp_ns.to_be_bytes());
-            bytes[HOLD].copy_from_slice(&echo.hold_ns.to_be_bytes());
-        }
-        let tag = tag(key, &bytes);
+        bytes[ECHO].copy_from_slice(&timestamp_ns.to_be_bytes());
+        bytes[HOLD].copy_from_slice(&hold_ns.to_be_bytes());
+        let tag = tag(key, bytes);
         bytes[TAG].copy_from_slice(&tag);
         bytes
     }

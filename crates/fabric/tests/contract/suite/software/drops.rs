@@ -162,6 +162,18 @@ pub(crate) fn bad_icrc(world: &mut impl SoftwareWorld) {
     pair.arrivals(1);
 }
 
+pub(crate) fn empty(world: &mut impl SoftwareWorld) {
+    let mut pair = Pair::new(world);
+    let (before, to) = (pair.before(), pair.b.local_addr(0));
+    pair.world.forge(to, &[], 0);
+    pair.all_dropped(&before, DropReason::Malformed, 1);
+    let counters = pair.b.counters();
+    assert_eq!(
+        (counters.taken_packets(), counters.accepted_packets()),
+        (1, 0)
+    );
+}
+
 pub(crate) fn truncated(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let to = pair.b.local_addr(0);

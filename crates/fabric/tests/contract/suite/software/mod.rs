@@ -27,7 +27,7 @@ macro_rules! software_tests {
                 @each software, $world,
                 drops: [
                     unknown_queue_pair, stranger, other_port, not_connected, bad_icrc,
-                    truncated, trailing_bytes, unsupported_opcodes, too_long, no_receive,
+                    truncated, empty, trailing_bytes, unsupported_opcodes, too_long, no_receive,
                     wrong_length_in_reth, first_fault_counts, counters_agree,
                 ],
                 paths: [

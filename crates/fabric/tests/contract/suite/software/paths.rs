@@ -37,6 +37,12 @@ pub(crate) fn a_send_from_elsewhere_is_marked(world: &mut impl SoftwareWorld) {
     let send = one_send(&mut pair);
     assert_eq!(send.from, Sender::Unvalidated(stranger));
     assert_eq!((send.qpn, &send.payload[..]), (pair.qb, &b"hello"[..]));
+    let counters = pair.b.counters();
+    assert_eq!(
+        (counters.received_packets, counters.unvalidated_packets),
+        (1, 1)
+    );
+    assert_eq!(counters.accepted_packets(), 0);
     // A write from there is dropped, with the right key and all.
     let before = pair.before();
     let write = WriteImm {

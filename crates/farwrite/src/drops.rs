@@ -1,0 +1,118 @@
+//! Which of the packets that found no room in the sockets are a peer's fault (P5.5.5).
+
+use farwrite_fabric::contract::Counters;
+
+/// Parts of a packet in which shares are counted, so that small ones add up.
+const PARTS: u128 = 1 << 16;
+
+/// Attributes packets that the sockets of a fabric dropped to one queue pair.
+///
+/// A dropped packet cannot be read. So a queue pair has the share of the drops that it has of the
+/// packets that were taken in meanwhile. Packets that no queue pair accepted came from strangers.
+/// They took room that the peers' packets would have had otherwise, so as many drops are theirs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DropShare {
+    counters: Counters,
+    /// Packets that the queue pair had accepted when the counters were these.
+    accepted: u64,
+    /// Drops attributed so far, in parts of a packet.
+    parts: u128,
+}
+
+impl DropShare {
+    /// Attributes nothing of what was dropped before.
+    pub(crate) fn new(counters: Counters, accepted: u64) -> Self {
+        Self {
+            counters,
+            accepted,
+            parts: 0,
+        }
+    }
+
+    /// Attributes what was dropped since the last call, of which the queue pair has accepted
+    /// `accepted` packets in all. Returns how many drops were attributed to it so far.
+    pub(crate) fn update(&mut self, counters: Counters, accepted: u64) -> u64 {
+        let since = |count: fn(&Counters) -> u64| {
+            u128::from(count(&counters).saturating_sub(count(&self.counters)))
+        };
+        let dropped = since(|counters| counters.socket_drops);
+        let taken = since(Counters::taken_packets);
+        let accepted_by_all = since(Counters::accepted_packets);
+        let strange = taken.saturating_sub(accepted_by_all);
+        let own = u128::from(accepted.saturating_sub(self.accepted)).min(accepted_by_all);
+        if taken > 0 && accepted_by_all > 0 {
+            // What would have been dropped of the peers' packets without those of strangers.
+            let of_peers = (dropped * accepted_by_all).saturating_sub(strange * taken);
+            let parts = of_peers.saturating_mul(PARTS) / taken;
+            self.parts = self
+                .parts
+                .saturating_add(parts.saturating_mul(own) / accepted_by_all);
+        }
+        (self.counters, self.accepted) = (counters, accepted);
+        u64::try_from(self.parts / PARTS).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite_fabric::contract::DropReason;
+
+    use super::*;
+
+    /// Counters after `accepted` packets of peers, `strange` others and `dropped`.
+    fn counters(accepted: u64, strange: u64, dropped: u64) -> Counters {
+        let mut counters = Counters {
+            received_packets: accepted,
+            socket_drops: dropped,
+            ..Counters::default()
+        };
+        counters.dropped[DropReason::Malformed as usize] = strange;
+        counters
+    }
+
+    fn share(own: u64, accepted: u64, strange: u64, dropped: u64) -> u64 {
+        let mut share = DropShare::new(Counters::default(), 0);
+        share.update(counters(accepted, strange, dropped), own)
+    }
+
+    #[test]
+    fn a_peer_alone_has_all_drops() {
+        assert_eq!(share(1000, 1000, 0, 50), 50);
+        assert_eq!(share(1000, 1000, 0, 5_000), 5_000);
+    }
+
+    #[test]
+    fn queue_pairs_have_the_share_of_their_packets() {
+        assert_eq!(share(750, 1000, 0, 100), 75);
+        assert_eq!(share(250, 1000, 0, 100), 25);
+        assert_eq!(share(0, 1000, 0, 100), 0);
+    }
+
+    #[test]
+    fn strangers_have_as_many_drops_as_room_that_they_took() {
+        // 1000 packets were taken, and 1000 were dropped: half of those came from peers. Without the
+        // 500 of strangers that were taken, these 500 would have had room.
+        assert_eq!(share(500, 500, 500, 1000), 0);
+        // Peers sent 2700 and strangers 300. Without those, 1000 of the 2700 would have had room.
+        assert_eq!(share(900, 900, 100, 2000), 1700);
+        // A flood.
+        assert_eq!(share(6_000, 6_000, 600_000, 300_000), 0);
+        assert_eq!(share(0, 0, 600_000, 300_000), 0);
+    }
+
+    #[test]
+    fn small_shares_add_up() {
+        let mut share = DropShare::new(counters(0, 0, 0), 0);
+        let attributed = (1..=1000).map(|n| share.update(counters(10 * n, 0, n), n));
+        assert_eq!(attributed.last(), Some(99), "a tenth, but for rounding");
+    }
+
+    #[test]
+    fn what_was_dropped_before_is_nobodys_and_counters_may_be_anything() {
+        let mut share = DropShare::new(counters(1000, 0, 1000), 500);
+        assert_eq!(share.update(counters(1000, 0, 2000), 500), 0);
+        assert_eq!(share.update(counters(0, 0, 0), 0), 0);
+        let huge = counters(u64::MAX, 0, u64::MAX);
+        assert!(share.update(huge, u64::MAX) > 0);
+    }
+}

@@ -1,0 +1,101 @@
+//! Packets that found no room in a receiver's sockets, and what their senders make of it.
+
+use std::net::SocketAddr;
+
+use farwrite::fabric::sim::Datagram;
+use farwrite::{QpOptions, SendOptions};
+
+use crate::slow_world::SlowWorld;
+use crate::world::{MS, addr, options, tag};
+
+const BYTES: usize = 16 << 20;
+
+fn paced(rate_bps: u64) -> QpOptions {
+    QpOptions {
+        rate_bps,
+        burst_bytes: 8192,
+        ..options()
+    }
+}
+
+/// One message for each rate in bits a second.
+fn sending(rates_bps: &[u64]) -> SlowWorld {
+    let options: Vec<_> = rates_bps.iter().map(|&rate_bps| paced(rate_bps)).collect();
+    let mut world = SlowWorld::new(&options);
+    let (a, b) = (&mut world.a, &mut world.b);
+    // Nobody looks at what arrives: one region serves all.
+    let source = a.endpoint.register(vec![7; BYTES]).expect("room");
+    let target = b.endpoint.register(vec![0; BYTES]).expect("room");
+    for (&qa, &qb) in a.qps.iter().zip(&b.qps) {
+        let send = SendOptions {
+            scheme: tag("sr-nack"),
+            immediate: None,
+        };
+        let recv = b.endpoint.post_recv(qb, target.whole());
+        recv.expect("a free slot");
+        let send = a.endpoint.post_send(qa, source.whole(), send);
+        send.expect("a free slot");
+    }
+    world
+}
+
+/// Lets milliseconds pass in each of which `junk` datagrams of a stranger arrive at `b`, and its
+/// sockets drop `dropped` packets.
+fn run(world: &mut SlowWorld, milliseconds: u64, junk: usize, dropped: u64) {
+    let stranger = SocketAddr::from(([10, 0, 0, 9], 5000));
+    for _ in 0..milliseconds {
+        for _ in 0..junk {
+            world.network.inject(Datagram {
+                src: stranger,
+                dst: addr(2),
+                tos: 0,
+                id: 0,
+                payload: vec![0; 20],
+            });
+        }
+        let drops = &world.b.controls.socket_drops;
+        drops.set(drops.get() + dropped);
+        world.run_for(MS);
+    }
+}
+
+#[test]
+fn a_flood_by_a_stranger_does_not_slow_a_sender_down() {
+    let rate_bps = 200_000_000;
+    let mut world = sending(&[rate_bps]);
+    run(&mut world, 100, 0, 0);
+    // 900,000 packets a second, of which the receiver takes two thirds, beside 6,000 of the sender.
+    run(&mut world, 300, 600, 300);
+    let stats = world.a.stats(0);
+    assert_eq!(stats.peer_socket_drops, 0, "{stats:?}");
+    assert_eq!(stats.pace_bps, rate_bps, "{stats:?}");
+}
+
+#[test]
+fn a_sender_that_is_too_fast_slows_down() {
+    let rate_bps = 200_000_000;
+    let mut world = sending(&[rate_bps]);
+    run(&mut world, 100, 0, 0);
+    run(&mut world, 300, 0, 3);
+    let stats = world.a.stats(0);
+    let drops = world.b.controls.socket_drops.get();
+    // What was dropped half a round trip and a credit ago is not known yet.
+    assert!(stats.peer_socket_drops > drops * 3 / 4, "{stats:?}");
+    assert!(stats.pace_bps < rate_bps / 2, "{stats:?}");
+}
+
+#[test]
+fn two_queue_pairs_have_a_share_each() {
+    let mut world = sending(&[120_000_000, 40_000_000]);
+    run(&mut world, 100, 0, 0);
+    // So few that the paces stay about the same.
+    run(&mut world, 20, 0, 20);
+    run(&mut world, 50, 0, 0);
+    let drops = world.b.controls.socket_drops.get();
+    let [fast, slow] = [0, 1].map(|index| world.a.stats(index).peer_socket_drops);
+    assert!(
+        (drops - 4..=drops).contains(&(fast + slow)),
+        "{fast} {slow}"
+    );
+    assert!((2 * slow..4 * slow).contains(&fast), "{fast} {slow}");
+}

@@ -1,0 +1,59 @@
+//! What ends say of the round trip while their fabrics are full.
+
+use farwrite::SendOptions;
+
+use crate::slow_world::SlowWorld;
+use crate::world::{MS, RTT, options, tag};
+
+/// The round trip of 25 ms is known, and a message is under way that takes long.
+fn busy() -> SlowWorld {
+    let mut slow = options();
+    slow.rate_bps = 50_000_000;
+    let mut world = SlowWorld::new(&[slow]);
+    let (a, b) = (&mut world.a, &mut world.b);
+    let source = a.endpoint.register(vec![7; 16 << 20]).expect("room");
+    let target = b.endpoint.register(vec![0; 16 << 20]).expect("room");
+    let recv = b.endpoint.post_recv(b.qps[0], target.whole());
+    recv.expect("a free slot");
+    let send = SendOptions {
+        scheme: tag("sr-nack"),
+        immediate: None,
+    };
+    let send = a.endpoint.post_send(a.qps[0], source.whole(), send);
+    send.expect("a free slot");
+    world.run_for(200 * MS);
+    world
+}
+
+#[test]
+fn control_packets_that_wait_for_room_do_not_lengthen_the_round_trip() {
+    for full in ["sender", "receiver"] {
+        let mut world = busy();
+        // Again and again, so that many samples are concerned.
+        for _ in 0..10 {
+            let ends = [&world.a, &world.b];
+            let end = ends[usize::from(full == "receiver")];
+            let room = end.controls.room.clone();
+            room.set(Some(0));
+            world.run_for(40 * MS);
+            room.set(None);
+            world.run_for(10 * MS);
+        }
+        for stats in [world.a.stats(0), world.b.stats(0)] {
+            let rtt_ns = stats.rtt_ns;
+            assert!(rtt_ns.abs_diff(RTT) < MS, "{full}: {rtt_ns} ns");
+        }
+    }
+}
+
+#[test]
+fn a_full_fabric_is_not_polled_without_pause() {
+    let mut world = busy();
+    world.a.controls.room.set(Some(0));
+    let (mut polls, limit_ns) = (0, world.now_ns() + 100 * MS);
+    world.run_until(limit_ns, |_| {
+        polls += 1;
+        false
+    });
+    assert!(polls < 5_000, "{polls} polls in 100 ms");
+}
