@@ -47,7 +47,8 @@ impl Slots {
     pub(in crate::nic) fn new(slots: u32, slot_bytes: u64) -> Self {
         Self {
             slot_bytes,
-            slots: (0..slots).map(|_| AtomicPtr::default()).collect(),
+            // Untouched until used.
+            slots: bytemuck::zeroed_slice_box(slots as usize),
         }
     }
 
@@ -95,14 +96,15 @@ impl Slots {
 
     /// Takes all windows from their slots.
     pub(in crate::nic) fn close_all(&self) -> impl Iterator<Item = Unpublished> {
-        let taken = self.slots.iter().map(|slot| {
-            // Acquire is not needed: the control object itself published it.
-            slot.swap(ptr::null_mut(), Ordering::Relaxed)
-        });
-        taken.filter(|open| !open.is_null()).map(|open| {
+        self.slots.iter().filter_map(|slot| {
+            let open = slot.load(Ordering::Relaxed);
+            if open.is_null() {
+                return None;
+            }
+            slot.store(ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: it was published, so it is not freed, and now is the caller's.
             let window = unsafe { (*open).window };
-            Unpublished { window, open }
+            Some(Unpublished { window, open })
         })
     }
 
