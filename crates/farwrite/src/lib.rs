@@ -53,7 +53,7 @@ mod turns;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use farwrite_fabric as fabric;
-pub use farwrite_fabric::contract::{Buffer, Counters, DropReason, Fabric};
+pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};
 pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};

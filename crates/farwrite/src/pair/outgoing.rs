@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, WriteWr};
 use farwrite_schemes::scheme::{Chunks, data_of};
 
@@ -138,7 +139,7 @@ impl Outgoing {
     /// it took and their payload bytes; none where it is full.
     pub(crate) fn post<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         max_packets: usize,
     ) -> Result<(usize, u64), FabricError> {
         let Some(&(first_run, OutgoingWrite { qpn, .. })) = self.queue.front() else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 
-use farwrite::Buffer;
+use farwrite::Region;
 use farwrite_session::files::{FileFailure, Manifest, Sink, SinkError};
 use farwrite_session::{Error, Message, Text};
 
@@ -17,7 +17,7 @@ use crate::transfer::talk::Voice;
 /// What there is to do for the disk, in the order of its coming.
 pub(super) enum Job {
     /// The next bytes of the stream: the first `bytes` of `buffer`.
-    Segment { buffer: Buffer, bytes: usize },
+    Segment { buffer: Region, bytes: usize },
     /// The sender's hash of a file.
     Hash { index: u32, hash: [u8; 32] },
     /// The sender could not read a file.
@@ -70,7 +70,7 @@ pub(super) struct Disk {
     manifest: Arc<Manifest>,
     voice: Voice,
     jobs: Receiver<Job>,
-    empties: Sender<Buffer>,
+    empties: Sender<Region>,
     written: Arc<Written>,
     failures: Vec<FailedFile>,
 }
@@ -81,7 +81,7 @@ impl Disk {
         manifest: Arc<Manifest>,
         voice: Voice,
         jobs: Receiver<Job>,
-        empties: Sender<Buffer>,
+        empties: Sender<Region>,
     ) -> Self {
         Self {
             sink,
@@ -137,8 +137,8 @@ impl Disk {
         Ok(())
     }
 
-    fn write(&mut self, buffer: Buffer, bytes: usize) -> Result<(), Stop> {
-        let segment = (*buffer).as_ref().get(..bytes).unwrap_or_default();
+    fn write(&mut self, buffer: Region, bytes: usize) -> Result<(), Stop> {
+        let segment = buffer.get(..bytes).unwrap_or_default();
         self.sink.write(segment)?;
         let bytes = u64::try_from(segment.len()).unwrap_or(u64::MAX);
         self.written.bytes.fetch_add(bytes, Ordering::Relaxed);

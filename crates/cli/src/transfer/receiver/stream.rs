@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, UdpFabric,
+    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, Region, UdpFabric,
 };
 use farwrite_session::Message;
 use farwrite_session::files::Manifest;
@@ -64,7 +64,7 @@ pub(super) struct Stream {
     /// A segment that the disk had no room for yet.
     waiting: Option<Job>,
     jobs: SyncSender<Job>,
-    empties: Receiver<Buffer>,
+    empties: Receiver<Region>,
     written: Arc<Written>,
 }
 
@@ -74,7 +74,7 @@ impl Stream {
         qp: QueuePair,
         shape: Shape,
         jobs: SyncSender<Job>,
-        empties: Receiver<Buffer>,
+        empties: Receiver<Region>,
         written: Arc<Written>,
     ) -> Self {
         Self {
@@ -234,11 +234,11 @@ impl Stream {
             Err(_) if self.made < self.shape.buffers() => {
                 self.made += 1;
                 let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
-                Box::new(vec![0_u8; bytes])
+                Region::owned(vec![0_u8; bytes])
             }
             Err(_) => return Ok(None),
         };
-        let region = self.endpoint.register_buffer(buffer);
+        let region = self.endpoint.register_region(buffer);
         region.map(Some).map_err(|error| of_endpoint(&error))
     }
 

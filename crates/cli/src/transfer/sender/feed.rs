@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
 
-use farwrite::Buffer;
+use farwrite::Region;
 use farwrite_session::files::Source;
 use farwrite_session::{Error, Message};
 
@@ -12,7 +12,7 @@ use crate::transfer::talk::Voice;
 
 /// A buffer with the next bytes of the stream.
 pub(super) struct Filled {
-    pub(super) buffer: Buffer,
+    pub(super) buffer: Region,
     pub(super) bytes: u64,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Feeder {
     /// Buffers that may still be made.
     pub(super) budget: u64,
     /// Buffers whose message is over.
-    pub(super) empties: Receiver<Buffer>,
+    pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
     pub(super) failures: Sender<Failure>,
 }
@@ -35,7 +35,7 @@ impl Feeder {
     pub(super) fn run(mut self, mut source: Source) -> Vec<u32> {
         let mut abandoned = Vec::new();
         while let Some(mut buffer) = self.buffer() {
-            let out = (*buffer).as_mut();
+            let out = &mut *buffer;
             let read_bytes = source.read(out);
             let bytes = u64::try_from(read_bytes).unwrap_or(u64::MAX);
             while let Some(read) = source.poll_file() {
@@ -58,13 +58,13 @@ impl Feeder {
     }
 
     /// A used buffer, or a new one while there may be more; `None` when the transfer is over.
-    fn buffer(&mut self) -> Option<Buffer> {
+    fn buffer(&mut self) -> Option<Region> {
         match self.empties.try_recv() {
             Ok(buffer) => Some(buffer),
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) if self.budget > 0 => {
                 self.budget -= 1;
-                Some(Box::new(vec![0_u8; self.segment_bytes]))
+                Some(Region::owned(vec![0_u8; self.segment_bytes]))
             }
             Err(TryRecvError::Empty) => self.empties.recv().ok(),
         }

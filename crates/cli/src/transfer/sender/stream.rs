@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Instant;
 
 use farwrite::{
-    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, SchemeName, SendHandle,
+    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, Region, SchemeName, SendHandle,
     SendOptions, UdpFabric,
 };
 use farwrite_session::files::Manifest;
@@ -62,7 +62,7 @@ pub(super) struct Stream {
     /// Read, but not taken by the endpoint yet.
     ready: Option<(MemoryRegion, u64)>,
     arrived_bytes: u64,
-    empties: Sender<Buffer>,
+    empties: Sender<Region>,
     filled: Receiver<Filled>,
     failures: Receiver<Failure>,
 }
@@ -243,7 +243,7 @@ impl Stream {
         let Ok(Filled { buffer, bytes }) = self.filled.try_recv() else {
             return Ok(None);
         };
-        let region = self.endpoint.register_buffer(buffer);
+        let region = self.endpoint.register_region(buffer);
         region
             .map(|region| Some((region, bytes)))
             .map_err(|error| of_endpoint(&error))
