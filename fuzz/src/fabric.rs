@@ -18,8 +18,8 @@ const SLOT: Range<usize> = 300..350;
 const UNTOUCHED: u8 = 0x5A;
 
 /// Packets for the receive path of a NIC: each is a byte of [`Wrap`], a length byte, and that many
-/// bytes. None panics, each is counted once, and memory changes only where it is exposed and only by
-/// a write that completes.
+/// bytes. None panics, each is counted once, and memory changes only where it is exposed and only
+/// by a write that completes.
 pub fn nic_receive(data: &[u8]) {
     let mut nic = Victim::new();
     let mut rest = data;

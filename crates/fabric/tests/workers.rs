@@ -121,7 +121,8 @@ fn receive(rx: &mut NicRx<UdpRx>, landed: &AtomicU64, stop: &AtomicBool) {
     }
 }
 
-/// Opens and closes windows while workers write through them; each region is filled once it is back.
+/// Opens and closes windows while workers write through them; each region is filled once it is
+/// back.
 fn open_and_close(receiver: &mut UdpFabric, set: WindowSet, landed: &AtomicU64) {
     const MARK: u8 = 0x55;
     let mut back = Vec::new();

@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn strangers_have_as_many_drops_as_room_that_they_took() {
-        // 1000 packets were taken, and 1000 were dropped: half of those came from peers. Without the
-        // 500 of strangers that were taken, these 500 would have had room.
+        // 1000 packets were taken, and 1000 were dropped: half of those came from peers. Without
+        // the 500 of strangers that were taken, these 500 would have had room.
         assert_eq!(share(500, 500, 500, 1000), 0);
         // Peers sent 2700 and strangers 300. Without those, 1000 of the 2700 would have had room.
         assert_eq!(share(900, 900, 100, 2000), 1700);

@@ -23,8 +23,8 @@ use crate::turns::Turns;
 
 /// One end of any number of queue pairs over one fabric.
 ///
-/// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at the
-/// time that its caller says, so the same code runs in real and in virtual time.
+/// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at
+/// the time that its caller says, so the same code runs in real and in virtual time.
 pub struct Endpoint<F: Fabric> {
     fabric: Adapter<F>,
     pairs: BTreeMap<QueuePair, Pair>,
@@ -120,8 +120,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.fabric.memory(region.lkey)?)
     }
 
-    /// Copies bytes of a region, from `offset` on, to `out`; zeros from a ghost. Chunks whose bits are
-    /// set have their bytes.
+    /// Copies bytes of a region, from `offset` on, to `out`; zeros from a ghost. Chunks whose bits
+    /// are set have their bytes.
     ///
     /// # Errors
     /// [`Error::Fabric`] for bytes that are not registered here.
@@ -134,8 +134,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.fabric.copy_out(region.lkey, offset, out)?)
     }
 
-    /// Copies `bytes` into a region, from `offset` on. Bytes of a message being sent must stay as they
-    /// are: repeats are read from here.
+    /// Copies `bytes` into a region, from `offset` on. Bytes of a message being sent must stay as
+    /// they are: repeats are read from here.
     ///
     /// # Errors
     /// [`Error::Fabric`] for bytes that are not registered here.
@@ -173,9 +173,9 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.pair(qp)?.info(&self.fabric))
     }
 
-    /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the addresses
-    /// to send to into `peer` first. A queue pair that could not be connected is as it was before,
-    /// so it can be connected later, to this peer or to another.
+    /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the
+    /// addresses to send to into `peer` first. A queue pair that could not be connected is as it
+    /// was before, so it can be connected later, to this peer or to another.
     ///
     /// # Errors
     /// [`Error::Connect`] where the two do not fit together, [`Error::Fabric`].

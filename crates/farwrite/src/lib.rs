@@ -5,8 +5,8 @@
 //! what was lost. Whoever wants to repair losses alone sends without a scheme and watches
 //! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
 //!
-//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
-//! to wait: [`Endpoint::run_until`] is the loop for them.
+//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a
+//! way to wait: [`Endpoint::run_until`] is the loop for them.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};

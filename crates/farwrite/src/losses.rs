@@ -34,6 +34,13 @@ impl Losses {
             .map(|(_, meter)| meter)
     }
 
+    /// A packet came for a chunk that had arrived before, or whose message is over.
+    pub(crate) fn handle_late(&mut self, message: u64, chunk: (u64, u32), is_whole: bool) {
+        for (_, meter) in &mut self.0 {
+            meter.handle_late(message, chunk, is_whole);
+        }
+    }
+
     pub(crate) fn handle_timeouts(&mut self, path: &Path, arrivals: &dyn Arrivals) {
         for (_, meter) in &mut self.0 {
             meter.handle_timeout(path.now_ns, arrivals);

@@ -12,20 +12,21 @@ pub struct QpOptions {
     /// What both ends must agree on: packet and chunk sizes, immediate split, slots, generations,
     /// channels.
     pub sdr: QpConfig,
-    /// Most bits a second put on the wire, IP headers included. There is no congestion control: give
-    /// the share of the path that is yours.
+    /// Most bits a second put on the wire, IP headers included. There is no congestion control:
+    /// give the share of the path that is yours.
     pub rate_bps: u64,
-    /// Most bytes put on the wire at once; never more than 5 ms' worth at `rate_bps`, or one packet.
+    /// Most bytes put on the wire at once; never more than 5 ms' worth at `rate_bps`, or one
+    /// packet.
     pub burst_bytes: u64,
     /// Round trip assumed until the first one was measured.
     pub initial_rtt: Duration,
     /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
     /// takes an eighth of the round trip.
     pub reordering_window: Option<Duration>,
-    /// The scheme that the peer is expected to use at first; later it is the one with the most parity
-    /// of those that it used. Receives are posted with memory for the parity of that scheme. A receive
-    /// posted without gets its memory when its message is offered, which takes a round trip. A message
-    /// that has more parity than its receive has memory for goes without.
+    /// The scheme that the peer is expected to use at first; later it is the one with the most
+    /// parity of those that it used. Receives are posted with memory for the parity of that scheme.
+    /// A receive posted without gets its memory when its message is offered, which takes a round
+    /// trip. A message that has more parity than its receive has memory for goes without.
     pub expected_scheme: SchemeTag,
     /// Most memory for the parity of posted receives, in bytes. Beyond that, messages are received
     /// without their parity.

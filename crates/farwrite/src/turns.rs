@@ -1,8 +1,8 @@
 //! Whose turn it is to send: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! Every queue pair may send the same number of bytes in its turn. A queue pair for which the fabric
-//! has no room keeps the rest of its turn, and is first in line at the next poll. So queue pairs
-//! that share a full fabric send equally much, but for a turn, whatever their numbers.
+//! Every queue pair may send the same number of bytes in its turn. A queue pair for which the
+//! fabric has no room keeps the rest of its turn, and is first in line at the next poll. So queue
+//! pairs that share a full fabric send equally much, but for a turn, whatever their numbers.
 
 use crate::handle::QueuePair;
 use crate::pair::{Halt, Turn};
@@ -41,8 +41,8 @@ impl Turns {
 
     /// The next in line has had its turn.
     pub(crate) fn note(&mut self, id: QueuePair, turn: &Turn, encoded_bytes: u64) {
-        // One of which the fabric takes nothing, perhaps because a queue of its own is full, must not
-        // stay first: those behind it have to change places too.
+        // A queue pair of which the fabric takes nothing does not stay first: its own queue in the
+        // fabric may be full for long, and those behind it have to take turns meanwhile.
         let is_stuck = self.turns == 0 && turn.sent_bytes == 0;
         if turn.halt == Halt::Full && !is_stuck {
             self.cut.get_or_insert(id);

@@ -122,8 +122,9 @@ impl SdrQp {
     }
 
     /// Posts memory for the parity of an open receive (P3.11), once: with the receive, or when
-    /// [`Event::Offered`] is polled. The sender is told with the next [`SdrQp::poll_control`], and does
-    /// without the parity if there is no memory by then. The same holds for workers as in [`SdrQp::post_recv`].
+    /// [`Event::Offered`] is polled. The sender is told with the next [`SdrQp::poll_control`], and
+    /// does without the parity if there is no memory by then. The same holds for workers as in
+    /// [`SdrQp::post_recv`].
     ///
     /// # Errors
     /// [`SdrError::ParityOff`], [`SdrError::TooLong`], [`SdrError::BadTarget`],

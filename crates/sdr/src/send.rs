@@ -251,7 +251,8 @@ impl SendHalf {
                     self.clear(message, events);
                 }
             }
-            // A receiver that knows the offer has posted all the memory for parity that it will (P3.11).
+            // A receiver that knows the offer has posted all the memory for parity that it will
+            // (P3.11).
             if message < cts.offers
                 && let Some(sending) = self.get_mut(message)
                 && sending.parity.is_none()

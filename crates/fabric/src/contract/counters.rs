@@ -10,8 +10,8 @@ pub enum DropReason {
     BadIcrc,
     /// No queue pair of the port that it came in by has the destination number.
     UnknownQp,
-    /// It is no SEND and came from an address that the queue pair does not permit, or the queue pair
-    /// is not connected.
+    /// It is no SEND and came from an address that the queue pair does not permit, or the queue
+    /// pair is not connected.
     Stranger,
     /// An opcode that this fabric does not serve. (A byte that is no opcode at all is found before
     /// anything else, for the rest cannot be read.)
@@ -59,7 +59,8 @@ pub struct Counters {
     pub received_packets: u64,
     /// Bytes of IP datagrams received and applied.
     pub received_bytes: u64,
-    /// Of the packets received and applied, SENDs from an address that their queue pair does not permit.
+    /// Of the packets received and applied, SENDs from an address that their queue pair does not
+    /// permit.
     pub unvalidated_packets: u64,
     /// Packets that the operating system dropped for want of room in a socket.
     pub socket_drops: u64,
@@ -74,7 +75,8 @@ impl Counters {
         self.dropped.iter().sum::<u64>() + self.received_packets
     }
 
-    /// Packets that came from the peer of a queue pair and completed, whatever became of their payload.
+    /// Packets that came from the peer of a queue pair and completed, whatever became of their
+    /// payload.
     #[must_use]
     pub fn accepted_packets(&self) -> u64 {
         let completed = self.received_packets + self.dropped(DropReason::NullKey);

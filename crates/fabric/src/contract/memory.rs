@@ -2,9 +2,9 @@
 //!
 //! Peers write into a region while a window onto it is open, whatever the owner does meanwhile. No
 //! Rust reference covers such bytes: a NIC places payloads with raw copies, and the owner uses a
-//! [`RegionPtr`] or copies bytes in and out. As with memory that is shared with a device, a copy that
-//! overlaps a write gives old and new bytes in any mixture. The packet that sets a chunk's bit is
-//! placed before the bit is set, so the bytes of a chunk that has arrived can be read.
+//! [`RegionPtr`] or copies bytes in and out. As with memory that is shared with a device, a copy
+//! that overlaps a write gives old and new bytes in any mixture. The packet that sets a chunk's bit
+//! is placed before the bit is set, so the bytes of a chunk that has arrived can be read.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -18,15 +18,15 @@ impl<T: AsMut<[u8]> + Send> Memory for T {}
 
 /// Memory on its way into or out of a fabric.
 ///
-/// A region dereferences to its bytes as long as it is not registered. [`Fabric::register`] takes it,
-/// [`Fabric::deregister`] gives it back. A ghost dereferences to no bytes.
+/// A region dereferences to its bytes as long as it is not registered. [`Fabric::register`] takes
+/// it, [`Fabric::deregister`] gives it back. A ghost dereferences to no bytes.
 ///
 /// [`Fabric::register`]: super::Fabric::register
 /// [`Fabric::deregister`]: super::Fabric::deregister
 pub struct Region {
     bytes: RegionPtr,
-    /// What [`Box::into_raw`] gave for owned memory. `bytes` is borrowed from it until the region is
-    /// dropped.
+    /// What [`Box::into_raw`] gave for owned memory. `bytes` is borrowed from it until the region
+    /// is dropped.
     owner: Option<*mut dyn Memory>,
 }
 
@@ -49,12 +49,12 @@ impl Region {
     /// region does not free it.
     ///
     /// # Safety
-    /// Bytes `base..base + length` must be valid for reads and writes (and `base` not null) until the region is dropped.
-    /// That is when [`Fabric::deregister`] has given it back and the caller drops it, or when the
-    /// fabric with all its queues and workers is dropped. While the region is registered, the fabric
-    /// reads them, and writes those that a window covers. The caller must not change bytes that a
-    /// posted request names, and must not access any byte while a reference from the region, or from
-    /// [`Fabric::memory`], is in use.
+    /// Bytes `base..base + length` must be valid for reads and writes (and `base` not null) until
+    /// the region is dropped. That is when [`Fabric::deregister`] has given it back and the caller
+    /// drops it, or when the fabric with all its queues and workers is dropped. While the region is
+    /// registered, the fabric reads them, and writes those that a window covers. The caller must
+    /// not change bytes that a posted request names, and must not access any byte while a reference
+    /// from the region, or from [`Fabric::memory`], is in use.
     ///
     /// [`Fabric::deregister`]: super::Fabric::deregister
     /// [`Fabric::memory`]: super::Fabric::memory
@@ -103,8 +103,8 @@ impl Deref for Region {
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self.bytes.base {
-            // SAFETY: as above, and the region is borrowed exclusively. The length is one of a slice
-            // or of `from_raw_parts`, so it is a `usize`.
+            // SAFETY: as above, and the region is borrowed exclusively. The length is one of a
+            // slice or of `from_raw_parts`, so it is a `usize`.
             #[allow(clippy::cast_possible_truncation)]
             Some(base) => unsafe {
                 std::slice::from_raw_parts_mut(base, self.bytes.length as usize)
@@ -124,7 +124,8 @@ impl Drop for Region {
 }
 
 // SAFETY: the owner is `Send`, and the region is the only one that uses it. Bytes from
-// `from_raw_parts` may be used by any thread, as its caller guarantees access to them, not a thread.
+// `from_raw_parts` may be used by any thread, as its caller guarantees access to them, not a
+// thread.
 unsafe impl Send for Region {}
 
 impl std::fmt::Debug for Region {
@@ -264,8 +265,8 @@ impl Registered {
     /// No window may be open onto the region, and nobody may write to it, while the reference is in
     /// use.
     pub(crate) unsafe fn as_slice(&self, part: RegionPtr) -> &[u8] {
-        // SAFETY: `part` is of this region, which is registered while it is borrowed; the rest is the
-        // caller's promise.
+        // SAFETY: `part` is of this region, which is registered while it is borrowed; the rest is
+        // the caller's promise.
         unsafe { part.as_slice() }
     }
 }

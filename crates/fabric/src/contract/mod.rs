@@ -2,8 +2,8 @@
 //!
 //! A [`Fabric`] is the control object of a NIC. It registers memory, opens windows for peers, and
 //! makes and connects queue pairs. Each of its ports has one [`TxQueue`], which sends, and one
-//! [`RxWorker`], which receives and places what arrives. Where the types are `Send`, each can run on
-//! a thread of its own.
+//! [`RxWorker`], which receives and places what arrives. Where the types are `Send`, each can run
+//! on a thread of its own.
 
 mod counters;
 mod error;
@@ -43,8 +43,8 @@ pub trait Fabric {
     /// Hands out the queue that sends through a port, once.
     ///
     /// # Errors
-    /// [`FabricError::BadAttribute`] for a port that does not exist, [`FabricError::InUse`] if it was
-    /// handed out before.
+    /// [`FabricError::BadAttribute`] for a port that does not exist, [`FabricError::InUse`] if it
+    /// was handed out before.
     fn take_tx(&mut self, port: u16) -> Result<Self::Tx, FabricError>;
     /// Hands out the worker that receives through a port, once. Without one, nothing is received.
     ///
@@ -60,8 +60,9 @@ pub trait Fabric {
     /// Gives a region back. After this returns, the fabric neither reads nor writes a byte of it.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a window onto it is open or has not
-    /// been reported by [`Fabric::poll_closed`], or a posted request that names it has not completed.
+    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a window onto it is open or has
+    /// not been reported by [`Fabric::poll_closed`], or a posted request that names it has not
+    /// completed.
     fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError>;
     /// The address of a region.
     ///
@@ -71,8 +72,8 @@ pub trait Fabric {
     /// The bytes of a region that no peer can reach; none of a ghost.
     ///
     /// # Errors
-    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a window onto it is open or has not
-    /// been reported by [`Fabric::poll_closed`].
+    /// [`FabricError::UnknownKey`], [`FabricError::InUse`] while a window onto it is open or has
+    /// not been reported by [`Fabric::poll_closed`].
     fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError>;
     /// Copies bytes of a region, from `offset` on, to `out`; zeros from a ghost. Bytes that a peer
     /// writes meanwhile come old, new or mixed.
@@ -89,8 +90,8 @@ pub trait Fabric {
 
     /// Makes a set of `slots` windows of at most `slot_bytes` each, all closed.
     ///
-    /// A software NIC gives a set one key, zero-based as in the paper's Fig. 5. Then a place that is
-    /// known to the peer stays the same when a window is closed and another opened at its slot.
+    /// A software NIC gives a set one key, zero-based as in the paper's Fig. 5. Then a place that
+    /// is known to the peer stays the same when a window is closed and another opened at its slot.
     ///
     /// # Errors
     /// [`FabricError::OutOfResources`], [`FabricError::BadAttribute`] for no or too many slots, or
@@ -101,13 +102,13 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownKey`].
     fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError>;
-    /// Lets peers write into `length` bytes of a region, from `offset` on, and says where: the first
-    /// byte is at [`RemotePlace::addr`]. Many windows may be open onto a region.
+    /// Lets peers write into `length` bytes of a region, from `offset` on, and says where: the
+    /// first byte is at [`RemotePlace::addr`]. Many windows may be open onto a region.
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::InUse`] if a window is open at the slot,
-    /// [`FabricError::OutOfBounds`] for a slot that does not exist, more bytes than it holds, or bytes
-    /// that the region does not have.
+    /// [`FabricError::OutOfBounds`] for a slot that does not exist, more bytes than it holds, or
+    /// bytes that the region does not have.
     fn open_window(
         &mut self,
         set: WindowSet,
@@ -116,14 +117,15 @@ pub trait Fabric {
         offset: u64,
         length: u64,
     ) -> Result<(Window, RemotePlace), FabricError>;
-    /// Closes a window to packets that no worker has begun to apply. [`Fabric::poll_closed`] reports
-    /// when the others are done. The slot is free at once.
+    /// Closes a window to packets that no worker has begun to apply. [`Fabric::poll_closed`]
+    /// reports when the others are done. The slot is free at once.
     ///
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::UnknownWindow`] if it was closed before.
     fn close_window(&mut self, window: Window) -> Result<(), FabricError>;
-    /// The next window that was closed and through which no byte is written any more. That is so when
-    /// each worker has ended its batch, sleeps or has ended; with no worker in a batch, at once.
+    /// The next window that was closed and through which no byte is written any more. That is so
+    /// when each worker has ended its batch, sleeps or has ended; with no worker in a batch, at
+    /// once.
     fn poll_closed(&mut self) -> Option<Window>;
 
     /// Makes a queue pair. It receives nothing until connected.
@@ -143,14 +145,15 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::BadAttribute`].
     fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError>;
-    /// Parts a queue pair from its peer. It is then as it was before [`Fabric::connect_qp`] and can be
-    /// connected again. Its departures not yet polled, and writes that have not departed, are gone.
+    /// Parts a queue pair from its peer. It is then as it was before [`Fabric::connect_qp`] and can
+    /// be connected again. Its departures not yet polled, and writes that have not departed, are
+    /// gone.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`].
     fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError>;
-    /// Ends a queue pair. Its departures not yet polled, and writes that have not departed, are gone.
-    /// A worker on another thread may still deliver packets of the batch that it is in.
+    /// Ends a queue pair. Its departures not yet polled, and writes that have not departed, are
+    /// gone. A worker on another thread may still deliver packets of the batch that it is in.
     ///
     /// # Errors
     /// [`FabricError::UnknownQp`].
@@ -162,9 +165,9 @@ pub trait Fabric {
 
 /// Sends through one port of a [`Fabric`].
 ///
-/// Every posted write completes: a signalled one with a [`Departed`], an unsignalled one with the next
-/// signalled one of its queue pair. Departures of one queue pair come in order, those of different
-/// queue pairs in any order.
+/// Every posted write completes: a signalled one with a [`Departed`], an unsignalled one with the
+/// next signalled one of its queue pair. Departures of one queue pair come in order, those of
+/// different queue pairs in any order.
 pub trait TxQueue {
     /// Posts writes in order; returns how many were taken. Fewer than all means that the carrier is
     /// full for the moment: post the rest later. The last one taken then completes as if it were
@@ -173,11 +176,12 @@ pub trait TxQueue {
     /// # Errors
     /// [`FabricError::UnknownQp`], [`FabricError::NotConnected`], [`FabricError::UnknownKey`],
     /// [`FabricError::OutOfBounds`] of a region or the MTU, [`FabricError::BadAttribute`] for more
-    /// than [`Capabilities::max_sge`] entries: nothing is posted then. [`FabricError::BrokenQp`] when
-    /// packets of this queue pair cannot be sent, [`FabricError::Io`] when the port is broken for good.
+    /// than [`Capabilities::max_sge`] entries: nothing is posted then. [`FabricError::BrokenQp`]
+    /// when packets of this queue pair cannot be sent, [`FabricError::Io`] when the port is broken
+    /// for good.
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError>;
-    /// Posts one SEND of at most the MTU; false where the carrier is full for the moment. The payload
-    /// is copied.
+    /// Posts one SEND of at most the MTU; false where the carrier is full for the moment. The
+    /// payload is copied.
     ///
     /// # Errors
     /// As [`TxQueue::post_writes`].

@@ -134,8 +134,8 @@ pub enum Sender {
     Unvalidated(SocketAddr),
 }
 
-/// Explicit congestion notification: the two low bits of the IPv4 TOS or IPv6 traffic class (RFC 3168
-/// section 5).
+/// Explicit congestion notification: the two low bits of the IPv4 TOS or IPv6 traffic class (RFC
+/// 3168 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
     /// The sender does not take part, or the fabric does not see the bits.
@@ -188,9 +188,9 @@ pub struct RemoteQp {
 pub struct QpPath {
     /// Where packets go.
     pub destination: SocketAddr,
-    /// Where writes must come from. Writes from elsewhere are counted and dropped; SENDs from elsewhere
-    /// arrive as [`Sender::Unvalidated`]. A peer on port 4791 may be an RNIC, which sends from many
-    /// ports: then only the IP address has to match.
+    /// Where writes must come from. Writes from elsewhere are counted and dropped; SENDs from
+    /// elsewhere arrive as [`Sender::Unvalidated`]. A peer on port 4791 may be an RNIC, which sends
+    /// from many ports: then only the IP address has to match.
     pub source: SocketAddr,
     /// Source and destination that the ICRC of outgoing packets covers, where address translation
     /// changes them on the way: as they arrive at the peer. `None`: the port's address and

@@ -17,8 +17,8 @@ const MAX_PAD_BYTES: usize = 3;
 
 /// Packets that go, in order, from one port to one peer.
 ///
-/// A packet's payload are pieces of registered memory, which are not copied, or bytes that were copied
-/// before.
+/// A packet's payload are pieces of registered memory, which are not copied, or bytes that were
+/// copied before.
 pub struct Burst<'a> {
     work: Work<'a>,
     remote: &'a SendPath,
@@ -36,8 +36,8 @@ enum Work<'a> {
     Send(&'a [u8]),
 }
 
-/// Copies of those payloads of a burst that no reference may cover: a peer may write there, or they do
-/// not exist. The ICRC and the packet must have the same bytes.
+/// Copies of those payloads of a burst that no reference may cover: a peer may write there, or they
+/// do not exist. The ICRC and the packet must have the same bytes.
 #[derive(Default)]
 pub(super) struct Staged {
     bytes: Vec<u8>,
@@ -46,7 +46,8 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Checks writes against the MTU and the memory that they name, and copies payloads where it must.
+    /// Checks writes against the MTU and the memory that they name, and copies payloads where it
+    /// must.
     pub(super) fn check_and_copy(
         &mut self,
         regions: &Regions,

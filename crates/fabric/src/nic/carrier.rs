@@ -13,7 +13,8 @@ pub trait Carrier {
     type Tx: CarrierTx;
     /// Receives through one port.
     type Rx: CarrierRx;
-    /// Whether memory that does not exist makes sense: only where no other machine sees the packets.
+    /// Whether memory that does not exist makes sense: only where no other machine sees the
+    /// packets.
     const GHOSTS: bool;
 
     /// Number of ports (sockets), at least 1.
@@ -41,14 +42,15 @@ pub trait CarrierTx {
     /// carrier is full for the moment.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when the port is broken for good; another error where these packets cannot
-    /// be sent and others can.
+    /// [`FabricError::Io`] when the port is broken for good; another error where these packets
+    /// cannot be sent and others can.
     fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError>;
 }
 
 /// The receiving half of a port.
 pub trait CarrierRx {
-    /// Hands what has arrived to `each`, a bounded amount a call; returns whether more may be waiting.
+    /// Hands what has arrived to `each`, a bounded amount a call; returns whether more may be
+    /// waiting.
     ///
     /// # Errors
     /// [`FabricError::Io`] when the port is broken for good.

@@ -1,12 +1,14 @@
 //! The software UC NIC that the user-space fabrics share.
 //!
-//! It holds memory, windows and queue pairs, makes packets of work requests, and applies the packets
-//! that arrive or counts why not. It has no socket and no clock: a [`Carrier`] moves the packets.
+//! It holds memory, windows and queue pairs, makes packets of work requests, and applies the
+//! packets that arrive or counts why not. It has no socket and no clock: a [`Carrier`] moves the
+//! packets.
 //!
-//! [`NicFabric`] is the control object; [`NicTx`] and [`NicRx`] send and receive through one port each,
-//! on any thread. A queue or worker keeps tables of its own, which the control object changes through
-//! a list of updates, so no packet waits for a lock that another port holds. Two things are shared:
-//! the regions, by a lock that a queue takes once per post, and the slots of windows, by atomics.
+//! [`NicFabric`] is the control object; [`NicTx`] and [`NicRx`] send and receive through one port
+//! each, on any thread. A queue or worker keeps tables of its own, which the control object changes
+//! through a list of updates, so no packet waits for a lock that another port holds. Two things are
+//! shared: the regions, by a lock that a queue takes once per post, and the slots of windows, by
+//! atomics.
 
 mod burst;
 mod carrier;

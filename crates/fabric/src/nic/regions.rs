@@ -1,8 +1,8 @@
 //! Registered regions.
 //!
-//! The control object owns the table and alone changes it; all transmit queues read it. A queue holds
-//! the read lock while it posts, so a region that a post names cannot be deregistered, and no window
-//! can be opened onto it.
+//! The control object owns the table and alone changes it; all transmit queues read it. A queue
+//! holds the read lock while it posts, so a region that a post names cannot be deregistered, and no
+//! window can be opened onto it.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{Ordering, fence};
@@ -122,8 +122,8 @@ impl RegionsOwner {
         }
         let region: *const Registered = Arc::as_ptr(region);
         // SAFETY: the region is on the heap. To deregister it, to open a window onto it and to copy
-        // into it take `write`, and so `&mut self`, which is borrowed while the reference is in use.
-        // Readers do not write.
+        // into it take `write`, and so `&mut self`, which is borrowed while the reference is in
+        // use. Readers do not write.
         unsafe { Ok((*region).as_slice((*region).bytes())) }
     }
 }

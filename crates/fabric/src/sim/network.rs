@@ -122,7 +122,8 @@ impl SimNetwork {
         Ok(NicFabric::new(carrier, seed))
     }
 
-    /// Joins two hosts by a link each way; takes the place of earlier ones, with all in flight there.
+    /// Joins two hosts by a link each way; takes the place of earlier ones, with all in flight
+    /// there.
     ///
     /// # Errors
     /// [`SimError::Link`].

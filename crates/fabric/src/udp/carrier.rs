@@ -127,8 +127,8 @@ impl Carrier for UdpCarrier {
         port.receiver.take().map(UdpRx)
     }
 
-    /// A queue pair asks once for each path: a wildcard socket then sends from that address always, as
-    /// the peer knows us by it.
+    /// A queue pair asks once for each path: a wildcard socket then sends from that address always,
+    /// as the peer knows us by it.
     fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
         let bound = self.ports[usize::from(port)].socket.local;
         let remote = path::canonical(remote);

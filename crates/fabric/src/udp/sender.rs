@@ -174,8 +174,8 @@ fn is_full(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// The address to send from is not this machine's now, which kernels answer with EINVAL. It may come
-/// back: IPv6 addresses go when their interface goes down.
+/// The address to send from is not this machine's now, which kernels answer with EINVAL. It may
+/// come back: IPv6 addresses go when their interface goes down.
 fn has_lost_source(e: &io::Error, message: &Outgoing<'_>) -> bool {
     let Some(src) = message
         .src

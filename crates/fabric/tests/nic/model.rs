@@ -1,5 +1,5 @@
-//! Windows against a model: any order of registering, opening, closing and writing leaves the memory,
-//! the answers and the counters that a few maps say.
+//! Windows against a model: any order of registering, opening, closing and writing leaves the
+//! memory, the answers and the counters that a few maps say.
 
 use std::collections::BTreeMap;
 

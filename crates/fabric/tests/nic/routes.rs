@@ -63,8 +63,8 @@ fn addr(host: u8) -> SocketAddr {
     ([10, 0, 0, host], 5000).into()
 }
 
-/// The peer knows us by the address that a queue pair first sent from, whatever becomes of the routes
-/// and however many other peers there are.
+/// The peer knows us by the address that a queue pair first sent from, whatever becomes of the
+/// routes and however many other peers there are.
 #[test]
 fn a_queue_pair_keeps_its_source_until_it_gets_a_new_path() {
     let carrier = Roaming {

@@ -32,7 +32,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok([next, more.then_some(now_ns)].into_iter().flatten().min())
     }
 
-    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when there is more to do.
+    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when there is more to
+    /// do.
     fn take_turns(&mut self, line: &[QueuePair], now_ns: u64) -> Result<Option<u64>, Error> {
         let mut next = None;
         let mut waiting = None;
@@ -94,7 +95,8 @@ impl<F: Fabric> Endpoint<F> {
                     // Nothing lets a peer prove a new address yet.
                     Sender::Unvalidated(_) => pair.refuse_control(),
                 },
-                // A write on the control path: no peer of ours does that. Data queue pairs take no SEND.
+                // A write on the control path: no peer of ours does that. Data queue pairs take no
+                // SEND.
                 (Completion::Write { .. }, None) | (Completion::Send(_), Some(_)) => {
                     pair.count_accepted();
                     pair.count_stray();

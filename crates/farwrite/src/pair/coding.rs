@@ -25,8 +25,8 @@ pub(super) struct Bench {
 
 impl Bench {
     /// Rebuilds the chunks of a group that are not present. The group is copied, since packets may
-    /// arrive in the memory of the message meanwhile, and the missing chunks are copied back. `places`
-    /// are region and offset of the message and of its parity.
+    /// arrive in the memory of the message meanwhile, and the missing chunks are copied back.
+    /// `places` are region and offset of the message and of its parity.
     fn rebuild<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

@@ -26,7 +26,8 @@ impl Pair {
             return;
         };
         if let Some(echo) = opened.echo {
-            // An implausible echo leaves the estimate as it was; the messages are true all the same.
+            // An implausible echo leaves the estimate as it was; the messages are true all the
+            // same.
             let _ = self
                 .rtt
                 .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);

@@ -68,8 +68,8 @@ impl Holdings {
         Ok(())
     }
 
-    /// Connects every queue pair to the one of the same generation and channel that `peer` names, or
-    /// none of them.
+    /// Connects every queue pair to the one of the same generation and channel that `peer` names,
+    /// or none of them.
     pub(super) fn connect<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
@@ -93,8 +93,8 @@ impl Holdings {
         Ok(())
     }
 
-    /// Gives everything back, even if some of it fails; returns the first error. Open windows begin to
-    /// close.
+    /// Gives everything back, even if some of it fails; returns the first error. Open windows begin
+    /// to close.
     pub(super) fn give_back<F: Fabric>(&self, fabric: &mut Adapter<F>) -> Result<(), FabricError> {
         let mut result = Ok(());
         for &qpn in &self.qpns {

@@ -63,7 +63,8 @@ pub(crate) struct Pair {
     closing: Vec<Closing>,
     workshop: Workshop,
     bench: Bench,
-    /// The scheme with the most parity that the peer is expected to use: receives get memory for that.
+    /// The scheme with the most parity that the peer is expected to use: receives get memory for
+    /// that.
     expected: SchemeTag,
     /// Packets that its queue pairs of the fabric accepted.
     accepted_packets: u64,
@@ -108,7 +109,8 @@ pub struct QpStats {
     /// Control packets refused: from an address that is not the peer's, bad tag, replayed, or
     /// malformed.
     pub refused_controls: u64,
-    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated (P5.5.5).
+    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated
+    /// (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
@@ -276,8 +278,8 @@ impl Pair {
         self.send_control(fabric, now_ns)
     }
 
-    /// Whether a message is sent from the region or received into it, or packets that the fabric has
-    /// taken are sent from it.
+    /// Whether a message is sent from the region or received into it, or packets that the fabric
+    /// has taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
     }
@@ -346,11 +348,12 @@ impl Pair {
     /// When to poll next, given what ended the last turn.
     pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
         self.connected.as_ref()?;
-        /// No timer knows when a fabric that is full has room again, when it sends what it took, or when
-        /// a worker has left its batch.
+        /// No timer knows when a fabric that is full has room again, when it sends what it took, or
+        /// when a worker has left its batch.
         const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
-            // Most fabrics know at the next poll that the packets have left. That begins their timeouts.
+            // Most fabrics know at the next poll that the packets have left. That begins their
+            // timeouts.
             Halt::Idle { posted: true } => Some(now_ns),
             Halt::Idle { posted: false } => {
                 let departing = self.outgoing.is_departing();

@@ -1,8 +1,8 @@
 //! Packets on their way into the fabric, and out of it.
 //!
-//! Packets leave this queue in its order, a batch at a time. The fabric reports each batch once, and
-//! batches on different queue pairs in any order. Runs of chunks are reported to their schemes in
-//! order: a run has departed when it has, and all before it have.
+//! Packets leave this queue in its order, a batch at a time. The fabric reports each batch once,
+//! and batches on different queue pairs in any order. Runs of chunks are reported to their schemes
+//! in order: a run has departed when it has, and all before it have.
 
 use std::collections::VecDeque;
 
@@ -135,8 +135,8 @@ impl Outgoing {
             .retain(|run| posted.is_some_and(|last| run.number <= last) || !is_of_message(run));
     }
 
-    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how many
-    /// it took and their payload bytes; none where it is full.
+    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how
+    /// many it took and their payload bytes; none where it is full.
     pub(crate) fn post<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

@@ -136,8 +136,9 @@ impl Pair {
         known.find(tag)?.layout(&message)
     }
 
-    /// Posts memory for the parity of an open receive, unless it has some: that is kept, even if it is
-    /// too little. What is there without parity is repaired by asking. Answers whether there is enough.
+    /// Posts memory for the parity of an open receive, unless it has some: that is kept, even if it
+    /// is too little. What is there without parity is repaired by asking. Answers whether there is
+    /// enough.
     pub(super) fn provide_parity<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

@@ -7,7 +7,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, Window};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
-use farwrite_wire::control::{Outcome, SchemeTag, data_of};
+use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
 use super::parity::Lent;
@@ -34,7 +34,8 @@ pub(super) struct Recv {
     wants_immediate: bool,
     /// Memory for parity, if there is any.
     pub(super) lent: Option<Lent>,
-    /// How the message is cut into groups, once it was offered, if there is memory for all its parity.
+    /// How the message is cut into groups, once it was offered, if there is memory for all its
+    /// parity.
     pub(super) layout: Option<Layout>,
     shared: Arc<RecvShared>,
 }
@@ -183,8 +184,8 @@ impl Pair {
         });
     }
 
-    /// Waits for the windows of receives that are over: of one, or of all. No worker has long to its
-    /// next batch, and one that is polled by this thread is in none.
+    /// Waits for the windows of receives that are over: of one, or of all. No worker has long to
+    /// its next batch, and one that is polled by this thread is in none.
     pub(crate) fn wait_closed<F: Fabric>(&mut self, fabric: &mut Adapter<F>, message: Option<u64>) {
         loop {
             self.settle_closing(fabric);
@@ -208,13 +209,30 @@ impl Pair {
         self.drain.add(bytes);
         match self.sdr.table().handle_packet(generation, imm, bytes) {
             Arrival::New { .. } => {}
-            Arrival::Duplicate { .. } => self.stats.duplicate_packets += 1,
+            Arrival::Duplicate { message } => {
+                self.stats.duplicate_packets += 1;
+                self.note_late(data_of(message), imm);
+            }
             Arrival::Late { message } => {
                 self.stats.late_packets += 1;
                 self.sdr.handle_late(message);
+                self.note_late(message, imm);
             }
             Arrival::Invalid => self.stats.invalid_packets += 1,
         }
+    }
+
+    /// A packet of a message brought nothing new. Perhaps its chunk was taken to be lost.
+    fn note_late(&mut self, message: u64, imm: u32) {
+        let geometry = self.sdr.geometry();
+        let parts = geometry.decode_immediate(imm);
+        let number = match parts.slot >= geometry.slots() {
+            true => parity_of(message),
+            false => message,
+        };
+        let chunk = (number, geometry.chunk_of(parts.packet));
+        let is_whole = geometry.config().packets_per_chunk == 1;
+        self.losses.handle_late(message, chunk, is_whole);
     }
 
     /// Shows the schemes which messages had arrivals.
@@ -335,9 +353,9 @@ impl Pair {
         Ok(())
     }
 
-    /// Sees to it that there is memory for the parity of an offered message. Receives posted from now
-    /// on get as much, since it cannot grow when a message is offered. False if parity has arrived that
-    /// the message does not have.
+    /// Sees to it that there is memory for the parity of an offered message. Receives posted from
+    /// now on get as much, since it cannot grow when a message is offered. False if parity has
+    /// arrived that the message does not have.
     fn expect_parity<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,

@@ -73,8 +73,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Takes a turn: sends what the pace and the fabric allow, at most [`TURN_BYTES`]. A turn that the
-    /// fabric cut short, as it was full, goes on with the next call.
+    /// Takes a turn: sends what the pace and the fabric allow, at most [`TURN_BYTES`]. A turn that
+    /// the fabric cut short, as it was full, goes on with the next call.
     pub(crate) fn take_turn<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -126,8 +126,8 @@ impl Pair {
         }
     }
 
-    /// Gathers packets for one call of the fabric, however short the runs are that schemes hand out;
-    /// false if there is none.
+    /// Gathers packets for one call of the fabric, however short the runs are that schemes hand
+    /// out; false if there is none.
     fn fill(&mut self, now_ns: u64, packets: u64) -> bool {
         let wanted = packets.min(BATCH_PACKETS as u64);
         let missing = |pair: &Self| wanted.saturating_sub(pair.outgoing.packets() as u64);
@@ -273,8 +273,8 @@ impl Pair {
         }
     }
 
-    /// A message is over. Its outcome is told when the fabric has sent the packets that it took, since
-    /// its memory is the user's from then on.
+    /// A message is over. Its outcome is told when the fabric has sent the packets that it took,
+    /// since its memory is the user's from then on.
     pub(super) fn finish_send(&mut self, message: u64, outcome: Outcome) {
         self.streams.retain(|run| run.chunks.message != message);
         self.outgoing.forget(message);

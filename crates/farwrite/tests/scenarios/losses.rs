@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
+use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{ChunkLoss, QpOptions, SchemeTag};
-use farwrite_link::{LinkConfig, Loss};
+use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::packet::Packet;
 
 use crate::parcel::Order;
@@ -98,6 +99,30 @@ fn a_clean_path_has_no_loss() {
         };
         assert!(found.judged_chunks() >= least, "{scheme} {found:?}");
         assert_eq!(found.lost_chunks(), 0, "{scheme} {found:?}");
+    }
+}
+
+#[test]
+fn a_path_that_reorders_has_no_loss() {
+    for scheme in SCHEMES {
+        let forth = LinkConfig {
+            reorder: Reorder {
+                probability: 0.2,
+                extra_delay: Duration::from_millis(2),
+            },
+            ..long_haul()
+        };
+        let mut world = World::with_links(1, forth, long_haul(), &slow());
+        let parcels: Vec<_> = (0..MESSAGES)
+            .map(|_| world.ship(Order::new(Dice::new(1).bytes(BYTES), tag(scheme))))
+            .collect();
+        world.deliver(&parcels, 600 * SECOND);
+        world.run_for(SECOND);
+        let found = world.b.stats().receive_loss;
+        assert!(found.judged_chunks() > CHUNKS / 2, "{scheme} {found:?}");
+        assert_eq!(found.lost_chunks(), 0, "{scheme} {found:?}");
+        // The sender learns what was corrected.
+        assert_eq!(world.a.stats().send_loss, found, "{scheme}");
     }
 }
 

@@ -94,8 +94,9 @@ impl LossMeter {
         }
     }
 
-    /// The message's buffer is about to be given up. What was passed of it is taken as it is; the
-    /// rest will not be judged, unless all of it is there.
+    /// The message's buffer is about to be given up. What was passed of it is taken as it is,
+    /// unless [`LossMeter::handle_late`] says otherwise within the reordering window; the rest will
+    /// not be judged, unless all of it is there.
     pub fn end(&mut self, message: u64, arrivals: &dyn Arrivals) {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
@@ -105,16 +106,15 @@ impl LossMeter {
             return;
         }
         watched.close(arrivals, self.newest != Some(message));
-        // No time can change what is known of those that have ended.
-        while let Some((&number, watched)) = self.messages.first_key_value()
-            && watched.is_closed()
-        {
-            if self.newest == Some(number) {
-                let passed = watched.front() - 1;
-                self.judge(number, passed, arrivals);
-                break;
-            }
-            self.judge_rest(number, arrivals);
+    }
+
+    /// A packet of a chunk came after the chunk was rebuilt, or after the message ended. If the chunk
+    /// was not judged before, it was late and is not lost. `chunk` is the number of the SDR message,
+    /// data or parity, and the chunk in it. With `is_whole`, the packet is all of the chunk, which
+    /// counts as arrived. Otherwise the chunk is not judged.
+    pub fn handle_late(&mut self, message: u64, chunk: (u64, u32), is_whole: bool) {
+        if let Some(watched) = self.messages.get_mut(&message) {
+            watched.handle_late(chunk, is_whole);
         }
     }
 
@@ -139,9 +139,25 @@ impl LossMeter {
         self.passed.front().map(|passed| passed.due_ns)
     }
 
-    /// What was lost so far.
+    /// What was lost so far. Chunks of messages that have ended are counted as they are, though
+    /// packets of them that are late can still come: then fewer are lost than was said before.
     pub fn loss(&self) -> ChunkLoss {
-        ChunkLoss::from_counts(self.tally.counts)
+        let mut tally = self.tally;
+        for (&number, watched) in &self.messages {
+            if !watched.is_closed() {
+                break;
+            }
+            let is_newest = self.newest == Some(number);
+            let end = match is_newest {
+                true => watched.front() - 1,
+                false => watched.length(),
+            };
+            watched.fates_at_end(end, |fate, run| tally.add(fate, run));
+            if is_newest {
+                break;
+            }
+        }
+        ChunkLoss::from_counts(tally.counts)
     }
 
     /// The front has gone beyond positions `0..end` of the message and all of older ones.
@@ -193,7 +209,7 @@ impl LossMeter {
 }
 
 /// The counts, and the run of lost chunks that may go on.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     counts: LossCounts,
     run: u64,

@@ -103,6 +103,43 @@ impl Watched {
         self.rebuilt.insert(chunk, self.front);
     }
 
+    /// A chunk that was rebuilt, or missing when the message ended, came after all.
+    pub(super) fn handle_late(&mut self, chunk: (u64, u32), is_whole: bool) {
+        if chunk.0 == self.number && self.rebuilt.contains_key(&chunk.1) {
+            if is_whole {
+                self.rebuilt.remove(&chunk.1);
+            } else {
+                // As if it had been computed ahead of its turn.
+                self.rebuilt.insert(chunk.1, 0);
+            }
+        }
+        let Some(end) = &mut self.end else {
+            return;
+        };
+        let mut lost = end
+            .others
+            .iter_mut()
+            .filter(|(_, fate)| *fate == Fate::Lost);
+        if let Some((_, fate)) = lost.find(|(position, _)| self.order.at(*position) == Some(chunk))
+        {
+            *fate = match is_whole {
+                true => Fate::Arrived,
+                false => Fate::Unknown,
+            };
+        }
+    }
+
+    /// Says what became of the positions below `end` that are not judged, of a message that has
+    /// ended.
+    pub(super) fn fates_at_end(&self, end: u32, each: impl FnMut(Fate, u32)) {
+        if self.front > 0
+            && self.length > 1
+            && let Some(known) = &self.end
+        {
+            known.fates(self.judged..end.max(self.judged), each);
+        }
+    }
+
     /// Moves the front; by how many positions, if any. A gap longer than what one look searches is
     /// crossed by several.
     pub(super) fn advance(&mut self, arrivals: &dyn Arrivals) -> Option<u32> {

@@ -415,6 +415,60 @@ fn parity_that_comes_late_is_not_lost() {
     );
 }
 
+/// Chunks up to half a reordering window late: groups are rebuilt, and messages end, while chunks
+/// of them are still on their way.
+#[test]
+fn chunks_that_are_late_are_not_lost() {
+    for loss_chunk in [0.0, 0.02] {
+        let (groups, messages) = (200, 5);
+        let mut dice = Dice(3);
+        let (mut arrivals, mut lost) = (BTreeSet::new(), 0);
+        for number in 0..messages {
+            let order = Grouped { number, groups };
+            for position in 0..order.len() {
+                let place = number * u64::from(order.len()) + u64::from(position);
+                if dice.hits(loss_chunk) {
+                    lost += 1;
+                } else {
+                    let at_ns = RTT_NS + place * CHUNK_NS + dice.below(WINDOW_NS / 2);
+                    arrivals.insert((at_ns, number, position));
+                }
+            }
+        }
+        let mut coded = Coded::new();
+        for number in 0..messages {
+            let begun = message(number, groups * DATA);
+            let order = Grouped { number, groups };
+            coded.meter.begin(&begun, Box::new(order));
+        }
+        let mut ended = BTreeSet::new();
+        for (at_ns, number, position) in arrivals {
+            let chunk = Grouped { number, groups }.at(position).expect("a chunk");
+            coded.now_ns = at_ns - CHUNK_NS;
+            if ended.contains(&number) || coded.bitmaps.0.contains(&chunk) {
+                coded.arrive(number, None);
+                coded.meter.handle_late(number, chunk, true);
+                continue;
+            }
+            coded.arrive(number, Some(chunk));
+            if coded.rebuild(number, groups) {
+                coded.meter.end(number, &coded.bitmaps);
+                let of_it = [number, parity_of(number)];
+                coded.bitmaps.0.retain(|(of, _)| !of_it.contains(of));
+                ended.insert(number);
+            }
+        }
+        coded.now_ns += RTT_NS;
+        coded.arrive(0, None);
+        let counts = coded.meter.loss().counts();
+        let total = messages * u64::from(groups * (DATA + PARITY));
+        assert!(counts.judged_chunks > total * 9 / 10, "{counts:?}");
+        let found = counts.lost_chunks;
+        assert!(found <= lost, "{counts:?}, {lost} were lost");
+        assert!(found >= lost * 8 / 10, "{counts:?}, {lost} were lost");
+    }
+}
+
 /// Whatever comes, in whatever order, the counts stay possible.
 #[derive(Clone, Debug)]
 enum Step {

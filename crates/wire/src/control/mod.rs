@@ -1,7 +1,8 @@
 //! Control packets: what two SDR queue pairs tell each other beside the data (P4).
 //!
-//! One packet is a [`Header`] and any number of messages. [`Builder`] makes a [`Draft`] of it, which is
-//! sealed when the packet leaves. [`open`] checks and reads it; a [`ReplayWindow`] refuses what was opened before.
+//! One packet is a [`Header`] and any number of messages. [`Builder`] makes a [`Draft`] of it,
+//! which is sealed when the packet leaves. [`open`] checks and reads it; a [`ReplayWindow`] refuses
+//! what was opened before.
 
 mod body;
 mod message;

@@ -139,8 +139,8 @@ impl Builder {
 }
 
 impl Draft {
-    /// The packet, which is the payload of a UC SEND Only. `key` is the one of this direction. A draft
-    /// can be sealed again, with another header.
+    /// The packet, which is the payload of a UC SEND Only. `key` is the one of this direction. A
+    /// draft can be sealed again, with another header.
     pub fn seal(&mut self, header: &Header, key: &[u8; KEY_BYTES]) -> &[u8] {
         let Self { bytes } = self;
         let echo = header.echo;

@@ -29,8 +29,8 @@ impl Epochs {
     pub(in crate::nic) fn enter(&self, worker: u16) -> Batch<'_> {
         let epoch = &self.workers[usize::from(worker)];
         epoch.fetch_add(1, Ordering::Relaxed);
-        // Pairs with the fence in `Closings::snapshot`. Either the worker sees that a slot is empty, or
-        // the control object sees that the worker is in a batch.
+        // Pairs with the fence in `Closings::snapshot`. Either the worker sees that a slot is
+        // empty, or the control object sees that the worker is in a batch.
         fence(Ordering::SeqCst);
         Batch(epoch)
     }

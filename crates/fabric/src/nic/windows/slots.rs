@@ -85,8 +85,8 @@ impl Slots {
     pub(in crate::nic) fn close(&self, window: Window) -> Option<Unpublished> {
         let slot = self.slots.get(window.slot as usize)?;
         let open = slot.load(Ordering::Relaxed);
-        // SAFETY: what is published is not freed, and only the control object, which calls this, takes
-        // it away.
+        // SAFETY: what is published is not freed, and only the control object, which calls this,
+        // takes it away.
         let is_open = !open.is_null() && unsafe { (*open).window } == window;
         is_open.then(|| {
             slot.store(ptr::null_mut(), Ordering::Relaxed);
@@ -108,8 +108,8 @@ impl Slots {
         })
     }
 
-    /// Puts a payload, which is not empty, where a write wants it, or says why not; then nothing was
-    /// written. The worker is in `_batch`.
+    /// Puts a payload, which is not empty, where a write wants it, or says why not; then nothing
+    /// was written. The worker is in `_batch`.
     pub(in crate::nic) fn place(
         &self,
         addr: u64,
@@ -120,8 +120,8 @@ impl Slots {
         let (slot, start) = (addr / self.slot_bytes, addr % self.slot_bytes);
         let slot = usize::try_from(slot).map_err(|_| DropReason::OutOfBounds)?;
         let slot = self.slots.get(slot).ok_or(DropReason::OutOfBounds)?;
-        // Checked before looking at the slot: what straddles two slots is wrong whether or not their
-        // windows are open.
+        // Checked before looking at the slot: what straddles two slots is wrong whether or not
+        // their windows are open.
         if length > self.slot_bytes - start {
             return Err(DropReason::OutOfBounds);
         }
@@ -166,9 +166,9 @@ impl Unpublished {
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`, and nobody else frees it. No worker has the pointer any more:
-        // `Closings` drops windows after every worker has left its batch, the graveyard in `Epochs`
-        // with the last worker, and `Slots` when no worker holds the slots.
+        // SAFETY: from `Box::into_raw`, and nobody else frees it. No worker has the pointer any
+        // more: `Closings` drops windows after every worker has left its batch, the graveyard in
+        // `Epochs` with the last worker, and `Slots` when no worker holds the slots.
         drop(unsafe { Box::from_raw(self.open) });
     }
 }

@@ -1,5 +1,5 @@
-//! What every fabric guarantees, as tests over a [`World`] that makes fabrics; and, in [`software`],
-//! what only a software NIC can show.
+//! What every fabric guarantees, as tests over a [`World`] that makes fabrics; and, in
+//! [`software`], what only a software NIC can show.
 //!
 //! A fabric joins the suite by a `World` and one line: `contract_tests!(its_world())`.
 
