@@ -96,8 +96,9 @@ model-check: ## the exact completion-time model against a million draws a settin
 fuzz: ## fuzz every parser for FUZZ_SECONDS (60) each
 	fuzz/run
 
-miri: ## the SDR core under Miri (needs a nightly toolchain)
+miri: ## the SDR core and the memory of NICs under Miri (needs a nightly toolchain)
 	$(CARGO) +nightly miri test --package farwrite-sdr
+	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory nic::windows
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli

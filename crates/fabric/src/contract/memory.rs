@@ -2,9 +2,10 @@
 //!
 //! Peers write into a region while a window onto it is open, whatever the owner does meanwhile. No
 //! Rust reference covers such bytes: a NIC places payloads with raw copies, and the owner uses a
-//! [`RegionPtr`] or copies bytes in and out. As with memory that is shared with a device, a copy
-//! that overlaps a write gives old and new bytes in any mixture. The packet that sets a chunk's bit
-//! is placed before the bit is set, so the bytes of a chunk that has arrived can be read.
+//! [`RegionPtr`] or copies bytes in and out. A copy that overlaps another gives the bytes of
+//! either, in any mixture, as with memory that is shared with a device. Rust's memory model does
+//! not describe that, so nothing depends on which bytes come. The packet that sets a chunk's bit is
+//! placed before the bit is set, so the bytes of a chunk that has arrived can be read.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
@@ -51,10 +52,10 @@ impl Region {
     /// # Safety
     /// Bytes `base..base + length` must be valid for reads and writes (and `base` not null) until
     /// the region is dropped. That is when [`Fabric::deregister`] has given it back and the caller
-    /// drops it, or when the fabric with all its queues and workers is dropped. While the region is
-    /// registered, the fabric reads them, and writes those that a window covers. The caller must
-    /// not change bytes that a posted request names, and must not access any byte while a reference
-    /// from the region, or from [`Fabric::memory`], is in use.
+    /// drops it, or when the fabric with all its queues and workers is dropped. No other region may
+    /// cover them. While the region is registered, the fabric reads them, and writes those that a
+    /// window covers. The caller must not change bytes that a posted request names, and must not
+    /// access any byte while a reference from the region, or from [`Fabric::memory`], is in use.
     ///
     /// [`Fabric::deregister`]: super::Fabric::deregister
     /// [`Fabric::memory`]: super::Fabric::memory
