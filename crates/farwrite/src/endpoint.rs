@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, SendOptions};
-use crate::pair::{Pair, QpStats};
+use crate::pair::{Coder, Pair, QpStats};
 use crate::registry::{Registry, SchemeResolver};
 use crate::turns::Turns;
 
@@ -35,6 +35,7 @@ pub struct Endpoint<F: Fabric> {
     completions: Vec<Completion>,
     departed: Vec<Departed>,
     next_pair: u32,
+    coder: Coder,
     turns: Turns,
     /// The queue pairs in the order of a poll; kept for its capacity.
     line: Vec<QueuePair>,
@@ -58,6 +59,7 @@ impl<F: Fabric> Endpoint<F> {
             completions: Vec::new(),
             departed: Vec::new(),
             next_pair: 0,
+            coder: Coder::default(),
             turns: Turns::default(),
             line: Vec::new(),
             now_ns: 0,

@@ -24,7 +24,7 @@ impl<F: Fabric> Endpoint<F> {
         self.turns.line_up(&mut line);
         for id in &line {
             if let Some(pair) = self.pairs.get_mut(id) {
-                pair.poll(&mut self.fabric, &self.known, now_ns)?;
+                pair.poll(&mut self.fabric, &self.known, &mut self.coder, now_ns)?;
             }
         }
         let next = self.take_turns(&line, now_ns)?;
@@ -48,7 +48,7 @@ impl<F: Fabric> Endpoint<F> {
             };
             let turn = pair.take_turn(&mut self.fabric, now_ns)?;
             // While the pace or the fabric holds packets back, there is time to encode.
-            let encoded_bytes = pair.encode(&mut self.fabric, now_ns)?;
+            let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coder, now_ns)?;
             let wanted = match encoded_bytes {
                 0 => pair.next_ns(now_ns, turn.halt),
                 _ => Some(now_ns),

@@ -15,15 +15,16 @@ use crate::registry::TableArrivals;
 /// Bytes of data encoded in one poll, if a group is not more: about what is sent in one.
 const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
 
-/// Where groups are coded: codecs, and memory that no peer can write to.
+/// What groups are coded with: codecs, and memory that no peer can write to. All queue pairs of an
+/// endpoint share one.
 #[derive(Default)]
-pub(super) struct Bench {
+pub(crate) struct Coder {
     codecs: Vec<Codec>,
     data: Vec<u8>,
     parity: Vec<u8>,
 }
 
-impl Bench {
+impl Coder {
     /// Rebuilds the chunks of a group that are not present. The group is copied, since packets may
     /// arrive in the memory of the message meanwhile, and the missing chunks are copied back.
     /// `places` are region and offset of the message and of its parity.
@@ -86,6 +87,7 @@ impl Pair {
     pub(crate) fn encode<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        coder: &mut Coder,
         now_ns: u64,
     ) -> Result<u64, Error> {
         let path = self.path(now_ns);
@@ -94,7 +96,7 @@ impl Pair {
             while bytes < ENCODE_BYTES_A_POLL
                 && let Some(job) = self.halves.sender_at(index).poll_job()
             {
-                bytes += self.encode_group(fabric, &job)?;
+                bytes += self.encode_group(fabric, coder, &job)?;
                 self.halves.sender_at(index).handle_job(&path, &job);
             }
         }
@@ -106,6 +108,7 @@ impl Pair {
     fn encode_group<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        coder: &mut Coder,
         job: &Job,
     ) -> Result<usize, Error> {
         let send = self.sends.get(&job.message);
@@ -121,11 +124,11 @@ impl Pair {
         if fabric.region(lkey)?.is_ghost() {
             return Ok(group.data.len());
         }
-        let Bench {
+        let Coder {
             codecs,
             data,
             parity: encoded,
-        } = &mut self.bench;
+        } = coder;
         let data = match fabric.memory(lkey) {
             Ok(memory) => {
                 let start = usize::try_from(offset).expect("a region is in memory");
@@ -152,6 +155,7 @@ impl Pair {
     pub(super) fn rebuild<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
         let path = self.path(now_ns);
@@ -161,7 +165,7 @@ impl Pair {
                 let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {
                     break;
                 };
-                self.rebuild_group(fabric, &job)?;
+                self.rebuild_group(fabric, coder, &job)?;
                 let arrivals = TableArrivals(self.sdr.table());
                 let receiver = self.halves.receiver_at(index);
                 receiver.handle_job(&path, &job, &arrivals);
@@ -173,6 +177,7 @@ impl Pair {
     fn rebuild_group<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        coder: &mut Coder,
         job: &Job,
     ) -> Result<(), Error> {
         let Some(recv) = self.recvs.get(&job.message) else {
@@ -194,7 +199,7 @@ impl Pair {
         let missing = present.data.missing(group.data_chunks);
         let target = recv.target();
         if !fabric.region(target.region.lkey)?.is_ghost() {
-            self.bench.rebuild(
+            coder.rebuild(
                 fabric,
                 &layout,
                 &group,

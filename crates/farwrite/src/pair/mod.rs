@@ -1,5 +1,6 @@
 //! One queue pair of an endpoint: SDR, schemes, control path and pacing, joined over a fabric.
 
+mod closing;
 mod coding;
 mod controlling;
 mod holdings;
@@ -30,11 +31,12 @@ use crate::losses::Losses;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
 use crate::registry::{Halves, Registry, TableArrivals};
-use coding::Bench;
+use closing::Closing;
+pub(crate) use coding::Coder;
 use holdings::Holdings;
 use outgoing::Outgoing;
 use parity::Workshop;
-use receiving::{Closing, Recv};
+use receiving::Recv;
 use sending::{Send, StreamRun};
 pub(crate) use transmit::{Halt, Turn};
 
@@ -62,7 +64,6 @@ pub(crate) struct Pair {
     /// Receives that are over, but of which a worker may still write the memory.
     closing: Vec<Closing>,
     workshop: Workshop,
-    bench: Bench,
     /// The scheme with the most parity that the peer is expected to use: receives get memory for
     /// that.
     expected: SchemeTag,
@@ -145,7 +146,6 @@ impl Pair {
             outgoing: Outgoing::default(),
             closing: Vec::new(),
             workshop: Workshop::default(),
-            bench: Bench::default(),
             accepted_packets: 0,
             drain: DrainMeter::default(),
             losses: Losses::default(),
@@ -261,6 +261,7 @@ impl Pair {
         &mut self,
         fabric: &mut Adapter<F>,
         known: &Registry,
+        coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
         self.settle_closing(fabric);
@@ -271,7 +272,7 @@ impl Pair {
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Before the reports: what can be rebuilt is not asked for.
-        self.rebuild(fabric, now_ns)?;
+        self.rebuild(fabric, coder, now_ns)?;
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         // Control before data: an offer must be ahead of its message.

@@ -10,6 +10,7 @@ use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
+use super::closing::Closing;
 use super::parity::Lent;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
@@ -28,7 +29,7 @@ struct Offered {
 pub(super) struct Recv {
     place: RecvPlace,
     target: MrSlice,
-    window: Window,
+    pub(super) window: Window,
     /// The scheme that runs it, once it was offered.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
@@ -37,30 +38,7 @@ pub(super) struct Recv {
     /// How the message is cut into groups, once it was offered, if there is memory for all its
     /// parity.
     pub(super) layout: Option<Layout>,
-    shared: Arc<RecvShared>,
-}
-
-/// A receive that is over, and of which the windows are closing.
-pub(super) struct Closing {
-    message: u64,
-    /// Those that are not closed.
-    windows: Vec<Window>,
-    lent: Option<Lent>,
-    shared: Arc<RecvShared>,
-    outcome: Outcome,
-}
-
-impl Closing {
-    pub(super) fn new(message: u64, recv: Recv, outcome: Outcome) -> Self {
-        let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
-        Self {
-            message,
-            windows: windows.into_iter().flatten().collect(),
-            lent: recv.lent,
-            shared: recv.shared,
-            outcome,
-        }
-    }
+    pub(super) shared: Arc<RecvShared>,
 }
 
 impl Recv {
@@ -132,8 +110,8 @@ impl Pair {
         })
     }
 
-    /// Ends a receive, early or not; its buffer is out of every peer's reach when its
-    /// outcome is set.
+    /// Ends a receive, early or not. Its buffer is out of every peer's reach when its outcome is
+    /// set.
     pub(crate) fn complete_recv<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -164,37 +142,6 @@ impl Pair {
         self.closing.push(Closing::new(message, recv, outcome));
         self.settle_closing(fabric);
         Ok(())
-    }
-
-    /// Ends the receives of which the windows are closed: now no packet changes their memory.
-    pub(crate) fn settle_closing<F: Fabric>(&mut self, fabric: &mut Adapter<F>) {
-        let workshop = &mut self.workshop;
-        self.closing.retain_mut(|closing| {
-            closing
-                .windows
-                .retain(|&window| !fabric.take_closed(window));
-            if !closing.windows.is_empty() {
-                return true;
-            }
-            if let Some(lent) = closing.lent {
-                workshop.give_lent(lent.scratch);
-            }
-            closing.shared.finish(closing.outcome);
-            false
-        });
-    }
-
-    /// Waits for the windows of receives that are over: of one, or of all. No worker has long to
-    /// its next batch, and one that is polled by this thread is in none.
-    pub(crate) fn wait_closed<F: Fabric>(&mut self, fabric: &mut Adapter<F>, message: Option<u64>) {
-        loop {
-            self.settle_closing(fabric);
-            let mut closing = self.closing.iter().map(|closing| closing.message);
-            if !closing.any(|of| message.is_none_or(|message| of == message)) {
-                return;
-            }
-            std::thread::yield_now();
-        }
     }
 
     /// Whether a receive writes into the region.
