@@ -133,7 +133,7 @@ fn fields_are_those_that_are_printed() {
 #[test]
 fn fields_of_the_other_commands_are_those_that_are_printed() {
     let rig = Rig::new();
-    let data = rig.file("data", 300_000);
+    rig.file("data", 300_000);
     let [data, parity, again, key, out] = ["data", "parity", "again", "new-key", "out"]
         .map(|name| rig.path(name).to_str().expect("plain").to_owned());
     let code = ["--code", "ec-mds:4,2"];
