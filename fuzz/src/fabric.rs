@@ -1,15 +1,16 @@
 //! Targets of the fabric crate.
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Completion, Counters, DropReason, Fabric, Lkey, QpAttr, Qpn, RemoteQp, Rkey,
+    Completion, Counters, DropReason, Fabric, Lkey, QpAttr, Qpn, Region, RemoteQp, Rkey,
 };
 use farwrite_fabric::sim::{Datagram, SimFabric, SimNetwork};
 use farwrite_wire::icrc::{Flow, Icrc};
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// Bytes of the one region, and those of it that peers may write: by a key of their own, and as the
-/// middle one of three slots of a root key.
+/// Bytes of the one region, and those of it that peers may write: through the only window of a set,
+/// and through the middle one of three.
 const REGION: usize = 400;
 const WINDOW: Range<usize> = 100..200;
 const SLOT: Range<usize> = 300..350;
@@ -17,8 +18,8 @@ const SLOT: Range<usize> = 300..350;
 const UNTOUCHED: u8 = 0x5A;
 
 /// Packets for the receive path of a NIC: each is a byte of [`Wrap`], a length byte, and that many
-/// bytes. None panics, each is counted once, and memory changes only where it is exposed and only by
-/// a write that completes.
+/// bytes. None panics, each is counted once, and memory changes only where it is exposed and only
+/// by a write that completes.
 pub fn nic_receive(data: &[u8]) {
     let mut nic = Victim::new();
     let mut rest = data;
@@ -54,10 +55,10 @@ impl Wrap {
 
 struct Victim {
     network: SimNetwork,
-    end: SimFabric,
+    end: Adapter<SimFabric>,
     qpn: Qpn,
     region: Lkey,
-    /// The window's, the root key, and a revoked one.
+    /// Of the set with one window, of that with three, and of one that was destroyed.
     keys: [Rkey; 3],
     peer: SocketAddr,
 }
@@ -67,11 +68,12 @@ impl Victim {
         let network = SimNetwork::new(0);
         let own = SocketAddr::from(([10, 0, 0, 1], 5000));
         let peer = SocketAddr::from(([10, 0, 0, 2], 5000));
-        let mut end = network.endpoint(own, 1).expect("the network is empty");
+        let end = network.endpoint(own, 1).expect("the network is empty");
+        let mut end = Adapter::new(end).expect("nothing was taken from it");
         let attr = QpAttr {
             mtu: 64,
             port: 0,
-            recv_depth: 8,
+            recv_buffers: 8,
         };
         let qpn = end.create_qp(attr).expect("the NIC is empty");
         let remote = RemoteQp {
@@ -79,24 +81,26 @@ impl Victim {
             qpn: Qpn(2),
         };
         end.connect_qp(qpn, remote).expect("it is new");
-        end.post_recv(qpn, 8).expect("there is room for 8");
         let memory = vec![UNTOUCHED; REGION];
-        let region = end.register(Box::new(memory)).expect("the NIC is empty");
-        let mut expose = || {
-            let (offset, length) = (WINDOW.start as u64, WINDOW.len() as u64);
-            end.expose(region, offset, length).expect("it fits")
+        let region = Region::owned(memory);
+        let region = end.register(region).expect("the NIC is empty");
+        let mut open = |slots, slot_bytes, slot, range: Range<usize>| {
+            let set = end.create_windows(slots, slot_bytes);
+            let set = set.expect("the NIC is empty");
+            let (offset, length) = (range.start as u64, range.len() as u64);
+            let opened = end.open_window(set, slot, region, offset, length);
+            (set, opened.expect("it fits").1.rkey)
         };
-        let (plain, revoked) = (expose(), expose());
-        end.revoke(revoked).expect("it is live");
-        let (offset, length) = (SLOT.start as u64, SLOT.len() as u64);
-        let root = end.create_root_key(3, 60).expect("the NIC is empty");
-        end.bind(root, 1, region, offset, length).expect("it fits");
+        let (_, one) = open(1, 100, 0, WINDOW);
+        let (_, three) = open(3, 60, 1, SLOT);
+        let (gone, destroyed) = open(1, 100, 0, WINDOW);
+        end.destroy_windows(gone).expect("it is live");
         Self {
             network,
             end,
             qpn,
             region,
-            keys: [plain, root, revoked],
+            keys: [one, three, destroyed],
             peer,
         }
     }
@@ -160,8 +164,10 @@ impl Victim {
     }
 
     fn memory(&self) -> Vec<u8> {
-        let memory = self.end.memory(self.region);
-        memory.expect("it is registered").to_vec()
+        let mut memory = vec![0; REGION];
+        let copied = self.end.copy_out(self.region, 0, &mut memory);
+        copied.expect("it is registered");
+        memory
     }
 }
 

@@ -5,29 +5,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::contract::{
-    Completion, Counters, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey, Sge, WriteWr,
+    Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, Region, RemotePlace, RemoteQp, RxWorker,
+    Sge, TxQueue, WriteWr,
 };
-use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
+use farwrite_fabric::nic::{NicRx, NicTx};
+use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
 
 use crate::blast::{BlastConfig, BlastResult};
 use crate::meter::Meter;
 
 /// Packets handed over in one post.
 const POST: usize = 240;
-/// Receives posted, and topped up when half are gone.
-const RECEIVES: u32 = 1 << 16;
 /// After so long without progress what is in flight counts as lost.
 const STALL: Duration = Duration::from_millis(20);
 
 /// Two ends on loopback with a connected queue pair each, a source at one and a destination at the
 /// other. Moving again and again costs no set-up.
 pub(crate) struct FabricPair {
-    tx: UdpFabric,
-    rx: UdpFabric,
+    tx: NicTx<UdpTx>,
+    rx: NicRx<UdpRx>,
+    /// The control object of the receiver, which counts. That of the sender has nothing to do.
+    receiver: UdpFabric,
     tx_qp: Qpn,
-    rx_qp: Qpn,
     source: Lkey,
-    destination: Rkey,
+    destination: RemotePlace,
     bytes: usize,
     mtu: usize,
 }
@@ -46,26 +47,26 @@ impl FabricPair {
             socket: SocketConfig::new(([127, 0, 0, 1], 0).into()),
             ports: 1,
         };
-        let (mut tx, mut rx) = (UdpFabric::bind(&config)?, UdpFabric::bind(&config)?);
+        let (mut sender, mut receiver) = (UdpFabric::bind(&config)?, UdpFabric::bind(&config)?);
         let attr = QpAttr {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             port: 0,
-            recv_depth: RECEIVES,
+            recv_buffers: 0,
         };
-        let (tx_qp, rx_qp) = (tx.create_qp(attr)?, rx.create_qp(attr)?);
+        let (tx_qp, rx_qp) = (sender.create_qp(attr)?, receiver.create_qp(attr)?);
         let remote = |addr, qpn| RemoteQp { addr, qpn };
-        tx.connect_qp(tx_qp, remote(rx.local_addr(0), rx_qp))?;
-        rx.connect_qp(rx_qp, remote(tx.local_addr(0), tx_qp))?;
-        rx.post_recv(rx_qp, RECEIVES)?;
+        sender.connect_qp(tx_qp, remote(receiver.local_addr(0), rx_qp))?;
+        receiver.connect_qp(rx_qp, remote(sender.local_addr(0), tx_qp))?;
         let bytes = source.len();
-        let source = tx.register(Box::new(source))?;
-        let destination = rx.register(Box::new(destination))?;
-        let destination = rx.expose(destination, 0, bytes as u64)?;
+        let source = sender.register(Region::owned(source))?;
+        let destination = receiver.register(Region::owned(destination))?;
+        let set = receiver.create_windows(1, bytes as u64)?;
+        let (_, destination) = receiver.open_window(set, 0, destination, 0, bytes as u64)?;
         Ok(Self {
-            tx,
-            rx,
+            tx: sender.take_tx(0)?,
+            rx: receiver.take_rx(0)?,
+            receiver,
             tx_qp,
-            rx_qp,
             source,
             destination,
             bytes,
@@ -80,19 +81,19 @@ impl FabricPair {
     pub(crate) fn run(&mut self, config: BlastConfig) -> Result<BlastResult, FabricError> {
         let received_bytes = AtomicU64::new(0);
         let done = AtomicBool::new(false);
-        let before = self.rx.counters();
+        let before = self.receiver.counters();
         let (bytes, mtu) = (self.bytes, self.mtu);
-        let (tx, tx_qp, source, rkey) = (&mut self.tx, self.tx_qp, self.source, self.destination);
-        let (rx, rx_qp) = (&mut self.rx, self.rx_qp);
+        let (tx, tx_qp, source, place) = (&mut self.tx, self.tx_qp, self.source, self.destination);
+        let rx = &mut self.rx;
         let meter = Meter::start();
         thread::scope(|scope| {
-            let receiver = scope.spawn(|| receive(rx, rx_qp, bytes as u64, &received_bytes, &done));
+            let receiver = scope.spawn(|| receive(rx, bytes as u64, &received_bytes, &done));
             let packet = |i: usize| Sge {
                 lkey: source,
                 offset: (i * mtu) as u64,
                 length: u32::try_from(mtu.min(bytes - i * mtu)).unwrap_or(u32::MAX),
             };
-            let sent = send(tx, tx_qp, rkey, bytes.div_ceil(mtu), packet, |at| {
+            let sent = send(tx, tx_qp, place, bytes.div_ceil(mtu), packet, |at| {
                 let at = (at * mtu) as u64;
                 at <= received_bytes.load(Ordering::Acquire) + config.window_bytes
             });
@@ -101,7 +102,7 @@ impl FabricPair {
             sent
         })?;
         let usage = meter.stop();
-        let after: Counters = self.rx.counters();
+        let after = self.receiver.counters();
         Ok(BlastResult {
             bytes: received_bytes.into_inner(),
             sent: bytes.div_ceil(mtu) as u64,
@@ -112,9 +113,9 @@ impl FabricPair {
 }
 
 fn send(
-    fabric: &mut UdpFabric,
+    tx: &mut NicTx<UdpTx>,
     qpn: Qpn,
-    rkey: Rkey,
+    place: RemotePlace,
     packets: usize,
     packet: impl Fn(usize) -> Sge,
     may_send: impl Fn(usize) -> bool,
@@ -132,49 +133,42 @@ fn send(
                 wr_id: 0,
                 signaled: false,
                 local: entry,
-                remote_addr: entry[0].offset,
-                rkey,
+                remote_addr: place.addr + entry[0].offset,
+                rkey: place.rkey,
                 imm: 0,
             })
             .collect();
-        at += fabric.post_writes(qpn, &writes)?;
+        at += tx.post_writes(qpn, &writes)?;
     }
     Ok(())
 }
 
 fn receive(
-    fabric: &mut UdpFabric,
-    qpn: Qpn,
+    rx: &mut NicRx<UdpRx>,
     bytes: u64,
     received_bytes: &AtomicU64,
     done: &AtomicBool,
 ) -> Result<(), FabricError> {
     let mut completions = Vec::new();
-    let mut used = 0;
     let mut got = 0;
     while got < bytes {
-        let more = fabric.poll(&mut completions)?;
+        let more = rx.poll(&mut completions)?;
         let idle = completions.is_empty();
         for completion in completions.drain(..) {
             if let Completion::Write { bytes, .. } = completion {
                 got += u64::from(bytes);
-                used += 1;
             }
         }
         received_bytes.store(got, Ordering::Release);
-        if used > RECEIVES / 2 {
-            fabric.post_recv(qpn, used)?;
-            used = 0;
-        }
         if idle && !more {
             let last = done.load(Ordering::Acquire);
-            let woken = fabric.wait(Some(STALL)).unwrap_or(false);
+            let woken = rx.wait(Some(STALL)).unwrap_or(false);
             if last && !woken {
                 break;
             }
         }
     }
-    fabric.post_recv(qpn, used)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use farwrite::fabric::sim::{LinkConfig, SimFabric, SimNetwork};
-use farwrite::{Buffer, Endpoint, QpInfo, QpOptions, QueuePair, SchemeTag, SendOptions};
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, Region, SchemeTag, SendOptions};
 use farwrite_link::Loss;
 
 use crate::meter::{Meter, Usage};
@@ -38,13 +38,13 @@ impl TransfersResult {
 /// are used again.
 pub(crate) fn run(transfers: u32, scheme: SchemeTag) -> Result<TransfersResult, Failure> {
     let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(BYTES).collect();
-    let mut source: Buffer = Box::new(bytes.clone());
-    let mut target: Buffer = Box::new(vec![0_u8; BYTES]);
+    let mut source = Region::owned(bytes.clone());
+    let mut target = Region::owned(vec![0_u8; BYTES]);
     let meter = Meter::start();
     for seed in 0..transfers {
-        (*target).as_mut().fill(0);
+        target.fill(0);
         (source, target) = World::new(seed.into())?.transfer(source, target, scheme)?;
-        if (*target).as_ref() != bytes {
+        if *target != bytes[..] {
             return Err(format!("transfer {seed} arrived damaged").into());
         }
     }
@@ -83,14 +83,14 @@ impl World {
     /// Sends one buffer into the other, and gives both back.
     fn transfer(
         mut self,
-        source: Buffer,
-        target: Buffer,
+        source: Region,
+        target: Region,
         scheme: SchemeTag,
-    ) -> Result<(Buffer, Buffer), Failure> {
+    ) -> Result<(Region, Region), Failure> {
         let [(a, qa), (b, qb)] = &mut self.ends;
-        let target = b.register_buffer(target)?;
+        let target = b.register_region(target)?;
         b.post_recv(*qb, target.whole())?;
-        let source = a.register_buffer(source)?;
+        let source = a.register_region(source)?;
         let options = SendOptions {
             scheme,
             immediate: None,

@@ -5,14 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use farwrite_fabric::contract::{Completion, Fabric, FabricError, QpAttr, Qpn, RemoteQp};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{
+    Completion, Fabric, FabricError, QpAttr, Qpn, Region, RemoteQp, Sge, WriteWr,
+};
 use farwrite_fabric::sim::{Datagram, LinkConfig, SimError, SimFabric, SimNetwork, Verdict};
 use farwrite_link::Loss;
 
 const ATTR: QpAttr = QpAttr {
     mtu: 1024,
     port: 0,
-    recv_depth: 4096,
+    recv_buffers: 1,
 };
 
 fn addr(host: u8) -> SocketAddr {
@@ -23,11 +26,11 @@ fn ip(host: u8) -> IpAddr {
     [10, 0, 0, host].into()
 }
 
-/// Two ends with a queue pair each, 4096 receives posted at the second.
+/// Two ends with a queue pair each.
 struct Ends {
     network: SimNetwork,
-    a: SimFabric,
-    b: SimFabric,
+    a: Adapter<SimFabric>,
+    b: Adapter<SimFabric>,
     qa: Qpn,
     qb: Qpn,
 }
@@ -36,8 +39,7 @@ impl Ends {
     fn new(seed: u64, link: LinkConfig) -> Self {
         let network = SimNetwork::new(seed);
         network.connect(ip(1), ip(2), link, link).unwrap();
-        let mut a = network.endpoint(addr(1), 1).unwrap();
-        let mut b = network.endpoint(addr(2), 1).unwrap();
+        let (mut a, mut b) = (end(&network, 1), end(&network, 2));
         let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
         let remote = |host, qpn| RemoteQp {
             addr: addr(host),
@@ -45,7 +47,6 @@ impl Ends {
         };
         a.connect_qp(qa, remote(2, qb)).unwrap();
         b.connect_qp(qb, remote(1, qa)).unwrap();
-        b.post_recv(qb, 4096).unwrap();
         Self {
             network,
             a,
@@ -64,8 +65,8 @@ impl Ends {
         let mut completions = Vec::new();
         while self.b.poll(&mut completions).unwrap() {}
         let first = |completion| match completion {
-            Completion::Send { payload, .. } => payload[0],
-            other => panic!("{other:?}"),
+            Completion::Send(send) => send.payload[0],
+            other @ Completion::Write { .. } => panic!("{other:?}"),
         };
         completions.into_iter().map(first).collect()
     }
@@ -79,6 +80,10 @@ impl Ends {
         }
         log
     }
+}
+
+fn end(network: &SimNetwork, host: u8) -> Adapter<SimFabric> {
+    Adapter::new(network.endpoint(addr(host), 1).unwrap()).unwrap()
 }
 
 fn delay(delay: Duration) -> LinkConfig {
@@ -274,7 +279,7 @@ fn what_nobody_takes_is_counted() {
         id: 0,
         payload: vec![0; 16],
     });
-    let mut c = ends.network.endpoint(addr(3), 1).unwrap();
+    let mut c = end(&ends.network, 3);
     let qc = c.create_qp(ATTR).unwrap();
     let remote = RemoteQp {
         addr: addr(2),
@@ -295,9 +300,7 @@ fn what_nobody_takes_is_counted() {
 #[test]
 fn three_ends_on_one_clock() {
     let network = SimNetwork::new(1);
-    let mut ends: Vec<_> = (1..=3)
-        .map(|host| network.endpoint(addr(host), 1).unwrap())
-        .collect();
+    let mut ends: Vec<_> = (1..=3).map(|host| end(&network, host)).collect();
     let away = Duration::from_micros;
     network
         .connect(ip(1), ip(2), delay(away(1)), delay(away(1)))
@@ -329,7 +332,6 @@ fn three_ends_on_one_clock() {
                 },
             )
             .unwrap();
-        ends[other].post_recv(far, 1).unwrap();
         ends[0].post_send(near, bytes).unwrap();
     }
     let mut log = Vec::new();
@@ -342,4 +344,63 @@ fn three_ends_on_one_clock() {
         }
     }
     assert_eq!(log, [(1_000, 1), (3_000, 2)]);
+}
+
+/// Moves 100 KiB over a link that has a rate and losses: when each packet arrived, and how many
+/// bytes it had.
+fn timing(memory: impl Fn() -> Region) -> Vec<(Option<u64>, u32)> {
+    let link = LinkConfig {
+        delay: Duration::from_millis(3),
+        rate_bps: Some(1_000_000_000),
+        loss: Loss::Iid { loss_packet: 0.1 },
+        ..LinkConfig::default()
+    };
+    let mut ends = Ends::new(7, link);
+    let source = ends.a.register(memory()).unwrap();
+    let target = ends.b.register(memory()).unwrap();
+    let length = ends.b.region(target).unwrap().length();
+    let set = ends.b.create_windows(1, length).unwrap();
+    let opened = ends.b.open_window(set, 0, target, 0, length);
+    let (_, place) = opened.unwrap();
+    for offset in (0..length).step_by(1024) {
+        let local = [Sge {
+            lkey: source,
+            offset,
+            length: 1024,
+        }];
+        let write = WriteWr {
+            wr_id: 0,
+            signaled: false,
+            local: &local,
+            remote_addr: place.addr + offset,
+            rkey: place.rkey,
+            imm: 0,
+        };
+        assert_eq!(ends.a.post_writes(ends.qa, &[write]).unwrap(), 1);
+    }
+    ends.network.advance_to(1_000_000_000);
+    let mut completions = Vec::new();
+    while ends.b.poll(&mut completions).unwrap() {}
+    let arrived = completions.into_iter().map(|completion| match completion {
+        Completion::Write {
+            bytes, arrived_ns, ..
+        } => (arrived_ns, bytes),
+        Completion::Send(send) => panic!("{send:?}"),
+    });
+    arrived.collect()
+}
+
+#[test]
+fn ghosts_arrive_when_bytes_do() {
+    let ghosts = timing(|| Region::ghost(100 << 10));
+    assert_eq!(ghosts, timing(|| Region::owned(vec![3; 100 << 10])));
+    assert!((50..100).contains(&ghosts.len()), "some are lost");
+    // The packets, of 1024 bytes and 64 of headers, follow each other at the link's rate.
+    let first_ns = ghosts[0].0.unwrap();
+    assert!(first_ns > 3_000_000);
+    assert!(
+        ghosts
+            .iter()
+            .all(|(at, _)| (at.unwrap() - first_ns) % (1088 * 8) == 0)
+    );
 }

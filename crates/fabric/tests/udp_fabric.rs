@@ -5,8 +5,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey, Sge, WriteWr,
+    Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, Region, RemotePlace, RemoteQp, Rkey, Sge,
+    WriteWr,
 };
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpSocket, wait};
 use farwrite_wire::icrc::{self, Flow, IdRange};
@@ -20,25 +22,29 @@ fn config(bind: &str, ports: u16, offload: bool) -> UdpConfig {
     UdpConfig { socket, ports }
 }
 
-fn bind(addr: &str, offload: bool) -> UdpFabric {
-    UdpFabric::bind(&config(addr, 1, offload)).unwrap()
+fn bind(addr: &str, offload: bool) -> Adapter<UdpFabric> {
+    Adapter::new(UdpFabric::bind(&config(addr, 1, offload)).unwrap()).unwrap()
 }
 
-fn queue_pair(fabric: &mut UdpFabric, port: u16, mtu: u32) -> Qpn {
+fn queue_pair(fabric: &mut Adapter<UdpFabric>, port: u16, mtu: u32) -> Qpn {
     let attr = QpAttr {
         mtu,
         port,
-        recv_depth: 1000,
+        recv_buffers: 1000,
     };
-    let qpn = fabric.create_qp(attr).unwrap();
-    fabric.post_recv(qpn, 1000).unwrap();
-    qpn
+    fabric.create_qp(attr).unwrap()
 }
 
 /// Queue pairs on the same port of two fabrics, joined by the addresses that both have at `ip`.
-fn join(a: &mut UdpFabric, b: &mut UdpFabric, ip: IpAddr, port: u16, mtu: u32) -> (Qpn, Qpn) {
+fn join(
+    a: &mut Adapter<UdpFabric>,
+    b: &mut Adapter<UdpFabric>,
+    ip: IpAddr,
+    port: u16,
+    mtu: u32,
+) -> (Qpn, Qpn) {
     let (qa, qb) = (queue_pair(a, port, mtu), queue_pair(b, port, mtu));
-    let at = |fabric: &UdpFabric, qpn| RemoteQp {
+    let at = |fabric: &Adapter<UdpFabric>, qpn| RemoteQp {
         addr: SocketAddr::new(ip, fabric.local_addr(port).port()),
         qpn,
     };
@@ -48,7 +54,7 @@ fn join(a: &mut UdpFabric, b: &mut UdpFabric, ip: IpAddr, port: u16, mtu: u32) -
 }
 
 /// Polls until so many completions are here or two seconds have passed.
-fn completions(fabric: &mut UdpFabric, count: usize) -> Vec<Completion> {
+fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + Duration::from_secs(2);
     let mut out = Vec::new();
     while out.len() < count && Instant::now() < end {
@@ -68,6 +74,20 @@ fn sge(lkey: Lkey, offset: usize, length: usize) -> Sge {
         offset: offset as u64,
         length: u32::try_from(length).unwrap(),
     }
+}
+
+/// A window onto a whole region, in a set of its own.
+fn window(fabric: &mut Adapter<UdpFabric>, lkey: Lkey, length: usize) -> RemotePlace {
+    let length = length as u64;
+    let set = fabric.create_windows(1, length.max(1)).unwrap();
+    fabric.open_window(set, 0, lkey, 0, length).unwrap().1
+}
+
+/// All bytes of a region.
+fn bytes(fabric: &Adapter<UdpFabric>, lkey: Lkey, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    fabric.copy_out(lkey, 0, &mut bytes).unwrap();
+    bytes
 }
 
 fn write(local: &[Sge], remote_addr: usize, rkey: Rkey, imm: u32) -> WriteWr<'_> {
@@ -90,11 +110,12 @@ fn one_wildcard_serves_both_families() {
             let ends = [&mut a, &mut b];
             assert!(ends[from].post_send(qf, ip.as_bytes()).unwrap());
             let ends = [&mut a, &mut b];
-            let arrived = Completion::Send {
-                qpn: qt,
-                payload: ip.into(),
-            };
-            assert_eq!(completions(ends[to], 1), [arrived]);
+            match &completions(ends[to], 1)[..] {
+                [Completion::Send(send)] => {
+                    assert_eq!((send.qpn, &send.payload[..]), (qt, ip.as_bytes()));
+                }
+                other => panic!("{other:?}"),
+            }
         }
     }
 }
@@ -104,7 +125,8 @@ fn ports_are_consecutive_and_carry_their_queue_pairs() {
     // Somebody may take a port between our finding it free and binding it.
     let consecutive = || {
         let base = bind("127.0.0.1:0", true).local_addr(0);
-        UdpFabric::bind(&config(&base.to_string(), 3, true)).ok()
+        let fabric = UdpFabric::bind(&config(&base.to_string(), 3, true)).ok()?;
+        Adapter::new(fabric).ok()
     };
     let three = || (0..20).find_map(|_| consecutive()).unwrap();
     let (mut a, mut b) = (three(), three());
@@ -118,10 +140,7 @@ fn ports_are_consecutive_and_carry_their_queue_pairs() {
     }
     let mut got: Vec<_> = completions(&mut b, 3)
         .into_iter()
-        .map(|completion| match completion {
-            Completion::Send { qpn, .. } => qpn,
-            other => panic!("{other:?}"),
-        })
+        .map(|completion| completion.qpn())
         .collect();
     let mut want = joined.map(|(_, qb)| qb);
     got.sort_unstable();
@@ -166,7 +185,7 @@ fn packets_are_sealed_for_the_identification_they_leave_with() {
             qpn: Qpn(2),
         };
         fabric.connect_qp(qpn, remote).unwrap();
-        let lkey = fabric.register(Box::new(pattern(100_000))).unwrap();
+        let lkey = fabric.register(Region::owned(pattern(100_000))).unwrap();
         // 61 packets of 1060 bytes fill a batch, and only its last may be shorter.
         let lengths = [[1024; 90].as_slice(), &[100, 1024, 100]].concat();
         let entries: Vec<_> = lengths
@@ -201,23 +220,30 @@ fn packets_are_sealed_for_the_identification_they_leave_with() {
 fn the_largest_packet_passes_and_one_beyond_the_path_mtu_is_named() {
     let (mut a, mut b) = (bind("[::]:0", true), bind("[::]:0", true));
     let mtu = a.capabilities().max_mtu;
-    let lkey = a.register(Box::new(pattern(mtu as usize))).unwrap();
-    let target = b.register(Box::new(vec![0; mtu as usize])).unwrap();
-    let rkey = b.expose(target, 0, u64::from(mtu)).unwrap();
+    let lkey = a.register(Region::owned(pattern(mtu as usize))).unwrap();
+    let target = b.register(Region::owned(vec![0; mtu as usize])).unwrap();
+    let rkey = window(&mut b, target, mtu as usize).rkey;
     let local = [sge(lkey, 0, mtu as usize)];
     let writes = [write(&local, 0, rkey, 0)];
     let v4 = join(&mut a, &mut b, "127.0.0.1".parse().unwrap(), 0, mtu).0;
     assert_eq!(a.post_writes(v4, &writes).unwrap(), 1);
     assert_eq!(completions(&mut b, 1).len(), 1);
-    assert!(b.memory(target).unwrap() == pattern(mtu as usize));
+    assert!(bytes(&b, target, mtu as usize) == pattern(mtu as usize));
     // Loopback carries IP datagrams of 65536 bytes, and IPv6 headers are 20 bytes longer.
     let v6 = join(&mut a, &mut b, "::1".parse().unwrap(), 0, mtu).0;
     let error = a.post_writes(v6, &writes).unwrap_err();
+    assert!(error.to_string().contains("65536"), "{error}");
+    let FabricError::BrokenQp { qpn, source } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(qpn, v6);
     assert!(matches!(
-        error,
+        *source,
         FabricError::BadAttribute { name: "mtu", .. }
     ));
-    assert!(error.to_string().contains("65536"), "{error}");
+    // The other queue pair of the port is not affected.
+    assert_eq!(a.post_writes(v4, &writes).unwrap(), 1);
+    assert_eq!(completions(&mut b, 1).len(), 1);
 }
 
 #[test]
@@ -255,9 +281,9 @@ proptest! {
         let (mut a, mut b) = (bind(addr, offloads.0), bind(addr, offloads.1));
         let (qa, _) = join(&mut a, &mut b, ip.parse().unwrap(), 0, 3000);
         let total = lengths.iter().map(|(first, second)| first + second).sum();
-        let source = a.register(Box::new(pattern(total))).unwrap();
-        let target = b.register(Box::new(vec![0; total])).unwrap();
-        let rkey = b.expose(target, 0, total as u64).unwrap();
+        let source = a.register(Region::owned(pattern(total))).unwrap();
+        let target = b.register(Region::owned(vec![0; total])).unwrap();
+        let rkey = window(&mut b, target, total).rkey;
         let mut entries = Vec::new();
         let mut at = 0;
         for &(first, second) in &lengths {
@@ -278,6 +304,6 @@ proptest! {
             .collect();
         imms.sort_unstable();
         prop_assert!(imms.into_iter().eq(0..writes.len()), "{:?}", b.counters());
-        prop_assert!(b.memory(target).unwrap() == pattern(total));
+        prop_assert!(bytes(&b, target, total) == pattern(total));
     }
 }

@@ -7,8 +7,8 @@ use farwrite_wire::control::{
 };
 
 /// Most bytes of a control packet, whatever the MTU of the data (P4): enough for a report worth
-/// having, one of RoCE's MTUs, and no more than passes any path (RFC 8200 section 5: 1280 bytes with
-/// all headers).
+/// having, one of RoCE's MTUs, and no more than passes any path (RFC 8200 section 5: 1280 bytes
+/// with all headers).
 pub(crate) const MTU: u32 = 1024;
 /// Packets kept while the fabric is full; older ones are dropped, as a network would.
 const MAX_WAITING: usize = 64;

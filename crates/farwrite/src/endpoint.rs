@@ -4,7 +4,10 @@ mod polling;
 
 use std::collections::{BTreeMap, HashMap};
 
-use farwrite_fabric::contract::{Buffer, Completion, Counters, Fabric, FabricError, Qpn};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{
+    Completion, Counters, Departed, Fabric, FabricError, Memory, Qpn, Region,
+};
 use farwrite_sdr::QpInfo;
 use farwrite_wire::control::Outcome;
 use rand_chacha::ChaCha12Rng;
@@ -14,23 +17,25 @@ use crate::error::Error;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, SendOptions};
-use crate::pair::{Pair, QpStats};
+use crate::pair::{Coder, Pair, QpStats};
 use crate::registry::{Registry, SchemeResolver};
 use crate::turns::Turns;
 
 /// One end of any number of queue pairs over one fabric.
 ///
-/// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at the
-/// time that its caller says, so the same code runs in real and in virtual time.
-pub struct Endpoint<F> {
-    fabric: F,
+/// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at
+/// the time that its caller says, so the same code runs in real and in virtual time.
+pub struct Endpoint<F: Fabric> {
+    fabric: Adapter<F>,
     pairs: BTreeMap<QueuePair, Pair>,
     /// Where a completion belongs: the pair, and the generation of a data queue pair.
     routes: HashMap<Qpn, (QueuePair, Option<u8>)>,
     known: Registry,
     keys: ChaCha12Rng,
     completions: Vec<Completion>,
+    departed: Vec<Departed>,
     next_pair: u32,
+    coder: Coder,
     turns: Turns,
     /// The queue pairs in the order of a poll; kept for its capacity.
     line: Vec<QueuePair>,
@@ -41,15 +46,20 @@ pub struct Endpoint<F> {
 impl<F: Fabric> Endpoint<F> {
     /// An endpoint over a fabric. `seed` feeds the keys of control packets: it must come from the
     /// operating system's randomness wherever a stranger may send packets.
+    ///
+    /// # Panics
+    /// If a queue or worker of the fabric was handed out before: the endpoint drives them all.
     pub fn new(fabric: F, seed: [u8; 32]) -> Self {
         Self {
-            fabric,
+            fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
             pairs: BTreeMap::new(),
             routes: HashMap::new(),
             known: Registry::new(),
             keys: ChaCha12Rng::from_seed(seed),
             completions: Vec::new(),
+            departed: Vec::new(),
             next_pair: 0,
+            coder: Coder::default(),
             turns: Turns::default(),
             line: Vec::new(),
             now_ns: 0,
@@ -76,23 +86,18 @@ impl<F: Fabric> Endpoint<F> {
     ///
     /// # Errors
     /// [`Error::Fabric`] when the fabric is out of keys.
-    pub fn register(
-        &mut self,
-        memory: impl AsRef<[u8]> + AsMut<[u8]> + Send + 'static,
-    ) -> Result<MemoryRegion, Error> {
-        self.register_buffer(Box::new(memory))
+    pub fn register(&mut self, memory: impl Memory + 'static) -> Result<MemoryRegion, Error> {
+        self.register_region(Region::owned(memory))
     }
 
-    /// Registers memory that [`Endpoint::deregister`] gave back, or that is boxed already.
+    /// Registers memory that [`Endpoint::deregister`] gave back, a caller's, or a ghost.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is out of keys.
-    pub fn register_buffer(&mut self, buffer: Buffer) -> Result<MemoryRegion, Error> {
-        let length = u64::try_from((*buffer).as_ref().len()).unwrap_or(u64::MAX);
-        Ok(MemoryRegion {
-            lkey: self.fabric.register(buffer)?,
-            length,
-        })
+    /// [`Error::Fabric`] when the fabric is out of keys, or takes no ghosts.
+    pub fn register_region(&mut self, region: Region) -> Result<MemoryRegion, Error> {
+        let length = region.length();
+        let lkey = self.fabric.register(region)?;
+        Ok(MemoryRegion { lkey, length })
     }
 
     /// Gives memory back.
@@ -100,7 +105,7 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Fabric`] while a message is sent from it or received into it, or the fabric holds
     /// packets that it has not sent.
-    pub fn deregister(&mut self, region: MemoryRegion) -> Result<Buffer, Error> {
+    pub fn deregister(&mut self, region: MemoryRegion) -> Result<Region, Error> {
         self.take_departures()?;
         if self.pairs.values().any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse("the memory region").into());
@@ -108,21 +113,41 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.fabric.deregister(region.lkey)?)
     }
 
-    /// The bytes of a region, as they are now.
+    /// The bytes of a region that no receive is open into; none of a ghost.
     ///
     /// # Errors
-    /// [`Error::Fabric`] if it is not registered here.
+    /// [`Error::Fabric`] if it is not registered here, or a receive is open into it: read what has
+    /// arrived of that with [`Endpoint::read_memory`].
     pub fn memory(&self, region: MemoryRegion) -> Result<&[u8], Error> {
         Ok(self.fabric.memory(region.lkey)?)
     }
 
-    /// The bytes of a region, to change them. Bytes of a message being sent must stay as they are:
-    /// repeats are read from here.
+    /// Copies bytes of a region, from `offset` on, to `out`; zeros from a ghost. Chunks whose bits
+    /// are set have their bytes.
     ///
     /// # Errors
-    /// [`Error::Fabric`] if it is not registered here.
-    pub fn memory_mut(&mut self, region: MemoryRegion) -> Result<&mut [u8], Error> {
-        Ok(self.fabric.memory_mut(region.lkey)?)
+    /// [`Error::Fabric`] for bytes that are not registered here.
+    pub fn read_memory(
+        &self,
+        region: MemoryRegion,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), Error> {
+        Ok(self.fabric.copy_out(region.lkey, offset, out)?)
+    }
+
+    /// Copies `bytes` into a region, from `offset` on. Bytes of a message being sent must stay as
+    /// they are: repeats are read from here.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] for bytes that are not registered here.
+    pub fn write_memory(
+        &mut self,
+        region: MemoryRegion,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        Ok(self.fabric.copy_in(region.lkey, offset, bytes)?)
     }
 
     /// Makes a queue pair: one SDR queue pair, which is `generations * channels + 1` of the fabric.
@@ -150,9 +175,9 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.pair(qp)?.info(&self.fabric))
     }
 
-    /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the addresses
-    /// to send to into `peer` first. A queue pair that could not be connected is as it was before,
-    /// so it can be connected later, to this peer or to another.
+    /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the
+    /// addresses to send to into `peer` first. A queue pair that could not be connected is as it
+    /// was before, so it can be connected later, to this peer or to another.
     ///
     /// # Errors
     /// [`Error::Connect`] where the two do not fit together, [`Error::Fabric`].
@@ -196,7 +221,9 @@ impl<F: Fabric> Endpoint<F> {
             .pairs
             .get_mut(&recv.pair)
             .ok_or(Error::NoSuchQueuePair(recv.pair.0))?;
-        pair.complete_recv(&mut self.fabric, recv.message, outcome)
+        pair.complete_recv(&mut self.fabric, recv.message, outcome)?;
+        pair.wait_closed(&mut self.fabric, Some(recv.message));
+        Ok(())
     }
 
     /// Sends a message from `source`, which must not change until the send's outcome is known.
@@ -212,7 +239,7 @@ impl<F: Fabric> Endpoint<F> {
         options: SendOptions,
     ) -> Result<SendHandle, Error> {
         // Found out while sending, it would stop the whole endpoint.
-        self.fabric.memory(source.region.lkey)?;
+        self.fabric.region(source.region.lkey)?;
         let pair = self
             .pairs
             .get_mut(&qp)
@@ -249,7 +276,7 @@ impl<F: Fabric> Endpoint<F> {
         source: MrSlice,
         first_chunk: u32,
     ) -> Result<(), Error> {
-        self.fabric.memory(source.region.lkey)?;
+        self.fabric.region(source.region.lkey)?;
         let pair = self
             .pairs
             .get_mut(&stream.pair)

@@ -173,8 +173,9 @@ impl RecvHandle {
         u32::try_from(self.shared.immediate.load(Ordering::Acquire)).ok()
     }
 
-    /// How the message ended, as its scheme or [`Endpoint::complete_recv`](crate::Endpoint::complete_recv)
-    /// said; `None` while it is open. From then on no packet changes its memory.
+    /// How the message ended, as its scheme or
+    /// [`Endpoint::complete_recv`](crate::Endpoint::complete_recv) said; `None` while it is open.
+    /// From then on no packet changes its memory.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.shared.outcome.get()

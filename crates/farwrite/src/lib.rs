@@ -5,8 +5,8 @@
 //! what was lost. Whoever wants to repair losses alone sends without a scheme and watches
 //! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
 //!
-//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
-//! to wait: [`Endpoint::run_until`] is the loop for them.
+//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a
+//! way to wait: [`Endpoint::run_until`] is the loop for them.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
@@ -53,7 +53,7 @@ mod turns;
 pub use endpoint::Endpoint;
 pub use error::Error;
 pub use farwrite_fabric as fabric;
-pub use farwrite_fabric::contract::{Buffer, Counters, DropReason, Fabric};
+pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};
 pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};

@@ -12,10 +12,11 @@ pub struct QpOptions {
     /// What both ends must agree on: packet and chunk sizes, immediate split, slots, generations,
     /// channels.
     pub sdr: QpConfig,
-    /// Most bits a second put on the wire, IP headers included. There is no congestion control: give
-    /// the share of the path that is yours.
+    /// Most bits a second put on the wire, IP headers included. There is no congestion control:
+    /// give the share of the path that is yours.
     pub rate_bps: u64,
-    /// Most bytes put on the wire at once; never more than 5 ms' worth at `rate_bps`, or one packet.
+    /// Most bytes put on the wire at once; never more than 5 ms' worth at `rate_bps`, or one
+    /// packet.
     pub burst_bytes: u64,
     /// Round trip assumed until the first one was measured.
     pub initial_rtt: Duration,

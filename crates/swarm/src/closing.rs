@@ -39,7 +39,7 @@ impl World<'_> {
         self.run_idle(FALL_SILENT_NS)?;
         self.check_silence()?;
         self.check_outcomes()?;
-        self.check_slots()?;
+        self.check_windows()?;
         for pair in 0..self.pairs.len() {
             for end in 0..2 {
                 self.destroy(pair, end)?;
@@ -49,10 +49,14 @@ impl World<'_> {
         self.check_counters()
     }
 
-    /// The bytes of a region.
-    pub(crate) fn memory(&self, host: usize, region: MemoryRegion) -> Result<&[u8], Violation> {
-        let memory = self.hosts[host].running().memory(region);
-        memory.map_err(|error| self.failed("memory", error))
+    /// A copy of the bytes of a region.
+    pub(crate) fn memory(&self, host: usize, region: MemoryRegion) -> Result<Vec<u8>, Violation> {
+        let mut memory = vec![0; usize::try_from(region.length()).expect("it is in memory")];
+        let read = self.hosts[host]
+            .running()
+            .read_memory(region, 0, &mut memory);
+        read.map_err(|error| self.failed("memory", error))?;
+        Ok(memory)
     }
 
     /// Lets time pass in which users do nothing. Answers in how many rounds.
@@ -87,12 +91,12 @@ impl World<'_> {
         Ok(())
     }
 
-    /// No slot has memory behind it.
-    fn check_slots(&self) -> Result<(), Violation> {
+    /// No peer can reach memory.
+    fn check_windows(&self) -> Result<(), Violation> {
         for (number, host) in self.hosts.iter().enumerate() {
-            let bound = host.running().fabric().holdings.bound_slots.len();
-            if bound > 0 {
-                let what = format!("host {number} has memory behind {bound} slots");
+            let open = host.running().fabric().holdings.windows.len();
+            if open > 0 {
+                let what = format!("host {number} has {open} windows open");
                 return Err(self.violation(Rule::Leak, what));
             }
         }
@@ -105,13 +109,13 @@ impl World<'_> {
             let held = &host.running().fabric().holdings;
             let counts = [
                 held.regions.len(),
-                held.remote_keys.len(),
-                held.bound_slots.len(),
+                held.window_sets.len(),
+                held.windows.len(),
                 held.queue_pairs.len(),
             ];
             if counts != [0; 4] {
                 let what = format!(
-                    "host {number} still has regions, remote keys, slots, queue pairs: {counts:?}"
+                    "host {number} still has regions, window sets, windows, queue pairs: {counts:?}"
                 );
                 return Err(self.violation(Rule::Leak, what));
             }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use farwrite::fabric::contract::{
-    Buffer, Capabilities, Completion, Counters, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp,
-    Rkey, WriteWr,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region,
+    RegionPtr, RemotePlace, RemoteQp, TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::SimFabric;
 
@@ -17,8 +17,9 @@ use crate::dice::Dice;
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     pub(crate) regions: BTreeSet<Lkey>,
-    pub(crate) remote_keys: BTreeSet<Rkey>,
-    pub(crate) bound_slots: BTreeSet<(Rkey, u32)>,
+    pub(crate) window_sets: BTreeSet<WindowSet>,
+    /// Open, or closed and not yet reported.
+    pub(crate) windows: BTreeSet<Window>,
     pub(crate) queue_pairs: BTreeSet<Qpn>,
 }
 
@@ -30,6 +31,12 @@ pub(crate) struct Fullness {
     /// Calls that were.
     pub(crate) refused: u64,
     dice: Dice,
+}
+
+/// The queue of one port, which is full now and then.
+pub(crate) struct LedgerTx {
+    inner: <SimFabric as Fabric>::Tx,
+    fullness: Rc<RefCell<Fullness>>,
 }
 
 /// A simulated fabric with books.
@@ -68,101 +75,7 @@ impl Ledger {
     }
 }
 
-impl Fabric for Ledger {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn local_addr(&self, port: u16) -> SocketAddr {
-        self.inner.local_addr(port)
-    }
-
-    fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError> {
-        let lkey = self.inner.register(buffer)?;
-        self.holdings.regions.insert(lkey);
-        Ok(lkey)
-    }
-
-    fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError> {
-        let buffer = self.inner.deregister(lkey)?;
-        self.holdings.regions.remove(&lkey);
-        Ok(buffer)
-    }
-
-    fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
-        self.inner.memory(lkey)
-    }
-
-    fn memory_mut(&mut self, lkey: Lkey) -> Result<&mut [u8], FabricError> {
-        self.inner.memory_mut(lkey)
-    }
-
-    fn memory_pair(&mut self, read: Lkey, write: Lkey) -> Result<(&[u8], &mut [u8]), FabricError> {
-        self.inner.memory_pair(read, write)
-    }
-
-    fn expose(&mut self, lkey: Lkey, offset: u64, length: u64) -> Result<Rkey, FabricError> {
-        let rkey = self.inner.expose(lkey, offset, length)?;
-        self.holdings.remote_keys.insert(rkey);
-        Ok(rkey)
-    }
-
-    fn create_root_key(&mut self, slots: u32, slot_bytes: u64) -> Result<Rkey, FabricError> {
-        let rkey = self.inner.create_root_key(slots, slot_bytes)?;
-        self.holdings.remote_keys.insert(rkey);
-        Ok(rkey)
-    }
-
-    fn bind(
-        &mut self,
-        root: Rkey,
-        slot: u32,
-        lkey: Lkey,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), FabricError> {
-        self.inner.bind(root, slot, lkey, offset, length)?;
-        self.holdings.bound_slots.insert((root, slot));
-        Ok(())
-    }
-
-    fn unbind(&mut self, root: Rkey, slot: u32) -> Result<(), FabricError> {
-        self.inner.unbind(root, slot)?;
-        self.holdings.bound_slots.remove(&(root, slot));
-        Ok(())
-    }
-
-    fn revoke(&mut self, rkey: Rkey) -> Result<(), FabricError> {
-        self.inner.revoke(rkey)?;
-        self.holdings.remote_keys.remove(&rkey);
-        self.holdings.bound_slots.retain(|&(root, _)| root != rkey);
-        Ok(())
-    }
-
-    fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
-        let qpn = self.inner.create_qp(attr)?;
-        self.holdings.queue_pairs.insert(qpn);
-        Ok(qpn)
-    }
-
-    fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
-        self.inner.connect_qp(qpn, remote)
-    }
-
-    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.inner.disconnect_qp(qpn)
-    }
-
-    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.inner.destroy_qp(qpn)?;
-        self.holdings.queue_pairs.remove(&qpn);
-        Ok(())
-    }
-
-    fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {
-        self.inner.post_recv(qpn, count)
-    }
-
+impl TxQueue for LedgerTx {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
         let room = self.fullness.borrow_mut().room(writes.len());
         if room == writes.len() {
@@ -183,8 +96,119 @@ impl Fabric for Ledger {
         self.inner.post_send(qpn, payload)
     }
 
-    fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
+    fn poll(&mut self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
         self.inner.poll(out)
+    }
+}
+
+impl Fabric for Ledger {
+    type Tx = LedgerTx;
+    type Rx = <SimFabric as Fabric>::Rx;
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn local_addr(&self, port: u16) -> SocketAddr {
+        self.inner.local_addr(port)
+    }
+
+    fn take_tx(&mut self, port: u16) -> Result<LedgerTx, FabricError> {
+        Ok(LedgerTx {
+            inner: self.inner.take_tx(port)?,
+            fullness: Rc::clone(&self.fullness),
+        })
+    }
+
+    fn take_rx(&mut self, port: u16) -> Result<Self::Rx, FabricError> {
+        self.inner.take_rx(port)
+    }
+
+    fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
+        let lkey = self.inner.register(region)?;
+        self.holdings.regions.insert(lkey);
+        Ok(lkey)
+    }
+
+    fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
+        let region = self.inner.deregister(lkey)?;
+        self.holdings.regions.remove(&lkey);
+        Ok(region)
+    }
+
+    fn region(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
+        self.inner.region(lkey)
+    }
+
+    fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
+        self.inner.memory(lkey)
+    }
+
+    fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
+        self.inner.copy_out(lkey, offset, out)
+    }
+
+    fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
+        self.inner.copy_in(lkey, offset, bytes)
+    }
+
+    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
+        let set = self.inner.create_windows(slots, slot_bytes)?;
+        self.holdings.window_sets.insert(set);
+        Ok(set)
+    }
+
+    fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError> {
+        self.inner.destroy_windows(set)?;
+        self.holdings.window_sets.remove(&set);
+        Ok(())
+    }
+
+    fn open_window(
+        &mut self,
+        set: WindowSet,
+        slot: u32,
+        lkey: Lkey,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Window, RemotePlace), FabricError> {
+        let opened = self.inner.open_window(set, slot, lkey, offset, length)?;
+        self.holdings.windows.insert(opened.0);
+        Ok(opened)
+    }
+
+    fn close_window(&mut self, window: Window) -> Result<(), FabricError> {
+        self.inner.close_window(window)
+    }
+
+    fn poll_closed(&mut self) -> Option<Window> {
+        let window = self.inner.poll_closed()?;
+        self.holdings.windows.remove(&window);
+        Some(window)
+    }
+
+    fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
+        let qpn = self.inner.create_qp(attr)?;
+        self.holdings.queue_pairs.insert(qpn);
+        Ok(qpn)
+    }
+
+    fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
+        self.inner.connect_qp(qpn, remote)
+    }
+
+    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError> {
+        self.inner.set_path(qpn, path)
+    }
+
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.inner.disconnect_qp(qpn)
+    }
+
+    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.inner.destroy_qp(qpn)?;
+        self.holdings.queue_pairs.remove(&qpn);
+        Ok(())
     }
 
     fn counters(&self) -> Counters {

@@ -165,13 +165,13 @@ impl World<'_> {
         let buffer = Buffer {
             plan,
             content,
-            memory,
+            memory: &memory,
             mtu: sdr.mtu as usize,
             packets_per_chunk: sdr.packets_per_chunk as usize,
         };
         let broken = |(rule, what)| self.violation(rule, format!("message {index}: {what}"));
         buffer.check(recv, outcome).map_err(broken)?;
-        Ok(memory.to_vec())
+        Ok(memory)
     }
 
     /// Looks at an open receive.
@@ -208,7 +208,7 @@ impl World<'_> {
         };
         let memory = self.memory(host, region)?;
         let snapshot = &self.messages[index].snapshot;
-        let is_same = memory == snapshot;
+        let is_same = memory == *snapshot;
         if self.messages[index].received.is_some() && !is_same {
             let what = format!("message {index}: its memory changed after its outcome");
             return Err(self.violation(Rule::Afterwards, what));

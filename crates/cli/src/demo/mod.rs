@@ -11,7 +11,7 @@ mod wired;
 use std::fs;
 use std::time::Duration;
 
-use farwrite::SchemeName;
+use farwrite::{Region, SchemeName};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -72,7 +72,7 @@ fn run_scheme(
     cancel: &Cancel,
 ) -> Result<(Run, Memory), Failure> {
     // What an earlier run left must not pass for this one's, and pages that are there cost no time.
-    (*memory.target).as_mut().fill(0);
+    memory.target.fill(0);
     let chunks = scenario.chunks();
     let progress = console.progress(&scheme.to_string(), chunks);
     let show =
@@ -115,8 +115,8 @@ fn prepare(scenario: &Scenario) -> Memory {
     let mut source = vec![0; bytes];
     ChaCha8Rng::seed_from_u64(scenario.seed).fill_bytes(&mut source);
     Memory {
-        source: Box::new(source),
-        target: Box::new(vec![0; bytes]),
+        source: Region::owned(source),
+        target: Region::owned(vec![0; bytes]),
     }
 }
 

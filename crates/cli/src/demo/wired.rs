@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use farwrite::fabric::emulator::LinkEmulator;
 use farwrite::{
-    Buffer, Endpoint, MemoryRegion, QpInfo, QueuePair, RecvHandle, SchemeName, SendHandle,
+    Endpoint, MemoryRegion, QpInfo, QueuePair, RecvHandle, Region, SchemeName, SendHandle,
     SendOptions, UdpConfig, UdpFabric,
 };
 
@@ -13,8 +13,8 @@ use crate::exit::{Exit, Failure, OrExit};
 
 /// The memory of both ends. Endpoints own it while they are there.
 pub(crate) struct Memory {
-    pub(crate) source: Buffer,
-    pub(crate) target: Buffer,
+    pub(crate) source: Region,
+    pub(crate) target: Region,
 }
 
 /// One end of a transfer.
@@ -28,11 +28,11 @@ impl End {
     fn new(
         scenario: &Scenario,
         scheme: SchemeName,
-        memory: Buffer,
+        memory: Region,
     ) -> Result<Self, farwrite::Error> {
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(loopback()))?;
         let qp = endpoint.create_qp(scenario.qp_options(scheme))?;
-        let region = endpoint.register_buffer(memory)?;
+        let region = endpoint.register_region(memory)?;
         Ok(Self {
             endpoint,
             qp,
@@ -57,7 +57,7 @@ impl End {
     }
 
     /// Takes it apart, for its memory.
-    pub(crate) fn into_memory(mut self) -> Result<Buffer, farwrite::Error> {
+    pub(crate) fn into_memory(mut self) -> Result<Region, farwrite::Error> {
         self.endpoint.destroy_qp(self.qp)?;
         self.endpoint.deregister(self.region)
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, RemoteQp, Rkey, Sge, WriteWr};
+use farwrite::fabric::Adapter;
+use farwrite::fabric::contract::{Fabric, QpAttr, Qpn, Region, RemoteQp, Rkey, Sge, WriteWr};
 use farwrite::{Outcome, QpConfig, UdpConfig, UdpFabric};
 use farwrite_session::files::{Entry, Kind};
 use farwrite_session::{Message, Text, TransferPlan};
@@ -327,9 +328,10 @@ fn address_translation_is_found_before_anything_is_sent() {
 /// Sends well-made and badly made packets to a receiver's UDP port until told to stop; returns how
 /// many.
 fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
-    let mut fabric = UdpFabric::bind(&UdpConfig::new(([127, 0, 0, 1], 0).into())).expect("socket");
+    let fabric = UdpFabric::bind(&UdpConfig::new(([127, 0, 0, 1], 0).into())).expect("socket");
+    let mut fabric = Adapter::new(fabric).expect("all its queues");
     let lkey = fabric
-        .register(Box::new(vec![0x66_u8; 4096]))
+        .register(Region::owned(vec![0x66_u8; 4096]))
         .expect("memory");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("socket");
     let (mut sent, mut random) = (0, 0x9e37_79b9_u32);
@@ -340,7 +342,7 @@ fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
             .create_qp(QpAttr {
                 mtu: 4096,
                 port: 0,
-                recv_depth: 1,
+                recv_buffers: 1,
             })
             .expect("queue pair");
         let remote = RemoteQp {

@@ -75,7 +75,8 @@ pub(super) fn turn_around<'a>(
                 counters.strangers += 1;
                 return None;
             };
-            // Ends on this machine send batches cut by the kernel, so the place is the identification.
+            // Ends on this machine send batches cut by the kernel, so the place is the
+            // identification.
             let id =
                 icrc::verify(&end.inward, packet, place, IdRange::SOFTWARE).unwrap_or_else(|_| {
                     counters.bad_icrc += 1;

@@ -88,7 +88,8 @@ impl Relay {
 
     /// Relays until told to stop. A round waits, takes in what has come, and sends what is due.
     pub(super) fn run(&mut self) -> Result<(), EmulatorError> {
-        // By default the kernel wakes a thread up to 50 us late. Where it knows no better, so be it.
+        // By default the kernel wakes a thread up to 50 us late. Where it knows no better, so be
+        // it.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         loop {
             let readable = self.wait()?;

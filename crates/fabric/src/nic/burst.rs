@@ -1,39 +1,87 @@
 //! Packets on their way out.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
 
-use super::keys::Keys;
-use super::{MAX_SGE, Nic, header_bytes};
-use crate::contract::{FabricError, Qpn, RemoteQp, Sge, WriteWr};
+use super::MAX_SGE;
+use super::regions::Regions;
+use super::tx::SendPath;
+use crate::contract::{FabricError, Sge, WriteWr};
 
 /// Most bytes that fill a payload up to a multiple of 4.
 const MAX_PAD_BYTES: usize = 3;
 
-/// Packets that go, in order, from one port to one peer. Nothing is copied: a packet's payload are
-/// pieces of registered memory.
+/// Packets that go, in order, from one port to one peer.
+///
+/// A packet's payload are pieces of registered memory, which are not copied, or bytes that were
+/// copied before.
 pub struct Burst<'a> {
-    keys: &'a Keys,
     work: Work<'a>,
-    port: u16,
-    remote: RemoteQp,
+    remote: &'a SendPath,
     first_psn: u32,
 }
 
 /// What a burst is made of.
 #[derive(Clone, Copy)]
 enum Work<'a> {
-    Writes(&'a [WriteWr<'a>]),
+    Writes {
+        regions: &'a Regions,
+        staged: &'a Staged,
+        writes: &'a [WriteWr<'a>],
+    },
     Send(&'a [u8]),
+}
+
+/// Copies of those payloads of a burst that no reference may cover: a peer may write there, or they
+/// do not exist. The ICRC and the packet must have the same bytes.
+#[derive(Default)]
+pub(super) struct Staged {
+    bytes: Vec<u8>,
+    /// Where in `bytes` the payload of each write is, up to the last that was copied.
+    ranges: Vec<Option<Range<usize>>>,
+}
+
+impl Staged {
+    /// Checks writes against the MTU and the memory that they name, and copies payloads where it
+    /// must.
+    pub(super) fn check_and_copy(
+        &mut self,
+        regions: &Regions,
+        writes: &[WriteWr<'_>],
+        mtu: u32,
+    ) -> Result<(), FabricError> {
+        self.bytes.clear();
+        self.ranges.clear();
+        for (index, write) in writes.iter().enumerate() {
+            if check_write(regions, write, mtu)? {
+                continue;
+            }
+            let first = self.bytes.len();
+            for sge in write.local {
+                let start = self.bytes.len();
+                self.bytes.resize(start + sge.length as usize, 0);
+                regions.copy_out(sge.lkey, sge.offset, &mut self.bytes[start..])?;
+            }
+            self.ranges.resize(index, None);
+            self.ranges.push(Some(first..self.bytes.len()));
+        }
+        Ok(())
+    }
+
+    /// The payload of a write, if it was copied.
+    fn payload(&self, index: usize) -> Option<&[u8]> {
+        let range = self.ranges.get(index)?.clone()?;
+        self.bytes.get(range)
+    }
 }
 
 /// One packet of a [`Burst`].
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
-    keys: &'a Keys,
     request: Request<'a>,
     dest_qp: u32,
     psn: u32,
@@ -42,7 +90,12 @@ pub struct Packet<'a> {
 
 #[derive(Clone, Copy)]
 enum Request<'a> {
-    Write(&'a WriteWr<'a>),
+    Write {
+        regions: &'a Regions,
+        write: &'a WriteWr<'a>,
+        /// The payload, where it was copied.
+        staged: Option<&'a [u8]>,
+    },
     Send(&'a [u8]),
 }
 
@@ -50,7 +103,7 @@ impl Request<'_> {
     /// At most the MTU, as was checked.
     fn payload_bytes(&self) -> u32 {
         match self {
-            Self::Write(write) => write.local.iter().map(|sge| sge.length).sum(),
+            Self::Write { write, .. } => write.local.iter().map(|sge| sge.length).sum(),
             Self::Send(payload) => u32::try_from(payload.len()).unwrap_or(u32::MAX),
         }
     }
@@ -66,55 +119,58 @@ pub struct Seal {
 }
 
 impl<'a> Burst<'a> {
-    /// Checks writes against the queue pair and the memory that they name.
+    /// Writes that [`Staged::check_and_copy`] has found right.
     pub(super) fn of_writes(
-        nic: &'a Nic,
-        qpn: Qpn,
+        regions: &'a Regions,
+        staged: &'a Staged,
         writes: &'a [WriteWr<'a>],
-    ) -> Result<Self, FabricError> {
-        let mtu = nic.queue_pairs.get(qpn)?.attr.mtu;
-        for write in writes {
-            check_write(&nic.keys, write, mtu)?;
-        }
-        Self::new(nic, qpn, Work::Writes(writes))
-    }
-
-    /// Checks a SEND against the queue pair.
-    pub(super) fn of_send(nic: &'a Nic, qpn: Qpn, payload: &'a [u8]) -> Result<Self, FabricError> {
-        let mtu = nic.queue_pairs.get(qpn)?.attr.mtu;
-        check_length(payload.len() as u64, mtu)?;
-        Self::new(nic, qpn, Work::Send(payload))
-    }
-
-    fn new(nic: &'a Nic, qpn: Qpn, work: Work<'a>) -> Result<Self, FabricError> {
-        let queue_pair = nic.queue_pairs.get(qpn)?;
-        let remote = queue_pair.remote.ok_or(FabricError::NotConnected(qpn.0))?;
-        Ok(Self {
-            keys: &nic.keys,
+        remote: &'a SendPath,
+        first_psn: u32,
+    ) -> Self {
+        let work = Work::Writes {
+            regions,
+            staged,
+            writes,
+        };
+        Self {
             work,
-            port: queue_pair.attr.port,
             remote,
-            first_psn: queue_pair.psn,
-        })
+            first_psn,
+        }
     }
 
-    /// The port that the packets leave by.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.port
+    /// A SEND that fits the MTU.
+    pub(super) fn of_send(payload: &'a [u8], remote: &'a SendPath, first_psn: u32) -> Self {
+        Self {
+            work: Work::Send(payload),
+            remote,
+            first_psn,
+        }
     }
 
-    /// Where they go.
+    /// Where the packets go, with the interface of a link-local address.
     #[must_use]
-    pub fn remote(&self) -> SocketAddr {
-        self.remote.addr
+    pub fn destination(&self) -> SocketAddr {
+        self.remote.destination
+    }
+
+    /// The addresses that the packets leave with.
+    #[must_use]
+    pub fn flow(&self) -> &Flow {
+        &self.remote.flow
+    }
+
+    /// The addresses that their ICRC covers.
+    #[must_use]
+    pub fn sealed_as(&self) -> &Flow {
+        &self.remote.sealed_as
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.work {
-            Work::Writes(writes) => writes.len(),
+            Work::Writes { writes, .. } => writes.len(),
             Work::Send(_) => 1,
         }
     }
@@ -129,14 +185,21 @@ impl<'a> Burst<'a> {
     #[must_use]
     pub fn packet(&self, index: usize) -> Option<Packet<'a>> {
         let request = match self.work {
-            Work::Writes(writes) => Request::Write(writes.get(index)?),
+            Work::Writes {
+                regions,
+                staged,
+                writes,
+            } => Request::Write {
+                regions,
+                write: writes.get(index)?,
+                staged: staged.payload(index),
+            },
             Work::Send(payload) => (index == 0).then_some(Request::Send(payload))?,
         };
         // PSNs count modulo 2^24, so nothing above matters.
         #[allow(clippy::cast_possible_truncation)]
         let psn = self.first_psn.wrapping_add(index as u32) & 0x00ff_ffff;
         Some(Packet {
-            keys: self.keys,
             request,
             dest_qp: self.remote.qpn.0,
             psn,
@@ -149,11 +212,10 @@ impl<'a> Burst<'a> {
         (0..self.len()).map_while(|index| self.packet(index))
     }
 
-    /// Bytes of the IP datagrams that the first `count` packets make.
-    pub(super) fn ip_bytes(&self, count: usize) -> u64 {
+    /// Bytes of the UDP payloads of the first `count` packets.
+    pub(super) fn udp_bytes(&self, count: usize) -> u64 {
         let packets = self.packets().take(count);
-        let udp_bytes: usize = packets.map(|packet| packet.udp_bytes()).sum();
-        udp_bytes as u64 + count as u64 * header_bytes(self.remote.addr)
+        packets.map(|packet| packet.udp_bytes() as u64).sum()
     }
 }
 
@@ -162,7 +224,7 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn udp_bytes(&self) -> usize {
         let head_bytes = match self.request {
-            Request::Write(_) => WriteImm::HEADER_BYTES,
+            Request::Write { .. } => WriteImm::HEADER_BYTES,
             Request::Send(_) => SendOnly::HEADER_BYTES,
         };
         let padded = self.payload_bytes as usize + usize::from(pad_bytes(self.payload_bytes));
@@ -171,14 +233,20 @@ impl<'a> Packet<'a> {
 
     /// The payload, in at most [`MAX_SGE`] pieces.
     pub fn payload(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (local, inline): (&[Sge], _) = match self.request {
-            Request::Write(write) => (write.local, None),
-            Request::Send(payload) => (&[], Some(payload)),
+        let (pieces, copied) = match self.request {
+            Request::Write {
+                staged: Some(payload),
+                ..
+            }
+            | Request::Send(payload) => (None, Some(payload)),
+            Request::Write { regions, write, .. } => (Some((regions, write.local)), None),
         };
-        let keys = self.keys;
-        // Every entry was found valid when the burst was made.
-        let pieces = local.iter().filter_map(|sge| keys.slice(sge).ok());
-        pieces.chain(inline)
+        let pieces = pieces.into_iter().flat_map(|(regions, local)| {
+            // Every entry was found valid, and needs no copy, before the burst was made.
+            let piece = |sge: &Sge| regions.borrow(sge).ok().flatten();
+            local.iter().filter_map(piece)
+        });
+        pieces.chain(copied)
     }
 
     /// Headers and trailer of the packet as `flow` carries it, with the IPv4 identification
@@ -217,7 +285,7 @@ impl<'a> Packet<'a> {
             ..
         } = *self;
         match self.request {
-            Request::Write(write) => {
+            Request::Write { write, .. } => {
                 let packet = WriteImm {
                     dest_qp,
                     psn,
@@ -256,7 +324,8 @@ impl Seal {
     }
 }
 
-fn check_write(keys: &Keys, write: &WriteWr<'_>, mtu: u32) -> Result<(), FabricError> {
+/// Checks a write; returns whether its payload can be read in place.
+fn check_write(regions: &Regions, write: &WriteWr<'_>, mtu: u32) -> Result<bool, FabricError> {
     if write.local.len() > MAX_SGE {
         return Err(FabricError::BadAttribute {
             name: "scatter entries",
@@ -265,14 +334,17 @@ fn check_write(keys: &Keys, write: &WriteWr<'_>, mtu: u32) -> Result<(), FabricE
         });
     }
     let mut total = 0;
+    let mut in_place = true;
     for sge in write.local {
-        keys.slice(sge)?;
+        in_place &= regions.borrow(sge)?.is_some();
         total += u64::from(sge.length);
     }
-    check_length(total, mtu)
+    check_length(total, mtu)?;
+    Ok(in_place)
 }
 
-fn check_length(length: u64, mtu: u32) -> Result<(), FabricError> {
+/// Whether a payload fits the MTU.
+pub(super) fn check_length(length: u64, mtu: u32) -> Result<(), FabricError> {
     let limit = u64::from(mtu);
     if length > limit {
         return Err(FabricError::OutOfBounds {

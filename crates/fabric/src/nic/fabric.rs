@@ -1,26 +1,50 @@
-//! A software NIC and a carrier make a fabric.
+//! The control object of a software NIC.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use super::{Burst, Carrier, MAX_SGE, Nic};
+use farwrite_wire::icrc::Flow;
+use rand_chacha::ChaCha20Rng;
+use rand_core::SeedableRng;
+
+use super::numbers::Numbers;
+use super::port::Port;
+use super::queue_pairs::{QueuePairs, check_path, check_remote};
+use super::regions::RegionsOwner;
+use super::rx::RxUpdate;
+use super::tx::{SendPath, TxUpdate};
+use super::window_sets::WindowSets;
+use super::windows::Epochs;
+use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
-    Buffer, Capabilities, Completion, Counters, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp,
-    Rkey, WriteWr,
+    Capabilities, Counters, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region, RegionPtr,
+    RemotePlace, RemoteQp, Window, WindowSet,
 };
 
 /// The software NIC over a carrier `C`.
 pub struct NicFabric<C> {
-    nic: Nic,
     carrier: C,
+    numbers: Numbers,
+    regions: RegionsOwner,
+    windows: WindowSets,
+    queue_pairs: QueuePairs,
+    epochs: Arc<Epochs>,
+    ports: Vec<Arc<Port>>,
 }
 
 impl<C: Carrier> NicFabric<C> {
     /// A NIC without memory or queue pairs. All its keys and numbers follow from `seed`: 32 bytes
     /// that nobody can guess, or in tests 32 that can be printed.
     pub fn new(carrier: C, seed: [u8; 32]) -> Self {
+        let epochs = Arc::new(Epochs::new(carrier.ports()));
         Self {
-            nic: Nic::new(seed),
+            ports: (0..carrier.ports()).map(|_| Arc::default()).collect(),
             carrier,
+            numbers: Numbers::new(ChaCha20Rng::from_seed(seed)),
+            regions: RegionsOwner::default(),
+            windows: WindowSets::new(Arc::clone(&epochs)),
+            queue_pairs: QueuePairs::default(),
+            epochs,
         }
     }
 
@@ -29,19 +53,59 @@ impl<C: Carrier> NicFabric<C> {
         &self.carrier
     }
 
-    /// Who moves the packets, to change how.
-    pub fn carrier_mut(&mut self) -> &mut C {
-        &mut self.carrier
+    fn check_port(&self, port: u16) -> Result<&Arc<Port>, FabricError> {
+        self.ports
+            .get(usize::from(port))
+            .ok_or_else(|| FabricError::BadAttribute {
+                name: "port",
+                value: port.to_string(),
+                want: format!("less than {}", self.ports.len()),
+            })
+    }
+
+    /// How packets of a port go, and are sealed, on a path to a peer's queue pair.
+    fn send_path(&self, port: u16, qpn: Qpn, path: &QpPath) -> Result<SendPath, FabricError> {
+        check_path(path)?;
+        let flow = self.carrier.flow(port, path.destination)?;
+        let sealed_as = match path.sealed_as {
+            None => flow,
+            Some((src, dst)) => Flow::new(src, dst).map_err(|e| FabricError::BadAttribute {
+                name: "sealed addresses",
+                value: format!("{src}, {dst}"),
+                want: e.to_string(),
+            })?,
+        };
+        Ok(SendPath {
+            qpn,
+            destination: path.destination,
+            flow,
+            sealed_as,
+        })
+    }
+
+    /// Puts a queue pair on a path; it begins to send and to receive there.
+    fn go(&mut self, qpn: Qpn, peer: Qpn, path: &QpPath) -> Result<(), FabricError> {
+        let port = self.queue_pairs.get_mut(qpn)?.port;
+        let remote = self.send_path(port, peer, path)?;
+        self.queue_pairs.get_mut(qpn)?.remote = Some(peer);
+        let port = &self.ports[usize::from(port)];
+        port.tx.push(TxUpdate::Connect { qpn, remote });
+        let source = Some(path.source);
+        port.rx.push(RxUpdate::Permit { qpn, source });
+        Ok(())
     }
 }
 
 impl<C: Carrier> Fabric for NicFabric<C> {
+    type Tx = NicTx<C::Tx>;
+    type Rx = NicRx<C::Rx>;
+
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             max_mtu: self.carrier.max_mtu(),
             ports: self.carrier.ports(),
-            root_keys: true,
             null_key_completes: true,
+            ghosts: C::GHOSTS,
             max_sge: MAX_SGE,
         }
     }
@@ -50,123 +114,145 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         self.carrier.local_addr(port)
     }
 
-    fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError> {
-        self.nic.keys.register(&mut self.nic.numbers, buffer)
+    fn take_tx(&mut self, port: u16) -> Result<Self::Tx, FabricError> {
+        let shared = Arc::clone(self.check_port(port)?);
+        let carrier = self.carrier.take_tx(port);
+        let carrier = carrier.ok_or(FabricError::InUse("the port's transmit queue"))?;
+        Ok(NicTx::new(carrier, shared, self.regions.reader()))
     }
 
-    fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError> {
-        self.nic.keys.deregister(lkey)
+    fn take_rx(&mut self, port: u16) -> Result<Self::Rx, FabricError> {
+        let shared = Arc::clone(self.check_port(port)?);
+        let carrier = self.carrier.take_rx(port);
+        let carrier = carrier.ok_or(FabricError::InUse("the port's receive worker"))?;
+        Ok(NicRx::new(carrier, shared, Arc::clone(&self.epochs), port))
+    }
+
+    fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
+        if region.is_ghost() && !C::GHOSTS {
+            return Err(FabricError::Unsupported("ghost memory"));
+        }
+        let mut regions = self.regions.write();
+        regions.register(&mut self.numbers, region)
+    }
+
+    fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
+        self.regions.write().deregister(lkey)
+    }
+
+    fn region(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
+        Ok(self.regions.read().get(lkey)?.bytes())
     }
 
     fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
-        self.nic.keys.memory(lkey)
+        self.regions.memory(lkey)
     }
 
-    fn memory_mut(&mut self, lkey: Lkey) -> Result<&mut [u8], FabricError> {
-        self.nic.keys.memory_mut(lkey)
+    fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
+        self.regions.read().copy_out(lkey, offset, out)
     }
 
-    fn memory_pair(&mut self, read: Lkey, write: Lkey) -> Result<(&[u8], &mut [u8]), FabricError> {
-        self.nic.keys.memory_pair(read, write)
+    fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
+        self.regions.write().copy_in(lkey, offset, bytes)
     }
 
-    fn expose(&mut self, lkey: Lkey, offset: u64, length: u64) -> Result<Rkey, FabricError> {
-        let Nic { keys, numbers, .. } = &mut self.nic;
-        keys.expose(numbers, lkey, offset, length)
+    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
+        let made = self.windows.create(&mut self.numbers, slots, slot_bytes);
+        let (set, slots) = made?;
+        for port in &self.ports {
+            port.rx.push(RxUpdate::AddWindows(set, Arc::clone(&slots)));
+        }
+        Ok(set)
     }
 
-    fn create_root_key(&mut self, slots: u32, slot_bytes: u64) -> Result<Rkey, FabricError> {
-        let Nic { keys, numbers, .. } = &mut self.nic;
-        keys.create_root_key(numbers, slots, slot_bytes)
+    fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError> {
+        self.windows.destroy(set)?;
+        for port in &self.ports {
+            port.rx.push(RxUpdate::RemoveWindows(set));
+        }
+        Ok(())
     }
 
-    fn bind(
+    fn open_window(
         &mut self,
-        root: Rkey,
+        set: WindowSet,
         slot: u32,
         lkey: Lkey,
         offset: u64,
         length: u64,
-    ) -> Result<(), FabricError> {
-        self.nic.keys.bind(root, slot, lkey, offset, length)
+    ) -> Result<(Window, RemotePlace), FabricError> {
+        // The write lock: no transmit queue has a reference to the region's bytes now.
+        let regions = self.regions.write();
+        let region = regions.get(lkey)?;
+        self.windows.open(set, slot, region, offset, length)
     }
 
-    fn unbind(&mut self, root: Rkey, slot: u32) -> Result<(), FabricError> {
-        self.nic.keys.unbind(root, slot)
+    fn close_window(&mut self, window: Window) -> Result<(), FabricError> {
+        self.windows.close(window)
     }
 
-    fn revoke(&mut self, rkey: Rkey) -> Result<(), FabricError> {
-        self.nic.keys.revoke(rkey)
+    fn poll_closed(&mut self) -> Option<Window> {
+        self.windows.poll_closed()
     }
 
     fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
         let capabilities = self.capabilities();
-        let Nic {
-            queue_pairs,
-            numbers,
-            ..
-        } = &mut self.nic;
-        queue_pairs.create(numbers, &capabilities, attr)
+        let qpn = self
+            .queue_pairs
+            .create(&mut self.numbers, &capabilities, attr)?;
+        let port = &self.ports[usize::from(attr.port)];
+        port.tx.push(TxUpdate::Create {
+            qpn,
+            mtu: attr.mtu,
+            first_psn: self.numbers.draw_24(),
+        });
+        port.rx.push(RxUpdate::Create {
+            qpn,
+            mtu: attr.mtu,
+            takes_sends: attr.recv_buffers > 0,
+        });
+        Ok(qpn)
     }
 
     fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
-        let port = self.nic.queue_pairs.get(qpn)?.attr.port;
-        self.carrier.join(port, remote.addr)?;
-        let connected = self.nic.queue_pairs.connect(qpn, remote);
-        if connected.is_err() {
-            self.carrier.part(port, remote.addr);
+        if self.queue_pairs.get_mut(qpn)?.remote.is_some() {
+            return Err(FabricError::InUse("the queue pair"));
         }
-        connected
+        check_remote(&remote)?;
+        self.go(qpn, remote.qpn, &QpPath::to(remote.addr))
+    }
+
+    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError> {
+        let peer = self.queue_pairs.get_mut(qpn)?.remote;
+        self.go(qpn, peer.ok_or(FabricError::NotConnected(qpn.0))?, &path)
     }
 
     fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        let queue_pair = self.nic.queue_pairs.get_mut(qpn)?;
+        let queue_pair = self.queue_pairs.get_mut(qpn)?;
         let remote = queue_pair.remote.take();
-        let remote = remote.ok_or(FabricError::NotConnected(qpn.0))?;
-        self.carrier.part(queue_pair.attr.port, remote.addr);
-        self.nic.drop_departures(qpn);
+        remote.ok_or(FabricError::NotConnected(qpn.0))?;
+        let port = &self.ports[usize::from(queue_pair.port)];
+        port.tx.push(TxUpdate::Disconnect(qpn));
+        port.rx.push(RxUpdate::Permit { qpn, source: None });
         Ok(())
     }
 
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        let queue_pair = self.nic.queue_pairs.destroy(qpn)?;
-        if let Some(remote) = queue_pair.remote {
-            self.carrier.part(queue_pair.attr.port, remote.addr);
-        }
-        self.nic.drop_departures(qpn);
+        let queue_pair = self.queue_pairs.destroy(qpn)?;
+        let port = &self.ports[usize::from(queue_pair.port)];
+        port.tx.push(TxUpdate::Destroy(qpn));
+        port.rx.push(RxUpdate::Destroy(qpn));
         Ok(())
     }
 
-    fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {
-        self.nic.queue_pairs.post_recv(qpn, count)
-    }
-
-    fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
-        let burst = Burst::of_writes(&self.nic, qpn, writes)?;
-        let taken = self.carrier.send(&burst)?.min(writes.len());
-        let bytes = burst.ip_bytes(taken);
-        self.nic.sent(qpn, taken, bytes);
-        self.nic.depart(qpn, writes, taken);
-        Ok(taken)
-    }
-
-    fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
-        let burst = Burst::of_send(&self.nic, qpn, payload)?;
-        let taken = self.carrier.send(&burst)?.min(1);
-        let bytes = burst.ip_bytes(taken);
-        self.nic.sent(qpn, taken, bytes);
-        Ok(taken == 1)
-    }
-
-    fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
-        out.extend(self.nic.departed.drain(..));
-        self.carrier.poll(&mut self.nic, out)
-    }
-
     fn counters(&self) -> Counters {
-        Counters {
+        let mut sum = Counters {
             socket_drops: self.carrier.socket_drops(),
-            ..self.nic.counters
+            ..Counters::default()
+        };
+        for port in &self.ports {
+            port.add_to(&mut sum);
         }
+        sum
     }
 }

@@ -1,15 +1,10 @@
-//! Queue pairs: who is joined to whom, and what each may still receive.
-
-use std::net::SocketAddr;
+//! Queue pairs as the control object sees them: which exist, and who is connected to whom.
 
 use super::numbers::{ByNumber, Numbers};
-use crate::contract::{Capabilities, FabricError, QpAttr, Qpn, RemoteQp};
+use crate::contract::{Capabilities, FabricError, QpAttr, QpPath, Qpn, RemoteQp};
 
 /// Most queue pairs: 2^-8 of all numbers, so that a guessed one is seldom right.
 const MOST: usize = 1 << 16;
-
-/// UDP port of RoCEv2 (IBTA annex A17.9.2). RNICs know no other.
-pub(super) const ROCE_PORT: u16 = 4791;
 
 /// All queue pairs of a NIC.
 #[derive(Default)]
@@ -19,12 +14,9 @@ pub(super) struct QueuePairs {
 
 /// One queue pair.
 pub(super) struct QueuePair {
-    pub(super) attr: QpAttr,
-    pub(super) remote: Option<RemoteQp>,
-    /// PSN of the next packet out, in the low 24 bits.
-    pub(super) psn: u32,
-    /// Receives posted and not used up.
-    pub(super) receives: u32,
+    pub(super) port: u16,
+    /// The peer's queue pair.
+    pub(super) remote: Option<Qpn>,
 }
 
 impl QueuePairs {
@@ -53,15 +45,8 @@ impl QueuePairs {
             return Err(FabricError::OutOfResources("queue pair"));
         }
         let qpn = numbers.qpn(&self.table);
-        self.table.insert(
-            qpn,
-            QueuePair {
-                attr,
-                remote: None,
-                psn: numbers.draw_24(),
-                receives: 0,
-            },
-        );
+        let (port, remote) = (attr.port, None);
+        self.table.insert(qpn, QueuePair { port, remote });
         Ok(Qpn(qpn))
     }
 
@@ -70,72 +55,41 @@ impl QueuePairs {
         gone.ok_or(FabricError::UnknownQp(qpn.0))
     }
 
-    pub(super) fn connect(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
-        let queue_pair = self.get_mut(qpn)?;
-        if queue_pair.remote.is_some() {
-            return Err(FabricError::InUse("the queue pair"));
-        }
-        if remote.qpn.0 < 2 || remote.qpn.0 >= 1 << 24 {
-            return Err(FabricError::BadAttribute {
-                name: "remote qpn",
-                value: format!("{:#x}", remote.qpn.0),
-                want: "a number of 24 bits, neither 0 nor 1".into(),
-            });
-        }
-        if remote.addr.port() == 0 || remote.addr.ip().is_unspecified() {
-            return Err(FabricError::BadAttribute {
-                name: "remote address",
-                value: remote.addr.to_string(),
-                want: "an address and port of one machine".into(),
-            });
-        }
-        queue_pair.remote = Some(remote);
-        Ok(())
-    }
-
-    pub(super) fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {
-        let queue_pair = self.get_mut(qpn)?;
-        let receives = queue_pair.receives.checked_add(count);
-        queue_pair.receives = receives
-            .filter(|&receives| receives <= queue_pair.attr.recv_depth)
-            .ok_or(FabricError::OutOfResources("posted receive"))?;
-        Ok(())
-    }
-
-    pub(super) fn get(&self, qpn: Qpn) -> Result<&QueuePair, FabricError> {
-        self.table.get(&qpn.0).ok_or(FabricError::UnknownQp(qpn.0))
-    }
-
     pub(super) fn get_mut(&mut self, qpn: Qpn) -> Result<&mut QueuePair, FabricError> {
         let queue_pair = self.table.get_mut(&qpn.0);
         queue_pair.ok_or(FabricError::UnknownQp(qpn.0))
     }
-
-    /// The queue pair that a packet names, as the receive path wants it.
-    pub(super) fn find(&mut self, qpn: u32) -> Option<&mut QueuePair> {
-        self.table.get_mut(&qpn)
-    }
 }
 
-impl QueuePair {
-    /// Whether a packet from `from` comes from this queue pair's peer. An IPv4 address in IPv6
-    /// notation is the IPv4 address.
-    ///
-    /// The port has to match too, unless the peer is a hardware or kernel RNIC, which is known by
-    /// its port: RNICs receive on 4791 and spread their flows over many source ports (IBTA annex
-    /// A17.9.2).
-    pub(super) fn is_peer(&self, from: SocketAddr) -> bool {
-        self.remote.is_some_and(|remote| {
-            let (ip, port) = (remote.addr.ip().to_canonical(), remote.addr.port());
-            ip == from.ip().to_canonical() && (port == from.port() || port == ROCE_PORT)
-        })
+/// Whether a queue pair can be connected so.
+pub(super) fn check_remote(remote: &RemoteQp) -> Result<(), FabricError> {
+    if remote.qpn.0 < 2 || remote.qpn.0 >= 1 << 24 {
+        return Err(FabricError::BadAttribute {
+            name: "remote qpn",
+            value: format!("{:#x}", remote.qpn.0),
+            want: "a number of 24 bits, neither 0 nor 1".into(),
+        });
     }
+    check_path(&QpPath::to(remote.addr))
+}
 
-    /// Passes the PSNs of `packets` packets sent.
-    pub(super) fn advance(&mut self, packets: usize) {
-        // What the cast cuts off are multiples of 2^24.
-        #[allow(clippy::cast_possible_truncation)]
-        let packets = packets as u32;
-        self.psn = self.psn.wrapping_add(packets);
+/// Whether the addresses are such as one machine has.
+pub(super) fn check_path(path: &QpPath) -> Result<(), FabricError> {
+    let sealed_as = path.sealed_as.into_iter();
+    let sealed_as =
+        sealed_as.flat_map(|(src, dst)| [("sealed source", src), ("sealed destination", dst)]);
+    let addrs = [
+        ("remote address", path.destination),
+        ("permitted source", path.source),
+    ];
+    for (name, addr) in addrs.into_iter().chain(sealed_as) {
+        if addr.port() == 0 || addr.ip().is_unspecified() {
+            return Err(FabricError::BadAttribute {
+                name,
+                value: addr.to_string(),
+                want: "an address and port of one machine".into(),
+            });
+        }
     }
+    Ok(())
 }

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use farwrite_link::Datagram;
 use farwrite_wire::icrc::Flow;
 
-use super::network::{State, transmit};
-use crate::contract::{Completion, FabricError};
-use crate::nic::{Arrival, Burst, Carrier, Nic};
+use super::network::{Arrived, State, transmit};
+use crate::contract::{Ecn, FabricError};
+use crate::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx};
 
 /// Largest payload of a packet: what fits the 65,535 bytes of an IPv4 datagram with 28 bytes of IP
 /// and UDP headers, 32 of RoCEv2 headers and 4 of ICRC, as a multiple of 4.
@@ -24,26 +24,53 @@ const BURST_IDS: u16 = 64;
 
 /// A simulated host's ports.
 pub struct SimCarrier {
+    host: Rc<Host>,
+    /// Which halves were handed out, by port.
+    taken: Vec<[bool; 2]>,
+}
+
+/// What the halves of a host's ports share. The sockets close with the last of them.
+struct Host {
     network: Rc<RefCell<State>>,
     ports: Vec<SocketAddr>,
+}
+
+/// The sending half of a simulated port.
+pub struct SimTx {
+    host: Rc<Host>,
+}
+
+/// The receiving half of a simulated port.
+pub struct SimRx {
+    host: Rc<Host>,
+    addr: SocketAddr,
     /// What one poll takes in; kept for its capacity.
-    batch: Vec<Datagram>,
+    batch: Vec<Arrived>,
 }
 
 impl SimCarrier {
     pub(super) fn new(network: Rc<RefCell<State>>, ports: Vec<SocketAddr>) -> Self {
         Self {
-            network,
-            ports,
-            batch: Vec::new(),
+            taken: vec![[false; 2]; ports.len()],
+            host: Rc::new(Host { network, ports }),
         }
+    }
+
+    /// Whether a half of a port is handed out for the first time.
+    fn take(&mut self, port: u16, half: usize) -> bool {
+        let taken = self.taken.get_mut(usize::from(port));
+        taken.is_some_and(|halves| !std::mem::replace(&mut halves[half], true))
     }
 }
 
 impl Carrier for SimCarrier {
+    type Tx = SimTx;
+    type Rx = SimRx;
+    const GHOSTS: bool = true;
+
     fn ports(&self) -> u16 {
         // As many as were asked for by a u16.
-        u16::try_from(self.ports.len()).unwrap_or(u16::MAX)
+        u16::try_from(self.host.ports.len()).unwrap_or(u16::MAX)
     }
 
     fn max_mtu(&self) -> u32 {
@@ -51,53 +78,29 @@ impl Carrier for SimCarrier {
     }
 
     fn local_addr(&self, port: u16) -> SocketAddr {
-        self.ports[usize::from(port)]
+        self.host.ports[usize::from(port)]
     }
 
-    fn join(&mut self, port: u16, remote: SocketAddr) -> Result<(), FabricError> {
-        flow(self.local_addr(port), remote).map(drop)
+    fn take_tx(&mut self, port: u16) -> Option<SimTx> {
+        let host = Rc::clone(&self.host);
+        self.take(port, 0).then_some(SimTx { host })
     }
 
-    fn part(&mut self, _port: u16, _remote: SocketAddr) {}
-
-    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
-        let flow = flow(self.local_addr(burst.port()), burst.remote())?;
-        let ids = if flow.src().is_ipv4() { BURST_IDS } else { 1 };
-        for (packet, id) in burst.packets().zip((0..ids).cycle()) {
-            let mut payload = Vec::with_capacity(packet.udp_bytes());
-            packet.append_to(&flow, id, &mut payload);
-            let datagram = Datagram {
-                src: flow.src(),
-                dst: flow.dst(),
-                tos: 0,
-                id,
-                payload,
-            };
-            transmit(&self.network, datagram);
-        }
-        Ok(burst.len())
+    fn take_rx(&mut self, port: u16) -> Option<SimRx> {
+        self.take(port, 1).then(|| SimRx {
+            host: Rc::clone(&self.host),
+            addr: self.local_addr(port),
+            batch: Vec::new(),
+        })
     }
 
-    fn poll(&mut self, nic: &mut Nic, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
-        let mut more = false;
-        for (port, &addr) in (0..).zip(&self.ports) {
-            more |= self
-                .network
-                .borrow_mut()
-                .take(addr, POLL_BATCH, &mut self.batch);
-            for datagram in self.batch.drain(..) {
-                if let Ok(flow) = Flow::new(datagram.src, datagram.dst) {
-                    let arrival = Arrival {
-                        payload: &datagram.payload,
-                        flow: &flow,
-                        port,
-                        ipv4_id: datagram.id,
-                    };
-                    nic.receive(&arrival, out);
-                }
-            }
-        }
-        Ok(more)
+    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+        let local = self.local_addr(port);
+        Flow::new(local, remote).map_err(|_| FabricError::BadAttribute {
+            name: "remote address",
+            value: remote.to_string(),
+            want: format!("an address of the IP version of {local}"),
+        })
     }
 
     fn socket_drops(&self) -> u64 {
@@ -105,16 +108,48 @@ impl Carrier for SimCarrier {
     }
 }
 
-impl Drop for SimCarrier {
-    fn drop(&mut self) {
-        self.network.borrow_mut().close(&self.ports);
+impl CarrierTx for SimTx {
+    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        let flow = burst.flow();
+        let ids = if flow.src().is_ipv4() { BURST_IDS } else { 1 };
+        for (packet, id) in burst.packets().zip((0..ids).cycle()) {
+            let mut payload = Vec::with_capacity(packet.udp_bytes());
+            packet.append_to(burst.sealed_as(), id, &mut payload);
+            let datagram = Datagram {
+                src: flow.src(),
+                dst: flow.dst(),
+                tos: 0,
+                id,
+                payload,
+            };
+            transmit(&self.host.network, datagram);
+        }
+        Ok(burst.len())
     }
 }
 
-fn flow(local: SocketAddr, remote: SocketAddr) -> Result<Flow, FabricError> {
-    Flow::new(local, remote).map_err(|_| FabricError::BadAttribute {
-        name: "remote address",
-        value: remote.to_string(),
-        want: format!("an address of the IP version of {local}"),
-    })
+impl CarrierRx for SimRx {
+    fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+        let mut network = self.host.network.borrow_mut();
+        let more = network.take(self.addr, POLL_BATCH, &mut self.batch);
+        drop(network);
+        for Arrived { at_ns, datagram } in self.batch.drain(..) {
+            if let Ok(flow) = Flow::new(datagram.src, datagram.dst) {
+                each(&Arrival {
+                    payload: &datagram.payload,
+                    flow: &flow,
+                    ipv4_id: datagram.id,
+                    ecn: Ecn::of_tos(datagram.tos),
+                    arrived_ns: Some(at_ns),
+                });
+            }
+        }
+        Ok(more)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.network.borrow_mut().close(&self.ports);
+    }
 }

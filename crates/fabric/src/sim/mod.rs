@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use farwrite_fabric::contract::Fabric;
+//! use farwrite_fabric::contract::{Fabric, RxWorker};
 //! use farwrite_fabric::sim::{LinkConfig, SimNetwork};
 //!
 //! let network = SimNetwork::new(7);
@@ -16,11 +16,13 @@
 //! let far = LinkConfig { delay: Duration::from_millis(12), ..LinkConfig::default() };
 //! network.connect(left.ip(), right.ip(), far, far)?;
 //!
+//! let mut workers = [a.take_rx(0)?, b.take_rx(0)?];
 //! let mut completions = Vec::new();
 //! while let Some(next_ns) = network.next_ns() {
 //!     network.advance_to(next_ns);
-//!     a.poll(&mut completions)?;
-//!     b.poll(&mut completions)?;
+//!     for worker in &mut workers {
+//!         worker.poll(&mut completions)?;
+//!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -30,7 +32,7 @@ mod network;
 
 use crate::nic::NicFabric;
 
-pub use self::carrier::SimCarrier;
+pub use self::carrier::{SimCarrier, SimRx, SimTx};
 pub use self::network::{SimError, SimNetwork, Verdict};
 pub use farwrite_link::{Datagram, LinkConfig, LinkCounters, Loss};
 

@@ -58,6 +58,12 @@ pub struct SimNetwork {
     state: Rc<RefCell<State>>,
 }
 
+/// A datagram in an inbox, and when it came.
+pub(super) struct Arrived {
+    pub(super) at_ns: u64,
+    pub(super) datagram: Datagram,
+}
+
 /// Everything that the ends of a network share.
 pub(super) struct State {
     now_ns: u64,
@@ -66,7 +72,7 @@ pub(super) struct State {
     /// Ordered, so that simultaneous arrivals come in the same order in every run.
     links: BTreeMap<(IpAddr, IpAddr), Link>,
     /// What has arrived and was not polled yet, by socket.
-    inboxes: BTreeMap<SocketAddr, VecDeque<Datagram>>,
+    inboxes: BTreeMap<SocketAddr, VecDeque<Arrived>>,
     tap: Option<Tap>,
     held: Vec<Datagram>,
     undeliverable: u64,
@@ -116,7 +122,8 @@ impl SimNetwork {
         Ok(NicFabric::new(carrier, seed))
     }
 
-    /// Joins two hosts by a link each way; takes the place of earlier ones, with all in flight there.
+    /// Joins two hosts by a link each way; takes the place of earlier ones, with all in flight
+    /// there.
     ///
     /// # Errors
     /// [`SimError::Link`].
@@ -234,7 +241,10 @@ impl State {
 
     fn deliver(&mut self, datagram: Datagram) {
         match self.inboxes.get_mut(&datagram.dst) {
-            Some(inbox) => inbox.push_back(datagram),
+            Some(inbox) => inbox.push_back(Arrived {
+                at_ns: self.now_ns,
+                datagram,
+            }),
             None => self.undeliverable += 1,
         }
     }
@@ -258,7 +268,7 @@ impl State {
     }
 
     /// Moves up to `most` datagrams out of a socket's inbox; returns whether some are left.
-    pub(super) fn take(&mut self, addr: SocketAddr, most: usize, out: &mut Vec<Datagram>) -> bool {
+    pub(super) fn take(&mut self, addr: SocketAddr, most: usize, out: &mut Vec<Arrived>) -> bool {
         let Some(inbox) = self.inboxes.get_mut(&addr) else {
             return false;
         };

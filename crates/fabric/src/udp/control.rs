@@ -5,6 +5,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::contract::Ecn;
+
 const WORD: usize = size_of::<usize>();
 /// `sizeof(struct cmsghdr)`.
 const HEADER: usize = WORD + 8;
@@ -28,6 +30,8 @@ pub(super) struct Told {
     pub(super) dst: Option<IpAddr>,
     /// Size of the segments that were coalesced into it, where there was more than one.
     pub(super) segment_bytes: Option<usize>,
+    /// Congestion bits of the IP header.
+    pub(super) ecn: Ecn,
     /// Datagrams that the socket has dropped so far for want of room.
     pub(super) drops: Option<u32>,
 }
@@ -100,6 +104,14 @@ impl Control {
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
                     told.dst = array(data, 0).map(|o| Ipv6Addr::from(o).to_canonical());
                 }
+                // One byte for IPv4, an integer for IPv6.
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    told.ecn = Ecn::of_tos(data.first().copied().unwrap_or(0));
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = array(data, 0).map_or(0, i32::from_ne_bytes);
+                    told.ecn = Ecn::of_tos(class.to_le_bytes()[0]);
+                }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     told.segment_bytes = array(data, 0)
                         .and_then(|b| usize::try_from(i32::from_ne_bytes(b)).ok())
@@ -148,10 +160,12 @@ mod tests {
         let mut c = Control::EMPTY;
         c.push_source("192.0.2.1".parse().unwrap(), true);
         c.push(libc::SOL_UDP, libc::UDP_GRO, &1000_i32.to_ne_bytes());
+        c.push(libc::IPPROTO_IP, libc::IP_TOS, &[0xFE]);
         c.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7_u32.to_ne_bytes());
         let told = Told {
             dst: Some("192.0.2.1".parse().unwrap()),
             segment_bytes: Some(1000),
+            ecn: Ecn::Ect0,
             drops: Some(7),
         };
         assert_eq!(c.told(), told);

@@ -4,6 +4,8 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
+use crate::contract::Ecn;
+
 /// Most segments of one GSO batch (`UDP_MAX_SEGMENTS` of the oldest kernels that have GSO).
 pub const MAX_SEGMENTS: usize = 64;
 /// Most bytes of one GSO batch: the payload of the largest IPv4 datagram.
@@ -42,6 +44,8 @@ pub struct Received<'a> {
     pub src: SocketAddr,
     /// Destination address of the datagrams: which of this machine's addresses the peer wrote to.
     pub dst: SocketAddr,
+    /// What the path marked.
+    pub ecn: Ecn,
     /// UDP payload bytes of each datagram but the last; at least 1.
     pub segment_bytes: usize,
     /// The payloads one after another.

@@ -9,7 +9,9 @@ mod name;
 mod options;
 mod path;
 mod real_time;
+mod receiver;
 mod runs;
+mod sender;
 mod socket;
 mod sys;
 
@@ -17,15 +19,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub use carrier::UdpCarrier;
+pub use carrier::{UdpCarrier, UdpRx, UdpTx};
 pub use config::{Granted, SocketConfig};
 pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, Received};
 pub use error::SocketError;
 pub use path::{path_mtu, source_for};
+pub use receiver::UdpReceiver;
+pub use sender::UdpSender;
 pub use socket::{UdpSocket, wait};
 
 use crate::contract::FabricError;
-use crate::nic::NicFabric;
+use crate::nic::{NicFabric, NicRx};
 
 /// How a UDP fabric is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +76,23 @@ impl UdpFabric {
     /// port found it full, until there is room; at most `timeout`. Returns whether either is so. A
     /// signal ends the wait early.
     ///
-    /// [`post_writes`]: crate::contract::Fabric::post_writes
-    /// [`post_send`]: crate::contract::Fabric::post_send
+    /// [`post_writes`]: crate::contract::TxQueue::post_writes
+    /// [`post_send`]: crate::contract::TxQueue::post_send
     ///
     /// # Errors
     /// The operating system's.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         wait(self.carrier().sockets(), timeout)
+    }
+}
+
+impl NicRx<UdpRx> {
+    /// Waits until something has arrived at this port, at most `timeout`; returns whether it has. A
+    /// signal ends the wait early.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        wait([(self.carrier(), false)], timeout)
     }
 }

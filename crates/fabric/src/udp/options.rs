@@ -58,6 +58,9 @@ pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
     let _ = sockopt::set_socket_send_buffer_size_force(fd, send)
         .or_else(|_| sockopt::set_socket_send_buffer_size(fd, send));
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    // Congestion bits. A socket of one family refuses the other's option.
+    let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
+    let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
     let offload = config.wants_offload();
     // A segment size of 0 is "no segmentation", which is the default: asks only if it is known.
     let gso = offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();

@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::sim::{Datagram, LinkConfig, SimFabric, SimNetwork};
 
 use crate::suite::World;
+use crate::suite::software::SoftwareWorld;
 
 /// Hosts on one network of perfect links.
 struct SimWorld {
@@ -34,7 +36,7 @@ impl SimWorld {
 impl World for SimWorld {
     type Fabric = SimFabric;
 
-    fn end(&mut self, ports: u16) -> SimFabric {
+    fn end(&mut self, ports: u16) -> Adapter<SimFabric> {
         let mut addr = self.stranger;
         let host = self.hosts.len() + 2;
         addr.set_ip(match addr {
@@ -48,7 +50,7 @@ impl World for SimWorld {
                 .unwrap();
         }
         self.hosts.push(addr);
-        self.network.endpoint(addr, ports).unwrap()
+        Adapter::new(self.network.endpoint(addr, ports).unwrap()).unwrap()
     }
 
     fn step(&mut self) {
@@ -60,12 +62,14 @@ impl World for SimWorld {
     fn stranger(&self) -> SocketAddr {
         self.stranger
     }
+}
 
-    fn forge(&mut self, to: SocketAddr, payload: &[u8]) {
+impl SoftwareWorld for SimWorld {
+    fn forge(&mut self, to: SocketAddr, payload: &[u8], tos: u8) {
         self.network.inject(Datagram {
             src: self.stranger,
             dst: to,
-            tos: 0,
+            tos,
             id: 0,
             payload: payload.to_vec(),
         });
@@ -74,8 +78,10 @@ impl World for SimWorld {
 
 mod v4 {
     crate::suite::contract_tests!(crate::sim::SimWorld::v4());
+    crate::suite::software::software_tests!(crate::sim::SimWorld::v4());
 }
 
 mod v6 {
     crate::suite::contract_tests!(crate::sim::SimWorld::v6());
+    crate::suite::software::software_tests!(crate::sim::SimWorld::v6());
 }

@@ -3,10 +3,13 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::Fabric;
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
+use rustix::net::sockopt;
 
 use crate::suite::World;
+use crate::suite::software::SoftwareWorld;
 
 /// Fabrics bound to free ports of one address.
 struct UdpWorld {
@@ -30,9 +33,10 @@ impl UdpWorld {
 impl World for UdpWorld {
     type Fabric = UdpFabric;
 
-    fn end(&mut self, ports: u16) -> UdpFabric {
+    fn end(&mut self, ports: u16) -> Adapter<UdpFabric> {
         let socket = self.socket;
-        UdpFabric::bind(&UdpConfig { socket, ports }).unwrap()
+        let fabric = UdpFabric::bind(&UdpConfig { socket, ports }).unwrap();
+        Adapter::new(fabric).unwrap()
     }
 
     fn step(&mut self) {
@@ -42,8 +46,15 @@ impl World for UdpWorld {
     fn stranger(&self) -> SocketAddr {
         self.stranger.local_addr().unwrap()
     }
+}
 
-    fn forge(&mut self, to: SocketAddr, payload: &[u8]) {
+impl SoftwareWorld for UdpWorld {
+    fn forge(&mut self, to: SocketAddr, payload: &[u8], tos: u8) {
+        match to {
+            SocketAddr::V4(_) => sockopt::set_ip_tos(&self.stranger, tos),
+            SocketAddr::V6(_) => sockopt::set_ipv6_tclass(&self.stranger, tos.into()),
+        }
+        .unwrap();
         let sent = self.stranger.send_to(payload, to).unwrap();
         assert_eq!(sent, payload.len());
     }
@@ -51,20 +62,25 @@ impl World for UdpWorld {
 
 mod v4 {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", true));
+    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", true));
 }
 
 mod v6 {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("[::1]:0", true));
+    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("[::1]:0", true));
 }
 
 mod wildcard {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("0.0.0.0:0", true));
+    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("0.0.0.0:0", true));
 }
 
 mod dual_stack_wildcard {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("[::]:0", true));
+    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("[::]:0", true));
 }
 
 mod without_offloads {
     crate::suite::contract_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
+    crate::suite::software::software_tests!(crate::udp::UdpWorld::new("127.0.0.1:0", false));
 }

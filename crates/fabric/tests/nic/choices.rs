@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite_fabric::contract::{
-    DropReason, Fabric, FabricError, QpAttr, RemoteQp, Rkey, Sge, WriteWr,
+    DropReason, Fabric, FabricError, QpAttr, Region, RemoteQp, Rkey, Sge, WriteWr,
 };
 use farwrite_fabric::sim::{Datagram, Verdict};
 use farwrite_wire::packet::Packet;
-use farwrite_wire::request::SendOnly;
+use farwrite_wire::request::{SendOnly, WriteImm};
 
-use crate::two_ends::{ATTR, TwoEnds, seal};
+use crate::two_ends::{ATTR, TwoEnds, seal, window};
 
 /// A write without payload.
 const EMPTY: WriteWr<'_> = WriteWr {
@@ -72,9 +72,9 @@ fn psns_count_up_and_wrap() {
 fn numbers_differ_by_seed_and_repeat_by_seed() {
     let numbers = |seed| {
         let mut ends = TwoEnds::new(seed);
-        let lkey = ends.b.register(Box::new(vec![0; 8])).unwrap();
-        let rkey = ends.b.expose(lkey, 0, 8).unwrap();
-        (ends.qa, ends.qb, lkey, rkey)
+        let lkey = ends.b.register(Region::owned(vec![0; 8])).unwrap();
+        let (_, _, place) = window(&mut ends.b, lkey, 8);
+        (ends.qa, ends.qb, lkey, place.rkey)
     };
     assert_eq!(numbers(1), numbers(1));
     let (one, two) = (numbers(1), numbers(2));
@@ -83,16 +83,15 @@ fn numbers_differ_by_seed_and_repeat_by_seed() {
 }
 
 #[test]
-fn revoked_keys_are_remembered_for_a_while() {
+fn keys_of_destroyed_window_sets_are_remembered_for_a_while() {
     let mut ends = TwoEnds::new(1);
-    ends.b.post_recv(ends.qb, 1).unwrap();
-    let lkey = ends.b.register(Box::new(vec![0; 8])).unwrap();
-    let source = ends.a.register(Box::new(vec![1; 8])).unwrap();
+    let lkey = ends.b.register(Region::owned(vec![0; 8])).unwrap();
+    let source = ends.a.register(Region::owned(vec![1; 8])).unwrap();
     let keys: Vec<_> = (0..4097)
         .map(|_| {
-            let rkey = ends.b.expose(lkey, 0, 8).unwrap();
-            ends.b.revoke(rkey).unwrap();
-            rkey
+            let (set, _, place) = window(&mut ends.b, lkey, 8);
+            ends.b.destroy_windows(set).unwrap();
+            place.rkey
         })
         .collect();
     for rkey in [keys[0], keys[1], keys[4096]] {
@@ -119,7 +118,6 @@ fn revoked_keys_are_remembered_for_a_while() {
 #[test]
 fn identifications_of_software_and_of_rnics() {
     let taken = |ends: &mut TwoEnds, id: u16, expected: u16| {
-        ends.b.post_recv(ends.qb, 1).unwrap();
         let send = SendOnly {
             dest_qp: ends.qb.0,
             psn: 0,
@@ -151,13 +149,15 @@ fn source_ports_of_software_and_of_rnics() {
     for (right, taken) in [("10.0.0.2:5000", 0), ("10.0.0.2:4791", 1)] {
         let left = right.replace(".2:", ".1:");
         let mut ends = TwoEnds::at(1, &left, right);
-        ends.b.post_recv(ends.qb, 1).unwrap();
-        let send = SendOnly {
+        let write = WriteImm {
             dest_qp: ends.qb.0,
             psn: 0,
+            remote_addr: 0,
+            rkey: 0,
+            imm: 0,
             payload_bytes: 0,
         };
-        let mut datagram = ends.datagram(send.header().to_vec());
+        let mut datagram = ends.datagram(write.header().to_vec());
         datagram.src.set_port(50_000);
         seal(&mut datagram, 0);
         ends.network.inject(datagram);
@@ -175,7 +175,6 @@ fn identifications_are_those_of_a_burst_cut_by_the_kernel() {
     ] {
         let mut ends = TwoEnds::at(1, left, right);
         let log = record(&ends);
-        ends.b.post_recv(ends.qb, 100).unwrap();
         ends.a.post_writes(ends.qa, &[EMPTY; 100]).unwrap();
         let ids: Vec<_> = log.borrow().iter().map(|datagram| datagram.id).collect();
         assert!(ids.into_iter().eq((0..100).map(|i| i % most)));
@@ -207,7 +206,6 @@ fn a_v4_peer_may_be_written_in_v6() {
     let addr = "[::ffff:10.0.0.1]:5000".parse().unwrap();
     let remote = RemoteQp { addr, qpn: ends.qa };
     ends.b.connect_qp(qpn, remote).unwrap();
-    ends.b.post_recv(qpn, 1).unwrap();
     let other = ends.a.create_qp(ATTR).unwrap();
     let remote = RemoteQp {
         addr: ends.b.local_addr(0),

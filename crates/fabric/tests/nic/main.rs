@@ -5,4 +5,5 @@ mod choices;
 mod hostile;
 mod model;
 mod partial;
+mod routes;
 mod two_ends;

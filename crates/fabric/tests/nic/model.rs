@@ -1,90 +1,86 @@
-//! Keys against a model: any order of registering, exposing, binding, revoking and writing leaves
-//! the memory, the answers and the counters that a few maps say.
+//! Windows against a model: any order of registering, opening, closing and writing leaves the
+//! memory, the answers and the counters that a few maps say.
 
 use std::collections::BTreeMap;
 
 use farwrite_fabric::contract::{
-    Completion, Counters, DropReason, Fabric, Lkey, Rkey, Sge, WriteWr,
+    Completion, Counters, DropReason, Fabric, Lkey, Region, Rkey, Sge, Window, WindowSet, WriteWr,
 };
 use proptest::prelude::*;
 
 use crate::two_ends::TwoEnds;
 
-/// Bytes of every region, of every slot, and slots of every root key: small, so that draws collide
-/// and miss.
+/// Bytes of every region, of every slot, and slots of every set: small, so that draws collide and
+/// miss.
 const REGION: u64 = 64;
 const SLOT: u64 = 24;
 const SLOTS: u32 = 3;
 
-/// One step. Numbers pick among the keys given out so far, live or dead.
+/// One step. Numbers pick among the names given out so far, live or dead.
 #[derive(Clone, Debug)]
 enum Step {
     Register,
     Deregister(usize),
-    Expose(usize, u64, u64),
-    CreateRoot,
-    Bind(usize, u32, usize, u64, u64),
-    Unbind(usize, u32),
-    Revoke(usize),
-    PostRecv(u32),
-    Write { key: usize, addr: u64, length: u32 },
+    CreateSet,
+    DestroySet(usize),
+    Open {
+        set: usize,
+        slot: u32,
+        region: usize,
+        at: u64,
+        length: u64,
+    },
+    Close(usize),
+    Write {
+        set: usize,
+        addr: u64,
+        length: u32,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let place = || (0..REGION + 2, prop_oneof![0..REGION + 2, Just(u64::MAX)]);
-    let key = || 0..8_usize;
+    let any_at = || prop_oneof![9 => 0..REGION + 2, 1 => Just(u64::MAX)];
+    let pick = || 0..8_usize;
     prop_oneof![
         2 => Just(Step::Register),
-        2 => key().prop_map(Step::Deregister),
-        3 => (key(), place()).prop_map(|(lkey, (at, length))| Step::Expose(lkey, at, length)),
-        1 => Just(Step::CreateRoot),
-        4 => (key(), 0..=SLOTS, key(), place(), 0..SLOT + 2).prop_map(
-            |(root, slot, lkey, (at, _), length)| Step::Bind(root, slot, lkey, at, length)
+        2 => pick().prop_map(Step::Deregister),
+        2 => Just(Step::CreateSet),
+        1 => pick().prop_map(Step::DestroySet),
+        6 => (pick(), 0..=SLOTS, pick(), any_at(), 0..SLOT + 2).prop_map(
+            |(set, slot, region, at, length)| Step::Open { set, slot, region, at, length }
         ),
-        2 => (key(), 0..=SLOTS).prop_map(|(root, slot)| Step::Unbind(root, slot)),
-        2 => key().prop_map(Step::Revoke),
-        2 => (0..4_u32).prop_map(Step::PostRecv),
-        12 => (key(), prop_oneof![9 => 0..80_u64, 1 => any::<u64>()], 0..30_u32)
-            .prop_map(|(key, addr, length)| Step::Write { key, addr, length }),
+        3 => (0..30_usize).prop_map(Step::Close),
+        12 => (pick(), prop_oneof![9 => 0..80_u64, 1 => any::<u64>()], 0..30_u32)
+            .prop_map(|(set, addr, length)| Step::Write { set, addr, length }),
     ]
 }
 
+/// Bytes of a region behind a slot.
 #[derive(Clone, Copy)]
-struct Window {
+struct Opened {
+    window: Window,
     lkey: Lkey,
     at: u64,
     length: u64,
 }
 
-#[derive(Clone)]
-enum Key {
-    Plain(Window),
-    Root([Option<Window>; SLOTS as usize]),
-    Revoked,
-}
+/// The slots of a set; `None` once it was destroyed.
+type Slots = Option<[Option<Opened>; SLOTS as usize]>;
 
 #[derive(Default)]
 struct Model {
     regions: BTreeMap<Lkey, Vec<u8>>,
-    keys: BTreeMap<Rkey, Key>,
-    receives: u32,
+    sets: BTreeMap<WindowSet, Slots>,
     dropped: Counters,
 }
 
 impl Model {
-    fn windows(&self) -> impl Iterator<Item = Window> {
-        self.keys.values().flat_map(|key| match key {
-            Key::Plain(window) => vec![*window],
-            Key::Root(slots) => slots.iter().flatten().copied().collect(),
-            Key::Revoked => vec![],
-        })
+    fn opened(&self) -> impl Iterator<Item = &Opened> {
+        self.sets.values().flatten().flatten().flatten()
     }
 
-    fn slot(&mut self, root: Rkey, slot: u32) -> Option<&mut Option<Window>> {
-        match self.keys.get_mut(&root) {
-            Some(Key::Root(slots)) => slots.get_mut(slot as usize),
-            _ => None,
-        }
+    fn slot(&mut self, set: WindowSet, slot: u32) -> Option<&mut Option<Opened>> {
+        self.sets.get_mut(&set)?.as_mut()?.get_mut(slot as usize)
     }
 
     fn holds(&self, lkey: Lkey, at: u64, length: u64) -> bool {
@@ -92,59 +88,46 @@ impl Model {
     }
 
     /// Where a write goes: `Ok(None)` is the null key.
-    fn aim(&self, rkey: Rkey, addr: u64, length: u64) -> Result<Option<Window>, DropReason> {
-        let (window, start) = match self.keys.get(&rkey) {
-            None => return Err(DropReason::UnknownKey),
-            Some(Key::Revoked) => return Err(DropReason::RevokedKey),
-            Some(Key::Plain(window)) => (Some(*window), addr),
-            Some(Key::Root(slots)) => {
-                let slot = usize::try_from(addr / SLOT).unwrap();
-                let fits = slot < slots.len() && addr % SLOT + length <= SLOT;
-                if !fits {
-                    return Err(DropReason::OutOfBounds);
-                }
-                (slots[slot], addr % SLOT)
-            }
-        };
-        let Some(Window {
-            lkey,
-            at,
-            length: limit,
-        }) = window
-        else {
-            return Ok(None);
-        };
-        if u128::from(start) + u128::from(length) > limit.into() {
+    fn aim(
+        &self,
+        set: Option<WindowSet>,
+        addr: u64,
+        length: u64,
+    ) -> Result<Option<(Lkey, u64)>, DropReason> {
+        let slots = set.and_then(|set| self.sets.get(&set));
+        let slots = slots.ok_or(DropReason::UnknownKey)?;
+        let slots = slots.as_ref().ok_or(DropReason::RevokedKey)?;
+        let slot = usize::try_from(addr / SLOT).unwrap();
+        let start = addr % SLOT;
+        if slot >= slots.len() || start + length > SLOT {
             return Err(DropReason::OutOfBounds);
         }
-        let at = at + start;
-        Ok(Some(Window { lkey, at, length }))
+        let Some(opened) = slots[slot] else {
+            return Ok(None);
+        };
+        if start + length > opened.length {
+            return Err(DropReason::OutOfBounds);
+        }
+        Ok(Some((opened.lkey, opened.at + start)))
     }
 
     /// What a write does; the completion's bytes, if it completes.
-    fn write(&mut self, rkey: Rkey, addr: u64, payload: &[u8]) -> Option<u32> {
+    fn write(&mut self, set: Option<WindowSet>, addr: u64, payload: &[u8]) -> Option<u32> {
         let length = payload.len();
-        let aim = match (self.receives, length) {
-            (0, _) => Err(DropReason::NoReceive),
-            (_, 0) => Ok(Some(None)),
-            _ => self.aim(rkey, addr, length as u64).map(Some),
-        };
-        match aim {
-            Err(reason) => {
-                self.dropped.dropped[reason as usize] += 1;
-                return None;
+        if length > 0 {
+            match self.aim(set, addr, length as u64) {
+                Err(reason) => {
+                    self.dropped.dropped[reason as usize] += 1;
+                    return None;
+                }
+                Ok(None) => self.dropped.dropped[DropReason::NullKey as usize] += 1,
+                Ok(Some((lkey, at))) => {
+                    let at = usize::try_from(at).unwrap();
+                    let region = self.regions.get_mut(&lkey).unwrap();
+                    region[at..at + length].copy_from_slice(payload);
+                }
             }
-            Ok(Some(None)) if length > 0 => {
-                self.dropped.dropped[DropReason::NullKey as usize] += 1;
-            }
-            Ok(Some(Some(window))) => {
-                let at = usize::try_from(window.at).unwrap();
-                let region = self.regions.get_mut(&window.lkey).unwrap();
-                region[at..at + length].copy_from_slice(payload);
-            }
-            Ok(_) => {}
         }
-        self.receives -= 1;
         Some(u32::try_from(length).unwrap())
     }
 }
@@ -156,7 +139,8 @@ struct Both {
     model: Model,
     /// All that were given out.
     lkeys: Vec<Lkey>,
-    rkeys: Vec<Rkey>,
+    sets: Vec<(WindowSet, Rkey)>,
+    windows: Vec<Window>,
     /// Rises with every write, so that each leaves other bytes.
     salt: u8,
 }
@@ -164,98 +148,120 @@ struct Both {
 impl Both {
     fn new() -> Self {
         let mut ends = TwoEnds::new(1);
-        let source = ends.a.register(Box::new(vec![0; 64])).unwrap();
+        let source = ends.a.register(Region::owned(vec![0; 64])).unwrap();
         Self {
             ends,
             source,
             model: Model::default(),
             lkeys: vec![Lkey(0)],
-            rkeys: vec![Rkey(0)],
+            sets: Vec::new(),
+            windows: Vec::new(),
             salt: 0,
         }
     }
 
     fn take(&mut self, step: &Step) {
-        let lkey = |i: usize| self.lkeys[i % self.lkeys.len()];
-        let rkey = |i: usize| self.rkeys[i % self.rkeys.len()];
-        let (b, model) = (&mut self.ends.b, &mut self.model);
         match *step {
             Step::Register => {
                 let zeros = vec![0; usize::try_from(REGION).unwrap()];
-                let lkey = b.register(Box::new(zeros.clone())).unwrap();
-                assert!(model.regions.insert(lkey, zeros).is_none());
+                let lkey = self.ends.b.register(Region::owned(zeros.clone())).unwrap();
+                assert!(self.model.regions.insert(lkey, zeros).is_none());
                 self.lkeys.push(lkey);
             }
             Step::Deregister(i) => {
-                let lkey = lkey(i);
-                let free = model.windows().all(|window| window.lkey != lkey);
-                let want = free.then(|| model.regions.remove(&lkey)).flatten();
-                let got = b.deregister(lkey).ok();
-                assert_eq!(got.map(|buffer| (*buffer).as_ref().to_vec()), want);
+                let lkey = self.lkeys[i % self.lkeys.len()];
+                let free = self.model.opened().all(|opened| opened.lkey != lkey);
+                let want = free.then(|| self.model.regions.remove(&lkey)).flatten();
+                let got = self.ends.b.deregister(lkey).ok();
+                assert_eq!(got.map(|region| region.to_vec()), want);
             }
-            Step::Expose(i, at, length) => {
-                let lkey = lkey(i);
-                let got = b.expose(lkey, at, length);
-                assert_eq!(got.is_ok(), model.holds(lkey, at, length));
-                if let Ok(rkey) = got {
-                    let window = Window { lkey, at, length };
-                    assert!(model.keys.insert(rkey, Key::Plain(window)).is_none());
-                    self.rkeys.push(rkey);
-                }
-            }
-            Step::CreateRoot => {
-                let rkey = b.create_root_key(SLOTS, SLOT).unwrap();
-                let unbound = Key::Root([None; SLOTS as usize]);
-                assert!(model.keys.insert(rkey, unbound).is_none());
-                self.rkeys.push(rkey);
-            }
-            Step::Bind(root, slot, i, at, length) => {
-                let (root, lkey) = (rkey(root), lkey(i));
-                let fits = length <= SLOT && model.holds(lkey, at, length);
-                let place = model.slot(root, slot);
-                let place = place.filter(|place| fits && place.is_none());
-                assert_eq!(
-                    b.bind(root, slot, lkey, at, length).is_ok(),
-                    place.is_some()
-                );
-                if let Some(place) = place {
-                    *place = Some(Window { lkey, at, length });
-                }
-            }
-            Step::Unbind(root, slot) => {
-                let root = rkey(root);
-                let place = model.slot(root, slot);
-                assert_eq!(b.unbind(root, slot).is_ok(), place.is_some());
-                place.into_iter().for_each(|place| *place = None);
-            }
-            Step::Revoke(i) => {
-                let rkey = rkey(i);
-                let live = model.keys.get_mut(&rkey);
-                let live = live.filter(|key| !matches!(key, Key::Revoked));
-                assert_eq!(b.revoke(rkey).is_ok(), live.is_some());
-                live.into_iter().for_each(|key| *key = Key::Revoked);
-            }
-            Step::PostRecv(count) => {
-                b.post_recv(self.ends.qb, count).unwrap();
-                model.receives += count;
-            }
-            Step::Write { key, addr, length } => {
-                let rkey = rkey(key);
-                self.write(rkey, addr, length);
-            }
+            Step::CreateSet => self.create_set(),
+            Step::DestroySet(i) => self.destroy_set(i),
+            Step::Open {
+                set,
+                slot,
+                region,
+                at,
+                length,
+            } => self.open(set, slot, region, at, length),
+            Step::Close(i) => self.close(i),
+            Step::Write { set, addr, length } => self.write(set, addr, length),
         }
         self.compare();
     }
 
-    fn write(&mut self, rkey: Rkey, addr: u64, length: u32) {
+    fn set(&self, i: usize) -> Option<(WindowSet, Rkey)> {
+        self.sets.get(i % self.sets.len().max(1)).copied()
+    }
+
+    fn create_set(&mut self) {
+        let b = &mut self.ends.b;
+        let set = b.create_windows(SLOTS, SLOT).unwrap();
+        // An empty window says where the set is.
+        let empty = b.register(Region::owned(Vec::new())).unwrap();
+        let (window, place) = b.open_window(set, 0, empty, 0, 0).unwrap();
+        b.close_window(window).unwrap();
+        assert_eq!(b.poll_closed(), Some(window));
+        b.deregister(empty).unwrap();
+        assert_eq!(place.addr, 0);
+        let none = Some([None; SLOTS as usize]);
+        assert!(self.model.sets.insert(set, none).is_none());
+        self.sets.push((set, place.rkey));
+    }
+
+    fn destroy_set(&mut self, i: usize) {
+        let Some((set, _)) = self.set(i) else { return };
+        let live = self.model.sets.get_mut(&set).and_then(Option::take);
+        assert_eq!(self.ends.b.destroy_windows(set).is_ok(), live.is_some());
+        for opened in live.into_iter().flatten().flatten() {
+            assert_eq!(self.ends.b.poll_closed(), Some(opened.window));
+        }
+        assert_eq!(self.ends.b.poll_closed(), None);
+    }
+
+    fn open(&mut self, set: usize, slot: u32, region: usize, at: u64, length: u64) {
+        let Some((set, rkey)) = self.set(set) else {
+            return;
+        };
+        let lkey = self.lkeys[region % self.lkeys.len()];
+        let fits = length <= SLOT && self.model.holds(lkey, at, length);
+        let place = self.model.slot(set, slot);
+        let place = place.filter(|place| fits && place.is_none());
+        let got = self.ends.b.open_window(set, slot, lkey, at, length).ok();
+        assert_eq!(got.is_some(), place.is_some());
+        if let Some((place, (window, remote))) = place.zip(got) {
+            assert_eq!((remote.addr, remote.rkey), (u64::from(slot) * SLOT, rkey));
+            *place = Some(Opened {
+                window,
+                lkey,
+                at,
+                length,
+            });
+            self.windows.push(window);
+        }
+    }
+
+    fn close(&mut self, i: usize) {
+        let Some(&window) = self.windows.get(i % self.windows.len().max(1)) else {
+            return;
+        };
+        let slots = self.model.sets.values_mut().flatten().flatten();
+        let mut open = slots.filter(|slot| slot.is_some_and(|opened| opened.window == window));
+        let open = open.next();
+        assert_eq!(self.ends.b.close_window(window).is_ok(), open.is_some());
+        assert_eq!(self.ends.b.poll_closed(), open.is_some().then_some(window));
+        open.into_iter().for_each(|slot| *slot = None);
+    }
+
+    fn write(&mut self, set: usize, addr: u64, length: u32) {
         self.salt = self.salt.wrapping_add(1);
+        let set = self.set(set);
         let ends = &mut self.ends;
-        let source = ends.a.memory_mut(self.source).unwrap();
-        (self.salt..=u8::MAX)
+        let payload: Vec<u8> = (self.salt..=u8::MAX)
             .cycle()
-            .zip(&mut *source)
-            .for_each(|(byte, place)| *place = byte);
-        let payload = source[..length as usize].to_vec();
+            .take(length as usize)
+            .collect();
+        ends.a.copy_in(self.source, 0, &payload).unwrap();
         let local = [Sge {
             lkey: self.source,
             offset: 0,
@@ -266,22 +272,29 @@ impl Both {
             signaled: false,
             local: &local,
             remote_addr: addr,
-            rkey,
+            rkey: set.map_or(Rkey(0), |(_, rkey)| rkey),
             imm: length,
         };
         assert_eq!(ends.a.post_writes(ends.qa, &[write]).unwrap(), 1);
-        let want = self.model.write(rkey, addr, &payload);
-        let want = want.map(|bytes| Completion::Write {
-            qpn: ends.qb,
-            imm: length,
-            bytes,
-        });
-        assert_eq!(ends.arrivals(), Vec::from_iter(want));
+        let want = self.model.write(set.map(|(set, _)| set), addr, &payload);
+        let got = ends
+            .arrivals()
+            .into_iter()
+            .map(|completion| match completion {
+                Completion::Write { imm, bytes, .. } => (imm, bytes),
+                Completion::Send(send) => panic!("{send:?}"),
+            });
+        let want = want.map(|bytes| (length, bytes));
+        assert_eq!(got.collect::<Vec<_>>(), Vec::from_iter(want));
     }
 
     fn compare(&self) {
         for (&lkey, want) in &self.model.regions {
-            assert_eq!(self.ends.b.memory(lkey).unwrap(), want);
+            let mut got = vec![0; want.len()];
+            self.ends.b.copy_out(lkey, 0, &mut got).unwrap();
+            assert_eq!(got, *want);
+            let is_open = self.model.opened().any(|opened| opened.lkey == lkey);
+            assert_eq!(self.ends.b.memory(lkey).is_err(), is_open);
         }
         let counters = self.ends.b.counters();
         assert_eq!(counters.dropped, self.model.dropped.dropped);
@@ -292,7 +305,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn keys_do_as_the_model(steps in prop::collection::vec(step(), 1..80)) {
+    fn windows_do_as_the_model(steps in prop::collection::vec(step(), 1..80)) {
         let mut both = Both::new();
         for step in &steps {
             both.take(step);

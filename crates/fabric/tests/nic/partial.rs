@@ -2,15 +2,20 @@
 
 use std::net::SocketAddr;
 
-use farwrite_fabric::contract::{
-    Completion, Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey, WriteWr,
-};
-use farwrite_fabric::nic::{Burst, Carrier, Nic, NicFabric};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey, WriteWr};
+use farwrite_fabric::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, NicFabric};
+use farwrite_wire::icrc::Flow;
 
 /// Takes so many packets of each burst, and delivers none.
+#[derive(Clone, Copy)]
 struct Narrow(usize);
 
 impl Carrier for Narrow {
+    type Tx = Self;
+    type Rx = Self;
+    const GHOSTS: bool = false;
+
     fn ports(&self) -> u16 {
         1
     }
@@ -20,28 +25,39 @@ impl Carrier for Narrow {
     fn local_addr(&self, _port: u16) -> SocketAddr {
         ([10, 0, 0, 1], 5000).into()
     }
-    fn join(&mut self, _port: u16, _remote: SocketAddr) -> Result<(), FabricError> {
-        Ok(())
+    fn take_tx(&mut self, _port: u16) -> Option<Self> {
+        Some(*self)
     }
-    fn part(&mut self, _port: u16, _remote: SocketAddr) {}
-    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
-        Ok(burst.len().min(self.0))
+    fn take_rx(&mut self, _port: u16) -> Option<Self> {
+        Some(*self)
     }
-    fn poll(&mut self, _nic: &mut Nic, _out: &mut Vec<Completion>) -> Result<bool, FabricError> {
-        Ok(false)
+    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+        Ok(Flow::new(self.local_addr(port), remote).unwrap())
     }
     fn socket_drops(&self) -> u64 {
         0
     }
 }
 
+impl CarrierTx for Narrow {
+    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        Ok(burst.len().min(self.0))
+    }
+}
+
+impl CarrierRx for Narrow {
+    fn recv(&mut self, _each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+        Ok(false)
+    }
+}
+
 /// The completions of four writes, `wr_id` 0 to 3, of which only `signaled` is signalled.
 fn departures(room: usize, signaled: u64) -> Vec<u64> {
-    let mut fabric = NicFabric::new(Narrow(room), [1; 32]);
+    let mut fabric = Adapter::new(NicFabric::new(Narrow(room), [1; 32])).unwrap();
     let attr = QpAttr {
         mtu: 1024,
         port: 0,
-        recv_depth: 0,
+        recv_buffers: 0,
     };
     let qpn = fabric.create_qp(attr).unwrap();
     let remote = RemoteQp {
@@ -58,13 +74,10 @@ fn departures(room: usize, signaled: u64) -> Vec<u64> {
         imm: 0,
     });
     assert_eq!(fabric.post_writes(qpn, &writes).unwrap(), room.min(4));
-    let mut completions = Vec::new();
-    fabric.poll(&mut completions).unwrap();
-    let departed = completions.into_iter().map(|completion| match completion {
-        Completion::Departed { qpn: of, wr_id } if of == qpn => wr_id,
-        other => panic!("{other:?}"),
-    });
-    departed.collect()
+    let mut departed = Vec::new();
+    fabric.poll_departed(&mut departed).unwrap();
+    assert!(departed.iter().all(|departed| departed.qpn == qpn));
+    departed.iter().map(|departed| departed.wr_id).collect()
 }
 
 #[test]

@@ -2,21 +2,24 @@
 
 use std::net::SocketAddr;
 
-use farwrite_fabric::contract::{Completion, Fabric, QpAttr, Qpn, RemoteQp};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{
+    Completion, Fabric, Lkey, QpAttr, Qpn, RemotePlace, RemoteQp, Window, WindowSet,
+};
 use farwrite_fabric::sim::{Datagram, LinkConfig, SimFabric, SimNetwork};
 use farwrite_wire::icrc::{Flow, Icrc};
 
 pub(crate) const ATTR: QpAttr = QpAttr {
     mtu: 256,
     port: 0,
-    recv_depth: 1 << 20,
+    recv_buffers: 1,
 };
 
 /// A writer, a receiver, and their queue pairs.
 pub(crate) struct TwoEnds {
     pub(crate) network: SimNetwork,
-    pub(crate) a: SimFabric,
-    pub(crate) b: SimFabric,
+    pub(crate) a: Adapter<SimFabric>,
+    pub(crate) b: Adapter<SimFabric>,
     pub(crate) qa: Qpn,
     pub(crate) qb: Qpn,
 }
@@ -34,8 +37,8 @@ impl TwoEnds {
         network
             .connect(left.ip(), right.ip(), perfect, perfect)
             .unwrap();
-        let mut a = network.endpoint(left, 1).unwrap();
-        let mut b = network.endpoint(right, 1).unwrap();
+        let end = |addr| Adapter::new(network.endpoint(addr, 1).unwrap()).unwrap();
+        let (mut a, mut b) = (end(left), end(right));
         let (qa, qb) = (a.create_qp(ATTR).unwrap(), b.create_qp(ATTR).unwrap());
         a.connect_qp(
             qa,
@@ -82,6 +85,17 @@ impl TwoEnds {
             payload,
         }
     }
+}
+
+/// A window onto the first bytes of a region, in a set of its own.
+pub(crate) fn window(
+    end: &mut Adapter<SimFabric>,
+    lkey: Lkey,
+    length: u64,
+) -> (WindowSet, Window, RemotePlace) {
+    let set = end.create_windows(1, length).unwrap();
+    let (window, place) = end.open_window(set, 0, lkey, 0, length).unwrap();
+    (set, window, place)
 }
 
 /// Appends the ICRC that makes bytes a right packet of a datagram.

@@ -1,5 +1,6 @@
 //! The control path: what the two ends tell each other beside the data (P4).
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::Fabric;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::Report;
@@ -25,7 +26,8 @@ impl Pair {
             return;
         };
         if let Some(echo) = opened.echo {
-            // An implausible echo leaves the estimate as it was; the messages are true all the same.
+            // An implausible echo leaves the estimate as it was; the messages are true all the
+            // same.
             let _ = self
                 .rtt
                 .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);
@@ -72,7 +74,7 @@ impl Pair {
     /// Sends what there is to tell.
     pub(super) fn send_control<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         now_ns: u64,
     ) -> Result<(), Error> {
         loop {
@@ -101,7 +103,11 @@ impl Pair {
     }
 
     /// Hands control packets to the fabric; answers whether it took all.
-    fn send_waiting<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<bool, Error> {
+    fn send_waiting<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        now_ns: u64,
+    ) -> Result<bool, Error> {
         while let Some(packet) = self.control.seal_next(now_ns) {
             if !fabric.post_send(self.holdings.control_qpn(), packet)? {
                 return Ok(false);
@@ -137,7 +143,7 @@ impl Pair {
     }
 
     /// Tells how fast bytes are taken in, while any arrive, and what was lost.
-    fn push_credit<F: Fabric>(&mut self, fabric: &F, now_ns: u64) {
+    fn push_credit<F: Fabric>(&mut self, fabric: &Adapter<F>, now_ns: u64) {
         let received_packets = self.drain.packets();
         let loss = self.losses.sum();
         let is_news = received_packets > self.credited_packets || loss != self.credited_loss;

@@ -1,27 +1,27 @@
 //! What a queue pair takes from the fabric, and gives back.
 
-use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, WindowSet};
 use farwrite_sdr::{Geometry, QpInfo};
 
 use crate::control;
 
-/// Receives kept posted on each internal queue pair: more than arrive between two polls.
-const DATA_RECV_DEPTH: u32 = 8192;
-const CONTROL_RECV_DEPTH: u32 = 1024;
+/// Control packets that may arrive between two polls.
+const CONTROL_RECV_BUFFERS: u32 = 1024;
 
-/// Queue pairs and keys of the fabric.
+/// Queue pairs and window sets of the fabric.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     /// Generation by generation, in each channel by channel, and last the control path's.
     qpns: Vec<Qpn>,
-    /// One zero-based root key a generation.
-    roots: Vec<Rkey>,
+    /// One window set a generation: a window for each slot.
+    windows: Vec<WindowSet>,
 }
 
 impl Holdings {
     /// Takes all that a queue pair of this shape needs, or nothing.
     pub(super) fn take<F: Fabric>(
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         geometry: &Geometry,
     ) -> Result<Self, FabricError> {
         let mut holdings = Self::default();
@@ -34,41 +34,45 @@ impl Holdings {
         }
     }
 
-    fn fill<F: Fabric>(&mut self, fabric: &mut F, geometry: &Geometry) -> Result<(), FabricError> {
+    fn fill<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        geometry: &Geometry,
+    ) -> Result<(), FabricError> {
         let config = geometry.config();
         for _ in 0..config.generations {
-            let root = fabric.create_root_key(geometry.table_slots(), geometry.slot_bytes())?;
-            self.roots.push(root);
+            let set = fabric.create_windows(geometry.table_slots(), geometry.slot_bytes())?;
+            self.windows.push(set);
         }
         for _ in 0..config.generations {
             for channel in 0..config.channels {
-                self.add_qp(fabric, config.mtu, channel.into(), DATA_RECV_DEPTH)?;
+                self.add_qp(fabric, config.mtu, channel.into(), 0)?;
             }
         }
-        self.add_qp(fabric, control::MTU, 0, CONTROL_RECV_DEPTH)
+        self.add_qp(fabric, control::MTU, 0, CONTROL_RECV_BUFFERS)
     }
 
     fn add_qp<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         mtu: u32,
         port: u16,
-        depth: u32,
+        recv_buffers: u32,
     ) -> Result<(), FabricError> {
         let qpn = fabric.create_qp(QpAttr {
             mtu,
             port,
-            recv_depth: depth,
+            recv_buffers,
         })?;
         self.qpns.push(qpn);
-        fabric.post_recv(qpn, depth)
+        Ok(())
     }
 
     /// Connects every queue pair to the one of the same generation and channel that `peer` names,
     /// or none of them.
     pub(super) fn connect<F: Fabric>(
         &self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         peer: &QpInfo,
     ) -> Result<(), FabricError> {
         let channels = |generation| std::iter::zip(generation, &peer.channels);
@@ -89,14 +93,15 @@ impl Holdings {
         Ok(())
     }
 
-    /// Gives everything back; tries all of it, and tells the first error.
-    pub(super) fn give_back<F: Fabric>(&self, fabric: &mut F) -> Result<(), FabricError> {
+    /// Gives everything back, even if some of it fails; returns the first error. Open windows begin
+    /// to close.
+    pub(super) fn give_back<F: Fabric>(&self, fabric: &mut Adapter<F>) -> Result<(), FabricError> {
         let mut result = Ok(());
         for &qpn in &self.qpns {
             result = result.and(fabric.destroy_qp(qpn));
         }
-        for &root in &self.roots {
-            result = result.and(fabric.revoke(root));
+        for &set in &self.windows {
+            result = result.and(fabric.destroy_windows(set));
         }
         result
     }
@@ -110,8 +115,8 @@ impl Holdings {
         self.qpns[self.qpns.len() - 1]
     }
 
-    /// The root key of a generation.
-    pub(super) fn root(&self, generation: u8) -> Rkey {
-        self.roots[usize::from(generation)]
+    /// The windows of a generation.
+    pub(super) fn windows(&self, generation: u8) -> WindowSet {
+        self.windows[usize::from(generation)]
     }
 }

@@ -1,5 +1,7 @@
 //! One queue pair of an endpoint: SDR, schemes, control path and pacing, joined over a fabric.
 
+mod closing;
+mod coding;
 mod controlling;
 mod holdings;
 mod outgoing;
@@ -10,6 +12,7 @@ mod transmit;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
@@ -28,6 +31,8 @@ use crate::losses::Losses;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
 use crate::registry::{Halves, Registry, TableArrivals};
+use closing::Closing;
+pub(crate) use coding::Coder;
 use holdings::Holdings;
 use outgoing::Outgoing;
 use parity::Workshop;
@@ -56,6 +61,8 @@ pub(crate) struct Pair {
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
     outgoing: Outgoing,
+    /// Receives that are over, but of which a worker may still write the memory.
+    closing: Vec<Closing>,
     workshop: Workshop,
     /// The scheme with the most parity that the peer is expected to use: receives get memory for
     /// that.
@@ -100,7 +107,8 @@ pub struct QpStats {
     pub late_packets: u64,
     /// Packets whose immediate made no sense.
     pub invalid_packets: u64,
-    /// Control packets refused: bad tag, replayed, or malformed.
+    /// Control packets refused: from an address that is not the peer's, bad tag, replayed, or
+    /// malformed.
     pub refused_controls: u64,
     /// Packets of this queue pair that the peer's sockets had no room for, as it estimated
     /// (P5.5.5).
@@ -113,7 +121,7 @@ pub struct QpStats {
 
 impl Pair {
     pub(crate) fn create<F: Fabric>(
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         id: QueuePair,
         options: QpOptions,
         control_key: [u8; 32],
@@ -136,6 +144,7 @@ impl Pair {
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
             outgoing: Outgoing::default(),
+            closing: Vec::new(),
             workshop: Workshop::default(),
             accepted_packets: 0,
             drain: DrainMeter::default(),
@@ -149,7 +158,7 @@ impl Pair {
     }
 
     /// What the peer must be told, out of band and confidentially.
-    pub(crate) fn info<F: Fabric>(&self, fabric: &F) -> QpInfo {
+    pub(crate) fn info<F: Fabric>(&self, fabric: &Adapter<F>) -> QpInfo {
         let config = *self.geometry().config();
         QpInfo {
             control: fabric.local_addr(0),
@@ -170,7 +179,7 @@ impl Pair {
 
     pub(crate) fn connect<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         peer: &QpInfo,
     ) -> Result<(), Error> {
         // The fabric may refuse an address: until it has taken all of them, nothing changes here.
@@ -191,8 +200,12 @@ impl Pair {
 
     /// Gives everything back to the fabric that [`Pair::create`] took, then ends all messages: an
     /// outcome says that no packet changes their memory any more.
-    pub(crate) fn destroy<F: Fabric>(mut self, fabric: &mut F) -> Result<(), FabricError> {
+    pub(crate) fn destroy<F: Fabric>(mut self, fabric: &mut Adapter<F>) -> Result<(), FabricError> {
         let result = self.holdings.give_back(fabric);
+        let recvs = std::mem::take(&mut self.recvs).into_iter();
+        let recvs = recvs.map(|(message, recv)| Closing::new(message, recv, Outcome::Failed));
+        self.closing.extend(recvs);
+        self.wait_closed(fabric, None);
         let result = result.and(self.give_parity_back(fabric));
         self.sends
             .values()
@@ -200,9 +213,6 @@ impl Pair {
         self.leaving
             .values()
             .for_each(|(send, outcome)| send.finish(*outcome));
-        self.recvs
-            .values()
-            .for_each(|recv| recv.finish(Outcome::Failed));
         result
     }
 
@@ -249,10 +259,12 @@ impl Pair {
     /// Does all there is to do at `now_ns` but send data and encode.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         known: &Registry,
+        coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
+        self.settle_closing(fabric);
         if self.connected.is_none() {
             return Ok(());
         }
@@ -260,7 +272,7 @@ impl Pair {
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Before the reports: what can be rebuilt is not asked for.
-        self.rebuild(fabric, now_ns)?;
+        self.rebuild(fabric, coder, now_ns)?;
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         // Control before data: an offer must be ahead of its message.
@@ -276,6 +288,11 @@ impl Pair {
     /// A packet came, whatever is in it.
     pub(crate) fn count_accepted(&mut self) {
         self.accepted_packets += 1;
+    }
+
+    /// A control packet came from an address that is not the peer's.
+    pub(crate) fn refuse_control(&mut self) {
+        self.stats.refused_controls += 1;
     }
 
     /// A completion came that no peer of ours causes.
@@ -332,7 +349,8 @@ impl Pair {
     /// When to poll next, given what ended the last turn.
     pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
         self.connected.as_ref()?;
-        /// No timer knows when a fabric that is full has room again, or when it sends what it took.
+        /// No timer knows when a fabric that is full has room again, when it sends what it took, or
+        /// when a worker has left its batch.
         const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
             // Most fabrics know at the next poll that the packets have left. That begins their
@@ -348,9 +366,11 @@ impl Pair {
         };
         let is_waiting = self.control.is_waiting();
         let unsent_control = is_waiting.then_some(now_ns + FABRIC_RETRY_NS);
+        let closing = !self.closing.is_empty();
         let timers = [
             transmit,
             unsent_control,
+            closing.then_some(now_ns + FABRIC_RETRY_NS),
             self.halves.next_timeout(),
             self.losses.next_timeout(),
             self.sdr.next_timeout(),

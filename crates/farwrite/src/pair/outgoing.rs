@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, WriteWr};
 use farwrite_schemes::scheme::{Chunks, data_of};
 
@@ -134,11 +135,11 @@ impl Outgoing {
             .retain(|run| posted.is_some_and(|last| run.number <= last) || !is_of_message(run));
     }
 
-    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how many
-    /// it took and their payload bytes; none where it is full.
+    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how
+    /// many it took and their payload bytes; none where it is full.
     pub(crate) fn post<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         max_packets: usize,
     ) -> Result<(usize, u64), FabricError> {
         let Some(&(first_run, OutgoingWrite { qpn, .. })) = self.queue.front() else {

@@ -1,36 +1,43 @@
-//! Parity messages: memory for them, and the arithmetic that schemes ask for.
+//! Parity messages: memory for them.
 
 use std::collections::VecDeque;
 
-use farwrite_codes::{Code, Codec, Group, Layout, Present};
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
-use farwrite_schemes::scheme::{Job, Message, Work};
-use farwrite_sdr::{Place, SlotTable};
-use farwrite_wire::control::{SchemeTag, data_of, parity_of};
+use farwrite_codes::Layout;
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, Window};
+use farwrite_schemes::scheme::Message;
+use farwrite_sdr::Place;
+use farwrite_wire::control::{SchemeTag, data_of};
 
 use super::Pair;
-use super::receiving::Recv;
 use super::sending::Send;
 use crate::error::Error;
 use crate::memory::{MemoryRegion, MrSlice};
-use crate::registry::{Registry, TableArrivals};
+use crate::registry::Registry;
 
-/// Bytes of data encoded in one poll, if a group is not more: about what is sent in one.
-const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
 /// Memory kept for the next message; the rest is given back.
-const SPARE_BYTES: u64 = 256 << 20;
+pub(super) const SPARE_BYTES: u64 = 256 << 20;
 
 /// Memory for the parity of one message. Its lkey is nobody else's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scratch {
-    lkey: Lkey,
+    pub(super) lkey: Lkey,
     bytes: u64,
+    /// Ghosts are coded without arithmetic, so their parity needs no memory.
+    is_ghost: bool,
+}
+
+/// Memory for the parity of a receive, open to the peer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lent {
+    pub(super) scratch: Scratch,
+    pub(super) window: Window,
 }
 
 /// How a message is coded, and where its parity is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parity {
-    layout: Layout,
+    pub(super) layout: Layout,
     scratch: Scratch,
 }
 
@@ -50,35 +57,49 @@ impl Parity {
     }
 }
 
-/// The codecs in use, and memory between two uses.
+/// Memory for parity between two uses.
 #[derive(Default)]
 pub(super) struct Workshop {
-    codecs: Vec<Codec>,
     spare: VecDeque<Scratch>,
     /// Bytes lent to receives; those of sends are their user's doing.
     lent_bytes: u64,
 }
 
 impl Workshop {
-    /// Memory of at least `bytes` bytes, at most `most_bytes`.
+    /// Memory of at least `bytes` bytes, at most `most_bytes`; a ghost for the parity of a ghost.
     fn take<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         bytes: u64,
         most_bytes: u64,
+        is_ghost: bool,
     ) -> Result<Scratch, FabricError> {
         // A message must not hold many times the memory that it needs.
         let most_bytes = most_bytes.min(bytes.saturating_mul(4));
-        let fits = |s: &Scratch| (bytes..=most_bytes).contains(&s.bytes);
+        let fits = |s: &Scratch| s.is_ghost == is_ghost && (bytes..=most_bytes).contains(&s.bytes);
         if let Some(index) = self.spare.iter().position(fits)
             && let Some(scratch) = self.spare.remove(index)
         {
             return Ok(scratch);
         }
-        let length =
-            usize::try_from(bytes).map_err(|_| FabricError::OutOfResources("parity memory"))?;
-        let lkey = fabric.register(Box::new(vec![0_u8; length]))?;
-        Ok(Scratch { lkey, bytes })
+        let region = if is_ghost {
+            Region::ghost(bytes)
+        } else {
+            let length = usize::try_from(bytes);
+            let length = length.map_err(|_| FabricError::OutOfResources("parity memory"))?;
+            Region::owned(vec![0_u8; length])
+        };
+        Ok(Scratch {
+            lkey: fabric.register(region)?,
+            bytes,
+            is_ghost,
+        })
+    }
+
+    /// Takes memory back that a receive had; its window is closed.
+    pub(super) fn give_lent(&mut self, scratch: Scratch) {
+        self.lent_bytes -= scratch.bytes;
+        self.give(scratch);
     }
 
     /// Takes memory back; nothing may name it any more.
@@ -87,7 +108,11 @@ impl Workshop {
     }
 
     /// Gives the fabric what is more than may be kept, the oldest first.
-    fn trim<F: Fabric>(&mut self, fabric: &mut F, keep_bytes: u64) -> Result<(), FabricError> {
+    pub(super) fn trim<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        keep_bytes: u64,
+    ) -> Result<(), FabricError> {
         let mut bytes: u64 = self.spare.iter().map(|scratch| scratch.bytes).sum();
         while bytes > keep_bytes
             && let Some(scratch) = self.spare.pop_front()
@@ -97,38 +122,6 @@ impl Workshop {
         }
         Ok(())
     }
-
-    fn codec(&mut self, code: Code) -> &Codec {
-        let known = self.codecs.iter().position(|codec| codec.code() == code);
-        let index = known.unwrap_or_else(|| {
-            self.codecs.push(Codec::new(code));
-            self.codecs.len() - 1
-        });
-        &self.codecs[index]
-    }
-}
-
-/// What of a group is there.
-fn present(table: &SlotTable, message: u64, job: &Job, layout: &Layout, group: &Group) -> Present {
-    let code = layout.code();
-    let arrived = |message: u64, first: usize, count: usize| {
-        let chunk = |i: &usize| {
-            let chunk = u32::try_from(first + i).unwrap_or(u32::MAX);
-            table.word(message, chunk / 64) >> (chunk % 64) & 1 == 1
-        };
-        (0..count).filter(chunk).collect()
-    };
-    let index = job.group as usize;
-    Present {
-        data: arrived(message, index * code.k(), group.data_chunks),
-        parity: arrived(parity_of(message), index * code.m(), group.parity_chunks),
-    }
-}
-
-/// Bytes `range` of a message that lies in `slice` of a region.
-fn within(slice: &MrSlice, range: &std::ops::Range<usize>) -> std::ops::Range<usize> {
-    let offset = usize::try_from(slice.offset).expect("a region is in memory");
-    offset + range.start..offset + range.end
 }
 
 impl Pair {
@@ -148,7 +141,7 @@ impl Pair {
     /// enough.
     pub(super) fn provide_parity<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         message: u64,
         layout: &Layout,
     ) -> Result<bool, Error> {
@@ -162,60 +155,52 @@ impl Pair {
         let Some(recv) = self.recvs.get_mut(&message) else {
             return Ok(false);
         };
-        if let Some(scratch) = &recv.scratch {
-            return Ok(room_bytes(scratch) >= bytes);
+        if let Some(lent) = &recv.lent {
+            return Ok(room_bytes(&lent.scratch) >= bytes);
         }
         let limit_bytes = self.options.max_parity_bytes;
         let most_bytes = limit_bytes.saturating_sub(self.workshop.lent_bytes);
         if bytes > most_bytes {
             return Ok(false);
         }
-        let scratch = match self.workshop.take(fabric, bytes, most_bytes) {
+        let is_ghost = fabric.region(recv.target().region.lkey)?.is_ghost();
+        let taken = self.workshop.take(fabric, bytes, most_bytes, is_ghost);
+        let scratch = match taken {
             // The message can do without.
             Err(FabricError::OutOfResources(_)) => return Ok(false),
             taken => taken?,
         };
-        let root = self.holdings.root(place.generation);
-        fabric.bind(root, place.slot, scratch.lkey, 0, room_bytes(&scratch))?;
+        let set = self.holdings.windows(place.generation);
+        let length = room_bytes(&scratch);
+        let opened = fabric.open_window(set, place.slot, scratch.lkey, 0, length);
+        let (window, remote) = opened?;
         self.workshop.lent_bytes += scratch.bytes;
-        recv.scratch = Some(scratch);
+        recv.lent = Some(Lent { scratch, window });
         let target = Place {
-            rkey: root.0,
-            base: self.sdr.geometry().slot_base(place.slot),
-            length: room_bytes(&scratch),
+            rkey: remote.rkey.0,
+            base: remote.addr,
+            length,
         };
         self.sdr.post_parity(message, target)?;
         Ok(true)
-    }
-
-    /// Takes the memory for the parity of a receive out of the peer's reach.
-    pub(super) fn release_parity<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        message: u64,
-        recv: &Recv,
-    ) -> Result<(), Error> {
-        if let Some(scratch) = recv.scratch {
-            let place = self.sdr.parity_place(message)?;
-            fabric.unbind(self.holdings.root(place.generation), place.slot)?;
-            self.workshop.lent_bytes -= scratch.bytes;
-            self.workshop.give(scratch);
-        }
-        Ok(())
     }
 
     /// A send is cleared: takes memory for its parity, if its scheme codes. Where the fabric has no
     /// room for that, the message goes without parity: the receiver asks for what it misses.
     pub(super) fn begin_coding<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         message: u64,
     ) -> Result<(), FabricError> {
         if let Some(send) = self.sends.get_mut(&message)
             && let Some(layout) = send.layout
         {
             let bytes = layout.parity_bytes() as u64;
-            send.parity = match self.workshop.take(fabric, bytes, u64::MAX) {
+            let region = send
+                .source()
+                .map(|source| fabric.region(source.region.lkey));
+            let is_ghost = region.transpose()?.is_some_and(|region| region.is_ghost());
+            send.parity = match self.workshop.take(fabric, bytes, u64::MAX, is_ghost) {
                 Err(FabricError::OutOfResources(_)) => None,
                 taken => Some(Parity {
                     layout,
@@ -226,113 +211,18 @@ impl Pair {
         Ok(())
     }
 
-    /// Gives all memory for parity back; no key may name it any more.
+    /// Gives all memory for parity back; that of receives was taken back before.
     pub(super) fn give_parity_back<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
     ) -> Result<(), FabricError> {
         let leaving = self.leaving.values().map(|(send, _)| send);
         let sends = self.sends.values().chain(leaving).filter_map(Send::parity);
         let sends = sends.map(|parity| parity.scratch);
-        let recvs = self.recvs.values().filter_map(|recv| recv.scratch);
-        for scratch in sends.chain(recvs) {
+        for scratch in sends {
             self.workshop.give(scratch);
         }
         self.workshop.trim(fabric, 0)
-    }
-
-    /// Encodes groups that schemes want encoded, a bounded amount; answers how many bytes of data.
-    pub(crate) fn encode<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<u64, Error> {
-        let path = self.path(now_ns);
-        let mut bytes = 0;
-        for index in 0..self.halves.sender_count() {
-            while bytes < ENCODE_BYTES_A_POLL
-                && let Some(job) = self.halves.sender_at(index).poll_job()
-            {
-                bytes += self.encode_group(fabric, &job)?;
-                self.halves.sender_at(index).handle_job(&path, &job);
-            }
-        }
-        self.workshop.trim(fabric, SPARE_BYTES)?;
-        Ok(bytes as u64)
-    }
-
-    /// Returns the bytes of data that it read.
-    fn encode_group<F: Fabric>(&mut self, fabric: &mut F, job: &Job) -> Result<usize, Error> {
-        let send = self.sends.get(&job.message);
-        let Some((source, parity)) = send.and_then(|s| s.source().zip(s.parity())) else {
-            return Ok(0);
-        };
-        let Some(group) = parity.layout.group(job.group as usize) else {
-            return Ok(0);
-        };
-        debug_assert_eq!(job.work, Work::Encode);
-        let (data, scratch) = fabric.memory_pair(source.region.lkey, parity.scratch.lkey)?;
-        let codec = self.workshop.codec(parity.layout.code());
-        codec
-            .encode(
-                &data[within(&source, &group.data)],
-                parity.layout.chunk_bytes(),
-                &mut scratch[group.parity.clone()],
-            )
-            .expect("the layout fits the code");
-        Ok(group.data.len())
-    }
-
-    /// Rebuilds the groups that schemes want rebuilt.
-    pub(super) fn rebuild<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<(), Error> {
-        let path = self.path(now_ns);
-        for index in 0..self.halves.receiver_count() {
-            loop {
-                let arrivals = TableArrivals(self.sdr.table());
-                let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {
-                    break;
-                };
-                self.rebuild_group(fabric, &job)?;
-                let arrivals = TableArrivals(self.sdr.table());
-                let receiver = self.halves.receiver_at(index);
-                receiver.handle_job(&path, &job, &arrivals);
-            }
-        }
-        Ok(())
-    }
-
-    fn rebuild_group<F: Fabric>(&mut self, fabric: &mut F, job: &Job) -> Result<(), Error> {
-        let Some(recv) = self.recvs.get(&job.message) else {
-            return Ok(());
-        };
-        let Some((layout, scratch)) = recv.layout.zip(recv.scratch) else {
-            return Ok(());
-        };
-        let Some(group) = layout.group(job.group as usize) else {
-            return Ok(());
-        };
-        debug_assert_eq!(job.work, Work::Rebuild);
-        let table = self.sdr.table();
-        let present = present(table, job.message, job, &layout, &group);
-        let target = recv.target();
-        let (scratch, data) = fabric.memory_pair(scratch.lkey, target.region.lkey)?;
-        let codec = self.workshop.codec(layout.code());
-        let recovered = codec.recover(
-            &mut data[within(&target, &group.data)],
-            &scratch[group.parity.clone()],
-            layout.chunk_bytes(),
-            &present,
-        );
-        // Too much is missing, whatever the scheme believed: nothing was changed.
-        if recovered.is_err() {
-            return Ok(());
-        }
-        let first = job.group as usize * layout.code().k();
-        for chunk in present.data.missing(group.data_chunks).iter() {
-            let chunk = u32::try_from(first + chunk).unwrap_or(u32::MAX);
-            table.handle_rebuilt(job.message, chunk);
-            if let Some(meter) = recv.scheme().and_then(|tag| self.losses.meter(tag)) {
-                meter.handle_rebuilt(job.message, chunk);
-            }
-        }
-        self.stats.rebuilt_chunks += present.data.missing(group.data_chunks).len() as u64;
-        Ok(())
     }
 
     /// The receiver has memory for the parity of a send.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use farwrite_codes::Layout;
-use farwrite_fabric::contract::{Fabric, Lkey};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, Lkey, Window};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
-use super::parity::Scratch;
+use super::closing::Closing;
+use super::parity::Lent;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::memory::MrSlice;
@@ -27,15 +29,16 @@ struct Offered {
 pub(super) struct Recv {
     place: RecvPlace,
     target: MrSlice,
+    pub(super) window: Window,
     /// The scheme that runs it, once it was offered.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
     /// Memory for parity, if there is any.
-    pub(super) scratch: Option<Scratch>,
+    pub(super) lent: Option<Lent>,
     /// How the message is cut into groups, once it was offered, if there is memory for all its
     /// parity.
     pub(super) layout: Option<Layout>,
-    shared: Arc<RecvShared>,
+    pub(super) shared: Arc<RecvShared>,
 }
 
 impl Recv {
@@ -45,10 +48,6 @@ impl Recv {
 
     pub(super) fn scheme(&self) -> Option<SchemeTag> {
         self.scheme
-    }
-
-    pub(super) fn finish(&self, outcome: Outcome) {
-        self.shared.finish(outcome);
     }
 
     /// Hands the user immediate on once it is whole.
@@ -66,26 +65,24 @@ impl Pair {
     /// Posts a buffer for the next message in order.
     pub(crate) fn post_recv<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         known: &Registry,
         target: MrSlice,
     ) -> Result<RecvHandle, Error> {
         self.check_slice(&target)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
-        let root = self.holdings.root(place.generation);
-        fabric.bind(
-            root,
+        let (window, remote) = fabric.open_window(
+            self.holdings.windows(place.generation),
             place.slot,
             target.region.lkey,
             target.offset,
             target.length,
         )?;
-        let base = self.geometry().slot_base(place.slot);
         let posted = self.sdr.post_recv(
             place,
             Place {
-                rkey: root.0,
-                base,
+                rkey: remote.rkey.0,
+                base: remote.addr,
                 length: target.length,
             },
         );
@@ -94,9 +91,10 @@ impl Pair {
         let recv = Recv {
             place,
             target,
+            window,
             scheme: None,
             wants_immediate: false,
-            scratch: None,
+            lent: None,
             layout: None,
             shared: Arc::clone(&shared),
         };
@@ -112,10 +110,11 @@ impl Pair {
         })
     }
 
-    /// Ends a receive, early or not; its buffer is out of every peer's reach when this returns.
+    /// Ends a receive, early or not. Its buffer is out of every peer's reach when its outcome is
+    /// set.
     pub(crate) fn complete_recv<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         message: u64,
         outcome: Outcome,
     ) -> Result<(), Error> {
@@ -123,9 +122,11 @@ impl Pair {
             .recvs
             .remove(&message)
             .ok_or(Error::NoSuchMessage(message))?;
-        // First the memory, then the slot: a slot that was given out again must not be unbound.
-        fabric.unbind(self.holdings.root(recv.place.generation), recv.place.slot)?;
-        self.release_parity(fabric, message, &recv)?;
+        // First the memory, then the slot: its next window must not be taken for this one.
+        fabric.close_window(recv.window)?;
+        if let Some(lent) = recv.lent {
+            fabric.close_window(lent.window)?;
+        }
         if let Some(receiver) = recv
             .scheme
             .and_then(|tag| self.halves.existing_receiver(tag))
@@ -138,7 +139,8 @@ impl Pair {
         if let Some(meter) = recv.scheme.and_then(|tag| self.losses.meter(tag)) {
             meter.end(message, &TableArrivals(self.sdr.table()));
         }
-        recv.shared.finish(outcome);
+        self.closing.push(Closing::new(message, recv, outcome));
+        self.settle_closing(fabric);
         Ok(())
     }
 
@@ -209,7 +211,7 @@ impl Pair {
     /// Does what the SDR core asks for.
     pub(super) fn handle_sdr_events<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         known: &Registry,
         now_ns: u64,
     ) -> Result<(), Error> {
@@ -248,7 +250,7 @@ impl Pair {
     /// A receive was offered its message: its scheme begins.
     fn begin_recv<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         known: &Registry,
         now_ns: u64,
         offer: &Offered,
@@ -303,7 +305,7 @@ impl Pair {
     /// arrived that the message does not have.
     fn expect_parity<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         known: &Registry,
         offer: &Offered,
     ) -> Result<bool, Error> {
@@ -323,7 +325,7 @@ impl Pair {
         recv.layout = is_enough.then_some(layout);
         // Memory that is too small takes nothing in.
         let parity_bytes = recv.layout.map_or(0, |layout| layout.parity_bytes() as u64);
-        Ok(recv.scratch.is_none() || self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
+        Ok(recv.lent.is_none() || self.sdr.expect_parity(offer.message, parity_bytes).is_ok())
     }
 
     /// Whether the oldest open receive was offered.
@@ -333,7 +335,10 @@ impl Pair {
     }
 
     /// Closes the receives that their schemes have done with. Whether there were any.
-    pub(super) fn settle_receives<F: Fabric>(&mut self, fabric: &mut F) -> Result<bool, Error> {
+    pub(super) fn settle_receives<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+    ) -> Result<bool, Error> {
         let mut over = Vec::new();
         for receiver in self.halves.receivers() {
             while let Some(outcome) = receiver.poll_outcome() {

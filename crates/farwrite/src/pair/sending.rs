@@ -194,8 +194,8 @@ impl Pair {
         })
     }
 
-    /// Sends a run of chunks, from `first_chunk` on, of a message without a scheme. Only the message's
-    /// last chunk may be short.
+    /// Sends a run of chunks, from `first_chunk` on, of a message without a scheme. Only the
+    /// message's last chunk may be short.
     pub(crate) fn continue_stream(
         &mut self,
         message: u64,

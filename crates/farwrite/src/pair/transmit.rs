@@ -1,5 +1,6 @@
 //! The way of packets from schemes and streams to the fabric, at the pace of the pacer.
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Qpn, Rkey, Sge};
 use farwrite_schemes::scheme::{Chunks, Message};
 use farwrite_wire::control::{Outcome, data_of, is_parity};
@@ -37,7 +38,7 @@ impl Pair {
     /// The receiver's buffer for a message is known: its chunks may go.
     pub(super) fn clear_to_send<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         now_ns: u64,
         message: u64,
     ) -> Result<(), Error> {
@@ -76,7 +77,7 @@ impl Pair {
     /// the fabric cut short, as it was full, goes on with the next call.
     pub(crate) fn take_turn<F: Fabric>(
         &mut self,
-        fabric: &mut F,
+        fabric: &mut Adapter<F>,
         now_ns: u64,
     ) -> Result<Turn, Error> {
         if self.turn_bytes <= 0 {
@@ -92,7 +93,7 @@ impl Pair {
         Ok(Turn { sent_bytes, halt })
     }
 
-    fn transmit<F: Fabric>(&mut self, fabric: &mut F, now_ns: u64) -> Result<Halt, Error> {
+    fn transmit<F: Fabric>(&mut self, fabric: &mut Adapter<F>, now_ns: u64) -> Result<Halt, Error> {
         let Some(connected) = &self.connected else {
             return Ok(Halt::Idle { posted: false });
         };
@@ -125,8 +126,8 @@ impl Pair {
         }
     }
 
-    /// Gathers packets for one call of the fabric, however short the runs are that schemes hand out;
-    /// false if there is none.
+    /// Gathers packets for one call of the fabric, however short the runs are that schemes hand
+    /// out; false if there is none.
     fn fill(&mut self, now_ns: u64, packets: u64) -> bool {
         let wanted = packets.min(BATCH_PACKETS as u64);
         let missing = |pair: &Self| wanted.saturating_sub(pair.outgoing.packets() as u64);

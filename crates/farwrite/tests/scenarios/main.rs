@@ -25,5 +25,6 @@ mod streams;
 mod sweep;
 mod traffic;
 mod turncoat;
+mod windows;
 mod world;
 mod wraparound;

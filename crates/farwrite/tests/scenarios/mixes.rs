@@ -91,8 +91,8 @@ fn random_world(seed: u64, dice: &mut Dice) -> World {
         ..QpConfig::default()
     };
     let within_rate = rate_bps.map_or(2_000_000_000, |bps| bps / 10 * 9);
-    // Now and then too fast for the path, but not with long chunks: of those, a queue that is always
-    // full may let the same packets through each time.
+    // Now and then too fast for the path, but not with long chunks: of those, a queue that is
+    // always full may let the same packets through each time.
     let too_fast = sdr.packets_per_chunk <= 4 && dice.chance(0.25);
     let pace_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
     let options = QpOptions {

@@ -112,14 +112,17 @@ impl World {
     ///
     /// # Panics
     /// If something was written beside it.
-    pub(crate) fn buffer(&mut self, way: Way, inn: &Inbound) -> &[u8] {
-        let memory = self.receiver(way).endpoint.memory(inn.target);
-        let (before, rest) = memory.expect("registered").split_at(GUARD);
+    pub(crate) fn buffer(&mut self, way: Way, inn: &Inbound) -> Vec<u8> {
+        let mut memory = vec![0; usize::try_from(inn.target.length()).expect("in memory")];
+        let endpoint = &self.receiver(way).endpoint;
+        let read = endpoint.read_memory(inn.target, 0, &mut memory);
+        read.expect("registered");
+        let (before, rest) = memory.split_at(GUARD);
         let (buffer, after) = rest.split_at(rest.len() - GUARD);
         let untouched = |bytes: &[u8]| bytes.iter().all(|&byte| byte == UNTOUCHED);
         assert!(untouched(before), "something was written before a buffer");
         assert!(untouched(after), "something was written behind a buffer");
-        buffer
+        buffer.to_vec()
     }
 
     /// Checks that a message arrived whole, and wrote nothing else.
@@ -131,7 +134,8 @@ impl World {
         assert_eq!(inn.recv.length(), Some(order.bytes.len() as u64), "{name}");
         assert_eq!(inn.recv.immediate(), order.immediate, "{name}");
         assert_eq!(out.send.message(), inn.recv.message(), "{name}");
-        let (buffer, rest) = self.buffer(order.way, inn).split_at(order.bytes.len());
+        let buffer = self.buffer(order.way, inn);
+        let (buffer, rest) = buffer.split_at(order.bytes.len());
         assert!(buffer == order.bytes, "{name}: wrong bytes");
         assert!(rest.iter().all(|&b| b == UNTOUCHED), "{name}: bytes behind");
     }

@@ -6,10 +6,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use farwrite::Buffer;
 use farwrite::fabric::contract::{
-    Capabilities, Completion, Counters, Fabric, FabricError, Lkey, QpAttr, Qpn, RemoteQp, Rkey,
-    Sge, WriteWr,
+    Capabilities, Counters, Departed, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region,
+    RegionPtr, RemotePlace, RemoteQp, Rkey, Sge, TxQueue, Window, WindowSet, WriteWr,
 };
 use farwrite::fabric::sim::{SimFabric, SimNetwork};
 
@@ -27,7 +26,9 @@ pub(crate) struct Controls {
     pub(crate) is_out_of_memory: Rc<Cell<bool>>,
     /// Packets that the sockets dropped, beside those that the fabric counts itself.
     pub(crate) socket_drops: Rc<Cell<u64>>,
-    /// Queue pairs and remote keys that exist.
+    /// Whether workers seem to stay in their batch, so that no window closes.
+    pub(crate) holds_windows: Rc<Cell<bool>>,
+    /// Queue pairs and window sets that exist.
     pub(crate) live: Rc<Cell<i64>>,
     /// Writes taken, and how many of them were signalled.
     pub(crate) writes: Rc<Cell<usize>>,
@@ -50,16 +51,30 @@ struct Held {
     imm: u32,
 }
 
+/// What a fabric and its queues share.
+#[derive(Clone, Default)]
+struct Shared {
+    /// In the order of posting.
+    held: Rc<RefCell<VecDeque<Held>>>,
+    /// Packets taken since the last poll.
+    taken: Rc<Cell<usize>>,
+}
+
 /// See the module.
 pub(crate) struct SlowFabric {
     inner: SimFabric,
     network: SimNetwork,
     controls: Controls,
-    ports: HashMap<Qpn, u16>,
-    /// In the order of posting.
-    held: VecDeque<Held>,
-    /// Packets taken since the last poll.
-    taken: usize,
+    shared: Shared,
+}
+
+/// The queue of one port.
+pub(crate) struct SlowTx {
+    inner: <SimFabric as Fabric>::Tx,
+    port: u16,
+    network: SimNetwork,
+    controls: Controls,
+    shared: Shared,
 }
 
 impl SlowFabric {
@@ -68,9 +83,7 @@ impl SlowFabric {
             inner,
             network: network.clone(),
             controls: controls.clone(),
-            ports: HashMap::new(),
-            held: VecDeque::new(),
-            taken: 0,
+            shared: Shared::default(),
         }
     }
 
@@ -81,21 +94,34 @@ impl SlowFabric {
         result
     }
 
+    /// Drops what a queue pair has not sent.
+    fn flush(&mut self, qpn: Qpn) {
+        let mut held = self.shared.held.borrow_mut();
+        held.retain(|held| held.qpn != qpn);
+    }
+}
+
+impl SlowTx {
     fn room(&self) -> usize {
         let room = self.controls.room.get().unwrap_or(usize::MAX);
-        room.saturating_sub(self.taken)
+        room.saturating_sub(self.shared.taken.get())
+    }
+
+    fn take(&self, packets: usize) {
+        self.shared.taken.set(self.shared.taken.get() + packets);
     }
 
     /// Sends the writes whose delay is over.
     fn send_due(&mut self) -> Result<(), FabricError> {
         let now_ns = self.network.now_ns();
         let delays_ns = self.controls.delays_ns.borrow();
+        let delay_ns = delays_ns.get(&self.port).copied().unwrap_or(0);
         let is_due = |held: &Held| {
-            let delay_ns = delays_ns.get(&held.port).copied().unwrap_or(0);
-            held.taken_ns.saturating_add(delay_ns) <= now_ns
+            held.port == self.port && held.taken_ns.saturating_add(delay_ns) <= now_ns
         };
-        let (due, later) = self.held.drain(..).partition::<VecDeque<_>, _>(is_due);
-        self.held = later;
+        let mut held = self.shared.held.borrow_mut();
+        let (due, later) = held.drain(..).partition::<VecDeque<_>, _>(is_due);
+        *held = later;
         for held in due {
             let write = WriteWr {
                 wr_id: held.wr_id,
@@ -109,104 +135,24 @@ impl SlowFabric {
         }
         Ok(())
     }
-
-    /// Drops what a queue pair has not sent.
-    fn flush(&mut self, qpn: Qpn) {
-        self.held.retain(|held| held.qpn != qpn);
-    }
 }
 
-impl Fabric for SlowFabric {
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-    fn local_addr(&self, port: u16) -> SocketAddr {
-        self.inner.local_addr(port)
-    }
-    fn register(&mut self, buffer: Buffer) -> Result<Lkey, FabricError> {
-        if self.controls.is_out_of_memory.get() {
-            return Err(FabricError::OutOfResources("memory region"));
-        }
-        self.inner.register(buffer)
-    }
-    fn deregister(&mut self, lkey: Lkey) -> Result<Buffer, FabricError> {
-        let mut local = self.held.iter().flat_map(|held| &held.local);
-        if local.any(|sge| sge.lkey == lkey) {
-            return Err(FabricError::InUse("the memory region"));
-        }
-        self.inner.deregister(lkey)
-    }
-    fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
-        self.inner.memory(lkey)
-    }
-    fn memory_mut(&mut self, lkey: Lkey) -> Result<&mut [u8], FabricError> {
-        self.inner.memory_mut(lkey)
-    }
-    fn memory_pair(&mut self, read: Lkey, write: Lkey) -> Result<(&[u8], &mut [u8]), FabricError> {
-        self.inner.memory_pair(read, write)
-    }
-    fn expose(&mut self, lkey: Lkey, offset: u64, length: u64) -> Result<Rkey, FabricError> {
-        let result = self.inner.expose(lkey, offset, length);
-        self.count(1, result)
-    }
-    fn create_root_key(&mut self, slots: u32, slot_bytes: u64) -> Result<Rkey, FabricError> {
-        let result = self.inner.create_root_key(slots, slot_bytes);
-        self.count(1, result)
-    }
-    fn bind(
-        &mut self,
-        root: Rkey,
-        slot: u32,
-        lkey: Lkey,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), FabricError> {
-        self.inner.bind(root, slot, lkey, offset, length)
-    }
-    fn unbind(&mut self, root: Rkey, slot: u32) -> Result<(), FabricError> {
-        self.inner.unbind(root, slot)
-    }
-    fn revoke(&mut self, rkey: Rkey) -> Result<(), FabricError> {
-        let result = self.inner.revoke(rkey);
-        self.count(-1, result)
-    }
-    fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
-        let result = self.inner.create_qp(attr);
-        let qpn = self.count(1, result)?;
-        self.ports.insert(qpn, attr.port);
-        Ok(qpn)
-    }
-    fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
-        self.inner.connect_qp(qpn, remote)
-    }
-    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.flush(qpn);
-        self.inner.disconnect_qp(qpn)
-    }
-    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
-        self.flush(qpn);
-        let result = self.inner.destroy_qp(qpn);
-        self.count(-1, result)
-    }
-    fn post_recv(&mut self, qpn: Qpn, count: u32) -> Result<(), FabricError> {
-        self.inner.post_recv(qpn, count)
-    }
+impl TxQueue for SlowTx {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
-        let port = self.ports[&qpn];
-        let room = match self.controls.full_ports.borrow().contains(&port) {
+        let room = match self.controls.full_ports.borrow().contains(&self.port) {
             true => 0,
             false => self.room(),
         };
         let taken = writes.len().min(room);
-        self.taken += taken;
+        self.take(taken);
         self.controls.writes.set(self.controls.writes.get() + taken);
         for (index, write) in writes[..taken].iter().enumerate() {
             let is_cut = taken < writes.len() && index + 1 == taken;
             let signalled = self.controls.signalled.get() + usize::from(write.signaled);
             self.controls.signalled.set(signalled);
-            self.held.push_back(Held {
+            self.shared.held.borrow_mut().push_back(Held {
                 qpn,
-                port,
+                port: self.port,
                 taken_ns: self.network.now_ns(),
                 wr_id: write.wr_id,
                 signaled: write.signaled || is_cut,
@@ -223,13 +169,109 @@ impl Fabric for SlowFabric {
         if self.room() == 0 {
             return Ok(false);
         }
-        self.taken += 1;
+        self.take(1);
         self.inner.post_send(qpn, payload)
     }
-    fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
-        self.taken = 0;
+    fn poll(&mut self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
+        self.shared.taken.set(0);
         self.send_due()?;
         self.inner.poll(out)
+    }
+}
+
+impl Fabric for SlowFabric {
+    type Tx = SlowTx;
+    type Rx = <SimFabric as Fabric>::Rx;
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    fn local_addr(&self, port: u16) -> SocketAddr {
+        self.inner.local_addr(port)
+    }
+    fn take_tx(&mut self, port: u16) -> Result<SlowTx, FabricError> {
+        Ok(SlowTx {
+            inner: self.inner.take_tx(port)?,
+            port,
+            network: self.network.clone(),
+            controls: self.controls.clone(),
+            shared: self.shared.clone(),
+        })
+    }
+    fn take_rx(&mut self, port: u16) -> Result<Self::Rx, FabricError> {
+        self.inner.take_rx(port)
+    }
+    fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
+        if self.controls.is_out_of_memory.get() {
+            return Err(FabricError::OutOfResources("memory region"));
+        }
+        self.inner.register(region)
+    }
+    fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
+        let held = self.shared.held.borrow();
+        let mut local = held.iter().flat_map(|held| &held.local);
+        if local.any(|sge| sge.lkey == lkey) {
+            return Err(FabricError::InUse("the memory region"));
+        }
+        self.inner.deregister(lkey)
+    }
+    fn region(&self, lkey: Lkey) -> Result<RegionPtr, FabricError> {
+        self.inner.region(lkey)
+    }
+    fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
+        self.inner.memory(lkey)
+    }
+    fn copy_out(&self, lkey: Lkey, offset: u64, out: &mut [u8]) -> Result<(), FabricError> {
+        self.inner.copy_out(lkey, offset, out)
+    }
+    fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError> {
+        self.inner.copy_in(lkey, offset, bytes)
+    }
+    fn create_windows(&mut self, slots: u32, slot_bytes: u64) -> Result<WindowSet, FabricError> {
+        let result = self.inner.create_windows(slots, slot_bytes);
+        self.count(1, result)
+    }
+    fn destroy_windows(&mut self, set: WindowSet) -> Result<(), FabricError> {
+        let result = self.inner.destroy_windows(set);
+        self.count(-1, result)
+    }
+    fn open_window(
+        &mut self,
+        set: WindowSet,
+        slot: u32,
+        lkey: Lkey,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Window, RemotePlace), FabricError> {
+        self.inner.open_window(set, slot, lkey, offset, length)
+    }
+    fn close_window(&mut self, window: Window) -> Result<(), FabricError> {
+        self.inner.close_window(window)
+    }
+    fn poll_closed(&mut self) -> Option<Window> {
+        if self.controls.holds_windows.get() {
+            return None;
+        }
+        self.inner.poll_closed()
+    }
+    fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
+        let result = self.inner.create_qp(attr);
+        self.count(1, result)
+    }
+    fn connect_qp(&mut self, qpn: Qpn, remote: RemoteQp) -> Result<(), FabricError> {
+        self.inner.connect_qp(qpn, remote)
+    }
+    fn set_path(&mut self, qpn: Qpn, path: QpPath) -> Result<(), FabricError> {
+        self.inner.set_path(qpn, path)
+    }
+    fn disconnect_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.flush(qpn);
+        self.inner.disconnect_qp(qpn)
+    }
+    fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
+        self.flush(qpn);
+        let result = self.inner.destroy_qp(qpn);
+        self.count(-1, result)
     }
     fn counters(&self) -> Counters {
         let counters = self.inner.counters();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use farwrite::Buffer;
+use farwrite::Region;
 use farwrite_session::files::{CommitGate, Manifest, Sink, SinkError, Verdict};
 use farwrite_session::{Message, Text};
 
@@ -35,7 +35,7 @@ pub(super) enum Job {
 
 /// The first `bytes` of `buffer`.
 pub(super) struct Segment {
-    pub(super) buffer: Buffer,
+    pub(super) buffer: Region,
     pub(super) bytes: usize,
     /// Files that the sender abandoned up to the end of the segment. Until the disk's thread knows
     /// of all of them, it cannot say which file each byte belongs to.
@@ -72,7 +72,7 @@ pub(super) struct Disk {
     pub(super) outbox: Outbox,
     pub(super) pulse: Arc<Pulse>,
     pub(super) jobs: Receiver<Job>,
-    pub(super) empties: Sender<Buffer>,
+    pub(super) empties: Sender<Region>,
     pub(super) events: Sender<Event>,
 }
 
@@ -157,7 +157,7 @@ impl Disk {
             && segment.abandoned <= progress.abandoned
             && let Some(segment) = progress.waiting.pop_front()
         {
-            let bytes = (*segment.buffer).as_ref().get(..segment.bytes);
+            let bytes = segment.buffer.get(..segment.bytes);
             for slice in bytes.unwrap_or_default().chunks(SLICE_BYTES) {
                 if self.gate.is_closed() {
                     return Err(Stop::Quiet);

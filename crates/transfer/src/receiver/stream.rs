@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
 use farwrite::{
-    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, UdpFabric,
+    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, Region, UdpFabric,
 };
 use farwrite_session::files::Manifest;
 use farwrite_units::show::real;
@@ -54,7 +54,7 @@ pub(super) struct Stream {
     /// A segment that the disk had no room for yet.
     waiting: Option<Job>,
     jobs: SyncSender<Job>,
-    empties: Receiver<Buffer>,
+    empties: Receiver<Region>,
 }
 
 impl Stream {
@@ -63,7 +63,7 @@ impl Stream {
         qp: QueuePair,
         shape: Shape,
         jobs: SyncSender<Job>,
-        empties: Receiver<Buffer>,
+        empties: Receiver<Region>,
     ) -> Self {
         Self {
             endpoint,
@@ -243,11 +243,11 @@ impl Stream {
             Err(_) if self.made < self.shape.buffers() => {
                 self.made += 1;
                 let bytes = usize::try_from(self.shape.bytes_of(0)).unwrap_or(usize::MAX);
-                Box::new(vec![0_u8; bytes])
+                Region::owned(vec![0_u8; bytes])
             }
             Err(_) => return Ok(None),
         };
-        let region = self.endpoint.register_buffer(buffer);
+        let region = self.endpoint.register_region(buffer);
         region.map(Some).map_err(|error| Error::of_endpoint(&error))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
 
-use farwrite::Buffer;
+use farwrite::Region;
 use farwrite_session::Message;
 use farwrite_session::files::Source;
 
@@ -15,7 +15,7 @@ const SLICE_BYTES: usize = 256 << 10;
 
 /// A buffer with the next bytes of the stream.
 pub(super) struct Filled {
-    pub(super) buffer: Buffer,
+    pub(super) buffer: Region,
     pub(super) bytes: u64,
     /// Files abandoned up to the end of this buffer. The receiver must know of all of them before it
     /// can say which file each byte belongs to.
@@ -31,7 +31,7 @@ pub(super) struct Feeder {
     /// Buffers that may still be made.
     pub(super) budget: u64,
     /// Buffers whose message is over.
-    pub(super) empties: Receiver<Buffer>,
+    pub(super) empties: Receiver<Region>,
     pub(super) filled: SyncSender<Filled>,
 }
 
@@ -41,7 +41,7 @@ impl Feeder {
         let mut abandoned = 0;
         let mut stream_bytes = 0;
         while let Some(mut buffer) = self.buffer() {
-            let Ok(bytes) = self.fill(&mut source, (*buffer).as_mut(), &mut abandoned) else {
+            let Ok(bytes) = self.fill(&mut source, &mut buffer, &mut abandoned) else {
                 return;
             };
             if bytes == 0 {
@@ -89,13 +89,13 @@ impl Feeder {
     }
 
     /// A used buffer, or a new one while there may be more; `None` when the transfer is over.
-    fn buffer(&mut self) -> Option<Buffer> {
+    fn buffer(&mut self) -> Option<Region> {
         match self.empties.try_recv() {
             Ok(buffer) => Some(buffer),
             Err(TryRecvError::Disconnected) => None,
             Err(TryRecvError::Empty) if self.budget > 0 => {
                 self.budget -= 1;
-                Some(Box::new(vec![0_u8; self.segment_bytes]))
+                Some(Region::owned(vec![0_u8; self.segment_bytes]))
             }
             Err(TryRecvError::Empty) => self.empties.recv().ok(),
         }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Instant;
 
 use farwrite::{
-    Buffer, Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, SchemeName, SendHandle,
+    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, Region, SchemeName, SendHandle,
     SendOptions, UdpFabric,
 };
 use farwrite_session::files::Manifest;
@@ -68,7 +68,7 @@ pub(super) struct Stream {
     /// Read, but not taken by the endpoint yet.
     ready: Option<Ready>,
     arrived_bytes: u64,
-    empties: Sender<Buffer>,
+    empties: Sender<Region>,
     filled: Receiver<Filled>,
     outbox: Outbox,
     pulse: Arc<Pulse>,
@@ -275,7 +275,7 @@ impl Stream {
         let Ok(filled) = self.filled.try_recv() else {
             return Ok(None);
         };
-        let region = self.endpoint.register_buffer(filled.buffer);
+        let region = self.endpoint.register_region(filled.buffer);
         Ok(Some(Ready {
             region: region.map_err(|error| Error::of_endpoint(&error))?,
             bytes: filled.bytes,

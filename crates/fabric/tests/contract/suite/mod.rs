@@ -1,18 +1,22 @@
-//! What every fabric has to do, as tests over a [`World`] that makes fabrics.
+//! What every fabric guarantees, as tests over a [`World`] that makes fabrics; and, in
+//! [`software`], what only a software NIC can show.
 //!
 //! A fabric joins the suite by a `World` and one line: `contract_tests!(its_world())`.
 
-pub(crate) mod drops;
-pub(crate) mod keys;
+pub(crate) mod memory;
 pub(crate) mod queue_pairs;
-pub(crate) mod root_keys;
 pub(crate) mod sends;
+pub(crate) mod software;
+pub(crate) mod windows;
 pub(crate) mod writes;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Completion, Counters, DropReason, Fabric, Lkey, QpAttr, Qpn, RemoteQp, Rkey, Sge, WriteWr,
+    Completion, Departed, Fabric, Lkey, QpAttr, Qpn, Region, RemotePlace, RemoteQp, Sender, Sge,
+    Window, WriteWr,
 };
 
 /// Makes fabrics that reach each other, and lets packets travel.
@@ -20,58 +24,54 @@ pub(crate) trait World {
     /// The fabric under test.
     type Fabric: Fabric;
     /// A new fabric with so many ports, which reaches all others of this world.
-    fn end(&mut self, ports: u16) -> Self::Fabric;
+    fn end(&mut self, ports: u16) -> Adapter<Self::Fabric>;
     /// Lets a short time pass. Whatever was sent has arrived after some hundred steps.
     fn step(&mut self);
-    /// Address of someone who is no fabric, but reaches all.
+    /// An address that can be reached and is no fabric's.
     fn stranger(&self) -> SocketAddr;
-    /// Sends a UDP payload, right or wrong, from [`World::stranger`].
-    fn forge(&mut self, to: SocketAddr, payload: &[u8]);
 }
 
-/// Makes a test of every function of the suite.
+/// Makes a test of every function of the suite that holds for all fabrics.
 macro_rules! contract_tests {
     ($world:expr) => {
         $crate::suite::contract_tests! {
-            @each $world,
-            drops: [
-                no_receive, unknown_queue_pair, stranger, other_port, not_connected, bad_icrc,
-                truncated, empty, trailing_bytes, unsupported_opcodes, too_long,
-                wrong_length_in_reth,
-                first_fault_counts,
-            ],
-            keys: [
-                memory_comes_and_goes, two_regions_at_once, bounds_of_a_window, bounds_of_exposing, unknown_key,
-                revoked_key, revoking_is_synchronous, in_use_while_exposed, several_windows,
+            @each suite, $world,
+            memory: [
+                comes_and_goes, copies_stay_in_bounds, in_use_while_a_window_is_open,
+                a_callers_memory, comes_back_after_departure, sent_while_a_peer_may_write, ghosts,
             ],
             queue_pairs: [
-                attributes, connecting, disconnecting, destroying, receives, completions_wait,
-                several_ports, both_directions,
+                attributes, halves_are_handed_out_once, connecting, disconnecting, destroying,
+                completions_wait, several_ports, both_directions, only_control_takes_sends,
+                a_new_path,
             ],
-            root_keys: [
-                slots_are_apart, bounds_of_a_slot, straddling, null_key, unbinding_is_synchronous,
-                binding, attributes, revoking,
+            sends: [every_length, refusals],
+            windows: [
+                bounds, bounds_of_opening, several_onto_one_region, slots_are_apart, straddling,
+                late_packets_write_nothing, a_slot_is_free_at_once, closing_twice, destroying_a_set,
+                guessed_keys, attributes,
             ],
-            sends: [every_length, refusals, use_up_receives],
             writes: [
                 land_where_sent, every_length, gather, zero_length, in_bulk, departures,
-                refusals, counters_agree,
+                departures_of_many_queue_pairs, refusals,
             ],
         }
     };
-    (@each $world:expr, $($module:ident: [$($name:ident),* $(,)?]),* $(,)?) => {
+    (@each $suite:ident, $world:expr, $($module:ident: [$($name:ident),* $(,)?]),* $(,)?) => {
         $(mod $module {
             $(#[test]
             fn $name() {
-                $crate::suite::$module::$name(&mut $world);
+                $crate::suite::contract_tests!(@path $suite, $module, $name)(&mut $world);
             })*
         })*
     };
+    (@path suite, $module:ident, $name:ident) => { $crate::suite::$module::$name };
+    (@path software, $module:ident, $name:ident) => { $crate::suite::software::$module::$name };
 }
 pub(crate) use contract_tests;
 
 /// Steps after which what has not arrived never will.
-const PATIENCE: u32 = 5_000;
+pub(crate) const PATIENCE: u32 = 5_000;
 /// Steps after which a packet that was sent has surely arrived, or never will.
 const LONG_ENOUGH: u32 = 200;
 /// MTU of the queue pairs of [`Pair::new`].
@@ -82,8 +82,8 @@ pub(crate) const TARGET_BYTES: usize = 8192;
 /// Two fabrics joined by a queue pair each; `a` writes, `b` receives.
 pub(crate) struct Pair<'w, W: World> {
     pub(crate) world: &'w mut W,
-    pub(crate) a: W::Fabric,
-    pub(crate) b: W::Fabric,
+    pub(crate) a: Adapter<W::Fabric>,
+    pub(crate) b: Adapter<W::Fabric>,
     pub(crate) qa: Qpn,
     pub(crate) qb: Qpn,
     /// Memory of `a`, with a byte pattern, to write from.
@@ -93,12 +93,12 @@ pub(crate) struct Pair<'w, W: World> {
 }
 
 impl<'w, W: World> Pair<'w, W> {
-    /// With one port each, and no receives posted.
+    /// With one port each.
     pub(crate) fn new(world: &'w mut W) -> Self {
         let (mut a, mut b) = (world.end(1), world.end(1));
         let (qa, qb) = joined(&mut a, &mut b, 0);
-        let source = a.register(Box::new(pattern(TARGET_BYTES))).unwrap();
-        let target = b.register(Box::new(vec![0; TARGET_BYTES])).unwrap();
+        let source = a.register(Region::owned(pattern(TARGET_BYTES))).unwrap();
+        let target = b.register(Region::owned(vec![0; TARGET_BYTES])).unwrap();
         Self {
             world,
             a,
@@ -110,79 +110,129 @@ impl<'w, W: World> Pair<'w, W> {
         }
     }
 
-    /// Posts one write of `local` bytes of the source, from `a`.
-    pub(crate) fn write(&mut self, local: std::ops::Range<usize>, addr: u64, rkey: Rkey, imm: u32) {
+    /// Lets `a` write to a range of the target.
+    pub(crate) fn open(&mut self, range: Range<usize>) -> (Window, RemotePlace) {
+        window(&mut self.b, self.target, range)
+    }
+
+    /// Posts one write of `local` bytes of the source, from `a`, `at` bytes behind a place.
+    pub(crate) fn write(&mut self, local: Range<usize>, place: RemotePlace, at: u64, imm: u32) {
         let local = [sge(self.source, local)];
-        post(&mut self.a, self.qa, &write(&local, addr, rkey, imm));
+        post(&mut self.a, self.qa, &write(&local, beyond(place, at), imm));
     }
 
     /// What arrives at `b`: exactly `count` completions.
     #[track_caller]
-    pub(crate) fn arrivals(&mut self, count: usize) -> Vec<Completion> {
+    pub(crate) fn arrivals(&mut self, count: usize) -> Vec<Got> {
         arrivals(self.world, &mut self.b, count)
     }
 
-    /// Waits until `b` has dropped `count` more packets for `reason` than `before`, and sees to it
-    /// that nothing completed, nothing else was dropped, and the target is as it was.
+    /// Lets all arrive at `b`, and sees to it that nothing completes and the target stays.
     #[track_caller]
-    pub(crate) fn all_dropped(&mut self, before: &Before, reason: DropReason, count: u64) {
+    pub(crate) fn nothing_lands(&mut self) {
+        let before = self.target();
+        travel(self.world);
         let mut completions = Vec::new();
-        let mut want = before.counters.dropped;
-        want[reason as usize] += count;
-        for _ in 0..PATIENCE {
-            if self.b.counters().dropped(reason) >= want[reason as usize] {
-                break;
-            }
-            self.world.step();
-            self.b.poll(&mut completions).unwrap();
-        }
-        let counters = self.b.counters();
-        assert_eq!(counters.dropped, want, "of {:?}", DropReason::ALL);
-        assert_eq!(counters.received_packets, before.counters.received_packets);
+        while self.b.poll(&mut completions).unwrap() {}
         assert_eq!(completions, []);
-        assert!(
-            self.b.memory(self.target).unwrap() == before.target,
-            "a packet dropped as {reason:?} changed memory"
-        );
+        assert!(self.target() == before, "memory changed");
     }
 
-    /// What `b` has seen so far.
-    pub(crate) fn before(&self) -> Before {
-        Before {
-            counters: self.b.counters(),
-            target: self.b.memory(self.target).unwrap().to_vec(),
+    /// All bytes of the target, as they are now.
+    pub(crate) fn target(&self) -> Vec<u8> {
+        bytes(&self.b, self.target, TARGET_BYTES)
+    }
+}
+
+/// A completion, without when and how it came.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Got {
+    Write { qpn: Qpn, imm: u32, bytes: u32 },
+    Send { qpn: Qpn, payload: Vec<u8> },
+}
+
+impl Got {
+    #[track_caller]
+    fn new(completion: Completion) -> Self {
+        match completion {
+            Completion::Write {
+                qpn, imm, bytes, ..
+            } => Self::Write { qpn, imm, bytes },
+            Completion::Send(send) => {
+                assert_eq!(send.from, Sender::Validated);
+                let (qpn, payload) = (send.qpn, send.payload);
+                Self::Send { qpn, payload }
+            }
         }
     }
 }
 
-/// How `b` was before something that shall not change it.
-pub(crate) struct Before {
-    counters: Counters,
-    target: Vec<u8>,
-}
-
-/// Queue pairs of [`MTU`] on the same port of two fabrics, joined; 64 receives may be posted.
-pub(crate) fn joined<F: Fabric>(a: &mut F, b: &mut F, port: u16) -> (Qpn, Qpn) {
+/// Queue pairs of [`MTU`] on the same port of two fabrics, joined, that take writes and SENDs.
+pub(crate) fn joined<F: Fabric>(a: &mut Adapter<F>, b: &mut Adapter<F>, port: u16) -> (Qpn, Qpn) {
     let (qa, qb) = (queue_pair(a, port, MTU), queue_pair(b, port, MTU));
     connect(a, qa, b.local_addr(port), qb);
     connect(b, qb, a.local_addr(port), qa);
     (qa, qb)
 }
 
-/// A queue pair that is not connected; 64 receives may be posted.
-pub(crate) fn queue_pair(fabric: &mut impl Fabric, port: u16, mtu: u32) -> Qpn {
+/// A queue pair that is not connected and takes writes and SENDs.
+pub(crate) fn queue_pair<F: Fabric>(end: &mut Adapter<F>, port: u16, mtu: u32) -> Qpn {
     let attr = QpAttr {
         mtu,
         port,
-        recv_depth: 64,
+        recv_buffers: 64,
     };
-    fabric.create_qp(attr).unwrap()
+    end.create_qp(attr).unwrap()
 }
 
 /// Connects one side.
-pub(crate) fn connect(fabric: &mut impl Fabric, own: Qpn, addr: SocketAddr, qpn: Qpn) {
+pub(crate) fn connect<F: Fabric>(end: &mut Adapter<F>, own: Qpn, addr: SocketAddr, qpn: Qpn) {
     let remote = RemoteQp { addr, qpn };
-    fabric.connect_qp(own, remote).unwrap();
+    end.connect_qp(own, remote).unwrap();
+}
+
+/// A window onto a range of a region, in a set of its own.
+pub(crate) fn window<F: Fabric>(
+    end: &mut Adapter<F>,
+    lkey: Lkey,
+    range: Range<usize>,
+) -> (Window, RemotePlace) {
+    let length = range.len() as u64;
+    let set = end.create_windows(1, length.max(1)).unwrap();
+    let opened = end.open_window(set, 0, lkey, range.start as u64, length);
+    opened.unwrap()
+}
+
+/// Closes a window and waits until it is closed.
+#[track_caller]
+pub(crate) fn close<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, window: Window) {
+    end.close_window(window).unwrap();
+    assert_eq!(closed(world, end), window);
+}
+
+/// The next window that is closed.
+#[track_caller]
+pub(crate) fn closed<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>) -> Window {
+    for _ in 0..PATIENCE {
+        if let Some(window) = end.poll_closed() {
+            return window;
+        }
+        world.step();
+    }
+    panic!("no window was closed");
+}
+
+/// A place `at` bytes behind another.
+pub(crate) fn beyond(place: RemotePlace, at: u64) -> RemotePlace {
+    let addr = place.addr.wrapping_add(at);
+    RemotePlace { addr, ..place }
+}
+
+/// The first bytes of a region, as they are now.
+pub(crate) fn bytes<F: Fabric>(end: &Adapter<F>, lkey: Lkey, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    end.copy_out(lkey, 0, &mut bytes).unwrap();
+    bytes
 }
 
 /// Bytes that tell their place.
@@ -191,7 +241,7 @@ pub(crate) fn pattern(length: usize) -> Vec<u8> {
 }
 
 /// A scatter entry.
-pub(crate) fn sge(lkey: Lkey, range: std::ops::Range<usize>) -> Sge {
+pub(crate) fn sge(lkey: Lkey, range: Range<usize>) -> Sge {
     Sge {
         lkey,
         offset: range.start as u64,
@@ -200,22 +250,22 @@ pub(crate) fn sge(lkey: Lkey, range: std::ops::Range<usize>) -> Sge {
 }
 
 /// An unsignalled write.
-pub(crate) fn write(local: &[Sge], remote_addr: u64, rkey: Rkey, imm: u32) -> WriteWr<'_> {
+pub(crate) fn write(local: &[Sge], to: RemotePlace, imm: u32) -> WriteWr<'_> {
     WriteWr {
         wr_id: 0,
         signaled: false,
         local,
-        remote_addr,
-        rkey,
+        remote_addr: to.addr,
+        rkey: to.rkey,
         imm,
     }
 }
 
 /// Posts one write, however often it takes.
 #[track_caller]
-pub(crate) fn post(fabric: &mut impl Fabric, qpn: Qpn, write: &WriteWr<'_>) {
+pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_>) {
     for _ in 0..PATIENCE {
-        if fabric.post_writes(qpn, &[*write]).unwrap() == 1 {
+        if end.post_writes(qpn, &[*write]).unwrap() == 1 {
             return;
         }
     }
@@ -224,20 +274,20 @@ pub(crate) fn post(fabric: &mut impl Fabric, qpn: Qpn, write: &WriteWr<'_>) {
 
 /// Posts one SEND, however often it takes.
 #[track_caller]
-pub(crate) fn send(fabric: &mut impl Fabric, qpn: Qpn, payload: &[u8]) {
+pub(crate) fn send<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, payload: &[u8]) {
     for _ in 0..PATIENCE {
-        if fabric.post_send(qpn, payload).unwrap() {
+        if end.post_send(qpn, payload).unwrap() {
             return;
         }
     }
     panic!("the carrier stayed full");
 }
 
-/// What arrives at a fabric: exactly `count` completions, and none after them.
+/// What arrives at a fabric: exactly `count` completions.
 #[track_caller]
-pub(crate) fn arrivals<W: World>(
+pub(crate) fn completions<W: World>(
     world: &mut W,
-    fabric: &mut W::Fabric,
+    end: &mut Adapter<W::Fabric>,
     count: usize,
 ) -> Vec<Completion> {
     let mut completions = Vec::new();
@@ -246,10 +296,40 @@ pub(crate) fn arrivals<W: World>(
             break;
         }
         world.step();
-        fabric.poll(&mut completions).unwrap();
+        end.poll(&mut completions).unwrap();
     }
-    assert_eq!(completions.len(), count, "{:?}", fabric.counters());
+    assert_eq!(completions.len(), count, "{:?}", end.counters());
     completions
+}
+
+/// [`completions`], without when and how they came.
+#[track_caller]
+pub(crate) fn arrivals<W: World>(
+    world: &mut W,
+    end: &mut Adapter<W::Fabric>,
+    count: usize,
+) -> Vec<Got> {
+    let completions = completions(world, end, count);
+    completions.into_iter().map(Got::new).collect()
+}
+
+/// What departs from a fabric: exactly `count` departures.
+#[track_caller]
+pub(crate) fn departures<W: World>(
+    world: &mut W,
+    end: &mut Adapter<W::Fabric>,
+    count: usize,
+) -> Vec<Departed> {
+    let mut departed = Vec::new();
+    for _ in 0..PATIENCE {
+        end.poll_departed(&mut departed).unwrap();
+        if departed.len() >= count {
+            break;
+        }
+        world.step();
+    }
+    assert_eq!(departed.len(), count);
+    departed
 }
 
 /// Lets everything arrive without taking it in.

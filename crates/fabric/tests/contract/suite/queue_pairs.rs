@@ -1,12 +1,26 @@
-//! Queue pairs, ports and receives.
+//! Queue pairs and ports.
 
 use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use farwrite_fabric::contract::{
-    Completion, DropReason, Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey,
+    Fabric, FabricError, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp, Rkey,
 };
 
-use super::{MTU, Pair, World, arrivals, connect, joined, post, queue_pair, send, travel, write};
+use super::{
+    Got, MTU, Pair, World, arrivals, connect, joined, post, queue_pair, send, travel, write,
+};
+
+/// Where writes without payload go: nobody looks.
+const NOWHERE: RemotePlace = RemotePlace {
+    addr: 0,
+    rkey: Rkey(1),
+};
+
+fn ping(qpn: Qpn, payload: &[u8]) -> Got {
+    let payload = payload.to_vec();
+    Got::Send { qpn, payload }
+}
 
 pub(crate) fn attributes(world: &mut impl World) {
     let mut end = world.end(2);
@@ -17,7 +31,7 @@ pub(crate) fn attributes(world: &mut impl World) {
     let attr = QpAttr {
         mtu: capabilities.max_mtu,
         port: 1,
-        recv_depth: 0,
+        recv_buffers: 0,
     };
     let bad = [
         QpAttr { mtu: 0, ..attr },
@@ -41,6 +55,30 @@ pub(crate) fn attributes(world: &mut impl World) {
     assert!(numbers.iter().all(|number| (2..1 << 24).contains(number)));
 }
 
+pub(crate) fn halves_are_handed_out_once(world: &mut impl World) {
+    // The adapter has them all.
+    let mut end = world.end(2);
+    for port in [0, 1] {
+        assert!(matches!(end.take_tx(port), Err(FabricError::InUse(_))));
+        assert!(matches!(end.take_rx(port), Err(FabricError::InUse(_))));
+    }
+    let no_port = |error| matches!(error, FabricError::BadAttribute { name: "port", .. });
+    assert!(no_port(end.take_tx(2).err().unwrap()));
+    assert!(no_port(end.take_rx(2).err().unwrap()));
+}
+
+/// Addresses that no machine has.
+fn bad_addresses(good: SocketAddr) -> [SocketAddr; 2] {
+    let mut anywhere = good;
+    anywhere.set_port(0);
+    let mut nowhere = good;
+    nowhere.set_ip(match good {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    });
+    [anywhere, nowhere]
+}
+
 pub(crate) fn connecting(world: &mut impl World) {
     let mut end = world.end(1);
     let qpn = queue_pair(&mut end, 0, MTU);
@@ -48,18 +86,12 @@ pub(crate) fn connecting(world: &mut impl World) {
         addr: world.stranger(),
         qpn: Qpn(2),
     };
-    let mut anywhere = good;
-    anywhere.addr.set_port(0);
-    let mut nowhere = good;
-    nowhere.addr.set_ip(match good.addr.ip() {
-        std::net::IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
-        std::net::IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
-    });
     let bad_numbers = [0, 1, 1 << 24, u32::MAX].map(|qpn| RemoteQp {
         qpn: Qpn(qpn),
         ..good
     });
-    for remote in bad_numbers.into_iter().chain([anywhere, nowhere]) {
+    let bad_addresses = bad_addresses(good.addr).map(|addr| RemoteQp { addr, ..good });
+    for remote in bad_numbers.into_iter().chain(bad_addresses) {
         let error = end.connect_qp(qpn, remote).unwrap_err();
         assert!(
             matches!(error, FabricError::BadAttribute { .. }),
@@ -80,11 +112,9 @@ pub(crate) fn connecting(world: &mut impl World) {
 
 pub(crate) fn disconnecting(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    pair.b.post_recv(pair.qb, 1).unwrap();
-    let before = pair.before();
     pair.b.disconnect_qp(pair.qb).unwrap();
     send(&mut pair.a, pair.qa, b"from nobody");
-    pair.all_dropped(&before, DropReason::Stranger, 1);
+    pair.nothing_lands();
     assert!(matches!(
         pair.b.post_send(pair.qb, b"to nobody"),
         Err(FabricError::NotConnected(_))
@@ -98,8 +128,8 @@ pub(crate) fn disconnecting(world: &mut impl World) {
         pair.b.disconnect_qp(nobody),
         Err(FabricError::UnknownQp(_))
     ));
-    // The receive is still posted.
-    connect(&mut pair.b, pair.qb, pair.a.local_addr(0), pair.qa);
+    let addr = pair.a.local_addr(0);
+    connect(&mut pair.b, pair.qb, addr, pair.qa);
     send(&mut pair.a, pair.qa, b"from the peer");
     pair.arrivals(1);
 }
@@ -107,88 +137,119 @@ pub(crate) fn disconnecting(world: &mut impl World) {
 pub(crate) fn destroying(world: &mut impl World) {
     let mut pair = Pair::new(world);
     let other = joined(&mut pair.a, &mut pair.b, 0);
-    pair.b.post_recv(pair.qb, 1).unwrap();
-    pair.b.post_recv(other.1, 1).unwrap();
-    let before = pair.before();
     send(&mut pair.a, pair.qa, b"late");
     travel(pair.world);
     pair.b.destroy_qp(pair.qb).unwrap();
-    pair.all_dropped(&before, DropReason::UnknownQp, 1);
+    pair.nothing_lands();
     assert!(matches!(
         pair.b.destroy_qp(pair.qb),
         Err(FabricError::UnknownQp(_))
     ));
     assert!(matches!(
-        pair.b.post_recv(pair.qb, 1),
+        pair.b.post_send(pair.qb, b"x"),
         Err(FabricError::UnknownQp(_))
     ));
     send(&mut pair.a, other.0, b"fine");
     pair.arrivals(1);
 }
 
-pub(crate) fn receives(world: &mut impl World) {
-    let mut pair = Pair::new(world);
-    let full = pair.b.post_recv(pair.qb, 65);
-    assert!(matches!(full, Err(FabricError::OutOfResources(_))));
-    pair.b.post_recv(pair.qb, 63).unwrap();
-    for count in [2, u32::MAX] {
-        let full = pair.b.post_recv(pair.qb, count);
-        assert!(matches!(full, Err(FabricError::OutOfResources(_))));
-    }
-    pair.b.post_recv(pair.qb, 1).unwrap();
-    send(&mut pair.a, pair.qa, &[]);
-    pair.arrivals(1);
-    // Room for the one that was used up, and no more.
-    assert!(pair.b.post_recv(pair.qb, 2).is_err());
-    pair.b.post_recv(pair.qb, 1).unwrap();
-}
-
 pub(crate) fn completions_wait(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    pair.b.post_recv(pair.qb, 64).unwrap();
     for imm in 0..64 {
-        post(&mut pair.a, pair.qa, &write(&[], 0, Rkey(1), imm));
+        post(&mut pair.a, pair.qa, &write(&[], NOWHERE, imm));
     }
     travel(pair.world);
     assert_eq!(pair.arrivals(64).len(), 64);
-    assert!(
-        pair.b
-            .counters()
-            .dropped
-            .iter()
-            .all(|&dropped| dropped == 0)
-    );
 }
 
 pub(crate) fn several_ports(world: &mut impl World) {
     let (mut a, mut b) = (world.end(3), world.end(3));
     // Two queue pairs on every port.
     let joints: Vec<_> = (0..6).map(|i| joined(&mut a, &mut b, i % 3)).collect();
-    for (imm, &(qa, qb)) in (0..).zip(&joints) {
-        b.post_recv(qb, 1).unwrap();
-        post(&mut a, qa, &write(&[], 0, Rkey(1), imm));
+    for (imm, &(qa, _)) in (0..).zip(&joints) {
+        post(&mut a, qa, &write(&[], NOWHERE, imm));
     }
-    let mut arrived: Vec<_> = arrivals(world, &mut b, 6)
-        .into_iter()
-        .map(|completion| match completion {
-            Completion::Write { qpn, imm, .. } => (imm, qpn),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let mut arrived = arrivals(world, &mut b, 6);
     arrived.sort_unstable();
-    let want = (0..).zip(joints.iter().map(|joint| joint.1));
-    assert_eq!(arrived, want.collect::<Vec<_>>());
+    let landed = |(imm, &(_, qpn)): (u32, &(Qpn, Qpn))| Got::Write { qpn, imm, bytes: 0 };
+    let mut want: Vec<_> = (0..).zip(&joints).map(landed).collect();
+    want.sort_unstable();
+    assert_eq!(arrived, want);
 }
 
 pub(crate) fn both_directions(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    pair.a.post_recv(pair.qa, 1).unwrap();
-    pair.b.post_recv(pair.qb, 1).unwrap();
     send(&mut pair.a, pair.qa, b"ping");
     send(&mut pair.b, pair.qb, b"pong");
-    let (qpn, payload) = (pair.qb, b"ping".to_vec());
-    assert_eq!(pair.arrivals(1), [Completion::Send { qpn, payload }]);
-    let (qpn, payload) = (pair.qa, b"pong".to_vec());
+    assert_eq!(pair.arrivals(1), [ping(pair.qb, b"ping")]);
     let at_a = arrivals(pair.world, &mut pair.a, 1);
-    assert_eq!(at_a, [Completion::Send { qpn, payload }]);
+    assert_eq!(at_a, [ping(pair.qa, b"pong")]);
+}
+
+pub(crate) fn only_control_takes_sends(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let attr = QpAttr {
+        mtu: MTU,
+        port: 0,
+        recv_buffers: 0,
+    };
+    let data = pair.b.create_qp(attr).unwrap();
+    let addr = pair.a.local_addr(0);
+    connect(&mut pair.b, data, addr, pair.qa);
+    let to_data = queue_pair(&mut pair.a, 0, MTU);
+    let addr = pair.b.local_addr(0);
+    connect(&mut pair.a, to_data, addr, data);
+    send(&mut pair.a, to_data, b"no buffer");
+    pair.nothing_lands();
+    // Writes need none, however many come between two polls.
+    for imm in 0..100 {
+        post(&mut pair.a, to_data, &write(&[], NOWHERE, imm));
+    }
+    pair.arrivals(100);
+}
+
+pub(crate) fn a_new_path(world: &mut impl World) {
+    let (mut a, mut b) = (world.end(2), world.end(2));
+    let (qa, qb) = joined(&mut a, &mut b, 0);
+    // The peer's queue pair moves to its other port.
+    let moved = queue_pair(&mut b, 1, MTU);
+    connect(&mut b, moved, a.local_addr(0), qa);
+    let to_moved = queue_pair(&mut a, 0, MTU);
+    connect(&mut a, to_moved, b.local_addr(0), moved);
+    send(&mut a, to_moved, b"to the old address");
+    travel(world);
+    let mut lost = Vec::new();
+    b.poll(&mut lost).unwrap();
+    assert_eq!(lost, []);
+    let path = QpPath::to(b.local_addr(1));
+    a.set_path(to_moved, path).unwrap();
+    send(&mut a, to_moved, b"to the new one");
+    assert_eq!(arrivals(world, &mut b, 1), [ping(moved, b"to the new one")]);
+    // The other queue pair has not moved.
+    send(&mut a, qa, b"as before");
+    assert_eq!(arrivals(world, &mut b, 1), [ping(qb, b"as before")]);
+    for addr in bad_addresses(path.source) {
+        for path in [
+            QpPath {
+                source: addr,
+                ..path
+            },
+            QpPath {
+                destination: addr,
+                ..path
+            },
+            QpPath {
+                sealed_as: Some((path.source, addr)),
+                ..path
+            },
+        ] {
+            let error = a.set_path(qa, path).unwrap_err();
+            assert!(matches!(error, FabricError::BadAttribute { .. }), "{error}");
+        }
+    }
+    let alone = queue_pair(&mut a, 0, MTU);
+    let error = a.set_path(alone, path).unwrap_err();
+    assert!(matches!(error, FabricError::NotConnected(qpn) if qpn == alone.0));
+    let error = a.set_path(Qpn(0), path).unwrap_err();
+    assert!(matches!(error, FabricError::UnknownQp(0)));
 }

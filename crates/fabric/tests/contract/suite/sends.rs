@@ -1,16 +1,15 @@
 //! SENDs.
 
-use farwrite_fabric::contract::{Completion, DropReason, Fabric, FabricError, Qpn};
+use farwrite_fabric::contract::{FabricError, Qpn};
 
-use super::{MTU, Pair, World, pattern, queue_pair, send};
+use super::{Got, MTU, Pair, World, pattern, queue_pair, send};
 
 pub(crate) fn every_length(world: &mut impl World) {
     let mut pair = Pair::new(world);
     let pattern = pattern(MTU as usize);
     for length in (0..=9).chain([MTU as usize - 1, MTU as usize]) {
-        pair.b.post_recv(pair.qb, 1).unwrap();
         send(&mut pair.a, pair.qa, &pattern[..length]);
-        let arrived = Completion::Send {
+        let arrived = Got::Send {
             qpn: pair.qb,
             payload: pattern[..length].to_vec(),
         };
@@ -35,15 +34,5 @@ pub(crate) fn refusals(world: &mut impl World) {
     assert!(matches!(error, FabricError::NotConnected(qpn) if qpn == alone.0));
     let error = pair.a.post_send(Qpn(0), &[]).unwrap_err();
     assert!(matches!(error, FabricError::UnknownQp(0)));
-    assert_eq!(pair.a.counters().sent_packets, 0);
-}
-
-pub(crate) fn use_up_receives(world: &mut impl World) {
-    let mut pair = Pair::new(world);
-    pair.b.post_recv(pair.qb, 1).unwrap();
-    send(&mut pair.a, pair.qa, b"taken");
-    pair.arrivals(1);
-    let before = pair.before();
-    send(&mut pair.a, pair.qa, b"dropped");
-    pair.all_dropped(&before, DropReason::NoReceive, 1);
+    pair.nothing_lands();
 }

@@ -1,17 +1,18 @@
 //! Writes with immediate that are right, and those that the poster gets back.
 
-use farwrite_fabric::contract::{Completion, Fabric, FabricError, Lkey, Qpn, Rkey};
+use farwrite_fabric::contract::{
+    Departed, Fabric, FabricError, Lkey, Qpn, Region, RemotePlace, Rkey, WriteWr,
+};
 
 use super::{
-    MTU, Pair, TARGET_BYTES, World, arrivals, joined, pattern, post, queue_pair, sge, write,
+    Got, MTU, Pair, TARGET_BYTES, World, joined, pattern, post, queue_pair, sge, window, write,
 };
 
 pub(crate) fn land_where_sent(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 1000, 500).unwrap();
-    pair.b.post_recv(pair.qb, 1).unwrap();
-    pair.write(7..107, 20, rkey, 0xdead_beef);
-    let landed = Completion::Write {
+    let (_, place) = pair.open(1000..1500);
+    pair.write(7..107, place, 20, 0xdead_beef);
+    let landed = Got::Write {
         qpn: pair.qb,
         imm: 0xdead_beef,
         bytes: 100,
@@ -19,26 +20,24 @@ pub(crate) fn land_where_sent(world: &mut impl World) {
     assert_eq!(pair.arrivals(1), [landed]);
     let mut want = vec![0; TARGET_BYTES];
     want[1020..1120].copy_from_slice(&pattern(TARGET_BYTES)[7..107]);
-    assert!(pair.b.memory(pair.target).unwrap() == want);
+    assert!(pair.target() == want);
 }
 
 pub(crate) fn every_length(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 2048).unwrap();
+    let (_, place) = pair.open(0..2048);
     let pattern = pattern(TARGET_BYTES);
     let mtu = MTU as usize;
     for length in (1..=17).chain(mtu - 4..=mtu) {
-        pair.b.memory_mut(pair.target).unwrap().fill(0);
-        pair.b.post_recv(pair.qb, 1).unwrap();
-        pair.write(3..3 + length, 5, rkey, 0);
-        let bytes = u32::try_from(length).unwrap();
-        let landed = Completion::Write {
+        pair.b.copy_in(pair.target, 0, &[0; 2048]).unwrap();
+        pair.write(3..3 + length, place, 5, 0);
+        let landed = Got::Write {
             qpn: pair.qb,
             imm: 0,
-            bytes,
+            bytes: u32::try_from(length).unwrap(),
         };
         assert_eq!(pair.arrivals(1), [landed]);
-        let memory = pair.b.memory(pair.target).unwrap();
+        let memory = pair.target();
         assert_eq!(memory[5..5 + length], pattern[3..3 + length]);
         let around = memory[..5].iter().chain(&memory[5 + length..]);
         assert!(around.copied().all(|byte| byte == 0), "length {length}");
@@ -47,8 +46,8 @@ pub(crate) fn every_length(world: &mut impl World) {
 
 pub(crate) fn gather(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 2048).unwrap();
-    let second = pair.a.register(Box::new(vec![0xEE; 40])).unwrap();
+    let (_, place) = pair.open(0..2048);
+    let second = pair.a.register(Region::owned(vec![0xEE; 40])).unwrap();
     let most = pair.a.capabilities().max_sge;
     assert!(most >= 2);
     let mut local: Vec<_> = (0..most)
@@ -63,31 +62,29 @@ pub(crate) fn gather(world: &mut impl World) {
             _ => want.extend(&pattern[50 * i..51 * i + 1]),
         }
     }
-    pair.b.post_recv(pair.qb, 2).unwrap();
-    post(&mut pair.a, pair.qa, &write(&local, 0, rkey, 0));
+    post(&mut pair.a, pair.qa, &write(&local, place, 0));
     pair.arrivals(1);
-    let memory = pair.b.memory(pair.target).unwrap();
+    let memory = pair.target();
     assert_eq!(memory[..want.len()], want);
     assert!(memory[want.len()..].iter().all(|&byte| byte == 0));
 
     local.push(sge(second, 0..1));
-    let refused = pair.a.post_writes(pair.qa, &[write(&local, 0, rkey, 0)]);
+    let refused = pair.a.post_writes(pair.qa, &[write(&local, place, 0)]);
     assert!(matches!(refused, Err(FabricError::BadAttribute { .. })));
 }
 
 pub(crate) fn zero_length(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    pair.b.post_recv(pair.qb, 2).unwrap();
     // No scatter entries and an empty one are the same; neither key nor address is looked at.
     let nothing = [sge(pair.source, 5..5)];
-    post(&mut pair.a, pair.qa, &write(&[], u64::MAX, Rkey(0), 1));
-    post(
-        &mut pair.a,
-        pair.qa,
-        &write(&nothing, 12, Rkey(u32::MAX), 2),
-    );
+    let (addr, rkey) = (u64::MAX, Rkey(0));
+    let place = RemotePlace { addr, rkey };
+    post(&mut pair.a, pair.qa, &write(&[], place, 1));
+    let rkey = Rkey(u32::MAX);
+    let place = RemotePlace { addr: 12, rkey };
+    post(&mut pair.a, pair.qa, &write(&nothing, place, 2));
     let qpn = pair.qb;
-    let landed = |imm| Completion::Write { qpn, imm, bytes: 0 };
+    let landed = |imm| Got::Write { qpn, imm, bytes: 0 };
     assert_eq!(pair.arrivals(2), [landed(1), landed(2)]);
 }
 
@@ -95,19 +92,19 @@ pub(crate) fn in_bulk(world: &mut impl World) {
     const BATCH: usize = 32;
     let mut pair = Pair::new(world);
     let (mtu, bytes) = (MTU as usize, 16 * BATCH * MTU as usize);
-    let source = pair.a.register(Box::new(pattern(bytes))).unwrap();
-    let target = pair.b.register(Box::new(vec![0; bytes])).unwrap();
-    let rkey = pair.b.expose(target, 0, bytes as u64).unwrap();
+    let source = pair.a.register(Region::owned(pattern(bytes))).unwrap();
+    let target = pair.b.register(Region::owned(vec![0; bytes])).unwrap();
+    let (_, place) = window(&mut pair.b, target, 0..bytes);
     let packets = (0..bytes)
         .step_by(mtu)
         .map(|at| [sge(source, at..at + mtu)]);
     let packets: Vec<_> = packets.collect();
     let writes = (0..).zip(&packets);
-    let writes = writes.map(|(imm, local)| write(local, local[0].offset, rkey, imm));
+    let writes =
+        writes.map(|(imm, local)| write(local, super::beyond(place, local[0].offset), imm));
     let writes: Vec<_> = writes.collect();
     let mut imms = Vec::new();
     for batch in writes.chunks(BATCH) {
-        pair.b.post_recv(pair.qb, 32).unwrap();
         let mut rest = batch;
         while !rest.is_empty() {
             let taken = pair.a.post_writes(pair.qa, rest).unwrap();
@@ -115,14 +112,25 @@ pub(crate) fn in_bulk(world: &mut impl World) {
         }
         for completion in pair.arrivals(BATCH) {
             match completion {
-                Completion::Write { imm, .. } => imms.push(imm),
-                other => panic!("{other:?}"),
+                Got::Write { imm, .. } => imms.push(imm),
+                other @ Got::Send { .. } => panic!("{other:?}"),
             }
         }
     }
     imms.sort_unstable();
     assert!(imms.into_iter().eq(0..16 * 32));
-    assert!(pair.b.memory(target).unwrap() == pattern(bytes));
+    assert!(super::bytes(&pair.b, target, bytes) == pattern(bytes));
+}
+
+/// A write without payload.
+fn empty(wr_id: u64, signaled: bool) -> WriteWr<'static> {
+    let (addr, rkey) = (0, Rkey(1));
+    let write = write(&[], RemotePlace { addr, rkey }, 0);
+    WriteWr {
+        wr_id,
+        signaled,
+        ..write
+    }
 }
 
 pub(crate) fn departures(world: &mut impl World) {
@@ -131,27 +139,35 @@ pub(crate) fn departures(world: &mut impl World) {
     let ids = [(11, true), (12, false), (13, true), (u64::MAX, true)];
     for qpn in [doomed, pair.qa] {
         for (wr_id, signaled) in ids {
-            let write = write(&[], 0, Rkey(1), 0);
-            post(
-                &mut pair.a,
-                qpn,
-                &farwrite_fabric::contract::WriteWr {
-                    wr_id,
-                    signaled,
-                    ..write
-                },
-            );
+            post(&mut pair.a, qpn, &empty(wr_id, signaled));
         }
     }
     pair.a.destroy_qp(doomed).unwrap();
     let qpn = pair.qa;
-    let departed = [11, 13, u64::MAX].map(|wr_id| Completion::Departed { qpn, wr_id });
-    assert_eq!(arrivals(pair.world, &mut pair.a, 3), departed);
+    let departed = [11, 13, u64::MAX].map(|wr_id| Departed { qpn, wr_id });
+    assert_eq!(super::departures(pair.world, &mut pair.a, 3), departed);
+}
+
+pub(crate) fn departures_of_many_queue_pairs(world: &mut impl World) {
+    let (mut a, mut b) = (world.end(3), world.end(3));
+    let qpns: Vec<_> = (0..3).map(|port| joined(&mut a, &mut b, port).0).collect();
+    for wr_id in 0..30 {
+        for &qpn in &qpns {
+            post(&mut a, qpn, &empty(wr_id, wr_id % 3 == 2));
+        }
+    }
+    // In order on each queue pair, and in any order between two.
+    let departed = super::departures(world, &mut a, 30);
+    for qpn in qpns {
+        let of_this = departed.iter().filter(|departed| departed.qpn == qpn);
+        let ids = of_this.map(|departed| departed.wr_id);
+        assert!(ids.eq((2..30).step_by(3)), "{departed:?}");
+    }
 }
 
 pub(crate) fn refusals(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
+    let (_, place) = pair.open(0..100);
     let good = [sge(pair.source, 0..10)];
     let past_end = [sge(pair.source, TARGET_BYTES - 4..TARGET_BYTES + 1)];
     let unknown = [sge(Lkey(pair.source.0.wrapping_add(1)), 0..1)];
@@ -169,38 +185,16 @@ pub(crate) fn refusals(world: &mut impl World) {
         (&unknown, |e| matches!(e, FabricError::UnknownKey(_))),
     ];
     for (bad, expected) in cases {
-        let batch = [write(&good, 0, rkey, 0), write(bad, 0, rkey, 0)];
+        let batch = [write(&good, place, 0), write(bad, place, 0)];
         let error = pair.a.post_writes(pair.qa, &batch).unwrap_err();
         assert!(expected(&error), "{bad:?} gave {error}");
     }
-    let batch = [write(&good, 0, rkey, 0)];
+    let batch = [write(&good, place, 0)];
     let nobody = Qpn(pair.qa.0 ^ 1);
     let error = pair.a.post_writes(nobody, &batch).unwrap_err();
     assert!(matches!(error, FabricError::UnknownQp(qpn) if qpn == nobody.0));
     let alone = queue_pair(&mut pair.a, 0, MTU);
     let error = pair.a.post_writes(alone, &batch).unwrap_err();
     assert!(matches!(error, FabricError::NotConnected(qpn) if qpn == alone.0));
-    assert_eq!(pair.a.counters().sent_packets, 0);
-}
-
-pub(crate) fn counters_agree(world: &mut impl World) {
-    let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 2048).unwrap();
-    pair.b.post_recv(pair.qb, 3).unwrap();
-    pair.write(0..1023, 0, rkey, 0);
-    pair.write(0..0, 0, rkey, 0);
-    super::send(&mut pair.a, pair.qa, &[1; 5]);
-    pair.arrivals(3);
-    let (sent, received) = (pair.a.counters(), pair.b.counters());
-    let ip = if pair.a.local_addr(0).is_ipv4() {
-        28
-    } else {
-        48
-    };
-    let udp = (32 + 1024 + 4) + (32 + 4) + (12 + 8 + 4);
-    assert_eq!((sent.sent_packets, sent.sent_bytes), (3, 3 * ip + udp));
-    assert_eq!(received.received_packets, sent.sent_packets);
-    assert_eq!(received.received_bytes, sent.sent_bytes);
-    assert_eq!((sent.received_packets, received.sent_packets), (0, 0));
-    assert!(received.dropped.iter().all(|&dropped| dropped == 0));
+    pair.nothing_lands();
 }

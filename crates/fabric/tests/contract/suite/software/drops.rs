@@ -1,46 +1,26 @@
 //! Packets that are not applied, and why.
 
-use std::net::SocketAddr;
-
-use farwrite_fabric::contract::{Completion, DropReason, Fabric, Qpn};
-use farwrite_wire::icrc::{Flow, Icrc};
+use farwrite_fabric::contract::{DropReason, Fabric, QpAttr, Qpn, Region, RemotePlace, Rkey};
 use farwrite_wire::opcode;
 use farwrite_wire::request::WriteImm;
 
-use super::{
-    MTU, PATIENCE, Pair, World, arrivals, connect, joined, pattern, post, queue_pair, send, sge,
-    travel, write,
+use super::{SoftwareWorld, forged, one_dropped};
+use crate::suite::{
+    Got, MTU, Pair, arrivals, connect, joined, pattern, post, queue_pair, send, sge, travel, write,
 };
 
-/// A write as the stranger would send it to `to`, with a right ICRC after `change`.
-fn forged(
-    from: SocketAddr,
-    to: SocketAddr,
-    write: WriteImm,
-    change: impl Fn(&mut Vec<u8>),
-) -> Vec<u8> {
-    let mut bytes = write.header().to_vec();
-    bytes.extend(pattern(write.payload_bytes as usize));
-    change(&mut bytes);
-    let flow = Flow::new(from, to).unwrap();
-    let icrc = Icrc::new(&flow, 0, bytes.len() + 4).update(&bytes).finish();
-    bytes.extend(icrc.to_le_bytes());
-    bytes
-}
-
-/// A pair whose `b` has another queue pair, joined to the stranger, with one receive posted; and
+/// A pair whose `b` has another queue pair, joined to the stranger; and
 /// what the stranger has to write there for it to be right: 8 bytes.
-fn with_forger<W: World>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
+fn with_forger<W: SoftwareWorld>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 4096).unwrap();
+    let (_, place) = pair.open(0..4096);
     let qpn = queue_pair(&mut pair.b, 0, MTU);
     connect(&mut pair.b, qpn, pair.world.stranger(), Qpn(2));
-    pair.b.post_recv(qpn, 1).unwrap();
     let write = WriteImm {
         dest_qp: qpn.0,
         psn: 0,
-        remote_addr: 0,
-        rkey: rkey.0,
+        remote_addr: place.addr,
+        rkey: place.rkey.0,
         imm: 5,
         payload_bytes: 8,
     };
@@ -48,69 +28,68 @@ fn with_forger<W: World>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
 }
 
 /// Sends what `change` makes of a right packet, sealed anew.
-fn forge<W: World>(pair: &mut Pair<'_, W>, write: WriteImm, change: impl Fn(&mut Vec<u8>)) {
+fn forge<W: SoftwareWorld>(pair: &mut Pair<'_, W>, write: WriteImm, change: impl Fn(&mut Vec<u8>)) {
     let to = pair.b.local_addr(0);
     let bytes = forged(pair.world.stranger(), to, write, change);
-    pair.world.forge(to, &bytes);
+    pair.world.forge(to, &bytes, 0);
 }
 
-/// The right packet is taken, so whatever went before used up no receive and was dropped for its
-/// fault alone.
-fn right_one_lands<W: World>(pair: &mut Pair<'_, W>, write: WriteImm) {
+/// The right packet is taken, so whatever went before was dropped for its fault alone.
+fn right_one_lands<W: SoftwareWorld>(pair: &mut Pair<'_, W>, write: WriteImm) {
     forge(pair, write, |_| {});
-    let landed = Completion::Write {
+    let landed = Got::Write {
         qpn: Qpn(write.dest_qp),
         imm: 5,
         bytes: 8,
     };
     assert_eq!(pair.arrivals(1), [landed]);
-    assert_eq!(
-        pair.b.memory(pair.target).unwrap()[..9],
-        [1, 2, 3, 4, 5, 6, 7, 8, 0]
-    );
+    assert_eq!(pair.target()[..9], [1, 2, 3, 4, 5, 6, 7, 8, 0]);
 }
 
-pub(crate) fn no_receive(world: &mut impl World) {
+pub(crate) fn no_receive(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
+    let attr = QpAttr {
+        mtu: MTU,
+        port: 0,
+        recv_buffers: 0,
+    };
+    let data = pair.b.create_qp(attr).unwrap();
+    connect(&mut pair.b, data, pair.world.stranger(), Qpn(2));
+    let to_data = queue_pair(&mut pair.a, 0, MTU);
+    let addr = pair.b.local_addr(0);
+    connect(&mut pair.a, to_data, addr, data);
     let before = pair.before();
-    pair.write(0..4, 0, rkey, 0);
-    pair.write(0..0, 0, rkey, 0);
-    send(&mut pair.a, pair.qa, b"x");
-    pair.all_dropped(&before, DropReason::NoReceive, 3);
-    pair.b.post_recv(pair.qb, 1).unwrap();
-    pair.write(0..4, 0, rkey, 0);
-    pair.arrivals(1);
+    send(&mut pair.a, to_data, b"from elsewhere");
+    pair.all_dropped(&before, DropReason::NoReceive, 1);
+    pair.b.disconnect_qp(data).unwrap();
+    let addr = pair.a.local_addr(0);
+    connect(&mut pair.b, data, addr, to_data);
+    send(&mut pair.a, to_data, b"from the peer");
+    pair.all_dropped(&before, DropReason::NoReceive, 2);
 }
 
-pub(crate) fn unknown_queue_pair(world: &mut impl World) {
+pub(crate) fn unknown_queue_pair(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
-    pair.b.post_recv(pair.qb, 1).unwrap();
+    let (_, place) = pair.open(0..100);
     let lost = queue_pair(&mut pair.a, 0, MTU);
-    connect(
-        &mut pair.a,
-        lost,
-        pair.b.local_addr(0),
-        Qpn(pair.qb.0 ^ 0x10_0000),
-    );
+    let addr = pair.b.local_addr(0);
+    connect(&mut pair.a, lost, addr, Qpn(pair.qb.0 ^ 0x10_0000));
     let before = pair.before();
     let local = [sge(pair.source, 0..4)];
-    post(&mut pair.a, lost, &write(&local, 0, rkey, 0));
+    post(&mut pair.a, lost, &write(&local, place, 0));
     pair.all_dropped(&before, DropReason::UnknownQp, 1);
 }
 
-pub(crate) fn stranger(world: &mut impl World) {
+pub(crate) fn stranger(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
-    pair.b.post_recv(pair.qb, 1).unwrap();
+    let (_, place) = pair.open(0..100);
     let before = pair.before();
     // All numbers are right, only the address is not.
     let write = WriteImm {
         dest_qp: pair.qb.0,
         psn: 0,
-        remote_addr: 0,
-        rkey: rkey.0,
+        remote_addr: place.addr,
+        rkey: place.rkey.0,
         imm: 0,
         payload_bytes: 8,
     };
@@ -118,14 +97,15 @@ pub(crate) fn stranger(world: &mut impl World) {
     pair.all_dropped(&before, DropReason::Stranger, 1);
 }
 
-pub(crate) fn other_port(world: &mut impl World) {
+pub(crate) fn other_port(world: &mut impl SoftwareWorld) {
     let (mut a, mut b) = (world.end(2), world.end(2));
     let (qa, qb) = joined(&mut a, &mut b, 0);
-    b.post_recv(qb, 1).unwrap();
+    let (addr, rkey) = (0, Rkey(1));
+    let nowhere = RemotePlace { addr, rkey };
     // The peer's host, but not the peer's port.
     let from_elsewhere = queue_pair(&mut a, 1, MTU);
     connect(&mut a, from_elsewhere, b.local_addr(0), qb);
-    send(&mut a, from_elsewhere, b"x");
+    post(&mut a, from_elsewhere, &write(&[], nowhere, 0));
     one_dropped(world, &mut b, DropReason::Stranger);
     // The queue pair's host, but not its port.
     let to_elsewhere = queue_pair(&mut a, 0, MTU);
@@ -136,31 +116,18 @@ pub(crate) fn other_port(world: &mut impl World) {
     arrivals(world, &mut b, 1);
 }
 
-fn one_dropped<W: World>(world: &mut W, fabric: &mut W::Fabric, reason: DropReason) {
-    let mut completions = Vec::new();
-    for _ in 0..PATIENCE {
-        if fabric.counters().dropped(reason) == 1 {
-            assert_eq!(completions, []);
-            return;
-        }
-        world.step();
-        fabric.poll(&mut completions).unwrap();
-    }
-    panic!("{:?}", fabric.counters());
-}
-
-pub(crate) fn not_connected(world: &mut impl World) {
+pub(crate) fn not_connected(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let alone = queue_pair(&mut pair.b, 0, MTU);
-    pair.b.post_recv(alone, 1).unwrap();
     let wishful = queue_pair(&mut pair.a, 0, MTU);
-    connect(&mut pair.a, wishful, pair.b.local_addr(0), alone);
+    let addr = pair.b.local_addr(0);
+    connect(&mut pair.a, wishful, addr, alone);
     let before = pair.before();
     send(&mut pair.a, wishful, b"x");
     pair.all_dropped(&before, DropReason::Stranger, 1);
 }
 
-pub(crate) fn bad_icrc(world: &mut impl World) {
+pub(crate) fn bad_icrc(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let to = pair.b.local_addr(0);
     let right = forged(pair.world.stranger(), to, write, |_| {});
@@ -179,25 +146,26 @@ pub(crate) fn bad_icrc(world: &mut impl World) {
     for bit in bits {
         let mut wrong = right.clone();
         wrong[bit / 8] ^= 1 << (bit % 8);
-        pair.world.forge(to, &wrong);
+        pair.world.forge(to, &wrong, 0);
     }
     // Right for another way here.
     let mut elsewhere = pair.world.stranger();
     elsewhere.set_port(elsewhere.port() ^ 1);
-    pair.world.forge(to, &forged(elsewhere, to, write, |_| {}));
+    pair.world
+        .forge(to, &forged(elsewhere, to, write, |_| {}), 0);
     let count = bits.len() as u64 + 1;
     pair.all_dropped(&before, DropReason::BadIcrc, count);
     // The congestion bits may change on the way (IBTA 9.2.3).
     let mut marked = right;
     marked[4] ^= 0xC0;
-    pair.world.forge(to, &marked);
+    pair.world.forge(to, &marked, 0);
     pair.arrivals(1);
 }
 
-pub(crate) fn empty(world: &mut impl World) {
+pub(crate) fn empty(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (before, to) = (pair.before(), pair.b.local_addr(0));
-    pair.world.forge(to, &[]);
+    pair.world.forge(to, &[], 0);
     pair.all_dropped(&before, DropReason::Malformed, 1);
     let counters = pair.b.counters();
     assert_eq!(
@@ -206,19 +174,19 @@ pub(crate) fn empty(world: &mut impl World) {
     );
 }
 
-pub(crate) fn truncated(world: &mut impl World) {
+pub(crate) fn truncated(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let to = pair.b.local_addr(0);
     let right = forged(pair.world.stranger(), to, write, |_| {});
     let before = pair.before();
     for length in 1..12 + 16 + 4 + 4 {
-        pair.world.forge(to, &right[..length]);
+        pair.world.forge(to, &right[..length], 0);
     }
     pair.all_dropped(&before, DropReason::Malformed, 35);
     right_one_lands(&mut pair, write);
 }
 
-pub(crate) fn trailing_bytes(world: &mut impl World) {
+pub(crate) fn trailing_bytes(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
     // Neither a length that is no multiple of 4, nor words that the RETH does not tell of.
@@ -229,7 +197,7 @@ pub(crate) fn trailing_bytes(world: &mut impl World) {
     right_one_lands(&mut pair, write);
 }
 
-pub(crate) fn wrong_length_in_reth(world: &mut impl World) {
+pub(crate) fn wrong_length_in_reth(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
     for length in [0, 4, 7, 9, 12, u32::MAX] {
@@ -245,7 +213,7 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl World) {
     right_one_lands(&mut pair, write);
 }
 
-pub(crate) fn unsupported_opcodes(world: &mut impl World) {
+pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
     let served = [opcode::UC_WRITE_ONLY_WITH_IMM, opcode::UC_SEND_ONLY];
@@ -283,34 +251,37 @@ fn become_opcode(bytes: &mut Vec<u8>, value: u8) {
     }
 }
 
-pub(crate) fn too_long(world: &mut impl World) {
+pub(crate) fn too_long(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
-    let rkey = pair.b.expose(pair.target, 0, 4096).unwrap();
+    let (_, place) = pair.open(0..4096);
     let narrow = queue_pair(&mut pair.b, 0, 256);
-    connect(&mut pair.b, narrow, pair.a.local_addr(0), pair.qa);
-    pair.b.post_recv(narrow, 2).unwrap();
+    let addr = pair.a.local_addr(0);
+    connect(&mut pair.b, narrow, addr, pair.qa);
     let wide = queue_pair(&mut pair.a, 0, MTU);
-    connect(&mut pair.a, wide, pair.b.local_addr(0), narrow);
+    let addr = pair.b.local_addr(0);
+    connect(&mut pair.a, wide, addr, narrow);
     let before = pair.before();
     let (over, fits) = ([sge(pair.source, 0..257)], [sge(pair.source, 0..256)]);
-    post(&mut pair.a, wide, &write(&over, 0, rkey, 0));
+    post(&mut pair.a, wide, &write(&over, place, 0));
     send(&mut pair.a, wide, &[0; 260]);
     pair.all_dropped(&before, DropReason::TooLong, 2);
-    post(&mut pair.a, wide, &write(&fits, 0, rkey, 0));
+    post(&mut pair.a, wide, &write(&fits, place, 0));
     send(&mut pair.a, wide, &[0; 256]);
     pair.arrivals(2);
 }
 
-pub(crate) fn first_fault_counts(world: &mut impl World) {
+pub(crate) fn first_fault_counts(world: &mut impl SoftwareWorld) {
     let (mut pair, right) = with_forger(world);
-    let rkey = pair.b.expose(pair.target, 0, 100).unwrap();
-    pair.b.revoke(rkey).unwrap();
+    let gone = pair.b.create_windows(1, 100).unwrap();
+    let spare = pair.b.register(Region::owned(vec![0; 8])).unwrap();
+    let (_, place) = pair.b.open_window(gone, 0, spare, 0, 8).unwrap();
+    pair.b.destroy_windows(gone).unwrap();
     let known = right.dest_qp;
     // Each packet has all the faults that come after its own.
     let worst = WriteImm {
         dest_qp: known ^ 0x10_0000,
         remote_addr: u64::MAX,
-        rkey: rkey.0,
+        rkey: place.rkey.0,
         payload_bytes: MTU + 4,
         ..right
     };
@@ -352,10 +323,28 @@ pub(crate) fn first_fault_counts(world: &mut impl World) {
     let mut damaged = forged(pair.world.stranger(), pair.b.local_addr(0), worst, |_| {});
     *damaged.last_mut().unwrap() ^= 1;
     let to = pair.b.local_addr(0);
-    pair.world.forge(to, &damaged);
+    pair.world.forge(to, &damaged, 0);
     pair.all_dropped(&before, DropReason::BadIcrc, 1);
     right_one_lands(&mut pair, right);
-    let before = pair.before();
-    forge(&mut pair, fits, |_| {});
-    pair.all_dropped(&before, DropReason::NoReceive, 1);
+}
+
+pub(crate) fn counters_agree(world: &mut impl SoftwareWorld) {
+    let mut pair = Pair::new(world);
+    let (_, place) = pair.open(0..2048);
+    pair.write(0..1023, place, 0, 0);
+    pair.write(0..0, place, 0, 0);
+    send(&mut pair.a, pair.qa, &[1; 5]);
+    pair.arrivals(3);
+    let (sent, received) = (pair.a.counters(), pair.b.counters());
+    let ip = if pair.a.local_addr(0).is_ipv4() {
+        28
+    } else {
+        48
+    };
+    let udp = (32 + 1024 + 4) + (32 + 4) + (12 + 8 + 4);
+    assert_eq!((sent.sent_packets, sent.sent_bytes), (3, 3 * ip + udp));
+    assert_eq!(received.received_packets, sent.sent_packets);
+    assert_eq!(received.received_bytes, sent.sent_bytes);
+    assert_eq!((sent.received_packets, received.sent_packets), (0, 0));
+    assert!(received.dropped.iter().all(|&dropped| dropped == 0));
 }

@@ -1,0 +1,330 @@
+//! Memory that a NIC reads and writes.
+//!
+//! Peers write into a region while a window onto it is open, whatever the owner does meanwhile. No
+//! Rust reference covers such bytes: a NIC places payloads with raw copies, and the owner uses a
+//! [`RegionPtr`] or copies bytes in and out. A copy that overlaps another gives the bytes of
+//! either, in any mixture, as with memory that is shared with a device. Rust's memory model does
+//! not describe that, so nothing depends on which bytes come. The packet that sets a chunk's bit is
+//! placed before the bit is set, so the bytes of a chunk that has arrived can be read.
+#![allow(unsafe_code)]
+
+use std::ops::{Deref, DerefMut};
+use std::ptr;
+
+use super::FabricError;
+
+/// Memory that a [`Region`] can own: a `Vec<u8>`, a boxed slice, a memory map.
+pub trait Memory: AsMut<[u8]> + Send {}
+impl<T: AsMut<[u8]> + Send> Memory for T {}
+
+/// Memory on its way into or out of a fabric.
+///
+/// A region dereferences to its bytes as long as it is not registered. [`Fabric::register`] takes
+/// it, [`Fabric::deregister`] gives it back. A ghost dereferences to no bytes.
+///
+/// [`Fabric::register`]: super::Fabric::register
+/// [`Fabric::deregister`]: super::Fabric::deregister
+pub struct Region {
+    bytes: RegionPtr,
+    /// What [`Box::into_raw`] gave for owned memory. `bytes` is borrowed from it until the region
+    /// is dropped.
+    owner: Option<*mut dyn Memory>,
+}
+
+impl Region {
+    /// A region that owns its memory.
+    pub fn owned(memory: impl Memory + 'static) -> Self {
+        let owner: *mut dyn Memory = Box::into_raw(Box::new(memory));
+        // SAFETY: `owner` comes from a box, so it is valid and not shared. The borrow lasts until
+        // `drop` makes the box again: until then nothing else uses `owner`.
+        let bytes = unsafe { (*owner).as_mut() };
+        let bytes = RegionPtr {
+            base: Some(bytes.as_mut_ptr()),
+            length: bytes.len() as u64,
+        };
+        let owner = Some(owner);
+        Self { bytes, owner }
+    }
+
+    /// A region at `base`, for memory that Rust does not own: a C caller's or a GPU's. Dropping the
+    /// region does not free it.
+    ///
+    /// # Safety
+    /// Bytes `base..base + length` must be valid for reads and writes (and `base` not null) until
+    /// the region is dropped. That is when [`Fabric::deregister`] has given it back and the caller
+    /// drops it, or when the fabric with all its queues and workers is dropped. No other region may
+    /// cover them. While the region is registered, the fabric reads them, and writes those that a
+    /// window covers. The caller must not change bytes that a posted request names, and must not
+    /// access any byte while a reference from the region, or from [`Fabric::memory`], is in use.
+    ///
+    /// [`Fabric::deregister`]: super::Fabric::deregister
+    /// [`Fabric::memory`]: super::Fabric::memory
+    pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {
+        let bytes = RegionPtr {
+            base: Some(base),
+            length: length as u64,
+        };
+        Self { bytes, owner: None }
+    }
+
+    /// A region of `length` bytes that do not exist. Writes into it count, but leave nothing. Zeros
+    /// are sent from it. Only fabrics with [`Capabilities::ghosts`] take it.
+    ///
+    /// [`Capabilities::ghosts`]: super::Capabilities::ghosts
+    #[must_use]
+    pub fn ghost(length: u64) -> Self {
+        let bytes = RegionPtr { base: None, length };
+        Self { bytes, owner: None }
+    }
+
+    /// Length in bytes; a ghost's too.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.bytes.length
+    }
+
+    /// Whether the region has no bytes.
+    #[must_use]
+    pub fn is_ghost(&self) -> bool {
+        self.bytes.is_ghost()
+    }
+}
+
+impl Deref for Region {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: a region that can be dereferenced is not registered (a fabric keeps regions as
+        // `Registered`), so no NIC writes to it, and its bytes are its owner's or guaranteed by the
+        // caller of `from_raw_parts`.
+        unsafe { self.bytes.as_slice() }
+    }
+}
+
+impl DerefMut for Region {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self.bytes.base {
+            // SAFETY: as above, and the region is borrowed exclusively. The length is one of a
+            // slice or of `from_raw_parts`, so it is a `usize`.
+            #[allow(clippy::cast_possible_truncation)]
+            Some(base) => unsafe {
+                std::slice::from_raw_parts_mut(base, self.bytes.length as usize)
+            },
+            None => &mut [],
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner {
+            // SAFETY: `owner` is from `Box::into_raw`, and this is the only place that frees it.
+            drop(unsafe { Box::from_raw(owner) });
+        }
+    }
+}
+
+// SAFETY: the owner is `Send`, and the region is the only one that uses it. Bytes from
+// `from_raw_parts` may be used by any thread, as its caller guarantees access to them, not a
+// thread.
+unsafe impl Send for Region {}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if self.is_ghost() { "ghost" } else { "memory" };
+        write!(f, "{} bytes of {kind}", self.length())
+    }
+}
+
+/// Some bytes of a region, as an address and a length.
+///
+/// It can be copied and kept. Using the address is `unsafe`: it is valid while the region is
+/// registered, and peers write through open windows at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionPtr {
+    /// `None` for a ghost.
+    base: Option<*mut u8>,
+    length: u64,
+}
+
+// SAFETY: an address. Every use of it is `unsafe` and justified there.
+unsafe impl Send for RegionPtr {}
+// SAFETY: as above.
+unsafe impl Sync for RegionPtr {}
+
+impl RegionPtr {
+    /// Length in bytes.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether there are no bytes behind it.
+    #[must_use]
+    pub fn is_ghost(&self) -> bool {
+        self.base.is_none()
+    }
+
+    /// The first byte; `None` for a ghost.
+    #[must_use]
+    pub fn as_ptr(&self) -> Option<*mut u8> {
+        self.base
+    }
+
+    /// Bytes `offset..offset + length`.
+    ///
+    /// # Errors
+    /// [`FabricError::OutOfBounds`] if they are not all within these.
+    pub fn slice(&self, offset: u64, length: u64) -> Result<Self, FabricError> {
+        let limit = self.length;
+        let fits = offset.checked_add(length).is_some_and(|end| end <= limit);
+        if !fits {
+            return Err(FabricError::OutOfBounds {
+                offset,
+                length,
+                limit,
+            });
+        }
+        // At most the length of memory, which is a `usize`, or unused because there is none.
+        #[allow(clippy::cast_possible_truncation)]
+        let base = self.base.map(|base| base.wrapping_add(offset as usize));
+        Ok(Self { base, length })
+    }
+
+    /// Writes `bytes` to the first bytes, as many as there are; a ghost ignores them.
+    ///
+    /// # Safety
+    /// The memory must be registered.
+    pub(crate) unsafe fn copy_in(&self, bytes: &[u8]) {
+        if let Some(base) = self.base {
+            let length = bytes.len().min(self.length_in_memory());
+            // SAFETY: the memory holds `length` bytes. `bytes` is a reference, and no reference
+            // covers registered memory that is written, so the two do not overlap.
+            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), base, length) }
+        }
+    }
+
+    /// Reads the first bytes into `out`, as many as there are; zeros from a ghost.
+    ///
+    /// # Safety
+    /// The memory must be registered.
+    pub(crate) unsafe fn copy_out(&self, out: &mut [u8]) {
+        match self.base {
+            Some(base) => {
+                let length = out.len().min(self.length_in_memory());
+                // SAFETY: as in `copy_in`.
+                unsafe { ptr::copy_nonoverlapping(base, out.as_mut_ptr(), length) }
+            }
+            None => out.fill(0),
+        }
+    }
+
+    /// The bytes; none of a ghost.
+    ///
+    /// # Safety
+    /// The memory must stay registered, and nobody may write to it, while the reference is in use.
+    unsafe fn as_slice<'a>(&self) -> &'a [u8] {
+        match self.base {
+            // SAFETY: the caller's promise; the length is that of the memory.
+            Some(base) => unsafe { std::slice::from_raw_parts(base, self.length_in_memory()) },
+            None => &[],
+        }
+    }
+
+    /// Memory is never longer than a `usize` can say; a ghost may be.
+    #[allow(clippy::cast_possible_truncation)]
+    fn length_in_memory(&self) -> usize {
+        self.length as usize
+    }
+}
+
+/// A region that a fabric holds. It gives no safe reference to its bytes.
+#[derive(Debug)]
+pub(crate) struct Registered(Region);
+
+// SAFETY: shared access gives the address of the bytes only, or is `unsafe`.
+unsafe impl Sync for Registered {}
+
+impl Registered {
+    pub(crate) fn new(region: Region) -> Self {
+        Self(region)
+    }
+
+    /// Nobody holds it any more: it can be given back.
+    pub(crate) fn into_region(self) -> Region {
+        self.0
+    }
+
+    /// All its bytes.
+    pub(crate) fn bytes(&self) -> RegionPtr {
+        self.0.bytes
+    }
+
+    /// Bytes of it, as a reference; none of a ghost.
+    ///
+    /// # Safety
+    /// No window may be open onto the region, and nobody may write to it, while the reference is in
+    /// use.
+    pub(crate) unsafe fn as_slice(&self, part: RegionPtr) -> &[u8] {
+        // SAFETY: `part` is of this region, which is registered while it is borrowed; the rest is
+        // the caller's promise.
+        unsafe { part.as_slice() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owned_memory_comes_back_as_it_was_changed() {
+        let mut region = Region::owned([1_u8, 2, 3]);
+        region[1] = 7;
+        let registered = Registered::new(region);
+        let part = registered.bytes().slice(2, 1).unwrap();
+        // SAFETY: it is registered.
+        unsafe { part.copy_in(&[9, 9]) };
+        assert_eq!(*registered.into_region(), [1, 7, 9]);
+    }
+
+    #[test]
+    fn raw_memory_stays_its_owners() {
+        let mut memory = vec![5_u8; 4];
+        let base = memory.as_mut_ptr();
+        // SAFETY: the vector outlives the region and is not used meanwhile.
+        let mut region = unsafe { Region::from_raw_parts(base, 4) };
+        region[0] = 1;
+        drop(region);
+        assert_eq!(memory, [1, 5, 5, 5]);
+    }
+
+    #[test]
+    fn parts_of_a_region_stay_within_it() {
+        for region in [Region::owned(vec![0; 10]), Region::ghost(10)] {
+            let bytes = region.bytes;
+            assert_eq!(bytes.slice(3, 7).unwrap().length(), 7);
+            assert_eq!(bytes.slice(10, 0).unwrap().length(), 0);
+            let part = bytes.slice(3, 7).unwrap();
+            for (offset, length) in [(0, 8), (8, 0), (u64::MAX, 1), (1, u64::MAX)] {
+                let error = part.slice(offset, length).unwrap_err();
+                assert!(matches!(error, FabricError::OutOfBounds { limit: 7, .. }));
+            }
+        }
+    }
+
+    #[test]
+    fn a_ghost_has_a_length_and_no_bytes() {
+        let ghost = Region::ghost(1 << 50);
+        assert_eq!(
+            (ghost.length(), ghost.len(), ghost.is_ghost()),
+            (1 << 50, 0, true)
+        );
+        let mut out = [1; 3];
+        // SAFETY: there is no memory.
+        unsafe {
+            ghost.bytes.copy_in(&[7; 3]);
+            ghost.bytes.copy_out(&mut out);
+        }
+        assert_eq!(out, [0; 3]);
+    }
+}

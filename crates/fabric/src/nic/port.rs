@@ -1,0 +1,105 @@
+//! What the control object shares with the queue and the worker of one port.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::rx::RxUpdate;
+use super::tx::TxUpdate;
+use crate::contract::{Counters, DropReason};
+
+/// One port.
+#[derive(Default)]
+pub(super) struct Port {
+    pub(super) tx: Updates<TxUpdate>,
+    pub(super) rx: Updates<RxUpdate>,
+    counters: PortCounters,
+}
+
+/// Changes that one side makes and the other takes in when it next has work to do.
+pub(super) struct Updates<T> {
+    pending: AtomicBool,
+    /// `None` once nobody takes them in any more.
+    list: Mutex<Option<Vec<T>>>,
+}
+
+impl<T> Default for Updates<T> {
+    fn default() -> Self {
+        Self {
+            pending: AtomicBool::new(false),
+            list: Mutex::new(Some(Vec::new())),
+        }
+    }
+}
+
+impl<T> Updates<T> {
+    pub(super) fn push(&self, update: T) {
+        let mut list = self.lock();
+        if let Some(list) = list.as_mut() {
+            list.push(update);
+            self.pending.store(true, Ordering::Release);
+        }
+    }
+
+    /// The updates since the last call. Costs one load where there are none.
+    pub(super) fn take(&self) -> Vec<T> {
+        if !self.pending.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut list = self.lock();
+        self.pending.store(false, Ordering::Relaxed);
+        list.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Nobody takes updates in any more.
+    pub(super) fn close(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<T>>> {
+        // A list is whole whoever panicked.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// [`Counters`] of one port: the queue writes the sent ones, the worker the others.
+#[derive(Default)]
+struct PortCounters {
+    sent_packets: AtomicU64,
+    sent_bytes: AtomicU64,
+    received_packets: AtomicU64,
+    received_bytes: AtomicU64,
+    unvalidated_packets: AtomicU64,
+    dropped: [AtomicU64; DropReason::ALL.len()],
+}
+
+impl Port {
+    /// Adds what was counted since the last call.
+    pub(super) fn count(&self, more: &Counters) {
+        let to = &self.counters;
+        let mut pairs = [
+            (&to.sent_packets, more.sent_packets),
+            (&to.sent_bytes, more.sent_bytes),
+            (&to.received_packets, more.received_packets),
+            (&to.received_bytes, more.received_bytes),
+            (&to.unvalidated_packets, more.unvalidated_packets),
+        ]
+        .into_iter()
+        .chain(to.dropped.iter().zip(more.dropped));
+        while let Some((counter, more)) = pairs.find(|(_, more)| *more > 0) {
+            counter.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds the port's counters to `sum`.
+    pub(super) fn add_to(&self, sum: &mut Counters) {
+        let from = &self.counters;
+        sum.sent_packets += from.sent_packets.load(Ordering::Relaxed);
+        sum.sent_bytes += from.sent_bytes.load(Ordering::Relaxed);
+        sum.received_packets += from.received_packets.load(Ordering::Relaxed);
+        sum.received_bytes += from.received_bytes.load(Ordering::Relaxed);
+        sum.unvalidated_packets += from.unvalidated_packets.load(Ordering::Relaxed);
+        for (sum, dropped) in sum.dropped.iter_mut().zip(&from.dropped) {
+            *sum += dropped.load(Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Registered regions.
+//!
+//! The control object owns the table and alone changes it; all transmit queues read it. A queue
+//! holds the read lock while it posts, so a region that a post names cannot be deregistered, and no
+//! window can be opened onto it.
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::MOST;
+use super::numbers::{ByNumber, Numbers};
+use crate::contract::{FabricError, Lkey, Region, Registered, Sge};
+
+/// The control object's hold on the regions.
+#[derive(Default)]
+pub(super) struct RegionsOwner(Arc<RwLock<Regions>>);
+
+/// A transmit queue's hold on the regions.
+pub(super) struct RegionsReader(Arc<RwLock<Regions>>);
+
+/// All regions of a NIC. Whoever holds a second reference to one has a window onto it.
+#[derive(Default)]
+pub(super) struct Regions {
+    table: ByNumber<Arc<Registered>>,
+}
+
+impl Regions {
+    pub(super) fn register(
+        &mut self,
+        numbers: &mut Numbers,
+        region: Region,
+    ) -> Result<Lkey, FabricError> {
+        if self.table.len() >= MOST {
+            return Err(FabricError::OutOfResources("memory region"));
+        }
+        let lkey = numbers.key(&self.table);
+        self.table.insert(lkey, Arc::new(Registered::new(region)));
+        Ok(Lkey(lkey))
+    }
+
+    pub(super) fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
+        let unknown = FabricError::UnknownKey(lkey.0);
+        let entry = self.table.get_mut(&lkey.0).ok_or(unknown)?;
+        // `get_mut` also waits for what the last window's holder did.
+        if Arc::get_mut(entry).is_none() {
+            return Err(FabricError::InUse("the memory region"));
+        }
+        let entry = self.table.remove(&lkey.0).and_then(Arc::into_inner);
+        let entry = entry.ok_or(FabricError::InUse("the memory region"))?;
+        Ok(entry.into_region())
+    }
+
+    /// The region, to open a window onto it.
+    pub(super) fn get(&self, lkey: Lkey) -> Result<&Arc<Registered>, FabricError> {
+        let entry = self.table.get(&lkey.0);
+        entry.ok_or(FabricError::UnknownKey(lkey.0))
+    }
+
+    /// The bytes that an entry names, `None` for those of a ghost and those that a peer may write.
+    pub(super) fn borrow(&self, sge: &Sge) -> Result<Option<&[u8]>, FabricError> {
+        let region = self.get(sge.lkey)?;
+        let part = region.bytes().slice(sge.offset, sge.length.into())?;
+        if part.is_ghost() || has_windows(region) {
+            return Ok(None);
+        }
+        // SAFETY: no window is open, and none is opened while the table is borrowed, since that
+        // takes the table's write lock. The owner leaves bytes of a posted request as they are.
+        Ok(Some(unsafe { region.as_slice(part) }))
+    }
+
+    /// Copies bytes of a region, as they are now; zeros from a ghost.
+    pub(super) fn copy_out(
+        &self,
+        lkey: Lkey,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), FabricError> {
+        let region = self.get(lkey)?.bytes();
+        let part = region.slice(offset, out.len() as u64)?;
+        // SAFETY: the region is registered while the table is borrowed.
+        unsafe { part.copy_out(out) };
+        Ok(())
+    }
+
+    /// Copies `bytes` into a region. Exclusive access keeps requests from being posted meanwhile.
+    pub(super) fn copy_in(
+        &mut self,
+        lkey: Lkey,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), FabricError> {
+        let region = self.get(lkey)?.bytes();
+        let part = region.slice(offset, bytes.len() as u64)?;
+        // SAFETY: as in `copy_out`.
+        unsafe { part.copy_in(bytes) };
+        Ok(())
+    }
+}
+
+impl RegionsOwner {
+    pub(super) fn reader(&self) -> RegionsReader {
+        RegionsReader(Arc::clone(&self.0))
+    }
+
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Regions> {
+        // The table is whole whoever panicked.
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Exclusive, so that nothing changes while [`RegionsOwner::memory`] is in use.
+    pub(super) fn write(&mut self) -> RwLockWriteGuard<'_, Regions> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes of a region that no peer can reach; none of a ghost.
+    pub(super) fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
+        let regions = self.read();
+        let region = regions.get(lkey)?;
+        if has_windows(region) {
+            return Err(FabricError::InUse("the memory region"));
+        }
+        let region: *const Registered = Arc::as_ptr(region);
+        // SAFETY: the region is on the heap. To deregister it, to open a window onto it and to copy
+        // into it take `write`, and so `&mut self`, which is borrowed while the reference is in
+        // use. Readers do not write.
+        unsafe { Ok((*region).as_slice((*region).bytes())) }
+    }
+}
+
+impl RegionsReader {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, Regions> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a window is open onto the region, or was and may still be written through.
+fn has_windows(region: &Arc<Registered>) -> bool {
+    let held = Arc::strong_count(region) > 1;
+    // Pairs with the release of the last window's reference: what was written through it is seen.
+    fence(Ordering::Acquire);
+    held
+}

@@ -1,0 +1,192 @@
+//! Sends through one port.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use farwrite_wire::icrc::Flow;
+
+use super::burst::{Burst, Staged};
+use super::numbers::ByNumber;
+use super::port::Port;
+use super::regions::RegionsReader;
+use super::{CarrierTx, header_bytes};
+use crate::contract::{Counters, Departed, FabricError, Qpn, TxQueue, WriteWr};
+
+/// The transmit queue of a software NIC's port.
+pub struct NicTx<T> {
+    carrier: T,
+    port: Arc<Port>,
+    regions: RegionsReader,
+    queue_pairs: ByNumber<SendQp>,
+    /// Not yet polled.
+    departed: Vec<Departed>,
+    staged: Staged,
+}
+
+/// A change that the control object makes to the queue pairs of a port.
+pub(super) enum TxUpdate {
+    Create { qpn: Qpn, mtu: u32, first_psn: u32 },
+    Connect { qpn: Qpn, remote: SendPath },
+    Disconnect(Qpn),
+    Destroy(Qpn),
+}
+
+/// The sending half of a queue pair.
+struct SendQp {
+    mtu: u32,
+    /// PSN of the next packet, in the low 24 bits.
+    psn: u32,
+    remote: Option<SendPath>,
+}
+
+/// Where the packets of a queue pair go.
+#[derive(Clone, Copy)]
+pub(super) struct SendPath {
+    pub(super) qpn: Qpn,
+    /// The destination, with the interface of a link-local address.
+    pub(super) destination: SocketAddr,
+    /// The addresses that packets leave with.
+    pub(super) flow: Flow,
+    /// The addresses that the ICRC covers.
+    pub(super) sealed_as: Flow,
+}
+
+impl<T: CarrierTx> NicTx<T> {
+    pub(super) fn new(carrier: T, port: Arc<Port>, regions: RegionsReader) -> Self {
+        Self {
+            carrier,
+            port,
+            regions,
+            queue_pairs: ByNumber::default(),
+            departed: Vec::new(),
+            staged: Staged::default(),
+        }
+    }
+
+    /// Takes in what the control object has changed.
+    fn update(&mut self) {
+        for update in self.port.tx.take() {
+            match update {
+                TxUpdate::Create {
+                    qpn,
+                    mtu,
+                    first_psn: psn,
+                } => {
+                    let remote = None;
+                    self.queue_pairs.insert(qpn.0, SendQp { mtu, psn, remote });
+                }
+                TxUpdate::Connect { qpn, remote } => {
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
+                        queue_pair.remote = Some(remote);
+                    }
+                }
+                TxUpdate::Disconnect(qpn) => {
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
+                        queue_pair.remote = None;
+                    }
+                    self.departed.retain(|departed| departed.qpn != qpn);
+                }
+                TxUpdate::Destroy(qpn) => {
+                    self.queue_pairs.remove(&qpn.0);
+                    self.departed.retain(|departed| departed.qpn != qpn);
+                }
+            }
+        }
+    }
+
+    fn queue_pair(&self, qpn: Qpn) -> Result<&SendQp, FabricError> {
+        let queue_pair = self.queue_pairs.get(&qpn.0);
+        queue_pair.ok_or(FabricError::UnknownQp(qpn.0))
+    }
+}
+
+impl SendQp {
+    fn remote(&self, qpn: Qpn) -> Result<&SendPath, FabricError> {
+        self.remote.as_ref().ok_or(FabricError::NotConnected(qpn.0))
+    }
+}
+
+impl<T: CarrierTx> TxQueue for NicTx<T> {
+    fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
+        self.update();
+        let mut staged = std::mem::take(&mut self.staged);
+        let regions = self.regions.read();
+        let queue_pair = self.queue_pairs.get(&qpn.0);
+        let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
+        staged.check_and_copy(&regions, writes, queue_pair.mtu)?;
+        let remote = queue_pair.remote(qpn)?;
+        let burst = Burst::of_writes(&regions, &staged, writes, remote, queue_pair.psn);
+        let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
+        drop(regions);
+        self.staged = staged;
+        self.sent(qpn, taken, bytes);
+        // The last one taken completes too where the carrier did not take all.
+        let cut = (taken < writes.len()).then_some(taken);
+        let completed = (1..=taken).zip(writes);
+        let completed = completed.filter(|(place, w)| w.signaled || cut == Some(*place));
+        let departed = completed.map(|(_, write)| Departed {
+            qpn,
+            wr_id: write.wr_id,
+        });
+        self.departed.extend(departed);
+        Ok(taken)
+    }
+
+    fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
+        self.update();
+        let queue_pair = self.queue_pair(qpn)?;
+        super::burst::check_length(payload.len() as u64, queue_pair.mtu)?;
+        let remote = *queue_pair.remote(qpn)?;
+        let burst = Burst::of_send(payload, &remote, queue_pair.psn);
+        let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
+        self.sent(qpn, taken, bytes);
+        Ok(taken == 1)
+    }
+
+    fn poll(&mut self, out: &mut Vec<Departed>) -> Result<(), FabricError> {
+        self.update();
+        out.append(&mut self.departed);
+        Ok(())
+    }
+}
+
+impl<T> NicTx<T> {
+    /// Notes that the carrier took packets of a queue pair.
+    fn sent(&mut self, qpn: Qpn, packets: usize, bytes: u64) {
+        if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
+            // PSNs count modulo 2^24, so nothing above matters.
+            #[allow(clippy::cast_possible_truncation)]
+            let packets = packets as u32;
+            queue_pair.psn = queue_pair.psn.wrapping_add(packets);
+        }
+        self.port.count(&Counters {
+            sent_packets: packets as u64,
+            sent_bytes: bytes,
+            ..Counters::default()
+        });
+    }
+}
+
+impl<T> Drop for NicTx<T> {
+    fn drop(&mut self) {
+        self.port.tx.close();
+    }
+}
+
+/// Sends a burst; returns how many packets the carrier took, and the bytes of their IP datagrams.
+fn send<T: CarrierTx>(
+    carrier: &mut T,
+    qpn: Qpn,
+    burst: &Burst<'_>,
+) -> Result<(usize, u64), FabricError> {
+    let taken = carrier.send(burst).map_err(|error| match error {
+        FabricError::Io { .. } => error,
+        error => FabricError::BrokenQp {
+            qpn,
+            source: Box::new(error),
+        },
+    })?;
+    let taken = taken.min(burst.len());
+    let bytes = burst.udp_bytes(taken) + taken as u64 * header_bytes(burst.flow().dst());
+    Ok((taken, bytes))
+}

@@ -1,0 +1,93 @@
+//! Window sets as the control object sees them.
+
+use std::sync::Arc;
+
+use super::MOST;
+use super::numbers::{ByNumber, Numbers};
+use super::windows::{Closings, Epochs, Slots};
+use crate::contract::{FabricError, Registered, RemotePlace, Rkey, Window, WindowSet};
+
+/// All window sets of a NIC. The number of a set is its root key.
+pub(super) struct WindowSets {
+    table: ByNumber<Arc<Slots>>,
+    closings: Closings,
+    next_serial: u64,
+}
+
+impl WindowSets {
+    pub(super) fn new(epochs: Arc<Epochs>) -> Self {
+        Self {
+            table: ByNumber::default(),
+            closings: Closings::new(epochs),
+            next_serial: 0,
+        }
+    }
+
+    pub(super) fn create(
+        &mut self,
+        numbers: &mut Numbers,
+        slots: u32,
+        slot_bytes: u64,
+    ) -> Result<(WindowSet, Arc<Slots>), FabricError> {
+        if slots == 0 || slots as usize > MOST {
+            return Err(FabricError::BadAttribute {
+                name: "slots",
+                value: slots.to_string(),
+                want: format!("1 to {MOST}"),
+            });
+        }
+        if slot_bytes == 0 || slot_bytes.checked_mul(u64::from(slots)).is_none() {
+            return Err(FabricError::BadAttribute {
+                name: "slot_bytes",
+                value: slot_bytes.to_string(),
+                want: format!("at least 1, and {slots} slots within 64 bits of address"),
+            });
+        }
+        if self.table.len() >= MOST {
+            return Err(FabricError::OutOfResources("window set"));
+        }
+        let key = numbers.key(&self.table);
+        let slots = Arc::new(Slots::new(slots, slot_bytes));
+        self.table.insert(key, Arc::clone(&slots));
+        Ok((WindowSet(key), slots))
+    }
+
+    pub(super) fn destroy(&mut self, set: WindowSet) -> Result<(), FabricError> {
+        let slots = self.table.remove(&set.0);
+        let slots = slots.ok_or(FabricError::UnknownKey(set.0))?;
+        self.closings.extend(slots.close_all());
+        Ok(())
+    }
+
+    pub(super) fn open(
+        &mut self,
+        set: WindowSet,
+        slot: u32,
+        region: &Arc<Registered>,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Window, RemotePlace), FabricError> {
+        let serial = self.next_serial;
+        let window = Window { set, slot, serial };
+        let addr = self.slots(set)?.open(window, region, offset, length)?;
+        self.next_serial += 1;
+        let rkey = Rkey(set.0);
+        Ok((window, RemotePlace { addr, rkey }))
+    }
+
+    pub(super) fn close(&mut self, window: Window) -> Result<(), FabricError> {
+        let closed = self.slots(window.set)?.close(window);
+        let closed = closed.ok_or(FabricError::UnknownWindow(window.slot))?;
+        self.closings.extend(std::iter::once(closed));
+        Ok(())
+    }
+
+    pub(super) fn poll_closed(&mut self) -> Option<Window> {
+        self.closings.poll()
+    }
+
+    fn slots(&self, set: WindowSet) -> Result<&Arc<Slots>, FabricError> {
+        let slots = self.table.get(&set.0);
+        slots.ok_or(FabricError::UnknownKey(set.0))
+    }
+}

@@ -1,0 +1,201 @@
+//! The sending half of a socket.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket as StdSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::control::Control;
+use super::datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, split};
+use super::error::SocketError;
+use super::name::Name;
+use super::path;
+use super::socket::{Shared, is_passing};
+use super::sys::{self, BATCH, SendItem};
+
+/// The sending half of a [`UdpSocket`](super::UdpSocket).
+#[derive(Debug)]
+pub struct UdpSender {
+    pub(super) shared: Arc<Shared>,
+    unsent: u64,
+}
+
+impl UdpSender {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, unsent: 0 }
+    }
+
+    /// Whether batches are cut into packets by the kernel. Becomes false once it has refused one.
+    #[must_use]
+    pub fn gso(&self) -> bool {
+        self.shared.gso.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that [`Self::send`] gave up because the network was down or unreachable, the
+    /// address to send from was not there, or a local firewall forbade them.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Sends `messages` in order and returns how many datagrams the system took: fewer than all
+    /// means that it is full for the moment. A message is taken whole, unless the system cannot
+    /// send batches; what it then took may end within a message.
+    ///
+    /// # Errors
+    /// [`SocketError::TooLarge`], [`SocketError::Io`], for the first datagram; where a later one
+    /// fails the ones before it are reported as sent.
+    pub fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<usize, SocketError> {
+        let whole = |m: &Outgoing<'_>| m.segments() <= MAX_SEGMENTS && m.bytes() <= MAX_BATCH_BYTES;
+        let mut taken = 0;
+        let mut rest = messages;
+        if self.gso() && messages.iter().all(whole) {
+            loop {
+                match self.send_batch(rest) {
+                    Ok((n, datagrams)) => {
+                        taken += datagrams;
+                        rest = &rest[n..];
+                        if n == 0 || rest.is_empty() {
+                            return Ok(taken);
+                        }
+                    }
+                    Err(e) if refuses_batch(&e) && rest[0].segments() > 1 => {
+                        self.shared.gso.store(false, Ordering::Relaxed);
+                        break;
+                    }
+                    Err(_) if taken > 0 => return Ok(taken),
+                    Err(e) => return Err(self.explain(e, &rest[0])),
+                }
+            }
+        }
+        match self.send_singly(rest) {
+            Ok(datagrams) => Ok(taken + datagrams),
+            Err(_) if taken > 0 => Ok(taken),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Sends every datagram of `messages` as one of its own.
+    fn send_singly(&mut self, messages: &[Outgoing<'_>]) -> Result<usize, SocketError> {
+        let mut parts = Vec::new();
+        let mut datagrams = Vec::new();
+        for message in messages {
+            split(message, &mut parts, |range| {
+                datagrams.push((message, range));
+            });
+        }
+        let singles: Vec<_> = datagrams
+            .into_iter()
+            .map(|(message, range)| Outgoing {
+                segment_bytes: usize::MAX,
+                parts: &parts[range],
+                ..*message
+            })
+            .collect();
+        let mut rest = &singles[..];
+        while let Some(first) = rest.first() {
+            match self.send_batch(rest) {
+                Ok((0, _)) => break,
+                Ok((n, _)) => rest = &rest[n..],
+                Err(_) if rest.len() < singles.len() => break,
+                Err(e) => return Err(self.explain(e, first)),
+            }
+        }
+        Ok(singles.len() - rest.len())
+    }
+
+    /// One call: returns how many messages, and how many datagrams, the system took. None means
+    /// that it is full.
+    fn send_batch(&mut self, messages: &[Outgoing<'_>]) -> io::Result<(usize, usize)> {
+        let batch = &messages[..messages.len().min(BATCH)];
+        let Some(first) = batch.first() else {
+            return Ok((0, 0));
+        };
+        let mut items: [SendItem<'_>; BATCH] =
+            std::array::from_fn(|i| send_item(batch.get(i), self.shared.v6));
+        loop {
+            match sys::send_many(self.shared.socket.as_fd(), &mut items[..batch.len()]) {
+                Ok(n) => {
+                    let datagrams = batch[..n].iter().map(Outgoing::segments).sum();
+                    return Ok((n, datagrams));
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if is_full(&e) => return Ok((0, 0)),
+                Err(e) if is_passing(&e) || has_lost_source(&e, first) => {
+                    let lost = first.segments();
+                    self.unsent += lost as u64;
+                    return Ok((1, lost));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn explain(&self, source: io::Error, message: &Outgoing<'_>) -> SocketError {
+        let dst = message.dst;
+        if source.raw_os_error() == Some(libc::EMSGSIZE) {
+            return SocketError::TooLarge {
+                bytes: message.bytes().min(message.segment_bytes),
+                dst,
+                path_mtu: path::path_mtu(dst).unwrap_or(0),
+            };
+        }
+        let what = format!("sending from UDP {} to {dst}", self.shared.local);
+        SocketError::Io { what, source }
+    }
+}
+
+fn send_item<'a>(message: Option<&Outgoing<'a>>, v6: bool) -> SendItem<'a> {
+    let mut item = SendItem {
+        name: Name::EMPTY,
+        name_len: 0,
+        control: Control::EMPTY,
+        parts: &[],
+    };
+    let Some(message) = message else {
+        return item;
+    };
+    (item.name, item.name_len) = Name::encode(message.dst, v6);
+    item.parts = message.parts;
+    if let Some(src) = message.src {
+        item.control.push_source(src, v6);
+    }
+    if let Ok(bytes) = u16::try_from(message.segment_bytes)
+        && message.segments() > 1
+    {
+        item.control.push_segment(bytes);
+    }
+    item
+}
+
+/// The system has no room now: a full socket buffer, or a full device queue.
+fn is_full(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// The address to send from is not this machine's now, which kernels answer with EINVAL. It may
+/// come back: IPv6 addresses go when their interface goes down.
+fn has_lost_source(e: &io::Error, message: &Outgoing<'_>) -> bool {
+    let Some(src) = message
+        .src
+        .filter(|_| e.raw_os_error() == Some(libc::EINVAL))
+    else {
+        return false;
+    };
+    let scope = match message.dst {
+        SocketAddr::V6(dst) => dst.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let mut addr = SocketAddr::new(src, 0);
+    if let SocketAddr::V6(addr) = &mut addr {
+        addr.set_scope_id(scope);
+    }
+    StdSocket::bind(addr).is_err_and(|e| e.kind() == io::ErrorKind::AddrNotAvailable)
+}
+
+/// What kernels answer where GSO does not work on the way to the peer: EIO from a device without
+/// checksum offload, EINVAL for a batch that they cannot cut.
+fn refuses_batch(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+}

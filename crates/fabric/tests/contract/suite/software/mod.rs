@@ -1,0 +1,118 @@
+//! What only a software NIC can show: which packets it drops, and why.
+
+pub(crate) mod drops;
+pub(crate) mod paths;
+pub(crate) mod windows;
+
+use std::net::SocketAddr;
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Counters, DropReason, Fabric};
+use farwrite_wire::icrc::{Flow, Icrc};
+use farwrite_wire::request::WriteImm;
+
+use super::{PATIENCE, Pair, World, pattern};
+
+/// A world where any bytes can be sent.
+pub(crate) trait SoftwareWorld: World {
+    /// Sends a UDP payload, right or wrong, from [`World::stranger`], with these congestion bits.
+    fn forge(&mut self, to: SocketAddr, payload: &[u8], tos: u8);
+}
+
+/// Makes a test of every function of the suite that holds for software NICs.
+macro_rules! software_tests {
+    ($world:expr) => {
+        mod software {
+            $crate::suite::contract_tests! {
+                @each software, $world,
+                drops: [
+                    unknown_queue_pair, stranger, other_port, not_connected, bad_icrc,
+                    truncated, empty, trailing_bytes, unsupported_opcodes, too_long, no_receive,
+                    wrong_length_in_reth, first_fault_counts, counters_agree,
+                ],
+                paths: [
+                    a_send_from_elsewhere_is_marked, a_permitted_source_can_change,
+                    sealed_for_other_addresses, congestion_bits, times_of_arrival,
+                ],
+                windows: [out_of_bounds, unknown_key, revoked_key, null_key, no_worker_to_wait_for],
+            }
+        }
+    };
+}
+pub(crate) use software_tests;
+
+/// How `b` of a pair was before something that does not change it.
+pub(crate) struct Before {
+    counters: Counters,
+    target: Vec<u8>,
+}
+
+impl<W: World> Pair<'_, W> {
+    /// What `b` has seen so far.
+    pub(crate) fn before(&self) -> Before {
+        Before {
+            counters: self.b.counters(),
+            target: self.target(),
+        }
+    }
+
+    /// Waits until `b` has dropped `count` more packets for `reason` than `before`, and sees to it
+    /// that nothing completed, nothing else was dropped, and the target is as it was.
+    #[track_caller]
+    pub(crate) fn all_dropped(&mut self, before: &Before, reason: DropReason, count: u64) {
+        let mut completions = Vec::new();
+        let mut want = before.counters.dropped;
+        want[reason as usize] += count;
+        for _ in 0..PATIENCE {
+            if self.b.counters().dropped(reason) >= want[reason as usize] {
+                break;
+            }
+            self.world.step();
+            self.b.poll(&mut completions).unwrap();
+        }
+        let counters = self.b.counters();
+        assert_eq!(counters.dropped, want, "of {:?}", DropReason::ALL);
+        assert_eq!(counters.received_packets, before.counters.received_packets);
+        assert_eq!(completions, []);
+        assert!(
+            self.target() == before.target,
+            "a packet dropped as {reason:?} changed memory"
+        );
+    }
+}
+
+/// Waits until a fabric has dropped one packet for `reason`; nothing else completes.
+#[track_caller]
+fn one_dropped<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, reason: DropReason) {
+    let mut completions = Vec::new();
+    for _ in 0..PATIENCE {
+        if end.counters().dropped(reason) == 1 {
+            assert_eq!(completions, []);
+            return;
+        }
+        world.step();
+        end.poll(&mut completions).unwrap();
+    }
+    panic!("{:?}", end.counters());
+}
+
+/// A write with a right ICRC after `change`.
+fn forged(
+    from: SocketAddr,
+    to: SocketAddr,
+    write: WriteImm,
+    change: impl Fn(&mut Vec<u8>),
+) -> Vec<u8> {
+    let mut bytes = write.header().to_vec();
+    bytes.extend(pattern(write.payload_bytes as usize));
+    change(&mut bytes);
+    sealed(from, to, bytes)
+}
+
+/// Appends the ICRC that makes bytes a right packet.
+fn sealed(from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>) -> Vec<u8> {
+    let flow = Flow::new(from, to).unwrap();
+    let icrc = Icrc::new(&flow, 0, bytes.len() + 4).update(&bytes).finish();
+    bytes.extend(icrc.to_le_bytes());
+    bytes
+}

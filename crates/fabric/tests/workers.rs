@@ -1,0 +1,261 @@
+//! Queues and workers on threads of their own, over loopback sockets.
+#![cfg(target_os = "linux")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::contract::{
+    Completion, Fabric, Lkey, QpAttr, Qpn, Region, RemotePlace, RemoteQp, RxWorker, Sge, TxQueue,
+    WindowSet, WriteWr,
+};
+use farwrite_fabric::nic::{NicRx, NicTx};
+use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
+
+/// Packets long enough for a worker to be in the middle of one when a window is closed.
+const MTU: usize = 32 * 1024;
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Windows that are opened and closed.
+const ROUNDS: usize = 60;
+
+/// A sender and a receiver, joined by one queue pair on each port.
+struct Ends {
+    sender: UdpFabric,
+    receiver: UdpFabric,
+    joints: Vec<(Qpn, Qpn)>,
+    /// Of the sender, all ones.
+    source: Lkey,
+    /// Of the receiver, one slot.
+    set: WindowSet,
+    place: RemotePlace,
+}
+
+fn bind(ports: u16) -> UdpFabric {
+    let socket = SocketConfig::new(([127, 0, 0, 1], 0).into());
+    UdpFabric::bind(&UdpConfig { socket, ports }).unwrap()
+}
+
+fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
+    let attr = QpAttr {
+        mtu: u32::try_from(MTU).unwrap(),
+        port,
+        recv_buffers: 0,
+    };
+    let (qa, qb) = (a.create_qp(attr).unwrap(), b.create_qp(attr).unwrap());
+    let remote = |addr, qpn| RemoteQp { addr, qpn };
+    a.connect_qp(qa, remote(b.local_addr(port), qb)).unwrap();
+    b.connect_qp(qb, remote(a.local_addr(port), qa)).unwrap();
+    (qa, qb)
+}
+
+impl Ends {
+    fn new(ports: u16) -> Self {
+        let (mut sender, mut receiver) = (bind(ports), bind(ports));
+        let joints = (0..ports).map(|port| joined(&mut sender, &mut receiver, port));
+        let joints = joints.collect();
+        let source = sender.register(Region::owned(vec![1; MTU])).unwrap();
+        let set = receiver.create_windows(1, MTU as u64).unwrap();
+        let empty = receiver.register(Region::owned(Vec::new())).unwrap();
+        let (window, place) = receiver.open_window(set, 0, empty, 0, 0).unwrap();
+        receiver.close_window(window).unwrap();
+        Self {
+            sender,
+            receiver,
+            joints,
+            source,
+            set,
+            place,
+        }
+    }
+}
+
+/// Fills the place until `stop`.
+fn flood(
+    tx: &mut NicTx<UdpTx>,
+    qpn: Qpn,
+    source: Lkey,
+    place: RemotePlace,
+    landed: &AtomicU64,
+    stop: &AtomicBool,
+) {
+    let local = [Sge {
+        lkey: source,
+        offset: 0,
+        length: u32::try_from(MTU).unwrap(),
+    }];
+    let write = WriteWr {
+        wr_id: 0,
+        signaled: true,
+        local: &local,
+        remote_addr: place.addr,
+        rkey: place.rkey,
+        imm: 0,
+    };
+    let (mut sent, mut departed) = (0, Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        // No more than the socket holds, or the receiver would have nothing but losses.
+        if sent < landed.load(Ordering::Relaxed) + 32 {
+            sent += tx.post_writes(qpn, &[write; 4]).unwrap() as u64;
+        } else {
+            sent = landed.load(Ordering::Relaxed);
+            thread::yield_now();
+        }
+        tx.poll(&mut departed).unwrap();
+        departed.clear();
+    }
+}
+
+/// Receives until `stop`.
+fn receive(rx: &mut NicRx<UdpRx>, landed: &AtomicU64, stop: &AtomicBool) {
+    let mut completions = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        if !rx.poll(&mut completions).unwrap() && completions.is_empty() {
+            rx.wait(Some(Duration::from_millis(1))).unwrap();
+        }
+        let writes = completions.drain(..).map(|completion| match completion {
+            Completion::Write { bytes, .. } => u64::from(bytes > 0),
+            Completion::Send(send) => panic!("{send:?}"),
+        });
+        landed.fetch_add(writes.sum(), Ordering::Relaxed);
+    }
+}
+
+/// Opens and closes windows while workers write through them; each region is filled once it is
+/// back.
+fn open_and_close(receiver: &mut UdpFabric, set: WindowSet, landed: &AtomicU64) {
+    const MARK: u8 = 0x55;
+    let mut back = Vec::new();
+    let mut written = 0;
+    for _ in 0..ROUNDS {
+        let lkey = receiver.register(Region::owned(vec![0; MTU])).unwrap();
+        let opened = receiver.open_window(set, 0, lkey, 0, MTU as u64);
+        let (window, _) = opened.unwrap();
+        let start = Instant::now();
+        let before = landed.load(Ordering::Relaxed);
+        while landed.load(Ordering::Relaxed) < before + 2 {
+            assert!(start.elapsed() < PATIENCE, "nothing lands");
+            thread::yield_now();
+        }
+        receiver.close_window(window).unwrap();
+        while receiver.poll_closed() != Some(window) {
+            assert!(start.elapsed() < PATIENCE, "no batch ends");
+        }
+        let mut region = receiver.deregister(lkey).unwrap();
+        written += usize::from(region.contains(&1));
+        region.fill(MARK);
+        back.push(region);
+    }
+    assert!(
+        written > ROUNDS / 2,
+        "most windows were written through: {written}"
+    );
+    for region in &back {
+        assert!(
+            region.iter().all(|&byte| byte == MARK),
+            "written when closed"
+        );
+    }
+}
+
+fn windows_close_under_load(ports: u16) {
+    let Ends {
+        mut sender,
+        mut receiver,
+        joints,
+        source,
+        set,
+        place,
+    } = Ends::new(ports);
+    let (landed, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (landed, stop) = (&landed, &stop);
+    while receiver.poll_closed().is_some() {}
+    thread::scope(|scope| {
+        for (port, (qpn, _)) in (0..).zip(joints) {
+            let mut tx = sender.take_tx(port).unwrap();
+            let mut rx = receiver.take_rx(port).unwrap();
+            scope.spawn(move || flood(&mut tx, qpn, source, place, landed, stop));
+            scope.spawn(move || receive(&mut rx, landed, stop));
+        }
+        // The threads end also where this one panics.
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            open_and_close(&mut receiver, set, landed);
+        }));
+        stop.store(true, Ordering::Relaxed);
+        result.unwrap();
+    });
+}
+
+#[test]
+fn a_window_closes_while_a_worker_receives() {
+    windows_close_under_load(1);
+}
+
+#[test]
+fn a_window_closes_while_three_workers_receive() {
+    windows_close_under_load(3);
+}
+
+/// A worker that has ended, or was never taken, holds nothing up; neither does one that sleeps.
+#[test]
+fn workers_that_do_not_work_hold_no_window_open() {
+    let Ends {
+        mut receiver, set, ..
+    } = Ends::new(3);
+    while receiver.poll_closed().is_some() {}
+    drop(receiver.take_rx(0).unwrap());
+    let sleeping = receiver.take_rx(1).unwrap();
+    let lkey = receiver.register(Region::owned(vec![0; 8])).unwrap();
+    let (window, _) = receiver.open_window(set, 0, lkey, 0, 8).unwrap();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| sleeping.wait(Some(Duration::from_millis(50))).unwrap());
+        receiver.close_window(window).unwrap();
+        assert_eq!(receiver.poll_closed(), Some(window));
+        assert!(!sleeper.join().unwrap());
+    });
+    receiver.deregister(lkey).unwrap();
+}
+
+/// The memory of a window lives as long as a worker may write there.
+#[test]
+fn a_worker_outlives_its_fabric() {
+    let Ends {
+        mut sender,
+        mut receiver,
+        joints,
+        source,
+        set,
+        place,
+    } = Ends::new(1);
+    let lkey = receiver.register(Region::owned(vec![0; MTU])).unwrap();
+    receiver.open_window(set, 0, lkey, 0, MTU as u64).unwrap();
+    let mut rx = receiver.take_rx(0).unwrap();
+    drop(receiver);
+    let mut tx = sender.take_tx(0).unwrap();
+    let local = [Sge {
+        lkey: source,
+        offset: 0,
+        length: 64,
+    }];
+    let write = WriteWr {
+        wr_id: 0,
+        signaled: false,
+        local: &local,
+        remote_addr: place.addr,
+        rkey: place.rkey,
+        imm: 7,
+    };
+    drop(sender);
+    assert_eq!(tx.post_writes(joints[0].0, &[write]).unwrap(), 1);
+    assert!(rx.wait(Some(PATIENCE)).unwrap());
+    let mut completions = Vec::new();
+    rx.poll(&mut completions).unwrap();
+    assert!(matches!(
+        completions[..],
+        [Completion::Write {
+            imm: 7,
+            bytes: 64,
+            ..
+        }]
+    ));
+}

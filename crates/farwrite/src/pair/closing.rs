@@ -1,0 +1,68 @@
+//! Receives that are over, until no worker can write into their memory.
+
+use std::sync::Arc;
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, Window};
+use farwrite_wire::control::Outcome;
+
+use super::Pair;
+use super::parity::Lent;
+use super::receiving::Recv;
+use crate::handle::RecvShared;
+
+/// A receive that is over, and of which the windows are closing.
+pub(super) struct Closing {
+    message: u64,
+    /// Those that are not closed.
+    windows: Vec<Window>,
+    lent: Option<Lent>,
+    shared: Arc<RecvShared>,
+    outcome: Outcome,
+}
+
+impl Closing {
+    pub(super) fn new(message: u64, recv: Recv, outcome: Outcome) -> Self {
+        let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
+        Self {
+            message,
+            windows: windows.into_iter().flatten().collect(),
+            lent: recv.lent,
+            shared: recv.shared,
+            outcome,
+        }
+    }
+}
+
+impl Pair {
+    /// Ends the receives of which the windows are closed: now no packet changes their memory.
+    pub(crate) fn settle_closing<F: Fabric>(&mut self, fabric: &mut Adapter<F>) {
+        let workshop = &mut self.workshop;
+        self.closing.retain_mut(|closing| {
+            closing
+                .windows
+                .retain(|&window| !fabric.take_closed(window));
+            if !closing.windows.is_empty() {
+                return true;
+            }
+            if let Some(lent) = closing.lent {
+                workshop.give_lent(lent.scratch);
+            }
+            closing.shared.finish(closing.outcome);
+            false
+        });
+    }
+
+    /// Waits for the windows of receives that are over: of one, or of all. No worker has long to
+    /// its next batch, and one that is polled by this thread is in none.
+    pub(crate) fn wait_closed<F: Fabric>(&mut self, fabric: &mut Adapter<F>, message: Option<u64>) {
+        loop {
+            self.settle_closing(fabric);
+            let mut closing = self.closing.iter().map(|closing| closing.message);
+            if !closing.any(|of| message.is_none_or(|message| of == message)) {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}

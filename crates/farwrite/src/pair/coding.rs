@@ -1,0 +1,221 @@
+//! The arithmetic that schemes ask for.
+
+use farwrite_codes::{Code, Codec, Group, Layout, Present};
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
+use farwrite_schemes::scheme::{Job, Work};
+use farwrite_sdr::SlotTable;
+use farwrite_wire::control::parity_of;
+
+use super::Pair;
+use super::parity::SPARE_BYTES;
+use crate::error::Error;
+use crate::registry::TableArrivals;
+
+/// Bytes of data encoded in one poll, if a group is not more: about what is sent in one.
+const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
+
+/// What groups are coded with: codecs, and memory that no peer can write to. All queue pairs of an
+/// endpoint share one.
+#[derive(Default)]
+pub(crate) struct Coder {
+    codecs: Vec<Codec>,
+    data: Vec<u8>,
+    parity: Vec<u8>,
+}
+
+impl Coder {
+    /// Rebuilds the chunks of a group that are not present. The group is copied, since packets may
+    /// arrive in the memory of the message meanwhile, and the missing chunks are copied back.
+    /// `places` are region and offset of the message and of its parity.
+    fn rebuild<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        layout: &Layout,
+        group: &Group,
+        present: &Present,
+        places: [(Lkey, u64); 2],
+    ) -> Result<(), FabricError> {
+        let [data, parity] = places;
+        self.data.resize(group.data.len(), 0);
+        self.parity.resize(group.parity.len(), 0);
+        let start = data.1 + group.data.start as u64;
+        fabric.copy_out(data.0, start, &mut self.data)?;
+        let parity_start = parity.1 + group.parity.start as u64;
+        fabric.copy_out(parity.0, parity_start, &mut self.parity)?;
+        let chunk_bytes = layout.chunk_bytes();
+        codec(&mut self.codecs, layout.code())
+            .recover(&mut self.data, &self.parity, chunk_bytes, present)
+            .expect("the layout fits the code, and enough is present");
+        let chunks = self.data.chunks(chunk_bytes).enumerate();
+        for (index, chunk) in chunks.filter(|(index, _)| !present.data.contains(*index)) {
+            let offset = (index * chunk_bytes) as u64;
+            fabric.copy_in(data.0, start + offset, chunk)?;
+        }
+        Ok(())
+    }
+}
+
+fn codec(codecs: &mut Vec<Codec>, code: Code) -> &Codec {
+    let known = codecs.iter().position(|codec| codec.code() == code);
+    let index = known.unwrap_or_else(|| {
+        codecs.push(Codec::new(code));
+        codecs.len() - 1
+    });
+    &codecs[index]
+}
+
+/// What of a group is there.
+fn present(table: &SlotTable, message: u64, job: &Job, layout: &Layout, group: &Group) -> Present {
+    let code = layout.code();
+    let arrived = |message: u64, first: usize, count: usize| {
+        let chunk = |i: &usize| {
+            let chunk = u32::try_from(first + i).unwrap_or(u32::MAX);
+            table.word(message, chunk / 64) >> (chunk % 64) & 1 == 1
+        };
+        (0..count).filter(chunk).collect()
+    };
+    let index = job.group as usize;
+    Present {
+        data: arrived(message, index * code.k(), group.data_chunks),
+        parity: arrived(parity_of(message), index * code.m(), group.parity_chunks),
+    }
+}
+
+impl Pair {
+    /// Encodes groups that schemes want encoded, a bounded amount; answers how many bytes of data.
+    pub(crate) fn encode<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        coder: &mut Coder,
+        now_ns: u64,
+    ) -> Result<u64, Error> {
+        let path = self.path(now_ns);
+        let mut bytes = 0;
+        for index in 0..self.halves.sender_count() {
+            while bytes < ENCODE_BYTES_A_POLL
+                && let Some(job) = self.halves.sender_at(index).poll_job()
+            {
+                bytes += self.encode_group(fabric, coder, &job)?;
+                self.halves.sender_at(index).handle_job(&path, &job);
+            }
+        }
+        self.workshop.trim(fabric, SPARE_BYTES)?;
+        Ok(bytes as u64)
+    }
+
+    /// Returns the bytes of data that it read.
+    fn encode_group<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        coder: &mut Coder,
+        job: &Job,
+    ) -> Result<usize, Error> {
+        let send = self.sends.get(&job.message);
+        let Some((source, parity)) = send.and_then(|s| s.source().zip(s.parity())) else {
+            return Ok(0);
+        };
+        let Some(group) = parity.layout.group(job.group as usize) else {
+            return Ok(0);
+        };
+        debug_assert_eq!(job.work, Work::Encode);
+        let lkey = source.region.lkey;
+        let offset = source.offset + group.data.start as u64;
+        if fabric.region(lkey)?.is_ghost() {
+            return Ok(group.data.len());
+        }
+        let Coder {
+            codecs,
+            data,
+            parity: encoded,
+        } = coder;
+        let data = match fabric.memory(lkey) {
+            Ok(memory) => {
+                let start = usize::try_from(offset).expect("a region is in memory");
+                &memory[start..start + group.data.len()]
+            }
+            // A peer may write into the region.
+            Err(FabricError::InUse(_)) => {
+                data.resize(group.data.len(), 0);
+                fabric.copy_out(lkey, offset, data)?;
+                &data[..]
+            }
+            Err(error) => return Err(error.into()),
+        };
+        encoded.resize(group.parity.len(), 0);
+        codec(codecs, parity.layout.code())
+            .encode(data, parity.layout.chunk_bytes(), encoded)
+            .expect("the layout fits the code");
+        let start = group.parity.start as u64;
+        fabric.copy_in(parity.scratch().lkey, start, encoded)?;
+        Ok(group.data.len())
+    }
+
+    /// Rebuilds the groups that schemes want rebuilt.
+    pub(super) fn rebuild<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        coder: &mut Coder,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let path = self.path(now_ns);
+        for index in 0..self.halves.receiver_count() {
+            loop {
+                let arrivals = TableArrivals(self.sdr.table());
+                let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {
+                    break;
+                };
+                self.rebuild_group(fabric, coder, &job)?;
+                let arrivals = TableArrivals(self.sdr.table());
+                let receiver = self.halves.receiver_at(index);
+                receiver.handle_job(&path, &job, &arrivals);
+            }
+        }
+        Ok(())
+    }
+
+    fn rebuild_group<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        coder: &mut Coder,
+        job: &Job,
+    ) -> Result<(), Error> {
+        let Some(recv) = self.recvs.get(&job.message) else {
+            return Ok(());
+        };
+        let Some((layout, lent)) = recv.layout.zip(recv.lent) else {
+            return Ok(());
+        };
+        let Some(group) = layout.group(job.group as usize) else {
+            return Ok(());
+        };
+        debug_assert_eq!(job.work, Work::Rebuild);
+        let table = self.sdr.table();
+        let present = present(table, job.message, job, &layout, &group);
+        // Too much is missing, whatever the scheme believed.
+        if !layout.code().recoverable(group.data_chunks, &present) {
+            return Ok(());
+        }
+        let missing = present.data.missing(group.data_chunks);
+        let target = recv.target();
+        if !fabric.region(target.region.lkey)?.is_ghost() {
+            coder.rebuild(
+                fabric,
+                &layout,
+                &group,
+                &present,
+                [(target.region.lkey, target.offset), (lent.scratch.lkey, 0)],
+            )?;
+        }
+        let first = job.group as usize * layout.code().k();
+        for chunk in missing.iter() {
+            let chunk = u32::try_from(first + chunk).unwrap_or(u32::MAX);
+            table.handle_rebuilt(job.message, chunk);
+            if let Some(meter) = recv.scheme().and_then(|tag| self.losses.meter(tag)) {
+                meter.handle_rebuilt(job.message, chunk);
+            }
+        }
+        self.stats.rebuilt_chunks += missing.len() as u64;
+        Ok(())
+    }
+}
