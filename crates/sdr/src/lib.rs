@@ -44,6 +44,7 @@ pub use config::{
 pub use error::{ConnectError, SdrError, Violation};
 pub use event::{Event, Refusal};
 pub use farwrite_wire::control::Place;
+pub use farwrite_wire::timing::{Timing, TimingError};
 pub use geometry::{Geometry, ImmediateParts};
 pub use info::{InfoError, QpInfo, VERSION};
 pub use qp::SdrQp;

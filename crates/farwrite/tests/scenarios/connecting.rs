@@ -2,9 +2,9 @@
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::fabric::sim::SimNetwork;
-use farwrite::{Endpoint, Error, Outcome, QpConfig, QpOptions, SendOptions};
+use farwrite::{Endpoint, Error, Outcome, QpConfig, QpOptions, SendOptions, Timing};
 
-use crate::world::{SECOND, addr, long_haul, options};
+use crate::world::{SECOND, World, addr, long_haul, options};
 
 #[test]
 fn a_queue_pair_whose_peer_is_out_of_reach_can_be_connected_later() {
@@ -69,4 +69,25 @@ fn a_queue_pair_whose_peer_is_out_of_reach_can_be_connected_later() {
     }
     assert_eq!(send.outcome(), Some(Outcome::Whole));
     assert_eq!(recv.outcome(), Some(Outcome::Whole));
+}
+
+#[test]
+fn a_timing_that_cannot_work_is_refused_with_its_field() {
+    let mut world = World::new(1, long_haul(), &options());
+    let options = QpOptions {
+        timing: Timing {
+            min_ping_ns: 0,
+            ..Timing::wide_area()
+        },
+        ..options()
+    };
+    let error = world
+        .a
+        .endpoint
+        .create_qp(options)
+        .expect_err("no such time");
+    assert!(
+        error.to_string().contains("timing.min_ping_ns = 0"),
+        "{error}"
+    );
 }

@@ -16,7 +16,7 @@ mod world;
 mod wraparound;
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo, SdrQp,
+    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo, SdrQp, Timing,
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
@@ -54,7 +54,7 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
 
 /// A queue pair connected to a peer of its own shape.
 pub(crate) fn connected(config: QpConfig) -> SdrQp {
-    let mut qp = SdrQp::new(config).unwrap();
+    let mut qp = SdrQp::new(config, Timing::wide_area()).unwrap();
     qp.connect(&info(config)).unwrap();
     qp
 }
