@@ -86,7 +86,8 @@ impl SdrQp {
             return Err(ConnectError::Connected);
         }
         peer.check()?;
-        ConnectError::compare(self.geometry.config(), &peer.config)
+        ConnectError::compare(self.geometry.config(), &peer.config)?;
+        ConnectError::compare_timing(&self.timing, &peer.timing)
     }
 
     /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.

@@ -15,7 +15,7 @@ use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_schemes::scheme::{Path, SenderCounters};
-use farwrite_sdr::{Geometry, QpInfo, SdrError, SdrQp};
+use farwrite_sdr::{EndpointId, Geometry, QpInfo, SdrError, SdrQp};
 
 use farwrite_wire::control::{Outcome, SchemeTag};
 
@@ -75,6 +75,8 @@ pub(crate) struct Pair {
 
 /// What is known once the peer is.
 struct Connected {
+    /// The endpoint that the peer is of.
+    endpoint: EndpointId,
     overhead_bytes: u64,
     drops: DropShare,
 }
@@ -150,7 +152,7 @@ impl Pair {
     }
 
     /// What the peer must be told, out of band and confidentially.
-    pub(crate) fn info<F: Fabric>(&self, fabric: &F) -> QpInfo {
+    pub(crate) fn info<F: Fabric>(&self, fabric: &F, endpoint: EndpointId) -> QpInfo {
         let config = *self.geometry().config();
         QpInfo {
             control: fabric.local_addr(0),
@@ -166,6 +168,8 @@ impl Pair {
                 .collect(),
             config,
             control_key: self.control.recv_key(),
+            timing: self.options.timing,
+            endpoint,
         }
     }
 
@@ -180,6 +184,7 @@ impl Pair {
         self.sdr.connect(peer)?;
         self.control.connect(peer.control_key);
         self.connected = Some(Connected {
+            endpoint: peer.endpoint,
             overhead_bytes: if peer.control.is_ipv4() {
                 OVERHEAD_V4_BYTES
             } else {
@@ -205,6 +210,11 @@ impl Pair {
             .values()
             .for_each(|recv| recv.finish(Outcome::Failed));
         result
+    }
+
+    /// The endpoint that the peer is of, once it is connected.
+    pub(crate) fn peer_endpoint(&self) -> Option<EndpointId> {
+        Some(self.connected.as_ref()?.endpoint)
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {

@@ -55,6 +55,26 @@ fn queue_pairs_of_different_shape_do_not_connect() {
 }
 
 #[test]
+fn another_timing_at_the_peer_is_refused_by_its_name() {
+    let mut qp = SdrQp::new(small(), Timing::wide_area()).unwrap();
+    let mut peer = info(small());
+    for timing in [
+        Timing::datacenter(),
+        Timing {
+            min_ping_ns: 5_000_001,
+            ..Timing::wide_area()
+        },
+    ] {
+        peer.timing = timing;
+        let text = qp.connect(&peer).unwrap_err().to_string();
+        let want = format!("timing is {timing} at the peer and wide_area here");
+        assert!(text.starts_with(&want), "{text}");
+    }
+    peer.timing = Timing::wide_area();
+    assert_eq!(qp.connect(&peer), Ok(()));
+}
+
+#[test]
 fn offers_are_repeated_as_the_timing_says() {
     for (timing, rtt_ns, want_ns) in [
         (
@@ -66,7 +86,9 @@ fn offers_are_repeated_as_the_timing_says() {
         (Timing::datacenter(), 80_000, [20_000, 40_000, 80_000]),
     ] {
         let mut qp = SdrQp::new(small(), timing).unwrap();
-        qp.connect(&info(small())).unwrap();
+        let mut peer = info(small());
+        peer.timing = timing;
+        qp.connect(&peer).unwrap();
         qp.start_send(spec(1)).unwrap();
         let mut now_ns = 0;
         let mut waits_ns = Vec::new();

@@ -16,7 +16,8 @@ mod world;
 mod wraparound;
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo, SdrQp, Timing,
+    Arrival, ChunkBitmap, EndpointId, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo,
+    SdrQp, Timing,
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
@@ -49,6 +50,8 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         control_qpn: 0x11,
         data_qpns: vec![vec![0x12; channels]; config.generations.into()],
         control_key: [7; 32],
+        timing: Timing::wide_area(),
+        endpoint: EndpointId([9; 16]),
     }
 }
 
