@@ -1,14 +1,40 @@
 //! Targets of the SDR crate.
 
-use farwrite_sdr::QpInfo;
+use std::net::SocketAddr;
 
-/// Queue-pair information: what reads has a possible shape, and reads again from its own bytes.
+use farwrite_sdr::{EndpointId, QpConfig, QpInfo, Timing};
+
+/// Queue-pair information: what reads has a possible shape and timing, and reads again from its
+/// own bytes, which lack the fields that this version does not know.
 pub fn qp_info(data: &[u8]) {
     let Ok(info) = QpInfo::decode(data) else {
         return;
     };
     info.config.validate().unwrap();
+    info.timing.validate().unwrap();
     let bytes = info.encode().unwrap();
-    assert_eq!(bytes.len(), data.len());
+    assert!(bytes.len() <= data.len());
     assert_eq!(QpInfo::decode(&bytes), Ok(info));
+}
+
+/// The same, where all before the fields is good and the fields are `data`.
+pub fn qp_info_fields(data: &[u8]) {
+    let config = QpConfig::default();
+    let address = SocketAddr::from(([192, 0, 2, 1], 4791));
+    let good = QpInfo {
+        control: address,
+        channels: vec![address; config.channels.into()],
+        control_qpn: 2,
+        data_qpns: vec![vec![3; config.channels.into()]; config.generations.into()],
+        config,
+        control_key: [7; 32],
+        timing: Timing::wide_area(),
+        endpoint: EndpointId([9; 16]),
+    };
+    let mut bytes = good.encode().unwrap();
+    let (channels, generations) = (config.channels, config.generations);
+    let before_fields = 90 + 18 * usize::from(channels) + 4 * usize::from(generations * channels);
+    bytes.truncate(before_fields);
+    bytes.extend_from_slice(data);
+    qp_info(&bytes);
 }

@@ -1,11 +1,10 @@
 //! How fast arriving bytes are taken in.
 
-/// Shortest time over which a rate is worth telling.
-const MIN_SPAN_NS: u64 = 5_000_000;
-
 /// Counts what arrives on a queue pair, and says at which rate it did of late.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DrainMeter {
+    /// Shortest time over which a rate is worth telling.
+    min_span_ns: u64,
     packets: u64,
     bytes: u64,
     span_start_ns: u64,
@@ -14,6 +13,18 @@ pub(crate) struct DrainMeter {
 }
 
 impl DrainMeter {
+    /// Measures over `min_span_ns` and more.
+    pub(crate) fn new(min_span_ns: u64) -> Self {
+        Self {
+            min_span_ns,
+            packets: 0,
+            bytes: 0,
+            span_start_ns: 0,
+            span_start_bytes: 0,
+            rate_bps: 0,
+        }
+    }
+
     pub(crate) fn add(&mut self, payload_bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(payload_bytes);
@@ -30,7 +41,7 @@ impl DrainMeter {
     /// Bits a second over the span since the last call that closed one.
     pub(crate) fn rate_bps(&mut self, now_ns: u64) -> u64 {
         let span_ns = now_ns.saturating_sub(self.span_start_ns);
-        if span_ns >= MIN_SPAN_NS {
+        if span_ns >= self.min_span_ns {
             let bits = u128::from(self.bytes - self.span_start_bytes) * 8;
             let rate = bits * 1_000_000_000 / u128::from(span_ns);
             self.rate_bps = u64::try_from(rate).unwrap_or(u64::MAX);
@@ -47,7 +58,7 @@ mod tests {
 
     #[test]
     fn rate_is_bits_over_the_span() {
-        let mut meter = DrainMeter::default();
+        let mut meter = DrainMeter::new(5_000_000);
         for _ in 0..1000 {
             meter.add(1000);
         }

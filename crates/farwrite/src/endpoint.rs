@@ -8,7 +8,7 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
     Completion, Counters, Departed, Fabric, FabricError, Memory, Qpn, Region,
 };
-use farwrite_sdr::QpInfo;
+use farwrite_sdr::{EndpointId, QpInfo};
 use farwrite_wire::control::Outcome;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -26,6 +26,7 @@ use crate::turns::Turns;
 /// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at
 /// the time that its caller says, so the same code runs in real and in virtual time.
 pub struct Endpoint<F: Fabric> {
+    id: EndpointId,
     fabric: Adapter<F>,
     pairs: BTreeMap<QueuePair, Pair>,
     /// Where a completion belongs: the pair, and the generation of a data queue pair.
@@ -44,18 +45,22 @@ pub struct Endpoint<F: Fabric> {
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// An endpoint over a fabric. `seed` feeds the keys of control packets: it must come from the
-    /// operating system's randomness wherever a stranger may send packets.
+    /// An endpoint over a fabric. `seed` feeds the endpoint's id and the keys of control packets: it
+    /// must come from the operating system's randomness wherever a stranger may send packets.
     ///
     /// # Panics
     /// If a queue or worker of the fabric was handed out before: the endpoint drives them all.
     pub fn new(fabric: F, seed: [u8; 32]) -> Self {
+        let mut keys = ChaCha12Rng::from_seed(seed);
+        let mut id = [0; 16];
+        keys.fill_bytes(&mut id);
         Self {
+            id: EndpointId(id),
             fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
             pairs: BTreeMap::new(),
             routes: HashMap::new(),
             known: Registry::new(),
-            keys: ChaCha12Rng::from_seed(seed),
+            keys,
             completions: Vec::new(),
             departed: Vec::new(),
             next_pair: 0,
@@ -64,6 +69,20 @@ impl<F: Fabric> Endpoint<F> {
             line: Vec::new(),
             now_ns: 0,
         }
+    }
+
+    /// A random id of this instance, which peers get with [`Endpoint::qp_info`] (P6.1).
+    pub fn id(&self) -> EndpointId {
+        self.id
+    }
+
+    /// The id of the endpoint that a queue pair is connected to, as that endpoint claims it; `None`
+    /// before it is connected. Queue pairs with equal ids share a path and a peer.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`].
+    pub fn peer_id(&self, qp: QueuePair) -> Result<Option<EndpointId>, Error> {
+        Ok(self.pair(qp)?.peer_endpoint())
     }
 
     /// The fabric, to look at.
@@ -172,7 +191,7 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::NoSuchQueuePair`].
     pub fn qp_info(&self, qp: QueuePair) -> Result<QpInfo, Error> {
-        Ok(self.pair(qp)?.info(&self.fabric))
+        Ok(self.pair(qp)?.info(&self.fabric, self.id))
     }
 
     /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the

@@ -58,7 +58,9 @@ pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};
 pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
-pub use farwrite_sdr::{ChunkBitmap, ImmediateSplit, QpConfig, QpInfo};
+pub use farwrite_sdr::{
+    ChunkBitmap, EndpointId, ImmediateSplit, QpConfig, QpInfo, Timing, TimingError,
+};
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use handle::{QueuePair, RecvHandle, SendHandle};
 pub use memory::{MemoryRegion, MrSlice};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_sdr::QpConfig;
+use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
 
 /// How a queue pair is made.
@@ -15,9 +15,12 @@ pub struct QpOptions {
     /// Most bits a second put on the wire, IP headers included. There is no congestion control:
     /// give the share of the path that is yours.
     pub rate_bps: u64,
-    /// Most bytes put on the wire at once; never more than 5 ms' worth at `rate_bps`, or one
-    /// packet.
+    /// Most bytes put on the wire at once; never more than leave at `rate_bps` in half of
+    /// [`Timing::lateness_ns`], or one packet.
     pub burst_bytes: u64,
+    /// What both ends must agree on: how long they wait for what. With [`Timing::datacenter`],
+    /// start from [`QpOptions::datacenter`], whose guess of the round trip fits.
+    pub timing: Timing,
     /// Round trip assumed until the first one was measured.
     pub initial_rtt: Duration,
     /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
@@ -39,10 +42,24 @@ impl Default for QpOptions {
             sdr: QpConfig::default(),
             rate_bps: 1_000_000_000,
             burst_bytes: 256 * 1024,
+            timing: Timing::wide_area(),
             initial_rtt: Duration::from_millis(100),
             reordering_window: None,
             expected_scheme: SchemeTag::NONE,
             max_parity_bytes: 1 << 30,
+        }
+    }
+}
+
+impl QpOptions {
+    /// The defaults for two ends in one datacenter: [`Timing::datacenter`], and a first guess of
+    /// 50 us for the round trip.
+    #[must_use]
+    pub fn datacenter() -> Self {
+        Self {
+            timing: Timing::datacenter(),
+            initial_rtt: Duration::from_micros(50),
+            ..Self::default()
         }
     }
 }

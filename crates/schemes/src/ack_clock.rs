@@ -62,6 +62,7 @@ impl AckClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
 
     #[test]
     fn a_period_gathers_messages_and_an_urgent_one_does_not_wait() {
@@ -70,6 +71,7 @@ mod tests {
             now_ns,
             rtt_ns: 16_000_000,
             reordering_window_ns: 0,
+            timing: Timing::wide_area(),
         };
         clock.touch(&path(100), 7);
         clock.touch(&path(900), 5);

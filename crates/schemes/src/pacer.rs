@@ -1,18 +1,17 @@
 //! When how many bytes may leave: a fixed rate, bounded by what the receiver takes in (P5.5).
 
 use farwrite_wire::control::Credit;
+use farwrite_wire::timing::Timing;
 
 /// What one byte costs, in bits times nanoseconds a second: the unit in which nothing is rounded.
 const BYTE: i128 = 8_000_000_000;
 
-/// Lowest pace to which credit brings a sender, in bits a second.
+/// Lowest pace to which credit brings a sender, in bits a second: enough to hear from the receiver.
 const FLOOR_BPS: u64 = 1_000_000;
 
-/// Time in which the pace would grow from nothing to the fixed rate.
-const RECOVERY_NS: u128 = 10_000_000_000;
-
-/// Most time that one credit may make good for, so that a long break is not taken for a proof.
-const MAX_CREDIT_GAP_NS: u64 = 200_000_000;
+/// Share of the time of recovery that one credit may make good for, at most: a long break proves
+/// nothing.
+const MAX_CREDIT_SHARE: u64 = 50;
 
 /// A token bucket in exact integers.
 ///
@@ -23,6 +22,8 @@ pub struct Pacer {
     rate_bps: u64,
     pace_bps: u64,
     burst: i128,
+    /// Time in which the pace would grow from nothing to the fixed rate.
+    recovery_ns: u64,
     /// What may leave, in units of [`BYTE`]; negative: debt.
     tokens: i128,
     filled_ns: u64,
@@ -33,13 +34,15 @@ pub struct Pacer {
 impl Pacer {
     /// Paces at `rate_bps` bits a second on the wire (0 counts as 1), with at most `burst_bytes`
     /// at once after a pause (0 counts as 1). Time lost beyond what the burst makes up for is lost: it
-    /// should cover the lateness of the timers that call.
-    pub fn new(rate_bps: u64, burst_bytes: u64) -> Self {
+    /// should cover the lateness of the timers that call. Of `timing` counts the time in which a
+    /// pace recovers.
+    pub fn new(rate_bps: u64, burst_bytes: u64, timing: &Timing) -> Self {
         let burst = i128::from(burst_bytes.max(1)) * BYTE;
         Self {
             rate_bps: rate_bps.max(1),
             pace_bps: rate_bps.max(1),
             burst,
+            recovery_ns: timing.pace_recovery_ns.max(1),
             tokens: burst,
             filled_ns: 0,
             credit: Credit::default(),
@@ -87,8 +90,10 @@ impl Pacer {
         if credit.dropped_packets > self.credit.dropped_packets {
             self.pace_bps = self.below(credit.drain_bps);
         } else {
-            let gap_ns = now_ns.saturating_sub(self.credit_ns).min(MAX_CREDIT_GAP_NS);
-            let growth = u128::from(self.rate_bps) * u128::from(gap_ns) / RECOVERY_NS;
+            let most_ns = self.recovery_ns / MAX_CREDIT_SHARE;
+            let gap_ns = now_ns.saturating_sub(self.credit_ns).min(most_ns);
+            let growth = u128::from(self.rate_bps) * u128::from(gap_ns);
+            let growth = growth / u128::from(self.recovery_ns);
             let growth = u64::try_from(growth).unwrap_or(u64::MAX);
             self.pace_bps = self.pace_bps.saturating_add(growth).min(self.rate_bps);
         }
@@ -151,7 +156,7 @@ mod tests {
     #[test]
     fn an_hour_at_an_odd_rate_drifts_by_less_than_a_batch() {
         let rate_bps = 7_777_777_777;
-        let mut pacer = Pacer::new(rate_bps, 1 << 16);
+        let mut pacer = Pacer::new(rate_bps, 1 << 16, &Timing::wide_area());
         let bytes = drive(&mut pacer, 0, 3_600 * SECOND, 1 << 20);
         let exact = rate_bps / 8 * 3_600;
         assert!(bytes.abs_diff(exact) < 2 << 20, "{bytes} {exact}");
@@ -159,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_pause_saves_up_no_more_than_the_burst() {
-        let mut pacer = Pacer::new(1_000_000_000, 10_000);
+        let mut pacer = Pacer::new(1_000_000_000, 10_000, &Timing::wide_area());
         assert_eq!(pacer.allowance(0), 10_000);
         pacer.consume(0, 10_000);
         assert_eq!(pacer.allowance(0), 0);
@@ -172,7 +177,7 @@ mod tests {
 
     #[test]
     fn drops_bring_the_pace_below_the_drain_and_quiet_restores_it() {
-        let mut pacer = Pacer::new(10_000_000_000, 1);
+        let mut pacer = Pacer::new(10_000_000_000, 1, &Timing::wide_area());
         pacer.handle_credit(0, &credit(10, 8_000_000_000, 5));
         assert_eq!(pacer.pace_bps(), 7_200_000_000);
         // The same word again, and one that was overtaken, change nothing to the worse.
@@ -189,22 +194,38 @@ mod tests {
     }
 
     #[test]
+    fn a_pace_recovers_in_the_time_of_the_timing() {
+        for timing in [Timing::wide_area(), Timing::datacenter()] {
+            let mut pacer = Pacer::new(10_000_000_000, 1, &timing);
+            pacer.handle_credit(0, &credit(1, 0, 1));
+            assert_eq!(pacer.pace_bps(), 5_000_000_000);
+            // A credit each fiftieth of that time, and half of the rate to make good.
+            let step_ns = timing.pace_recovery_ns / 50;
+            for i in 1..=25 {
+                assert!(pacer.pace_bps() < 10_000_000_000, "{timing}, {i}");
+                pacer.handle_credit(i * step_ns, &credit(1 + i, 0, 1));
+            }
+            assert_eq!(pacer.pace_bps(), 10_000_000_000, "{timing}");
+        }
+    }
+
+    #[test]
     fn no_credit_brings_the_pace_below_the_floor() {
-        let mut pacer = Pacer::new(10_000_000_000, 1);
+        let mut pacer = Pacer::new(10_000_000_000, 1, &Timing::wide_area());
         for dropped in 1..100 {
             let before = pacer.pace_bps();
             pacer.handle_credit(dropped, &credit(0, 0, dropped));
             assert!(pacer.pace_bps() >= before / 2);
         }
         assert_eq!(pacer.pace_bps(), FLOOR_BPS);
-        let mut slow = Pacer::new(64_000, 1);
+        let mut slow = Pacer::new(64_000, 1, &Timing::wide_area());
         slow.handle_credit(0, &credit(0, 0, 1));
         assert_eq!(slow.pace_bps(), 64_000);
     }
 
     #[test]
     fn a_new_pace_holds_from_its_beginning() {
-        let mut pacer = Pacer::new(8_000_000_000, 1_000_000);
+        let mut pacer = Pacer::new(8_000_000_000, 1_000_000, &Timing::wide_area());
         pacer.consume(0, 1_000_000);
         pacer.handle_credit(1_000, &credit(1, 4_000_000_000, 1));
         assert_eq!(pacer.pace_bps(), 4_000_000_000);
@@ -218,7 +239,7 @@ mod tests {
             burst in 1u64..1_000_000,
             batches in prop::collection::vec((1u64..100_000, 0u64..1_000_000), 1..200),
         ) {
-            let mut pacer = Pacer::new(rate_bps, burst);
+            let mut pacer = Pacer::new(rate_bps, burst, &Timing::wide_area());
             let (mut now_ns, mut sent, mut largest) = (0u64, 0u128, 0u128);
             for (batch, pause_ns) in batches {
                 now_ns = pacer.next_ns(now_ns + pause_ns);
@@ -234,7 +255,7 @@ mod tests {
         fn any_credit_is_survived(
             credits in prop::collection::vec(any::<(u64, u64, u64, u64, u64)>(), 1..50),
         ) {
-            let mut pacer = Pacer::new(1_000_000_000, 1_000);
+            let mut pacer = Pacer::new(1_000_000_000, 1_000, &Timing::wide_area());
             for (now_ns, received_packets, received_bytes, drain_bps, dropped_packets) in credits {
                 let credit = Credit {
                     received_packets,

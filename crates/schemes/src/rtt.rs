@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
-/// Longest round trip believed, in nanoseconds.
+/// Longest round trip believed, in nanoseconds. A bound on what a peer may say; no timer waits for it.
 const MAX_SAMPLE_NS: u64 = 10_000_000_000;
 
-/// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long.
+/// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long. It
+/// outlasts queues, and routes of any length change more rarely.
 const MIN_FILTER_NS: u64 = 10_000_000_000;
 
 /// Smooths round-trip samples as RFC 6298 section 2 does (P5.6); without that section's variation, for

@@ -18,6 +18,7 @@ use core::ops::Range;
 use alloc::boxed::Box;
 pub use farwrite_codes::Layout;
 pub use farwrite_wire::control::{Ack, Nack, Outcome, SchemeTag, data_of, is_parity, parity_of};
+pub use farwrite_wire::timing::Timing;
 
 use crate::order::{InSequence, WireOrder};
 
@@ -30,6 +31,8 @@ pub struct Path {
     pub rtt_ns: u64,
     /// A chunk missing for less than this while later ones arrive may be merely late.
     pub reordering_window_ns: u64,
+    /// The least and the most that is waited, whatever the round trip.
+    pub timing: Timing,
 }
 
 /// A message that a scheme has charge of.

@@ -1,10 +1,9 @@
 //! What a sender does when it hears nothing: it stops, and probes ever more rarely (P5.0.9).
 
+use crate::scheme::Path;
+
 /// Chunks sent at each probe: a few, so that on a path that lives but loses, one gets through.
 pub const PROBE_CHUNKS: u32 = 4;
-
-/// Longest time between two probes, in nanoseconds, unless the timeout itself is longer.
-pub const MAX_PROBE_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Notices that the peer has fallen silent, and then limits what is sent.
 ///
@@ -32,24 +31,26 @@ impl Silence {
     }
 
     /// A retransmission timer of `rto_ns` expired.
-    pub fn expired(&mut self, now_ns: u64, rto_ns: u64) {
+    pub fn expired(&mut self, path: &Path, rto_ns: u64) {
+        let now_ns = path.now_ns;
         let since_ns = *self.silent_since_ns.get_or_insert(now_ns);
         if self.probe.is_none() && now_ns.saturating_sub(since_ns) >= rto_ns {
             self.probe = Some(Probe {
                 rto_ns,
-                next_ns: now_ns.saturating_add(interval_ns(rto_ns, now_ns - since_ns)),
+                next_ns: now_ns.saturating_add(interval_ns(path, rto_ns, now_ns - since_ns)),
                 chunks_left: PROBE_CHUNKS,
             });
         }
     }
 
     /// Allows the next probe if its time has come.
-    pub fn handle_timeout(&mut self, now_ns: u64) {
+    pub fn handle_timeout(&mut self, path: &Path) {
+        let now_ns = path.now_ns;
         if let (Some(probe), Some(since_ns)) = (&mut self.probe, self.silent_since_ns)
             && probe.next_ns <= now_ns
         {
             let silent_ns = now_ns.saturating_sub(since_ns);
-            probe.next_ns = now_ns.saturating_add(interval_ns(probe.rto_ns, silent_ns));
+            probe.next_ns = now_ns.saturating_add(interval_ns(path, probe.rto_ns, silent_ns));
             probe.chunks_left = PROBE_CHUNKS;
         }
     }
@@ -77,23 +78,34 @@ impl Silence {
 
 /// Time to the next probe: a share of the silence so far, so that a path that comes back is noticed
 /// soon against the time it was away, and one that loses in bursts is tried often enough.
-fn interval_ns(rto_ns: u64, silent_ns: u64) -> u64 {
-    (silent_ns / 16).min(MAX_PROBE_INTERVAL_NS).max(rto_ns)
+fn interval_ns(path: &Path, rto_ns: u64, silent_ns: u64) -> u64 {
+    let share_ns = silent_ns / 16;
+    share_ns.min(path.timing.max_probe_ns).max(rto_ns)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
 
     const MS: u64 = 1_000_000;
+
+    fn at(now_ns: u64) -> Path {
+        Path {
+            now_ns,
+            rtt_ns: 25 * MS,
+            reordering_window_ns: MS,
+            timing: Timing::wide_area(),
+        }
+    }
 
     #[test]
     fn two_timeouts_without_a_word_begin_probing() {
         let mut silence = Silence::default();
-        silence.expired(100 * MS, 75 * MS);
-        silence.expired(174 * MS, 75 * MS);
+        silence.expired(&at(100 * MS), 75 * MS);
+        silence.expired(&at(174 * MS), 75 * MS);
         assert_eq!(silence.limit(100), 100);
-        silence.expired(175 * MS, 75 * MS);
+        silence.expired(&at(175 * MS), 75 * MS);
         assert_eq!(silence.limit(100), PROBE_CHUNKS);
         silence.sent(PROBE_CHUNKS);
         assert_eq!(silence.limit(100), 0);
@@ -106,7 +118,7 @@ mod tests {
     fn a_word_between_timeouts_keeps_the_pace() {
         let mut silence = Silence::default();
         for i in 1..100 {
-            silence.expired(i * 75 * MS, 75 * MS);
+            silence.expired(&at(i * 75 * MS), 75 * MS);
             silence.heard();
         }
         assert_eq!(silence.limit(7), 7);
@@ -115,14 +127,14 @@ mod tests {
     #[test]
     fn probes_grow_rare_up_to_one_a_second() {
         let mut silence = Silence::default();
-        silence.expired(0, 75 * MS);
-        silence.expired(75 * MS, 75 * MS);
+        silence.expired(&at(0), 75 * MS);
+        silence.expired(&at(75 * MS), 75 * MS);
         let mut last = 75 * MS;
         while last < 60_000 * MS {
             let next = silence.next_timeout().unwrap();
             let share = (last / 16).clamp(75 * MS, 1_000 * MS);
             assert_eq!(next - last, share, "after {last}");
-            silence.handle_timeout(next);
+            silence.handle_timeout(&at(next));
             assert_eq!(silence.limit(100), PROBE_CHUNKS);
             last = next;
         }
@@ -131,8 +143,8 @@ mod tests {
     #[test]
     fn a_timeout_of_more_than_the_longest_interval_is_kept() {
         let mut silence = Silence::default();
-        silence.expired(0, 3_000 * MS);
-        silence.expired(3_000 * MS, 3_000 * MS);
+        silence.expired(&at(0), 3_000 * MS);
+        silence.expired(&at(3_000 * MS), 3_000 * MS);
         assert_eq!(silence.next_timeout(), Some(6_000 * MS));
     }
 }

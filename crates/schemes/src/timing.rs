@@ -2,12 +2,6 @@
 
 use crate::scheme::Path;
 
-/// Shortest time between two rounds of ACKs, in nanoseconds.
-pub const MIN_ACK_PERIOD_NS: u64 = 1_000_000;
-
-/// Least that a timeout adds to the round trip, in nanoseconds: a process may not run for so long.
-const MIN_MARGIN_NS: u64 = 10_000_000;
-
 /// What a timeout adds to the round trip, as a share of it: room for queues along the path
 /// (paper section 4.1.1). Fixed-point, in 1/256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +44,7 @@ impl Default for Alpha {
 
 /// Time between two rounds of ACKs while packets arrive (P5.0.4).
 pub fn ack_period_ns(path: &Path) -> u64 {
-    (path.rtt_ns / 8).max(MIN_ACK_PERIOD_NS)
+    (path.rtt_ns / 8).max(path.timing.min_repeat_ns)
 }
 
 /// How long after its departure a chunk without ACK is sent again (P5.0.7). However small `alpha`,
@@ -58,16 +52,17 @@ pub fn ack_period_ns(path: &Path) -> u64 {
 /// its operating system.
 pub fn rto_ns(path: &Path, alpha: Alpha) -> u64 {
     let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
-    let acks_ns = ack_period_ns(path).saturating_mul(2).max(MIN_MARGIN_NS);
+    let acks_ns = ack_period_ns(path).saturating_mul(2);
+    let acks_ns = acks_ns.max(path.timing.lateness_ns);
     path.rtt_ns.saturating_add(queues_ns.max(acks_ns))
 }
 
 /// How much later than its turn the last packet of a message may come before a receiver takes it for
-/// lost (P5.4.9): half of what a timeout adds to the round trip, for only half of the way has queues
+/// lost (P5.4.10): half of what a timeout adds to the round trip, for only half of the way has queues
 /// (paper section 4.1.2), and no less than a process may not run.
 pub fn fallback_margin_ns(path: &Path, alpha: Alpha) -> u64 {
     let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 512;
-    let margin_ns = queues_ns.max(MIN_MARGIN_NS);
+    let margin_ns = queues_ns.max(path.timing.lateness_ns);
     margin_ns.saturating_add(path.reordering_window_ns)
 }
 
@@ -89,12 +84,14 @@ pub fn repair_ns(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
 
     fn path(rtt_ns: u64) -> Path {
         Path {
             now_ns: 0,
             rtt_ns,
             reordering_window_ns: 1_000,
+            timing: Timing::wide_area(),
         }
     }
 
@@ -113,5 +110,33 @@ mod tests {
         for (rtt_ns, alpha, rto) in table {
             assert_eq!(rto_ns(&path(rtt_ns), alpha), rto, "{rtt_ns} {alpha:?}");
         }
+    }
+
+    #[test]
+    fn the_floors_are_those_of_the_timing() {
+        let of = |timing, rtt_ns| {
+            let path = Path {
+                timing,
+                ..path(rtt_ns)
+            };
+            [
+                ack_period_ns(&path),
+                rto_ns(&path, Alpha::from_256ths(0)),
+                fallback_margin_ns(&path, Alpha::from_256ths(0)),
+                repair_ns(&path),
+            ]
+        };
+        let (near_ns, far_ns) = (10_000, 80_000);
+        let datacenter = Timing::datacenter();
+        assert_eq!(of(datacenter, near_ns), [5_000, 20_000, 11_000, 16_000]);
+        assert_eq!(of(datacenter, far_ns), [10_000, 100_000, 11_000, 91_000]);
+        let wide_area = of(Timing::wide_area(), near_ns);
+        assert_eq!(wide_area, [1_000_000, 10_010_000, 10_001_000, 1_011_000]);
+        // Two ACK periods, where an operating system is not the slower.
+        let patient = Timing {
+            min_repeat_ns: 40_000,
+            ..datacenter
+        };
+        assert_eq!(of(patient, near_ns)[1], 90_000);
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::repeat::{SLOW_NS, next_interval_ns};
+use crate::repeat::Waits;
 
 /// Clearances that one message carries at most, so that others fit beside it.
 const MAX_CLEARANCES: u64 = 16;
@@ -57,18 +57,18 @@ impl Clearing {
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
-        interval_ns: u64,
+        waits: &Waits,
         posted: Range<u64>,
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
         if let Some(first) = self.pull.take() {
-            let again_ns = self.sent_ns.map(|sent| sent.saturating_add(interval_ns));
+            let again_ns = self.sent_ns.map(|sent| sent.saturating_add(waits.first_ns));
             if again_ns.is_none_or(|again| now_ns >= again) {
                 self.cursor = self.cursor.min(first);
             }
         }
         if self.cursor >= posted.end {
-            self.poll_repeat(now_ns, &posted, is_known);
+            self.poll_repeat(now_ns, waits, &posted, is_known);
         }
         self.cursor = self.cursor.max(posted.start);
         let answer_due = self.answer_ns.is_some_and(|due_ns| now_ns >= due_ns);
@@ -81,15 +81,22 @@ impl Clearing {
         self.answer_ns = None;
         if self.fresh {
             self.fresh = false;
-            self.repeat = Some((now_ns.saturating_add(interval_ns), interval_ns));
+            let wait_ns = waits.first_ns;
+            self.repeat = Some((now_ns.saturating_add(wait_ns), wait_ns));
         }
         Some(first..self.cursor)
     }
 
     /// Starts over from the first clearance that the sender may lack, if it is time. After some
     /// rounds it stops: a sender that wants one asks, by offering.
-    fn poll_repeat(&mut self, now_ns: u64, posted: &Range<u64>, is_known: impl Fn(u64) -> bool) {
-        let Some((_, interval_ns)) = self.repeat.filter(|&(due_ns, _)| now_ns >= due_ns) else {
+    fn poll_repeat(
+        &mut self,
+        now_ns: u64,
+        waits: &Waits,
+        posted: &Range<u64>,
+        is_known: impl Fn(u64) -> bool,
+    ) {
+        let Some((_, wait_ns)) = self.repeat.filter(|&(due_ns, _)| now_ns >= due_ns) else {
             return;
         };
         self.known = self.known.max(posted.start);
@@ -97,9 +104,9 @@ impl Clearing {
             self.known += 1;
         }
         self.repeat = None;
-        if self.known < posted.end && interval_ns < SLOW_NS {
-            let interval_ns = next_interval_ns(interval_ns);
-            self.repeat = Some((now_ns.saturating_add(interval_ns), interval_ns));
+        if self.known < posted.end && wait_ns < waits.longest_ns {
+            let wait_ns = waits.next_ns(wait_ns);
+            self.repeat = Some((now_ns.saturating_add(wait_ns), wait_ns));
             self.cursor = self.known;
         }
     }

@@ -1,6 +1,8 @@
 //! How a queue pair is cut into packets, chunks, slots, generations and channels, as its user asks
 //! for it.
 
+use farwrite_wire::timing::TimingError;
+
 use crate::geometry::Geometry;
 
 /// Largest [`QpConfig::mtu`]: the largest UDP payload over IPv4 less the 36 bytes of BTH, RETH,
@@ -146,7 +148,7 @@ pub(crate) fn fragments(user_bits: u8) -> u32 {
         .map_or(0, |_| 32_u32.div_ceil(user_bits.into()))
 }
 
-/// Why a [`QpConfig`] will not do.
+/// Why a [`QpConfig`], or the timing beside it, will not do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// [`QpConfig::mtu`].
@@ -203,6 +205,9 @@ pub enum ConfigError {
     /// [`QpConfig::channels`].
     #[error("channels = {0}: must be from 1 to {MAX_CHANNELS}")]
     Channels(u8),
+    /// The timing of the queue pair.
+    #[error(transparent)]
+    Timing(#[from] TimingError),
     /// The bitmaps do not fit the address space of this machine.
     #[error("the bitmaps of {} slots of {} bytes do not fit this machine's memory", .config.slots, .config.max_message_bytes)]
     TooLarge {

@@ -5,6 +5,8 @@ use alloc::collections::{BTreeSet, VecDeque};
 
 use farwrite_wire::control::{Control, Outcome};
 
+use crate::repeat::Waits;
+
 /// How often an end is told without being asked for. A sender that missed it would find out by a
 /// timeout only, and send the whole message again.
 const UNASKED: u8 = 3;
@@ -68,7 +70,8 @@ impl Ends {
     }
 
     /// The next end to tell now.
-    pub(crate) fn poll(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
+        let interval_ns = waits.first_ns;
         while let Some(&(due_ns, message)) = self.echoes.first()
             && due_ns <= now_ns
         {

@@ -1,5 +1,7 @@
 //! Why calls fail, and what a peer can do wrong.
 
+use farwrite_wire::timing::Timing;
+
 use crate::config::QpConfig;
 use crate::info::InfoError;
 
@@ -74,6 +76,14 @@ pub enum ConnectError {
         /// The peer's.
         theirs: u64,
     },
+    /// The two ends wait for different times.
+    #[error("timing is {theirs} at the peer and {ours} here: both ends need the same")]
+    Timing {
+        /// This end's.
+        ours: Timing,
+        /// The peer's.
+        theirs: Timing,
+    },
     /// The queue pair is connected already.
     #[error("the queue pair is connected already")]
     Connected,
@@ -109,6 +119,17 @@ impl ConnectError {
             }
         }
         Ok(())
+    }
+
+    /// Whether both ends have the same timing.
+    pub(crate) fn compare_timing(ours: &Timing, theirs: &Timing) -> Result<(), Self> {
+        if ours == theirs {
+            return Ok(());
+        }
+        Err(Self::Timing {
+            ours: *ours,
+            theirs: *theirs,
+        })
     }
 }
 

@@ -4,10 +4,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use farwrite_wire::timing::Timing;
+
 use crate::config::{ConfigError, ImmediateSplit, QpConfig};
+use crate::fields::{EndpointId, FieldError, Fields};
 
 /// Version of the protocol that this crate speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: [u8; 4] = *b"FWQP";
 /// Bytes before the addresses.
@@ -35,6 +38,10 @@ pub struct QpInfo {
     pub data_qpns: Vec<Vec<u32>>,
     /// Key of the tags on control packets toward this end (P4.2).
     pub control_key: [u8; 32],
+    /// How long the end waits for what.
+    pub timing: Timing,
+    /// The endpoint instance that the queue pair belongs to.
+    pub endpoint: EndpointId,
 }
 
 impl fmt::Debug for QpInfo {
@@ -45,6 +52,8 @@ impl fmt::Debug for QpInfo {
             .field("channels", &self.channels)
             .field("control_qpn", &self.control_qpn)
             .field("data_qpns", &self.data_qpns)
+            .field("timing", &self.timing)
+            .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
     }
 }
@@ -52,12 +61,12 @@ impl fmt::Debug for QpInfo {
 /// Why bytes are no queue-pair information, or information cannot be put into bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InfoError {
-    /// More or fewer bytes than such information has.
-    #[error("{got} bytes of queue-pair information, {want} expected")]
+    /// Fewer bytes than such information has.
+    #[error("{got} bytes of queue-pair information, at least {want} expected")]
     Length {
         /// Bytes there are.
         got: usize,
-        /// Bytes that there must be.
+        /// Bytes that there must be at least.
         want: usize,
     },
     /// Not queue-pair information at all.
@@ -69,8 +78,8 @@ pub enum InfoError {
         /// The peer's.
         theirs: u16,
     },
-    /// A shape that no queue pair can have.
-    #[error("the peer's queue pair has an impossible shape: {0}")]
+    /// A shape or timing that no queue pair can have.
+    #[error("the peer's queue pair has an impossible shape or timing: {0}")]
     Config(#[from] ConfigError),
     /// As many addresses or numbers as channels and generations were expected.
     #[error("{got} {what}, {want} expected")]
@@ -88,6 +97,9 @@ pub enum InfoError {
     /// Not a number that a queue pair can have.
     #[error("{0:#x} is not the number of a queue pair: from 2 to 0xffffff")]
     Qpn(u32),
+    /// The typed fields at the end.
+    #[error("bad fields of queue-pair information: {0}")]
+    Field(#[from] FieldError),
 }
 
 impl QpInfo {
@@ -99,8 +111,7 @@ impl QpInfo {
     pub fn encode(&self) -> Result<Vec<u8>, InfoError> {
         self.check()?;
         let config = &self.config;
-        let want = encoded_bytes(config);
-        let mut out = Vec::with_capacity(want);
+        let mut out = Vec::with_capacity(bytes_before_fields(config));
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_be_bytes());
         out.extend_from_slice(&[config.generations, config.channels]);
@@ -125,7 +136,9 @@ impl QpInfo {
         for qpn in self.data_qpns.iter().flatten() {
             out.extend_from_slice(&qpn.to_be_bytes());
         }
-        debug_assert_eq!(out.len(), want);
+        debug_assert_eq!(out.len(), bytes_before_fields(config));
+        let (timing, endpoint) = (self.timing, self.endpoint);
+        Fields { timing, endpoint }.encode(&mut out);
         Ok(out)
     }
 
@@ -150,11 +163,11 @@ impl QpInfo {
         info.config.validate()?;
         let lengths = InfoError::Length {
             got: bytes.len(),
-            want: encoded_bytes(&info.config),
+            want: bytes_before_fields(&info.config),
         };
-        info.read_tables(&mut reader)
-            .filter(|()| reader.0.is_empty())
-            .ok_or(lengths)?;
+        info.read_tables(&mut reader).ok_or(lengths)?;
+        let fields = Fields::decode(reader.0)?;
+        (info.timing, info.endpoint) = (fields.timing, fields.endpoint);
         info.check()?;
         Ok(info)
     }
@@ -191,6 +204,8 @@ impl QpInfo {
             control_qpn,
             data_qpns: Vec::new(),
             control_key,
+            timing: Timing::default(),
+            endpoint: EndpointId([0; 16]),
         };
         Some((magic, version, info))
     }
@@ -215,6 +230,7 @@ impl QpInfo {
     /// Whether the fields fit together and can be used.
     pub(crate) fn check(&self) -> Result<(), InfoError> {
         self.config.validate()?;
+        self.timing.validate().map_err(ConfigError::from)?;
         let channels = usize::from(self.config.channels);
         let count = |what, got, want| {
             let fits = got == want;
@@ -244,7 +260,7 @@ impl QpInfo {
     }
 }
 
-fn encoded_bytes(config: &QpConfig) -> usize {
+fn bytes_before_fields(config: &QpConfig) -> usize {
     let channels = usize::from(config.channels);
     FIXED_BYTES
         + ADDRESS_BYTES * (1 + channels)

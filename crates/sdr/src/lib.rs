@@ -23,6 +23,7 @@ mod config;
 mod ends;
 mod error;
 mod event;
+mod fields;
 mod geometry;
 mod info;
 mod offer;
@@ -44,6 +45,8 @@ pub use config::{
 pub use error::{ConnectError, SdrError, Violation};
 pub use event::{Event, Refusal};
 pub use farwrite_wire::control::Place;
+pub use farwrite_wire::timing::{Timing, TimingError};
+pub use fields::{EndpointId, FieldError};
 pub use geometry::{Geometry, ImmediateParts};
 pub use info::{InfoError, QpInfo, VERSION};
 pub use qp::SdrQp;

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use farwrite_wire::control::{Control, Outcome, Place, data_of};
+use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
 use crate::config::{ConfigError, QpConfig};
@@ -13,7 +14,7 @@ use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
 use crate::recv::{RecvHalf, RecvPlace};
-use crate::repeat::first_interval_ns;
+use crate::repeat::Waits;
 use crate::send::SendHalf;
 use crate::sending::SendSpec;
 use crate::table::SlotTable;
@@ -32,24 +33,27 @@ pub struct SdrQp {
     send: SendHalf,
     events: VecDeque<Event>,
     connected: bool,
-    /// Wait before something is said for the second time, from the last round trip given.
-    interval_ns: u64,
+    timing: Timing,
+    /// From the last round trip given.
+    waits: Waits,
 }
 
 impl SdrQp {
-    /// A queue pair of the given shape, with all its memory.
+    /// A queue pair of the given shape and timing, with all its memory.
     ///
     /// # Errors
-    /// The field of `config` that will not do.
-    pub fn new(config: QpConfig) -> Result<Self, ConfigError> {
+    /// The field of `config` or `timing` that will not do.
+    pub fn new(config: QpConfig, timing: Timing) -> Result<Self, ConfigError> {
         let geometry = config.validate()?;
+        timing.validate()?;
         let table = Arc::new(SlotTable::new(geometry));
         Ok(Self {
             recv: RecvHalf::new(geometry, table.clone()),
             send: SendHalf::new(geometry),
             events: VecDeque::new(),
             connected: false,
-            interval_ns: first_interval_ns(0),
+            timing,
+            waits: Waits::new(&timing, 0),
             geometry,
             table,
         })
@@ -59,6 +63,12 @@ impl SdrQp {
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
+    }
+
+    /// Its timing.
+    #[must_use]
+    pub fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     /// The part that receive workers share.
@@ -76,7 +86,8 @@ impl SdrQp {
             return Err(ConnectError::Connected);
         }
         peer.check()?;
-        ConnectError::compare(self.geometry.config(), &peer.config)
+        ConnectError::compare(self.geometry.config(), &peer.config)?;
+        ConnectError::compare_timing(&self.timing, &peer.timing)
     }
 
     /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
@@ -216,7 +227,7 @@ impl SdrQp {
     pub fn handle_control(&mut self, now_ns: u64, control: &Control) -> Result<(), Violation> {
         match control {
             Control::Offer(offer) => {
-                let answer_ns = now_ns.saturating_add(self.interval_ns);
+                let answer_ns = now_ns.saturating_add(self.waits.first_ns);
                 self.recv.handle_offer(answer_ns, offer, &mut self.events)
             }
             Control::ClearToSend(cts) => {
@@ -251,10 +262,10 @@ impl SdrQp {
         if !self.connected {
             return None;
         }
-        self.interval_ns = first_interval_ns(rtt_ns);
+        self.waits = Waits::new(&self.timing, rtt_ns);
         self.recv
-            .poll(now_ns, self.interval_ns)
-            .or_else(|| self.send.poll(now_ns, self.interval_ns))
+            .poll(now_ns, &self.waits)
+            .or_else(|| self.send.poll(now_ns, &self.waits))
     }
 
     /// What has happened through the peer, if anything. Nothing is told of a receive that was

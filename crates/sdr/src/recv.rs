@@ -13,6 +13,7 @@ use crate::error::{SdrError, Violation};
 use crate::event::{Event, Refusal};
 use crate::geometry::Geometry;
 use crate::offer;
+use crate::repeat::Waits;
 use crate::slot::Extent;
 use crate::table::SlotTable;
 
@@ -348,13 +349,13 @@ impl RecvHalf {
         }
     }
 
-    pub(crate) fn poll(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         self.ends
-            .poll(now_ns, interval_ns)
-            .or_else(|| self.poll_clearance(now_ns, interval_ns))
+            .poll(now_ns, waits)
+            .or_else(|| self.poll_clearance(now_ns, waits))
     }
 
-    fn poll_clearance(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+    fn poll_clearance(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         let Self { next, .. } = *self;
         let oldest = next.saturating_sub(self.geometry.slots().into());
         let (posted, geometry, table) = (&self.posted, &self.geometry, &self.table);
@@ -364,9 +365,7 @@ impl RecvHalf {
         };
         // Whoever writes into a buffer, or was told that it is gone, knows of it.
         let is_known = |m: u64| entry(m).is_none_or(|e| !e.open) || table.packets(m) > 0;
-        let range = self
-            .clearing
-            .poll(now_ns, interval_ns, oldest..next, is_known)?;
+        let range = self.clearing.poll(now_ns, waits, oldest..next, is_known)?;
         Some(Control::ClearToSend(ClearToSend {
             posted: next,
             offers: self.settled,

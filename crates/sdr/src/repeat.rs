@@ -1,17 +1,26 @@
 //! When to say something again (P3.8).
 
-/// Shortest time between two sendings of the same thing.
-const MIN_NS: u64 = 1_000_000;
-/// Longest time between two sendings of a thing that waits for an answer.
-pub(crate) const SLOW_NS: u64 = 250_000_000;
+use farwrite_wire::timing::Timing;
 
-/// How long to wait before saying something for the second time: a quarter of the round trip, so
-/// that a loss costs a fraction of it.
-pub(crate) fn first_interval_ns(rtt_ns: u64) -> u64 {
-    (rtt_ns / 4).max(MIN_NS)
+/// How long to wait before the same thing is said again.
+#[derive(Clone, Copy)]
+pub(crate) struct Waits {
+    /// Before the second time: a quarter of the round trip, so that a loss costs a fraction of it.
+    pub(crate) first_ns: u64,
+    /// At most, for a thing that waits for an answer.
+    pub(crate) longest_ns: u64,
 }
 
-/// How long to wait the next time, having waited `interval_ns`.
-pub(crate) fn next_interval_ns(interval_ns: u64) -> u64 {
-    interval_ns.saturating_mul(2).min(SLOW_NS.max(interval_ns))
+impl Waits {
+    pub(crate) fn new(timing: &Timing, rtt_ns: u64) -> Self {
+        Self {
+            first_ns: (rtt_ns / 4).max(timing.min_repeat_ns),
+            longest_ns: timing.max_repeat_ns,
+        }
+    }
+
+    /// How long to wait the next time, after a wait of `last_ns`.
+    pub(crate) fn next_ns(&self, last_ns: u64) -> u64 {
+        last_ns.saturating_mul(2).min(self.longest_ns.max(last_ns))
+    }
 }

@@ -11,7 +11,7 @@ use crate::clearance;
 use crate::error::{SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
-use crate::repeat::{SLOW_NS, next_interval_ns};
+use crate::repeat::Waits;
 use crate::sending::{SendSpec, Sending, Stage, adds_parity};
 use crate::writes::PacketWrites;
 
@@ -324,7 +324,7 @@ impl SendHalf {
         Ok(())
     }
 
-    pub(crate) fn poll(&mut self, now_ns: u64, interval_ns: u64) -> Option<Control> {
+    pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         while let Some(&(due_ns, message)) = self.timers.first() {
             if due_ns > now_ns {
                 return None;
@@ -334,14 +334,14 @@ impl SendHalf {
                 self.timers.remove(&(due_ns, message));
                 continue;
             };
-            let quiet_ns = sending.heard_ns.saturating_add(SLOW_NS);
+            let quiet_ns = sending.heard_ns.saturating_add(waits.longest_ns);
             if sending.is_settled() && now_ns < quiet_ns {
                 self.schedule(message, quiet_ns);
                 continue;
             }
             sending.interval_ns = match sending.interval_ns {
-                0 => interval_ns,
-                last => next_interval_ns(last),
+                0 => waits.first_ns,
+                last => waits.next_ns(last),
             };
             if sending.lacks_parity() {
                 // So that the receiver tells again what it has for this message.

@@ -17,3 +17,4 @@ pub mod icrc;
 pub mod opcode;
 pub mod packet;
 pub mod request;
+pub mod timing;

@@ -10,14 +10,6 @@ use super::Pair;
 use crate::error::Error;
 use crate::registry::TableArrivals;
 
-/// Bounds of the time between two pings, and between two credits.
-const MIN_PERIOD_NS: u64 = 5_000_000;
-const MAX_PERIOD_NS: u64 = 250_000_000;
-/// Longest time between two pings to a peer that is not heard.
-const MAX_SILENT_PERIOD_NS: u64 = 1_000_000_000;
-/// Silence after which a peer that nothing is sent to is left alone: it has nothing to say.
-const MAX_SILENCE_NS: u64 = 2_000_000_000;
-
 impl Pair {
     /// A control packet arrived.
     pub(crate) fn handle_control_packet(&mut self, now_ns: u64, bytes: &[u8]) {
@@ -170,22 +162,26 @@ impl Pair {
         self.control.push(&Control::Credit(credit));
     }
 
+    /// Time between two pings, and between two credits (P4.9).
     fn period_ns(&self) -> u64 {
-        (self.rtt.smoothed_ns() / 4).clamp(MIN_PERIOD_NS, MAX_PERIOD_NS)
+        let timing = &self.options.timing;
+        (self.rtt.smoothed_ns() / 4).clamp(timing.min_ping_ns, timing.max_repeat_ns)
     }
 
     /// A sender must be heard to be answered with a fresh echo: without pings the round trip of a
-    /// long message would be measured once. A peer that stays silent is asked ever more rarely.
+    /// long message would be measured once. A peer that stays silent is asked ever more rarely, and
+    /// is left alone in the end if nothing is sent to it: then it has nothing to say.
     pub(super) fn ping_due_ns(&self) -> Option<u64> {
         self.connected.as_ref()?;
         // What waits to be sent asks as well.
         if self.control.is_waiting() {
             return None;
         }
+        let max_probe_ns = self.options.timing.max_probe_ns;
         let silence_ns = self.control.silence_ns();
-        let unmeasured = self.rtt.shortest_ns().is_none() && silence_ns < MAX_SILENCE_NS;
+        let unmeasured = self.rtt.shortest_ns().is_none() && silence_ns / 2 < max_probe_ns;
         let wanted = unmeasured || !self.sends.is_empty();
-        let silent_ns = (silence_ns / 2).min(MAX_SILENT_PERIOD_NS);
+        let silent_ns = (silence_ns / 2).min(max_probe_ns);
         let period_ns = self.period_ns().max(silent_ns);
         wanted.then(|| self.control.last_sent_ns() + period_ns)
     }

@@ -18,7 +18,7 @@ use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_schemes::scheme::{Path, SenderCounters};
-use farwrite_sdr::{Geometry, QpInfo, SdrError, SdrQp};
+use farwrite_sdr::{EndpointId, Geometry, QpInfo, SdrError, SdrQp};
 
 use farwrite_wire::control::{Outcome, SchemeTag};
 
@@ -82,6 +82,8 @@ pub(crate) struct Pair {
 
 /// What is known once the peer is.
 struct Connected {
+    /// The endpoint that the peer is of.
+    endpoint: EndpointId,
     overhead_bytes: u64,
     drops: DropShare,
 }
@@ -126,13 +128,14 @@ impl Pair {
         options: QpOptions,
         control_key: [u8; 32],
     ) -> Result<Self, Error> {
-        let sdr = SdrQp::new(options.sdr)?;
+        let sdr = SdrQp::new(options.sdr, options.timing)?;
         let holdings = Holdings::take(fabric, sdr.geometry())?;
+        let drain = DrainMeter::new(options.timing.min_ping_ns);
         Ok(Self {
             id,
             control: ControlPath::new(control_key),
             rtt: RttEstimator::new(options.initial_rtt),
-            pacer: Pacer::new(options.rate_bps, burst_bytes(&options)),
+            pacer: Pacer::new(options.rate_bps, burst_bytes(&options), &options.timing),
             turn_bytes: 0,
             expected: options.expected_scheme,
             options,
@@ -147,7 +150,7 @@ impl Pair {
             closing: Vec::new(),
             workshop: Workshop::default(),
             accepted_packets: 0,
-            drain: DrainMeter::default(),
+            drain,
             losses: Losses::default(),
             credit_due_ns: None,
             credited_packets: 0,
@@ -158,7 +161,7 @@ impl Pair {
     }
 
     /// What the peer must be told, out of band and confidentially.
-    pub(crate) fn info<F: Fabric>(&self, fabric: &Adapter<F>) -> QpInfo {
+    pub(crate) fn info<F: Fabric>(&self, fabric: &Adapter<F>, endpoint: EndpointId) -> QpInfo {
         let config = *self.geometry().config();
         QpInfo {
             control: fabric.local_addr(0),
@@ -174,6 +177,8 @@ impl Pair {
                 .collect(),
             config,
             control_key: self.control.recv_key(),
+            timing: self.options.timing,
+            endpoint,
         }
     }
 
@@ -188,6 +193,7 @@ impl Pair {
         self.sdr.connect(peer)?;
         self.control.connect(peer.control_key);
         self.connected = Some(Connected {
+            endpoint: peer.endpoint,
             overhead_bytes: if peer.control.is_ipv4() {
                 OVERHEAD_V4_BYTES
             } else {
@@ -214,6 +220,11 @@ impl Pair {
             .values()
             .for_each(|(send, outcome)| send.finish(*outcome));
         result
+    }
+
+    /// The endpoint that the peer is of, once it is connected.
+    pub(crate) fn peer_endpoint(&self) -> Option<EndpointId> {
+        Some(self.connected.as_ref()?.endpoint)
     }
 
     pub(crate) fn geometry(&self) -> &Geometry {
@@ -253,6 +264,7 @@ impl Pair {
             now_ns,
             rtt_ns,
             reordering_window_ns,
+            timing: self.options.timing,
         }
     }
 
@@ -338,7 +350,8 @@ impl Pair {
     }
 
     /// Shortest sleep of a paced sender: packets that leave together cost one system call, not one
-    /// each. Half a burst at most, so that the pace is kept.
+    /// each. Half a burst at most, so that the pace is kept. A pace that credits brought down has a
+    /// further limit, so that repairs do not wait longer than a packet takes at such a pace.
     fn grain_ns(&self) -> u64 {
         const MAX_GRAIN_NS: u64 = 100_000;
         let half_burst_bits = u128::from(self.options.burst_bytes) * 4;
@@ -349,28 +362,28 @@ impl Pair {
     /// When to poll next, given what ended the last turn.
     pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
         self.connected.as_ref()?;
-        /// No timer knows when a fabric that is full has room again, when it sends what it took, or
-        /// when a worker has left its batch.
-        const FABRIC_RETRY_NS: u64 = 50_000;
+        // No timer knows when a fabric that is full has room again, when it sends what it took, or
+        // when a worker has left its batch.
+        let fabric_retry_ns = now_ns + self.options.timing.fabric_retry_ns;
         let transmit = match halt {
             // Most fabrics know at the next poll that the packets have left. That begins their
             // timeouts.
             Halt::Idle { posted: true } => Some(now_ns),
             Halt::Idle { posted: false } => {
                 let departing = self.outgoing.is_departing();
-                departing.then_some(now_ns + FABRIC_RETRY_NS)
+                departing.then_some(fabric_retry_ns)
             }
             Halt::TurnOver => Some(now_ns),
             Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
-            Halt::Full => Some(now_ns + FABRIC_RETRY_NS),
+            Halt::Full => Some(fabric_retry_ns),
         };
         let is_waiting = self.control.is_waiting();
-        let unsent_control = is_waiting.then_some(now_ns + FABRIC_RETRY_NS);
         let closing = !self.closing.is_empty();
+        let unsent_control = is_waiting.then_some(fabric_retry_ns);
         let timers = [
             transmit,
             unsent_control,
-            closing.then_some(now_ns + FABRIC_RETRY_NS),
+            closing.then_some(fabric_retry_ns),
             self.halves.next_timeout(),
             self.losses.next_timeout(),
             self.sdr.next_timeout(),
@@ -381,11 +394,13 @@ impl Pair {
     }
 }
 
-/// Bytes that may leave at once: what the options say, but no more than a short time's worth, or
-/// the last of them would wait for the first on a slow path until they count as lost.
+/// Bytes that may leave at once: what the options say, but no more than leave in half the time that
+/// timeouts leave for lateness. Otherwise the last of them would wait for the first on a slow path
+/// until they count as lost.
 fn burst_bytes(options: &QpOptions) -> u64 {
-    const MAX_MS: u64 = 5;
     let packet_bytes = u64::from(options.sdr.mtu) + OVERHEAD_V6_BYTES;
-    let most = options.rate_bps.saturating_mul(MAX_MS) / 8000;
+    let most_ns = options.timing.lateness_ns / 2;
+    let most = u128::from(options.rate_bps) * u128::from(most_ns) / 8_000_000_000;
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
     options.burst_bytes.min(most.max(packet_bytes))
 }

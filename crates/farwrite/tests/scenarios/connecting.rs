@@ -2,9 +2,9 @@
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::fabric::sim::SimNetwork;
-use farwrite::{Endpoint, Error, Outcome, QpConfig, QpOptions, SendOptions};
+use farwrite::{Endpoint, Error, Outcome, QpConfig, QpInfo, QpOptions, SendOptions, Timing};
 
-use crate::world::{SECOND, addr, long_haul, options};
+use crate::world::{SECOND, World, addr, long_haul, options};
 
 #[test]
 fn a_queue_pair_whose_peer_is_out_of_reach_can_be_connected_later() {
@@ -69,4 +69,66 @@ fn a_queue_pair_whose_peer_is_out_of_reach_can_be_connected_later() {
     }
     assert_eq!(send.outcome(), Some(Outcome::Whole));
     assert_eq!(recv.outcome(), Some(Outcome::Whole));
+}
+
+#[test]
+fn queue_pairs_know_which_endpoint_they_are_connected_to() {
+    let mut world = World::new(1, long_haul(), &options());
+    let [a, b] = [&world.a, &world.b].map(|end| end.endpoint.id());
+    assert_ne!(a, b);
+    let peer_of_a = world.a.endpoint.peer_id(world.a.qp).expect("its own");
+    let peer_of_b = world.b.endpoint.peer_id(world.b.qp).expect("its own");
+    assert_eq!((peer_of_a, peer_of_b), (Some(b), Some(a)));
+
+    // A second queue pair between them, over the bytes of P6.
+    let [second_a, second_b] = [&mut world.a, &mut world.b].map(|end| {
+        let qp = end.endpoint.create_qp(options()).expect("good options");
+        assert_eq!(end.endpoint.peer_id(qp).expect("its own"), None);
+        qp
+    });
+    let info = world.b.endpoint.qp_info(second_b).expect("its own");
+    let bytes = info.encode().expect("good information");
+    let info = QpInfo::decode(&bytes).expect("good bytes");
+    world.a.endpoint.connect_qp(second_a, &info).expect("fits");
+    let peer = world.a.endpoint.peer_id(second_a).expect("its own");
+    assert_eq!(peer, peer_of_a);
+}
+
+#[test]
+fn ends_with_different_timing_do_not_connect() {
+    let mut world = World::new(1, long_haul(), &options());
+    let options = QpOptions {
+        timing: Timing::datacenter(),
+        ..options()
+    };
+    let qp = world.a.endpoint.create_qp(options).expect("good options");
+    let info = world.b.endpoint.qp_info(world.b.qp).expect("its own");
+    let error = world.a.endpoint.connect_qp(qp, &info).expect_err("another");
+    assert!(matches!(error, Error::Connect(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains("wide_area at the peer and datacenter here"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_timing_that_cannot_work_is_refused_with_its_field() {
+    let mut world = World::new(1, long_haul(), &options());
+    let options = QpOptions {
+        timing: Timing {
+            min_ping_ns: 0,
+            ..Timing::wide_area()
+        },
+        ..options()
+    };
+    let error = world
+        .a
+        .endpoint
+        .create_qp(options)
+        .expect_err("no such time");
+    assert!(
+        error.to_string().contains("timing.min_ping_ns = 0"),
+        "{error}"
+    );
 }

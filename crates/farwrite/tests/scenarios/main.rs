@@ -3,6 +3,7 @@
 mod coding;
 mod connecting;
 mod control_loss;
+mod datacenter;
 mod delivery;
 mod departures;
 mod drops;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{Error, Outcome, QpConfig, QpOptions};
+use farwrite::{Error, Outcome, QpConfig, QpOptions, Timing};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use crate::parcel::{Inbound, Order, Outbound};
@@ -103,6 +103,8 @@ fn random_world(seed: u64, dice: &mut Dice) -> World {
         reordering_window: dice.pick(&[None, Some(delay / 2)]),
         expected_scheme: tag(dice.pick(&MIXED)),
         max_parity_bytes: dice.pick(&[0, 20_000, 300_000, 1 << 30, 1 << 30]),
+        // Also where it does not fit the path.
+        timing: dice.pick(&[Timing::wide_area(), Timing::datacenter()]),
     };
     let plain = LinkConfig {
         delay,

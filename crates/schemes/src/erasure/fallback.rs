@@ -6,10 +6,6 @@ use crate::marks::Marks;
 use crate::scheme::Path;
 use crate::timing::{Alpha, fallback_margin_ns, repair_ns};
 
-/// Longest time between two rounds of asking while nothing comes, in nanoseconds, unless a repair
-/// takes longer.
-const MAX_ASK_INTERVAL_NS: u64 = 1_000_000_000;
-
 /// A chunk that comes this many times later than the pace foresees, and a margin, ends a pause.
 const PAUSE: u64 = 4;
 
@@ -168,7 +164,7 @@ impl Fallback {
     /// Time for a repair to come; ever longer while nothing comes.
     fn interval_ns(&self, path: &Path) -> u64 {
         let repair_ns = repair_ns(path);
-        let longest_ns = MAX_ASK_INTERVAL_NS.max(repair_ns);
+        let longest_ns = path.timing.max_probe_ns.max(repair_ns);
         repair_ns
             .saturating_mul(1 << self.rounds.min(30))
             .min(longest_ns)
@@ -178,6 +174,7 @@ impl Fallback {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
 
     const MS: u64 = 1_000_000;
 
@@ -186,6 +183,7 @@ mod tests {
             now_ns: now_ms * MS,
             rtt_ns: 20 * MS,
             reordering_window_ns: 0,
+            timing: Timing::wide_area(),
         }
     }
 

@@ -213,7 +213,7 @@ impl Sender for ErasureSender {
             return;
         }
         let waiting = self.is_waiting();
-        let expired = self.watch.handle_timeout(path.now_ns, self.rto_ns, waiting);
+        let expired = self.watch.handle_timeout(path, self.rto_ns, waiting);
         self.counters.timeouts += u64::from(expired);
         if waiting && (expired || self.watch.silence.next_timeout().is_some()) {
             let mut left = PROBE_CHUNKS;

@@ -1,5 +1,6 @@
 //! Whether a sender still hears of what it sent (P5.0.9, P5.4.7).
 
+use crate::scheme::Path;
 use crate::silence::Silence;
 
 /// Notices that nothing has been heard for a timeout since something left, or since the last word if
@@ -32,15 +33,16 @@ impl Watch {
     }
 
     /// Answers whether a timeout ended. `waiting`: there is nothing to send, and a word must come.
-    pub(super) fn handle_timeout(&mut self, now_ns: u64, rto_ns: u64, waiting: bool) -> bool {
+    pub(super) fn handle_timeout(&mut self, path: &Path, rto_ns: u64, waiting: bool) -> bool {
+        let now_ns = path.now_ns;
         let expired = self
             .expiry_ns(rto_ns, waiting)
             .is_some_and(|at_ns| at_ns <= now_ns);
         if expired {
             self.since_ns = Some(now_ns);
-            self.silence.expired(now_ns, rto_ns);
+            self.silence.expired(path, rto_ns);
         }
-        self.silence.handle_timeout(now_ns);
+        self.silence.handle_timeout(path);
         expired
     }
 

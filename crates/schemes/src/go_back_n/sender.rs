@@ -208,9 +208,9 @@ impl Sender for GoBackSender {
         }
         if expired {
             self.counters.timeouts += 1;
-            self.silence.expired(path.now_ns, self.rto_ns);
+            self.silence.expired(path, self.rto_ns);
         }
-        self.silence.handle_timeout(path.now_ns);
+        self.silence.handle_timeout(path);
     }
 
     fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {

@@ -48,6 +48,7 @@ impl Front {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
 
     const MS: u64 = 1_000_000;
 
@@ -56,6 +57,7 @@ mod tests {
             now_ns,
             rtt_ns: 8 * MS,
             reordering_window_ns: MS,
+            timing: Timing::wide_area(),
         }
     }
 

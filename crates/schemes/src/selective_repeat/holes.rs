@@ -127,6 +127,7 @@ impl Holes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
     use std::collections::BTreeMap;
 
     const MS: u64 = 1_000_000;
@@ -162,6 +163,7 @@ mod tests {
                 now_ns: u64::from(step) * 10_000,
                 rtt_ns: 8 * MS,
                 reordering_window_ns: window_ns,
+                timing: Timing::wide_area(),
             };
             holes.note(&path, step.min(chunks));
             holes.handle_timeout(path.now_ns);

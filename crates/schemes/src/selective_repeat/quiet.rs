@@ -3,10 +3,6 @@
 use crate::scheme::Path;
 use crate::timing::repair_ns;
 
-/// Longest time between two rounds of asking for tails, in nanoseconds, unless a repair takes
-/// longer.
-const MAX_ASK_INTERVAL_NS: u64 = 1_000_000_000;
-
 /// Notices that packets have stopped coming on a queue pair that expects some.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
@@ -71,7 +67,7 @@ impl Quiet {
         let begins = self.at_ns.is_some_and(|at_ns| at_ns <= path.now_ns);
         if begins {
             let repair_ns = repair_ns(path);
-            let longest_ns = MAX_ASK_INTERVAL_NS.max(repair_ns);
+            let longest_ns = path.timing.max_probe_ns.max(repair_ns);
             let interval_ns = repair_ns.saturating_mul(1 << self.rounds.min(30));
             self.at_ns = Some(path.now_ns.saturating_add(interval_ns.min(longest_ns)));
             self.rounds = self.rounds.saturating_add(1);
@@ -87,6 +83,7 @@ impl Quiet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheme::Timing;
 
     const MS: u64 = 1_000_000;
 
@@ -95,6 +92,7 @@ mod tests {
             now_ns: now_ms * MS,
             rtt_ns: 80 * MS,
             reordering_window_ns: 2 * MS,
+            timing: Timing::wide_area(),
         }
     }
 

@@ -167,9 +167,9 @@ impl Sender for SelectiveSender {
         }
         if expired {
             self.counters.timeouts += 1;
-            self.silence.expired(path.now_ns, self.rto_ns);
+            self.silence.expired(path, self.rto_ns);
         }
-        self.silence.handle_timeout(path.now_ns);
+        self.silence.handle_timeout(path);
         self.drop_settled_departures();
     }
 

@@ -1,7 +1,7 @@
 //! Every state of a chunk at the sender against every event.
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender};
+use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender, Timing};
 use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
@@ -18,6 +18,7 @@ fn at(now_ns: u64) -> Path {
         now_ns,
         rtt_ns: RTT,
         reordering_window_ns: MS,
+        timing: Timing::wide_area(),
     }
 }
 
@@ -181,6 +182,7 @@ fn timeouts_follow_the_round_trip_as_it_is_at_their_end() {
             now_ns: RTO,
             rtt_ns: 2 * RTT,
             reordering_window_ns: MS,
+            timing: Timing::wide_area(),
         };
         sender.handle_timeout(&longer);
         assert_eq!(sender.next_timeout(), Some(2 * RTO), "{name}");

@@ -85,10 +85,9 @@ impl Sender for Waiting {
             .is_some()
         {
             self.counters.timeouts += 1;
-            self.silence
-                .expired(path.now_ns, rto_ns(path, Alpha::DEFAULT));
+            self.silence.expired(path, rto_ns(path, Alpha::DEFAULT));
         }
-        self.silence.handle_timeout(path.now_ns);
+        self.silence.handle_timeout(path);
     }
     fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);

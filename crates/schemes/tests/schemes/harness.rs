@@ -8,7 +8,7 @@ use farwrite_codes::Present;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
     Arrivals, Chunks, Job, Layout, Message, Path, Receiver, Report, Scheme, SchemeTag, Sender,
-    SenderCounters, Work, data_of, is_parity, parity_of,
+    SenderCounters, Timing, Work, data_of, is_parity, parity_of,
 };
 use farwrite_wire::control::Outcome;
 
@@ -253,6 +253,7 @@ impl World {
             now_ns: self.now_ns,
             rtt_ns: self.channel.rtt_ns,
             reordering_window_ns: self.channel.reordering_window_ns,
+            timing: Timing::wide_area(),
         }
     }
 

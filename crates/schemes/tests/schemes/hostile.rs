@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender};
+use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender, Timing};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -175,7 +175,12 @@ proptest! {
         name in prop::sample::select(&SchemeName::ALL[..]),
         events in prop::collection::vec(event(), 1..150),
     ) {
-        let path = Path { now_ns: 0, rtt_ns: 20 * MS, reordering_window_ns: MS };
+        let path = Path {
+            now_ns: 0,
+            rtt_ns: 20 * MS,
+            reordering_window_ns: MS,
+            timing: Timing::wide_area(),
+        };
         let mut bench = Bench {
             sender: name.scheme().sender(),
             path,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::loss_meter::LossMeter;
 use farwrite_schemes::order::{InSequence, WireOrder};
-use farwrite_schemes::scheme::{Arrivals, Message, Path, parity_of};
+use farwrite_schemes::scheme::{Arrivals, Message, Path, Timing, parity_of};
 use farwrite_wire::control::LossCounts;
 use proptest::prelude::*;
 
@@ -21,6 +21,7 @@ fn path(now_ns: u64) -> Path {
         now_ns,
         rtt_ns: RTT_NS,
         reordering_window_ns: WINDOW_NS,
+        timing: Timing::wide_area(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What receivers tell, and when.
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Arrivals, Message, Path, Receiver, Report};
+use farwrite_schemes::scheme::{Arrivals, Message, Path, Receiver, Report, Timing};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -45,6 +45,7 @@ impl Bench {
             now_ns: self.now_ns,
             rtt_ns: self.rtt_ns,
             reordering_window_ns: self.rtt_ns / 12,
+            timing: Timing::wide_area(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Calls in the wrong order or with the wrong numbers, and what each end tells its user.
 
-use farwrite_sdr::{ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec};
+use farwrite_sdr::{
+    ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Timing,
+};
 use farwrite_wire::control::{Control, Outcome, SchemeTag};
 
 use crate::world::RTT_NS;
@@ -37,7 +39,7 @@ fn queue_pairs_of_different_shape_do_not_connect() {
     for (name, change) in changes {
         let mut config = small();
         change(&mut config);
-        let error = SdrQp::new(small())
+        let error = SdrQp::new(small(), Timing::wide_area())
             .unwrap()
             .connect(&info(config))
             .unwrap_err();
@@ -53,8 +55,60 @@ fn queue_pairs_of_different_shape_do_not_connect() {
 }
 
 #[test]
+fn another_timing_at_the_peer_is_refused_by_its_name() {
+    let mut qp = SdrQp::new(small(), Timing::wide_area()).unwrap();
+    let mut peer = info(small());
+    for timing in [
+        Timing::datacenter(),
+        Timing {
+            min_ping_ns: 5_000_001,
+            ..Timing::wide_area()
+        },
+    ] {
+        peer.timing = timing;
+        let text = qp.connect(&peer).unwrap_err().to_string();
+        let want = format!("timing is {timing} at the peer and wide_area here");
+        assert!(text.starts_with(&want), "{text}");
+    }
+    peer.timing = Timing::wide_area();
+    assert_eq!(qp.connect(&peer), Ok(()));
+}
+
+#[test]
+fn offers_are_repeated_as_the_timing_says() {
+    for (timing, rtt_ns, want_ns) in [
+        (
+            Timing::wide_area(),
+            10_000,
+            [1_000_000, 2_000_000, 4_000_000],
+        ),
+        (Timing::datacenter(), 10_000, [5_000, 10_000, 20_000]),
+        (Timing::datacenter(), 80_000, [20_000, 40_000, 80_000]),
+    ] {
+        let mut qp = SdrQp::new(small(), timing).unwrap();
+        let mut peer = info(small());
+        peer.timing = timing;
+        qp.connect(&peer).unwrap();
+        qp.start_send(spec(1)).unwrap();
+        let mut now_ns = 0;
+        let mut waits_ns = Vec::new();
+        while now_ns < 2_000_000_000 {
+            assert!(matches!(
+                qp.poll_control(now_ns, rtt_ns),
+                Some(Control::Offer(_))
+            ));
+            let next_ns = qp.next_timeout().unwrap();
+            waits_ns.push(next_ns - now_ns);
+            now_ns = next_ns;
+        }
+        assert_eq!(waits_ns[..3], want_ns);
+        assert_eq!(waits_ns.last(), Some(&timing.max_repeat_ns));
+    }
+}
+
+#[test]
 fn nothing_is_sent_before_connecting() {
-    let mut qp = SdrQp::new(small()).unwrap();
+    let mut qp = SdrQp::new(small(), Timing::wide_area()).unwrap();
     assert_eq!(qp.start_send(spec(1)), Err(SdrError::NotConnected));
     post(&mut qp, 1);
     assert_eq!((qp.next_timeout(), qp.poll_control(0, 0)), (None, None));

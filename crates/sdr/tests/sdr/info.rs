@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_sdr::{InfoError, QpConfig, QpInfo};
+use farwrite_sdr::{EndpointId, FieldError, InfoError, QpConfig, QpInfo, Timing, VERSION};
 use proptest::prelude::*;
 
 use crate::{info, small, targets};
@@ -30,18 +30,70 @@ fn any_info() -> impl Strategy<Value = QpInfo> {
             qpn(),
             prop::collection::vec(qpns, usize::from(generations)),
             any::<[u8; 32]>(),
+            any_timing(),
+            any::<[u8; 16]>().prop_map(EndpointId),
         )
             .prop_map(
-                move |(control, channels, control_qpn, data_qpns, control_key)| QpInfo {
-                    config,
+                move |(
                     control,
                     channels,
                     control_qpn,
                     data_qpns,
                     control_key,
+                    timing,
+                    endpoint,
+                )| {
+                    QpInfo {
+                        config,
+                        control,
+                        channels,
+                        control_qpn,
+                        data_qpns,
+                        control_key,
+                        timing,
+                        endpoint,
+                    }
                 },
             )
     })
+}
+
+fn any_timing() -> impl Strategy<Value = Timing> {
+    let durations = prop::array::uniform7(Timing::RANGE_NS);
+    durations.prop_map(|mut durations| {
+        // Floors must not exceed their ceiling, the third.
+        durations[2] = durations[1].max(durations[2]).max(durations[3]);
+        Timing::from_values(durations)
+    })
+}
+
+/// The information of a small queue pair, without fields.
+fn without_fields() -> Vec<u8> {
+    let mut bytes = info(small()).encode().unwrap();
+    let fields = 6 + 7 * 8 + 6 + 16;
+    bytes.truncate(bytes.len() - fields);
+    bytes
+}
+
+/// Information that ends with fields of these types, flags and values.
+fn with_fields(fields: &[(u16, u16, &[u8])]) -> Vec<u8> {
+    let mut bytes = without_fields();
+    for &(kind, flags, value) in fields {
+        push_field(&mut bytes, kind, flags, value);
+    }
+    bytes
+}
+
+fn push_field(bytes: &mut Vec<u8>, kind: u16, flags: u16, value: &[u8]) {
+    for number in [kind, flags, value.len().try_into().unwrap()] {
+        bytes.extend(number.to_be_bytes());
+    }
+    bytes.extend(value);
+}
+
+fn timing_value(timing: Timing) -> Vec<u8> {
+    let durations = timing.fields().map(|(_, ns)| ns.to_be_bytes());
+    durations.concat()
 }
 
 #[test]
@@ -54,7 +106,7 @@ fn the_bytes_are_those_of_the_specification() {
     })
     .encode()
     .unwrap();
-    let mut want = b"FWQP\x00\x02\x02\x01".to_vec();
+    let mut want = b"FWQP\x00\x03\x02\x01".to_vec();
     want.extend([0, 0, 0, 64, 0, 0, 0, 4, 0, 0, 0, 4, 10, 18, 4, 1]);
     want.extend([0, 0, 0, 0, 0, 0, 16, 0]);
     want.extend([7; 32]);
@@ -65,6 +117,20 @@ fn the_bytes_are_those_of_the_specification() {
         ]);
     }
     want.extend([0, 0, 0, 0x12, 0, 0, 0, 0x12]);
+    want.extend([0, 1, 0x80, 0, 0, 56]);
+    for ns in [
+        10_000_000_u64,
+        1_000_000,
+        250_000_000,
+        5_000_000,
+        1_000_000_000,
+        10_000_000_000,
+        50_000,
+    ] {
+        want.extend(ns.to_be_bytes());
+    }
+    want.extend([0, 2, 0, 0, 0, 16]);
+    want.extend([9; 16]);
     assert_eq!(bytes, want);
 }
 
@@ -77,16 +143,95 @@ fn what_is_wrong_is_named() {
         QpInfo::decode(&bytes).unwrap_err()
     };
     assert_eq!(decode(&|b| b[0] = b'X'), InfoError::Magic(*b"XWQP"));
-    assert_eq!(decode(&|b| b[5] = 3), InfoError::Version { theirs: 3 });
+    for theirs in [VERSION - 1, VERSION + 1] {
+        let error = decode(&|b| b[4..6].copy_from_slice(&theirs.to_be_bytes()));
+        assert_eq!(error, InfoError::Version { theirs });
+    }
     assert!(matches!(decode(&|b| b[11] = 63), InfoError::Config(_)));
-    assert!(matches!(decode(&|b| b[7] = 3), InfoError::Length { .. }));
-    assert!(matches!(decode(&|b| b.push(0)), InfoError::Length { .. }));
+    assert!(matches!(decode(&|b| b[7] = 64), InfoError::Length { .. }));
+    assert_eq!(
+        decode(&|b| b.push(0)),
+        InfoError::Field(FieldError::Truncated(1))
+    );
     assert!(matches!(
         decode(&|b| b.truncate(71)),
         InfoError::Length { want: 72, .. }
     ));
     assert_eq!(decode(&|b| b[67] = 1), InfoError::Qpn(1));
     assert_eq!(decode(&|b| b[64] = 1), InfoError::Qpn(0x100_0011));
+}
+
+#[test]
+fn unknown_fields_are_ignored_unless_they_are_required() {
+    let timing = timing_value(Timing::datacenter());
+    let known: [(u16, u16, &[u8]); 2] = [(1, 0x8000, &timing), (2, 0, &[5; 16])];
+    let ignored = with_fields(&[known[0], known[1], (3, 0x7fff, &[1, 2]), (0xffff, 0, &[])]);
+    let info = QpInfo::decode(&ignored).unwrap();
+    assert_eq!(info.timing, Timing::datacenter());
+    assert_eq!(info.endpoint, EndpointId([5; 16]));
+    assert_eq!(info.endpoint.to_string(), "05".repeat(16));
+
+    let required = with_fields(&[known[0], known[1], (3, 0, &[]), (0x1234, 0x8000, &[7])]);
+    let error = QpInfo::decode(&required).unwrap_err();
+    assert_eq!(error, InfoError::Field(FieldError::Unknown(0x1234)));
+    assert!(error.to_string().contains("type 4660"), "{error}");
+}
+
+#[test]
+fn bad_fields_are_refused_with_what_is_wrong() {
+    let timing = timing_value(Timing::wide_area());
+    let timing: (u16, u16, &[u8]) = (1, 0x8000, &timing);
+    let endpoint: (u16, u16, &[u8]) = (2, 0, &[5; 16]);
+    let decode = |bytes: &[u8]| match QpInfo::decode(bytes) {
+        Err(InfoError::Field(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(decode(&without_fields()), FieldError::Missing(1));
+    assert_eq!(decode(&with_fields(&[timing])), FieldError::Missing(2));
+    assert_eq!(decode(&with_fields(&[endpoint])), FieldError::Missing(1));
+    let length = |kind, got, want| FieldError::Length { kind, got, want };
+    assert_eq!(decode(&with_fields(&[(1, 0, &[0; 48])])), length(1, 48, 56));
+    assert_eq!(
+        decode(&with_fields(&[timing, (2, 0, &[5; 17])])),
+        length(2, 17, 16)
+    );
+    for fields in [[endpoint, timing], [endpoint, endpoint]] {
+        let (kind, before) = (fields[1].0, 2);
+        assert_eq!(
+            decode(&with_fields(&fields)),
+            FieldError::Order { kind, before }
+        );
+    }
+    let cut = with_fields(&[timing, endpoint]);
+    assert_eq!(decode(&cut[..cut.len() - 1]), FieldError::Truncated(21));
+
+    let many: Vec<_> = (3..70).map(|kind| (kind, 0, &[][..])).collect();
+    let fields = [&[timing, endpoint][..], &many].concat();
+    assert!(QpInfo::decode(&with_fields(&fields[..64])).is_ok());
+    assert_eq!(decode(&with_fields(&fields[..65])), FieldError::Count);
+    let used = 6 + 56 + 6 + 16 + 6;
+    let fits = vec![0; 4096 - used];
+    assert!(QpInfo::decode(&with_fields(&[timing, endpoint, (3, 0, &fits)])).is_ok());
+    let long = vec![0; 4097 - used];
+    assert_eq!(
+        decode(&with_fields(&[timing, endpoint, (3, 0, &long)])),
+        FieldError::Bytes(4097)
+    );
+}
+
+#[test]
+fn an_impossible_timing_is_refused() {
+    let timing = Timing {
+        lateness_ns: 0,
+        ..Timing::wide_area()
+    };
+    let mut wild = info(small());
+    wild.timing = timing;
+    assert!(matches!(wild.encode(), Err(InfoError::Config(_))));
+    let timing = timing_value(timing);
+    let bytes = with_fields(&[(1, 0x8000, &timing), (2, 0, &[5; 16])]);
+    let error = QpInfo::decode(&bytes).unwrap_err().to_string();
+    assert!(error.contains("timing.lateness_ns = 0"), "{error}");
 }
 
 #[test]
@@ -138,7 +283,10 @@ proptest! {
     fn any_prefix_is_too_short(info in any_info(), at: prop::sample::Index) {
         let bytes = info.encode().unwrap();
         let short = &bytes[..at.index(bytes.len())];
-        let refused = matches!(QpInfo::decode(short), Err(InfoError::Length { .. }));
+        let refused = matches!(
+            QpInfo::decode(short),
+            Err(InfoError::Length { .. } | InfoError::Field(_))
+        );
         prop_assert!(refused);
     }
 
@@ -158,5 +306,21 @@ proptest! {
     #[test]
     fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         targets::qp_info(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_fields_do_not_panic(
+        fields in prop::collection::vec(
+            (0_u16..5, any::<bool>(), prop::collection::vec(any::<u8>(), 0..70)),
+            0..5,
+        ),
+        tail in prop::collection::vec(any::<u8>(), 0..10),
+    ) {
+        let mut bytes = Vec::new();
+        for (kind, required, value) in &fields {
+            push_field(&mut bytes, *kind, u16::from(*required) << 15, value);
+        }
+        bytes.extend(tail);
+        targets::qp_info_fields(&bytes);
     }
 }

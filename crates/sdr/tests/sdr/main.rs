@@ -16,7 +16,8 @@ mod world;
 mod wraparound;
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo, SdrQp,
+    Arrival, ChunkBitmap, EndpointId, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo,
+    SdrQp, Timing,
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
@@ -49,12 +50,14 @@ pub(crate) fn info(config: QpConfig) -> QpInfo {
         control_qpn: 0x11,
         data_qpns: vec![vec![0x12; channels]; config.generations.into()],
         control_key: [7; 32],
+        timing: Timing::wide_area(),
+        endpoint: EndpointId([9; 16]),
     }
 }
 
 /// A queue pair connected to a peer of its own shape.
 pub(crate) fn connected(config: QpConfig) -> SdrQp {
-    let mut qp = SdrQp::new(config).unwrap();
+    let mut qp = SdrQp::new(config, Timing::wide_area()).unwrap();
     qp.connect(&info(config)).unwrap();
     qp
 }

@@ -107,13 +107,14 @@ impl Display for PairPlan {
         write!(
             f,
             ", {rate_mbps} Mbit/s in bursts of {} bytes, first round trip {:?}, reordering {:?}, \
-             expects scheme {} {:?}, parity memory {} bytes",
+             expects scheme {} {:?}, parity memory {} bytes, {} timing",
             options.burst_bytes,
             options.initial_rtt,
             options.reordering_window,
             options.expected_scheme.id,
             options.expected_scheme.params,
             options.max_parity_bytes,
+            options.timing,
         )
     }
 }

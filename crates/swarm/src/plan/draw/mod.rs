@@ -4,7 +4,7 @@ mod faults;
 
 use std::time::Duration;
 
-use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag};
+use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag, Timing};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
@@ -170,6 +170,11 @@ impl Draft {
         let options = QpOptions {
             rate_bps,
             burst_bytes,
+            timing: dice.pick(&[
+                Timing::wide_area(),
+                Timing::wide_area(),
+                Timing::datacenter(),
+            ]),
             initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
             reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
             expected_scheme: if sdr.parity {

@@ -1,0 +1,171 @@
+//! The typed fields at the end of queue-pair information (P6.1).
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use farwrite_wire::timing::Timing;
+
+/// Most bytes of all fields together.
+const MAX_BYTES: usize = 4096;
+/// Most fields.
+const MAX_COUNT: usize = 64;
+/// Flag: a reader that does not know the type must refuse the information.
+const REQUIRED: u16 = 0x8000;
+const TIMING_TYPE: u16 = 1;
+const ENDPOINT_TYPE: u16 = 2;
+/// Bytes of a duration in nanoseconds.
+const DURATION_BYTES: usize = 8;
+
+/// Which endpoint instance a queue pair belongs to.
+///
+/// Two queue pairs join the same two endpoints if the ids at both ends are equal. The id is random
+/// and no secret. It is what a peer claims, so it must not give access to anything.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(pub [u8; 16]);
+
+impl fmt::Display for EndpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl fmt::Debug for EndpointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EndpointId({self})")
+    }
+}
+
+/// What is wrong with the fields of queue-pair information.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FieldError {
+    /// More bytes than fields may have.
+    #[error("{0} bytes of fields, at most {MAX_BYTES} are allowed")]
+    Bytes(usize),
+    /// More fields than there may be.
+    #[error("more than {MAX_COUNT} fields")]
+    Count,
+    /// The bytes end within a field, of which so many are there.
+    #[error("the last {0} bytes are no whole field")]
+    Truncated(usize),
+    /// A type that is not higher than that of the field before.
+    #[error("a field of type {kind} comes after one of type {before}: types must ascend")]
+    Order {
+        /// The type.
+        kind: u16,
+        /// The type of the field before.
+        before: u16,
+    },
+    /// A value of the wrong length.
+    #[error("the field of type {kind} has {got} bytes, {want} expected")]
+    Length {
+        /// The type.
+        kind: u16,
+        /// Bytes there are.
+        got: usize,
+        /// Bytes that there must be.
+        want: usize,
+    },
+    /// A field that the peer marked as required, of a type that this version does not know.
+    #[error(
+        "the peer requires the field of type {0}, which this end does not know: update this end"
+    )]
+    Unknown(u16),
+    /// A field that must be there is not.
+    #[error("the field of type {0} is missing")]
+    Missing(u16),
+}
+
+/// What the fields say.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields {
+    pub(crate) timing: Timing,
+    pub(crate) endpoint: EndpointId,
+}
+
+impl Fields {
+    /// Appends the bytes of all fields.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let durations = self.timing.fields().map(|(_, ns)| ns.to_be_bytes());
+        // An end that ignored it would wait for other times.
+        push(out, TIMING_TYPE, REQUIRED, durations.as_flattened());
+        push(out, ENDPOINT_TYPE, 0, &self.endpoint.0);
+    }
+
+    /// Reads all fields, from bytes that end with the last.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FieldError> {
+        if bytes.len() > MAX_BYTES {
+            return Err(FieldError::Bytes(bytes.len()));
+        }
+        let (mut timing, mut endpoint) = (None, None);
+        let (mut rest, mut before, mut count) = (bytes, None, 0);
+        while !rest.is_empty() {
+            let field = Field::read(&mut rest).ok_or(FieldError::Truncated(rest.len()))?;
+            let kind = field.kind;
+            if let Some(before) = before.filter(|&before| kind <= before) {
+                return Err(FieldError::Order { kind, before });
+            }
+            before = Some(kind);
+            count += 1;
+            if count > MAX_COUNT {
+                return Err(FieldError::Count);
+            }
+            match kind {
+                TIMING_TYPE => timing = Some(field.timing()?),
+                ENDPOINT_TYPE => endpoint = Some(EndpointId(field.array()?)),
+                _ if field.flags & REQUIRED != 0 => return Err(FieldError::Unknown(kind)),
+                _ => {}
+            }
+        }
+        Ok(Self {
+            timing: timing.ok_or(FieldError::Missing(TIMING_TYPE))?,
+            endpoint: endpoint.ok_or(FieldError::Missing(ENDPOINT_TYPE))?,
+        })
+    }
+}
+
+fn push(out: &mut Vec<u8>, kind: u16, flags: u16, value: &[u8]) {
+    let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
+    for number in [kind, flags, length] {
+        out.extend_from_slice(&number.to_be_bytes());
+    }
+    out.extend_from_slice(value);
+}
+
+struct Field<'a> {
+    kind: u16,
+    flags: u16,
+    value: &'a [u8],
+}
+
+impl<'a> Field<'a> {
+    /// Takes a field off the front; `None` if the bytes end within it, which then stay.
+    fn read(bytes: &mut &'a [u8]) -> Option<Self> {
+        let (&[k0, k1, f0, f1, l0, l1], tail) = bytes.split_first_chunk()?;
+        let (value, tail) = tail.split_at_checked(u16::from_be_bytes([l0, l1]).into())?;
+        *bytes = tail;
+        Some(Self {
+            kind: u16::from_be_bytes([k0, k1]),
+            flags: u16::from_be_bytes([f0, f1]),
+            value,
+        })
+    }
+
+    fn array<const N: usize>(&self) -> Result<[u8; N], FieldError> {
+        self.value.try_into().map_err(|_| FieldError::Length {
+            kind: self.kind,
+            got: self.value.len(),
+            want: N,
+        })
+    }
+
+    fn timing(&self) -> Result<Timing, FieldError> {
+        const BYTES: usize = Timing::wide_area().fields().len() * DURATION_BYTES;
+        let mut values = [0; BYTES / DURATION_BYTES];
+        let bytes: [u8; BYTES] = self.array()?;
+        let (durations, _) = bytes.as_chunks();
+        for (value, duration) in values.iter_mut().zip(durations) {
+            *value = u64::from_be_bytes(*duration);
+        }
+        Ok(Timing::from_values(values))
+    }
+}

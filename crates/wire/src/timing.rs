@@ -1,0 +1,250 @@
+//! The durations that do not follow from the round trip, and that both ends must share (P5.8).
+
+use core::fmt;
+use core::ops::RangeInclusive;
+
+/// Durations that a queue pair waits at least or at most, whatever its round trip is.
+///
+/// Most waits are shares of the measured round trip. These are their floors and ceilings, and the
+/// allowance for operating systems. Both ends of a queue pair need the same: a sender whose timeout
+/// is shorter than the receiver's pause between two ACKs repeats what has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long an operating system may keep an end from running. Every timeout leaves this much
+    /// time beyond the round trip (P5.0.7, P5.4.10). A burst takes at most half of it.
+    pub lateness_ns: u64,
+    /// Shortest time between two rounds of ACKs (P5.0.4), and between two sendings of the same
+    /// offer, clearance or end (P3.8).
+    pub min_repeat_ns: u64,
+    /// Longest time between two sendings of the same offer or clearance (P3.8), between two
+    /// pings, and between two credits (P4.9).
+    pub max_repeat_ns: u64,
+    /// Shortest time between two pings, and between two credits (P4.9). A receiver measures its
+    /// drain rate over this time.
+    pub min_ping_ns: u64,
+    /// Longest time between two attempts to reach a peer that is silent: probes (P5.0.9), requests
+    /// for repairs (P5.2.5, P5.4.12) and pings (P4.9).
+    pub max_probe_ns: u64,
+    /// Time in which a pace that credits brought down grows from nothing to the configured rate
+    /// (P5.5.3).
+    pub pace_recovery_ns: u64,
+    /// Time after which an end looks again whether its fabric has room, or has sent what it took.
+    pub fabric_retry_ns: u64,
+}
+
+/// A [`Timing`] that no queue pair can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimingError {
+    /// A duration that is too short to wait for, or absurdly long.
+    #[error(
+        "timing.{field} = {ns}: must be from {} to {} ns",
+        Timing::RANGE_NS.start(),
+        Timing::RANGE_NS.end()
+    )]
+    Range {
+        /// Field of [`Timing`].
+        field: &'static str,
+        /// Its value in nanoseconds.
+        ns: u64,
+    },
+    /// A floor above its ceiling.
+    #[error("timing.{field} = {ns}: must be at most timing.max_repeat_ns, {max_repeat_ns}")]
+    Order {
+        /// Field of [`Timing`] that is the floor.
+        field: &'static str,
+        /// Its value in nanoseconds.
+        ns: u64,
+        /// The ceiling.
+        max_repeat_ns: u64,
+    },
+}
+
+impl Timing {
+    /// What each duration may be: 1 us to 1 minute.
+    pub const RANGE_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
+
+    /// For round trips of milliseconds and more, and ends that their operating systems may keep
+    /// waiting for 10 ms. The default.
+    #[must_use]
+    pub const fn wide_area() -> Self {
+        Self {
+            lateness_ns: 10_000_000,
+            min_repeat_ns: 1_000_000,
+            max_repeat_ns: 250_000_000,
+            min_ping_ns: 5_000_000,
+            max_probe_ns: 1_000_000_000,
+            pace_recovery_ns: 10_000_000_000,
+            fabric_retry_ns: 50_000,
+        }
+    }
+
+    /// For round trips of 10 us and more, between ends that poll without sleeping. An end that is
+    /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm.
+    #[must_use]
+    pub const fn datacenter() -> Self {
+        Self {
+            lateness_ns: 10_000,
+            min_repeat_ns: 5_000,
+            max_repeat_ns: 10_000_000,
+            min_ping_ns: 200_000,
+            max_probe_ns: 100_000_000,
+            pace_recovery_ns: 100_000_000,
+            fabric_retry_ns: 2_000,
+        }
+    }
+
+    /// The durations with their names, in the order of P5.8.
+    #[must_use]
+    pub const fn fields(&self) -> [(&'static str, u64); 7] {
+        [
+            ("lateness_ns", self.lateness_ns),
+            ("min_repeat_ns", self.min_repeat_ns),
+            ("max_repeat_ns", self.max_repeat_ns),
+            ("min_ping_ns", self.min_ping_ns),
+            ("max_probe_ns", self.max_probe_ns),
+            ("pace_recovery_ns", self.pace_recovery_ns),
+            ("fabric_retry_ns", self.fabric_retry_ns),
+        ]
+    }
+
+    /// From durations in the order of P5.8, any values.
+    #[must_use]
+    pub const fn from_values(values: [u64; 7]) -> Self {
+        let [
+            lateness_ns,
+            min_repeat_ns,
+            max_repeat_ns,
+            min_ping_ns,
+            max_probe_ns,
+            pace_recovery_ns,
+            fabric_retry_ns,
+        ] = values;
+        Self {
+            lateness_ns,
+            min_repeat_ns,
+            max_repeat_ns,
+            min_ping_ns,
+            max_probe_ns,
+            pace_recovery_ns,
+            fabric_retry_ns,
+        }
+    }
+
+    /// Checks every duration.
+    ///
+    /// # Errors
+    /// The first duration that will not do, with its value and what would.
+    pub fn validate(&self) -> Result<(), TimingError> {
+        let mut fields = self.fields().into_iter();
+        if let Some((field, ns)) = fields.find(|(_, ns)| !Self::RANGE_NS.contains(ns)) {
+            return Err(TimingError::Range { field, ns });
+        }
+        let max_repeat_ns = self.max_repeat_ns;
+        let floors = [
+            ("min_repeat_ns", self.min_repeat_ns),
+            ("min_ping_ns", self.min_ping_ns),
+        ];
+        match floors.into_iter().find(|&(_, ns)| ns > max_repeat_ns) {
+            Some((field, ns)) => Err(TimingError::Order {
+                field,
+                ns,
+                max_repeat_ns,
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self::wide_area()
+    }
+}
+
+/// The name of the profile; of any other timing, all its durations.
+impl fmt::Display for Timing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::wide_area() {
+            return f.write_str("wide_area");
+        }
+        if *self == Self::datacenter() {
+            return f.write_str("datacenter");
+        }
+        for (i, (field, ns)) in self.fields().into_iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{field} = {ns}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn both_profiles_are_valid_and_have_names() {
+        for (timing, name) in [
+            (Timing::wide_area(), "wide_area"),
+            (Timing::datacenter(), "datacenter"),
+        ] {
+            assert_eq!(timing.validate(), Ok(()));
+            assert_eq!(timing.to_string(), name);
+            assert_eq!(
+                Timing::from_values(timing.fields().map(|(_, ns)| ns)),
+                timing
+            );
+        }
+        let other = Timing {
+            lateness_ns: 123_456,
+            ..Timing::datacenter()
+        };
+        assert!(other.to_string().starts_with("lateness_ns = 123456, min"));
+    }
+
+    #[test]
+    fn a_duration_out_of_range_is_named() {
+        for (index, (name, _)) in Timing::default().fields().into_iter().enumerate() {
+            for ns in [0, 999, 60_000_000_001, u64::MAX] {
+                let mut values = Timing::default().fields().map(|(_, ns)| ns);
+                values[index] = ns;
+                let error = Timing::from_values(values).validate().unwrap_err();
+                assert_eq!(error, TimingError::Range { field: name, ns });
+                assert!(error.to_string().contains("1000 to 60000000000 ns"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_floor_above_its_ceiling_is_named() {
+        let good = Timing::datacenter();
+        let max_repeat_ns = good.max_repeat_ns;
+        let ns = max_repeat_ns + 1;
+        for (timing, field) in [
+            (
+                Timing {
+                    min_repeat_ns: ns,
+                    ..good
+                },
+                "min_repeat_ns",
+            ),
+            (
+                Timing {
+                    min_ping_ns: ns,
+                    ..good
+                },
+                "min_ping_ns",
+            ),
+        ] {
+            let error = TimingError::Order {
+                field,
+                ns,
+                max_repeat_ns,
+            };
+            assert_eq!(timing.validate(), Err(error));
+        }
+    }
+}
