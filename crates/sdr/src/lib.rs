@@ -34,6 +34,7 @@ mod sending;
 mod slot;
 mod sync;
 mod table;
+mod terms;
 mod writes;
 
 pub use bitmap::ChunkBitmap;
@@ -43,7 +44,7 @@ pub use config::{
 };
 pub use error::{ConnectError, SdrError, Violation};
 pub use event::{Event, Refusal};
-pub use farwrite_wire::control::Place;
+pub use farwrite_wire::control::{Place, Terms, Withdrawal};
 pub use geometry::{Geometry, ImmediateParts};
 pub use info::{InfoError, QpInfo, VERSION};
 pub use qp::SdrQp;

@@ -2,7 +2,7 @@
 
 use super::message::{
     Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
-    SchemeTag,
+    SchemeTag, Terms, Withdrawal,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -18,9 +18,17 @@ const CREDIT: u8 = 6;
 const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;
 const OFFER_WITHDRAWN: u8 = 4;
+const OFFER_EXPIRED: u8 = 8;
 
 /// In the byte of a clearance's generation: memory for parity follows.
 const CLEARANCE_HAS_PARITY: u8 = 0x80;
+/// In the byte of a clearance's generation: terms follow.
+const CLEARANCE_HAS_TERMS: u8 = 0x40;
+
+const TERMS_EXACT_LENGTH: u8 = 1;
+const TERMS_IMMEDIATE: u8 = 2;
+const TERMS_SCHEME: u8 = 4;
+const TERMS_ACCEPT_PARTIAL: u8 = 8;
 
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
@@ -32,6 +40,8 @@ pub const CLEAR_TO_SEND_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 24;
 pub const CLEARANCE_BYTES: usize = 21;
 /// Bytes that memory for parity adds to a clearance (P4.4).
 pub const CLEARANCE_PARITY_BYTES: usize = 20;
+/// Bytes that terms add to a clearance (P4.4).
+pub const CLEARANCE_TERMS_BYTES: usize = 8;
 /// Bytes that an ACK takes in a packet before its bits (P4.5).
 pub const ACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 20;
 /// Bytes that a NACK takes in a packet before its first range (P4.6).
@@ -162,9 +172,11 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
     if offer.has_immediate {
         flags |= OFFER_HAS_IMMEDIATE;
     }
-    if offer.withdrawn {
-        flags |= OFFER_WITHDRAWN;
-    }
+    flags |= match offer.withdrawn {
+        None => 0,
+        Some(Withdrawal::GivenUp) => OFFER_WITHDRAWN,
+        Some(Withdrawal::Expired) => OFFER_WITHDRAWN | OFFER_EXPIRED,
+    };
     out.extend(offer.message.to_be_bytes());
     out.extend(offer.length.unwrap_or(0).to_be_bytes());
     out.extend(offer.cleared.to_be_bytes());
@@ -174,18 +186,38 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
 }
 
 fn encode_clearance(clearance: &Clearance, out: &mut Vec<u8>) {
-    let flag = clearance.parity.map_or(0, |_| CLEARANCE_HAS_PARITY);
+    let mut flags = clearance.parity.map_or(0, |_| CLEARANCE_HAS_PARITY);
+    if clearance.terms != Terms::default() {
+        flags |= CLEARANCE_HAS_TERMS;
+    }
     let data = Place {
         rkey: clearance.rkey,
         base: clearance.base,
         length: clearance.length,
     };
-    out.push(clearance.generation | flag);
+    out.push(clearance.generation | flags);
     for place in [data].into_iter().chain(clearance.parity) {
         out.extend(place.rkey.to_be_bytes());
         out.extend(place.base.to_be_bytes());
         out.extend(place.length.to_be_bytes());
     }
+    if clearance.terms != Terms::default() {
+        encode_terms(&clearance.terms, out);
+    }
+}
+
+fn encode_terms(terms: &Terms, out: &mut Vec<u8>) {
+    let flags = [
+        (terms.exact_length, TERMS_EXACT_LENGTH),
+        (terms.immediate, TERMS_IMMEDIATE),
+        (terms.scheme.is_some(), TERMS_SCHEME),
+        (terms.accepts_partial, TERMS_ACCEPT_PARTIAL),
+    ];
+    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+    out.push(set.fold(0, |byte, (_, flag)| byte | flag));
+    let scheme = terms.scheme.unwrap_or(SchemeTag::NONE);
+    out.push(scheme.id);
+    out.extend(scheme.params);
 }
 
 /// Reads a body; `None` if the type is unknown.
@@ -302,7 +334,11 @@ impl Reader<'_> {
                 params: self.array()?,
             },
             cleared,
-            withdrawn: flags & OFFER_WITHDRAWN != 0,
+            withdrawn: match (flags & OFFER_WITHDRAWN, flags & OFFER_EXPIRED) {
+                (0, _) => None,
+                (_, 0) => Some(Withdrawal::GivenUp),
+                _ => Some(Withdrawal::Expired),
+            },
         })
     }
 
@@ -316,19 +352,39 @@ impl Reader<'_> {
     }
 
     fn clearance(&mut self) -> Option<Clearance> {
-        let generation = self.u8()?;
+        let byte = self.u8()?;
         let Place { rkey, base, length } = self.place()?;
-        let parity = if generation & CLEARANCE_HAS_PARITY == 0 {
+        let parity = if byte & CLEARANCE_HAS_PARITY == 0 {
             None
         } else {
             Some(self.place()?)
         };
+        let terms = if byte & CLEARANCE_HAS_TERMS == 0 {
+            Terms::default()
+        } else {
+            self.terms()?
+        };
         Some(Clearance {
-            generation: generation & !CLEARANCE_HAS_PARITY,
+            generation: byte & !(CLEARANCE_HAS_PARITY | CLEARANCE_HAS_TERMS),
             rkey,
             base,
             length,
             parity,
+            terms,
+        })
+    }
+
+    fn terms(&mut self) -> Option<Terms> {
+        let flags = self.u8()?;
+        let scheme = SchemeTag {
+            id: self.u8()?,
+            params: self.array()?,
+        };
+        Some(Terms {
+            exact_length: flags & TERMS_EXACT_LENGTH != 0,
+            immediate: flags & TERMS_IMMEDIATE != 0,
+            scheme: (flags & TERMS_SCHEME != 0).then_some(scheme),
+            accepts_partial: flags & TERMS_ACCEPT_PARTIAL != 0,
         })
     }
 
