@@ -1,6 +1,8 @@
 //! One queue pair of an endpoint: SDR, schemes, control path and pacing, joined over a fabric.
 
 mod controlling;
+mod deadlines;
+mod expecting;
 mod holdings;
 mod outgoing;
 mod parity;
@@ -8,7 +10,7 @@ mod receiving;
 mod sending;
 mod transmit;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn};
 use farwrite_schemes::chunk_loss::ChunkLoss;
@@ -28,6 +30,7 @@ use crate::losses::Losses;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
 use crate::registry::{Halves, Registry, TableArrivals};
+use deadlines::Deadlines;
 use holdings::Holdings;
 use outgoing::Outgoing;
 use parity::Workshop;
@@ -55,6 +58,14 @@ pub(crate) struct Pair {
     leaving: BTreeMap<u64, (Send, Outcome)>,
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
+    /// Receives whose offer is foreseen, and of which nothing has come.
+    foreseen: BTreeSet<u64>,
+    /// Of open receives.
+    recv_deadlines: Deadlines,
+    /// Of open sends.
+    send_deadlines: Deadlines,
+    /// Messages of which packets have arrived; kept for its capacity.
+    arrived: Vec<u64>,
     outgoing: Outgoing,
     workshop: Workshop,
     /// The scheme with the most parity that the peer is expected to use: receives get memory for
@@ -135,6 +146,10 @@ impl Pair {
             leaving: BTreeMap::new(),
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
+            foreseen: BTreeSet::new(),
+            recv_deadlines: Deadlines::default(),
+            send_deadlines: Deadlines::default(),
+            arrived: Vec::new(),
             outgoing: Outgoing::default(),
             workshop: Workshop::default(),
             accepted_packets: 0,
@@ -254,15 +269,17 @@ impl Pair {
         now_ns: u64,
     ) -> Result<(), Error> {
         if self.connected.is_none() {
+            self.expire_receives(fabric, now_ns)?;
             return Ok(());
         }
-        self.look_at_arrivals(now_ns);
+        self.look_at_arrivals(fabric, known, now_ns)?;
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Before the reports: what can be rebuilt is not asked for.
         self.rebuild(fabric, now_ns)?;
         // First what is over: nothing more of it may leave.
         self.settle_sends();
+        self.expire_sends(now_ns);
         // Control before data: an offer must be ahead of its message.
         self.send_control(fabric, now_ns)
     }
@@ -331,7 +348,9 @@ impl Pair {
 
     /// When to poll next, given what ended the last turn.
     pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
-        self.connected.as_ref()?;
+        if self.connected.is_none() {
+            return self.recv_deadlines.next_ns();
+        }
         /// No timer knows when a fabric that is full has room again, or when it sends what it took.
         const FABRIC_RETRY_NS: u64 = 50_000;
         let transmit = match halt {
@@ -356,6 +375,8 @@ impl Pair {
             self.sdr.next_timeout(),
             self.credit_due_ns,
             self.ping_due_ns(),
+            self.recv_deadlines.next_ns(),
+            self.send_deadlines.next_ns(),
         ];
         timers.into_iter().flatten().min()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farwrite_codes::Layout;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
+use farwrite_sdr::{Arrival, ChunkBitmap, Event, Place, RecvPlace, SdrQp, Terms, Withdrawal};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
@@ -13,21 +13,26 @@ use super::parity::Scratch;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::memory::MrSlice;
+use crate::options::RecvOptions;
+use crate::partial::Partial;
 use crate::registry::{Registry, TableArrivals};
 
 /// What the sender said of a message.
-struct Offered {
-    message: u64,
-    length: Option<u64>,
-    scheme: SchemeTag,
-    has_immediate: bool,
+pub(super) struct Offered {
+    pub(super) message: u64,
+    pub(super) length: Option<u64>,
+    pub(super) scheme: SchemeTag,
+    pub(super) has_immediate: bool,
 }
 
 /// A posted receive.
 pub(super) struct Recv {
     place: RecvPlace,
     target: MrSlice,
-    /// The scheme that runs it, once it was offered.
+    pub(super) terms: Terms,
+    pub(super) deadline_ns: Option<u64>,
+    bitmap: ChunkBitmap,
+    /// The scheme that runs it, once it has begun.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
     /// Memory for parity, if there is any.
@@ -69,8 +74,10 @@ impl Pair {
         fabric: &mut F,
         known: &Registry,
         target: MrSlice,
+        options: &RecvOptions,
     ) -> Result<RecvHandle, Error> {
         self.check_slice(&target)?;
+        let terms = self.terms(known, options)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
         let root = self.holdings.root(place.generation);
         fabric.bind(
@@ -88,25 +95,40 @@ impl Pair {
                 base,
                 length: target.length,
             },
+            terms,
         );
         let bitmap = posted.map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(RecvShared::default());
+        let message = place.message;
         let recv = Recv {
             place,
             target,
+            terms,
+            deadline_ns: options.deadline_ns,
+            bitmap: bitmap.clone(),
             scheme: None,
-            wants_immediate: false,
+            wants_immediate: terms.exact_length && terms.immediate,
             scratch: None,
             layout: None,
             shared: Arc::clone(&shared),
         };
-        self.recvs.insert(place.message, recv);
-        if let Some(layout) = self.layout(known, self.expected, target.length) {
-            self.provide_parity(fabric, place.message, &layout)?;
+        self.recvs.insert(message, recv);
+        if terms.exact_length {
+            shared.set_length(target.length);
+        }
+        if let Some(deadline_ns) = options.deadline_ns {
+            self.recv_deadlines.insert(deadline_ns, message);
+        }
+        if self.foreseen(message).is_some() {
+            self.foreseen.insert(message);
+        }
+        let expected = terms.scheme.unwrap_or(self.expected);
+        if let Some(layout) = self.layout(known, expected, target.length) {
+            self.provide_parity(fabric, message, &layout)?;
         }
         Ok(RecvHandle {
             pair: self.id,
-            message: place.message,
+            message,
             bitmap,
             shared,
         })
@@ -126,6 +148,10 @@ impl Pair {
         // First the memory, then the slot: a slot that was given out again must not be unbound.
         fabric.unbind(self.holdings.root(recv.place.generation), recv.place.slot)?;
         self.release_parity(fabric, message, &recv)?;
+        self.foreseen.remove(&message);
+        if let Some(deadline_ns) = recv.deadline_ns {
+            self.recv_deadlines.remove(deadline_ns, message);
+        }
         if let Some(receiver) = recv
             .scheme
             .and_then(|tag| self.halves.existing_receiver(tag))
@@ -138,7 +164,10 @@ impl Pair {
         if let Some(meter) = recv.scheme.and_then(|tag| self.losses.meter(tag)) {
             meter.end(message, &TableArrivals(self.sdr.table()));
         }
-        recv.shared.finish(outcome);
+        match outcome {
+            Outcome::Partial => recv.shared.finish_partial(Partial::of(&recv.bitmap)),
+            Outcome::Whole | Outcome::Failed => recv.shared.finish(outcome),
+        }
         Ok(())
     }
 
@@ -181,7 +210,19 @@ impl Pair {
     }
 
     /// Shows the schemes which messages had arrivals.
-    pub(super) fn look_at_arrivals(&mut self, now_ns: u64) {
+    pub(super) fn look_at_arrivals<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        known: &Registry,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.clear();
+        let table = self.sdr.table();
+        table.drain_arrivals(|message| arrived.push(message));
+        if let Some(newest) = arrived.iter().copied().map(data_of).max() {
+            self.begin_foreseen(fabric, known, now_ns, newest)?;
+        }
         let path = self.path(now_ns);
         let Self {
             sdr,
@@ -191,19 +232,21 @@ impl Pair {
             ..
         } = self;
         let arrivals = TableArrivals(sdr.table());
-        sdr.table().drain_arrivals(|message| {
+        for &message in &arrived {
             let Some(recv) = recvs.get_mut(&data_of(message)) else {
-                return;
+                continue;
             };
             recv.look_for_immediate(sdr);
-            let Some(tag) = recv.scheme else { return };
+            let Some(tag) = recv.scheme else { continue };
             if let Some(meter) = losses.meter(tag) {
                 meter.look(&path, data_of(message), &arrivals);
             }
             if let Some(receiver) = halves.existing_receiver(tag) {
                 receiver.handle_arrivals(&path, message, &arrivals);
             }
-        });
+        }
+        self.arrived = arrived;
+        Ok(())
     }
 
     /// Does what the SDR core asks for.
@@ -227,6 +270,7 @@ impl Pair {
                         scheme,
                         has_immediate,
                     };
+                    self.begin_foreseen(fabric, known, now_ns, message)?;
                     self.begin_recv(fabric, known, now_ns, &offer)?;
                 }
                 Event::LengthKnown { message, length } => {
@@ -234,10 +278,22 @@ impl Pair {
                         recv.shared.set_length(length);
                     }
                 }
-                Event::Refused { message, .. } | Event::Withdrawn { message } => {
+                Event::Refused { message, refusal } => {
+                    if let Some(recv) = self.recvs.get(&message) {
+                        recv.shared.refuse(refusal);
+                    }
                     self.complete_recv(fabric, message, Outcome::Failed)?;
                 }
-                Event::SendTooLong { message, .. } => self.finish_send(message, Outcome::Failed),
+                Event::Withdrawn {
+                    message,
+                    withdrawal,
+                } => self.handle_withdrawn(fabric, now_ns, message, withdrawal)?,
+                Event::SendRefused { message, refusal } => {
+                    if let Some(send) = self.sends.get(&message) {
+                        send.refuse(refusal);
+                    }
+                    self.finish_send(message, Outcome::Failed);
+                }
                 Event::ClearToSend { message } => self.clear_to_send(fabric, now_ns, message)?,
                 Event::Closed { message, outcome } => self.handle_closed(now_ns, message, outcome),
             }
@@ -245,8 +301,27 @@ impl Pair {
         Ok(())
     }
 
-    /// A receive was offered its message: its scheme begins.
-    fn begin_recv<F: Fabric>(
+    /// The sender has ended a message.
+    fn handle_withdrawn<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        now_ns: u64,
+        message: u64,
+        withdrawal: Withdrawal,
+    ) -> Result<(), Error> {
+        let recv = self.recvs.get(&message);
+        let accepts_partial = recv.is_some_and(|recv| recv.terms.accepts_partial);
+        match withdrawal {
+            Withdrawal::Expired if accepts_partial => {
+                self.expire_receive_now(now_ns, message);
+                Ok(())
+            }
+            _ => self.complete_recv(fabric, message, Outcome::Failed),
+        }
+    }
+
+    /// A receive was offered its message, or the offer is foreseen: its scheme begins.
+    pub(super) fn begin_recv<F: Fabric>(
         &mut self,
         fabric: &mut F,
         known: &Registry,
@@ -254,6 +329,11 @@ impl Pair {
         offer: &Offered,
     ) -> Result<(), Error> {
         let path = self.path(now_ns);
+        let recv = self.recvs.get(&offer.message);
+        if recv.is_some_and(|recv| recv.scheme.is_some() && offer.length.is_some()) {
+            // It was foreseen: the offer confirms.
+            return Ok(());
+        }
         if !self.expect_parity(fabric, known, offer)? {
             return self.complete_recv(fabric, offer.message, Outcome::Failed);
         }

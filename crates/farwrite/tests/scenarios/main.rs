@@ -3,6 +3,7 @@
 mod coding;
 mod connecting;
 mod control_loss;
+mod deadlines;
 mod delivery;
 mod departures;
 mod drops;
@@ -23,6 +24,7 @@ mod slow_fabric;
 mod slow_world;
 mod streams;
 mod sweep;
+mod terms;
 mod traffic;
 mod turncoat;
 mod world;
