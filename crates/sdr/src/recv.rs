@@ -135,11 +135,7 @@ impl RecvHalf {
         }
         let message = place.message;
         self.table.open(message, length);
-        if terms.exact_length && !self.geometry.has_empty_packets(length, terms.immediate) {
-            let extent = Extent {
-                length,
-                has_immediate: terms.immediate,
-            };
+        if let Some(extent) = terms::extent(&self.geometry, &terms, length) {
             let set = self.table.set_extent(message, extent);
             debug_assert!(set.is_ok(), "packets in a slot that was just opened");
         }
@@ -313,12 +309,7 @@ impl RecvHalf {
             return;
         };
         posted.offer = Some(offer);
-        let described = Described {
-            length: offer.length,
-            has_immediate: offer.has_immediate,
-            scheme: offer.scheme,
-        };
-        let mut fits = terms::check(&posted.clearance, &described);
+        let mut fits = terms::check(&posted.clearance, &Described::from(&offer));
         if let (Ok(()), None, Some(length)) = (fits, offer.withdrawn, offer.length) {
             let extent = Extent {
                 length,

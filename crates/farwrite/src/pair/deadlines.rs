@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use farwrite_fabric::contract::Fabric;
-use farwrite_wire::control::Outcome;
+use farwrite_wire::control::{Outcome, Withdrawal};
 
 use super::Pair;
 use crate::error::Error;
@@ -58,9 +58,28 @@ impl Pair {
         Ok(any)
     }
 
+    /// The sender has ended a message.
+    pub(super) fn handle_withdrawn<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        now_ns: u64,
+        message: u64,
+        withdrawal: Withdrawal,
+    ) -> Result<(), Error> {
+        let recv = self.recvs.get(&message);
+        let accepts_partial = recv.is_some_and(|recv| recv.terms.accepts_partial);
+        match withdrawal {
+            Withdrawal::Expired if accepts_partial => {
+                self.expire_receive_now(now_ns, message);
+                Ok(())
+            }
+            _ => self.complete_recv(fabric, message, Outcome::Failed),
+        }
+    }
+
     /// The sender ended a message at its deadline, and the receiver accepts that: the receive ends
     /// in this poll, after all that came with the news was taken in.
-    pub(super) fn expire_receive_now(&mut self, now_ns: u64, message: u64) {
+    fn expire_receive_now(&mut self, now_ns: u64, message: u64) {
         if let Some(recv) = self.recvs.get_mut(&message) {
             if let Some(later_ns) = recv.deadline_ns.replace(now_ns) {
                 self.recv_deadlines.remove(later_ns, message);

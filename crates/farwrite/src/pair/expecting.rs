@@ -29,7 +29,7 @@ impl Pair {
     }
 
     /// What the offer of a posted receive can only be, if that is known.
-    pub(super) fn foreseen(&self, message: u64) -> Option<Offered> {
+    fn foreseen(&self, message: u64) -> Option<Offered> {
         let recv = self.recvs.get(&message)?;
         let scheme = recv.terms.scheme.filter(|tag| *tag != SchemeTag::NONE)?;
         let (length, has_immediate) = (recv.target().length(), recv.terms.immediate);
@@ -42,6 +42,27 @@ impl Pair {
             scheme,
             has_immediate,
         })
+    }
+
+    /// Gets ready for what is known of a posted receive: notes whether its offer is foreseen, and
+    /// provides memory for parity.
+    pub(super) fn foresee<F: Fabric>(
+        &mut self,
+        fabric: &mut F,
+        known: &Registry,
+        message: u64,
+    ) -> Result<(), Error> {
+        if self.foreseen(message).is_some() {
+            self.foreseen.insert(message);
+        }
+        let Some(recv) = self.recvs.get(&message) else {
+            return Ok(());
+        };
+        let scheme = recv.terms.scheme.unwrap_or(self.expected);
+        if let Some(layout) = self.layout(known, scheme, recv.target().length()) {
+            self.provide_parity(fabric, message, &layout)?;
+        }
+        Ok(())
     }
 
     /// Something of message `newest` has come, so its sender has started it and all before it:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farwrite_codes::Layout;
 use farwrite_fabric::contract::{Fabric, Lkey};
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Arrival, ChunkBitmap, Event, Place, RecvPlace, SdrQp, Terms, Withdrawal};
+use farwrite_sdr::{Arrival, ChunkBitmap, Event, Place, RecvPlace, SdrQp, Terms};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
@@ -119,13 +119,7 @@ impl Pair {
         if let Some(deadline_ns) = options.deadline_ns {
             self.recv_deadlines.insert(deadline_ns, message);
         }
-        if self.foreseen(message).is_some() {
-            self.foreseen.insert(message);
-        }
-        let expected = terms.scheme.unwrap_or(self.expected);
-        if let Some(layout) = self.layout(known, expected, target.length) {
-            self.provide_parity(fabric, message, &layout)?;
-        }
+        self.foresee(fabric, known, message)?;
         Ok(RecvHandle {
             pair: self.id,
             message,
@@ -299,25 +293,6 @@ impl Pair {
             }
         }
         Ok(())
-    }
-
-    /// The sender has ended a message.
-    fn handle_withdrawn<F: Fabric>(
-        &mut self,
-        fabric: &mut F,
-        now_ns: u64,
-        message: u64,
-        withdrawal: Withdrawal,
-    ) -> Result<(), Error> {
-        let recv = self.recvs.get(&message);
-        let accepts_partial = recv.is_some_and(|recv| recv.terms.accepts_partial);
-        match withdrawal {
-            Withdrawal::Expired if accepts_partial => {
-                self.expire_receive_now(now_ns, message);
-                Ok(())
-            }
-            _ => self.complete_recv(fabric, message, Outcome::Failed),
-        }
     }
 
     /// A receive was offered its message, or the offer is foreseen: its scheme begins.

@@ -3,6 +3,7 @@
 mod coding;
 mod connecting;
 mod control_loss;
+mod deadline_faults;
 mod deadlines;
 mod delivery;
 mod departures;

@@ -5,14 +5,16 @@
 //! what was opened before.
 
 mod body;
+mod check;
 mod message;
 mod packet;
 mod replay;
 
 pub use body::{
     ACK_OVERHEAD_BYTES, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, CLEARANCE_PARITY_BYTES,
-    CLEARANCE_TERMS_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, ParseError,
+    CLEARANCE_TERMS_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES,
 };
+pub use check::ParseError;
 pub use message::{
     Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
     SchemeTag, Terms, Withdrawal, data_of, is_parity, parity_of,
