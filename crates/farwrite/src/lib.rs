@@ -5,6 +5,9 @@
 //! what was lost. Whoever wants to repair losses alone sends without a scheme and watches
 //! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
 //!
+//! A message ends with an [`Outcome`]: whole, partial or failed. A receive ends as partial at its
+//! deadline ([`RecvOptions::deadline_ns`]); [`RecvHandle::partial`] then says what arrived.
+//!
 //! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
 //! to wait: [`Endpoint::run_until`] is the loop for them.
 //!

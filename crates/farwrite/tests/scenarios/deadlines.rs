@@ -210,6 +210,27 @@ fn a_message_that_is_whole_at_its_deadline_is_whole() {
 }
 
 #[test]
+fn a_message_that_arrives_in_time_leaves_no_timer() {
+    let hour_ns = 3600 * SECOND;
+    for scheme in SCHEMES {
+        let mut world = World::new(1, long_haul(), &options());
+        let order = Order {
+            deadline_ns: Some(hour_ns),
+            ..order(100_000, scheme)
+        };
+        let parcel = world.ship_to(order, until(hour_ns));
+        world.deliver(std::slice::from_ref(&parcel), SECOND);
+        world.run_for(60 * SECOND);
+        let now_ns = world.now_ns();
+        for end in [&mut world.a, &mut world.b] {
+            let next = end.endpoint.poll(now_ns).expect("no fault");
+            assert_eq!(next, None, "{scheme}");
+        }
+        world.finish(vec![parcel]);
+    }
+}
+
+#[test]
 fn a_deadline_ends_a_message_without_a_scheme_as_whole_or_partial() {
     for (deadline_ns, outcome) in [(27 * MS, PARTIAL), (200 * MS, WHOLE)] {
         let mut world = World::new(1, long_haul(), &options());
