@@ -322,8 +322,8 @@ fn deadlines_at_both_ends() {
                 let [sent, received] = settle(&mut world, &parcel);
                 assert!(world.now_ns() <= send_ms.max(recv_ms) * MS);
                 // The receiver's deadline comes before news of the sender's, but in the first case.
-                let told = send_ms < recv_ms && !accept_partial;
-                assert_eq!(received, if told { FAILED } else { PARTIAL }, "{scheme}");
+                let refused = send_ms < recv_ms && !accept_partial;
+                assert_eq!(received, if refused { FAILED } else { PARTIAL }, "{scheme}");
                 let heard = send_ms * MS >= recv_ms * MS + RTT / 2;
                 let partial = accept_partial || heard;
                 assert_eq!(sent, if partial { PARTIAL } else { FAILED }, "{scheme}");
