@@ -82,6 +82,7 @@ impl StackPair {
         let options = SendOptions {
             scheme: self.scheme,
             immediate: None,
+            deadline_ns: None,
         };
         let send = self
             .tx

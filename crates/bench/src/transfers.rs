@@ -94,6 +94,7 @@ impl World {
         let options = SendOptions {
             scheme,
             immediate: None,
+            deadline_ns: None,
         };
         let send = a.post_send(*qa, source.whole(), options)?;
         while send.outcome().is_none() {

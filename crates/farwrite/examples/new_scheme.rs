@@ -212,6 +212,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         SendOptions {
             scheme: TWICE,
             immediate: None,
+            deadline_ns: None,
         },
     )?;
     while send.outcome().is_none() {

@@ -16,7 +16,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use crate::error::Error;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
 use crate::memory::{MemoryRegion, MrSlice};
-use crate::options::{QpOptions, SendOptions};
+use crate::options::{QpOptions, RecvOptions, SendOptions};
 use crate::pair::{Coder, Pair, QpStats};
 use crate::registry::{Registry, SchemeResolver};
 use crate::turns::Turns;
@@ -219,15 +219,32 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// Posts a buffer for the next message of a queue pair; buffers and messages match in order.
+    /// Any message that fits is received, however long it takes.
     ///
     /// # Errors
-    /// [`Error::Retry`] while all slots are posted, [`Error::OutOfBounds`], [`Error::TooLong`].
+    /// As [`Endpoint::post_recv_with`].
     pub fn post_recv(&mut self, qp: QueuePair, target: MrSlice) -> Result<RecvHandle, Error> {
+        self.post_recv_with(qp, target, RecvOptions::default())
+    }
+
+    /// Posts a buffer for the next message of a queue pair, with a deadline or with what is known
+    /// of the message.
+    ///
+    /// # Errors
+    /// [`Error::Retry`] while all slots are posted, or nothing has come yet of the message that was
+    /// last in the next slot; [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`],
+    /// [`Error::Sdr`] for an immediate where the queue pair carries none.
+    pub fn post_recv_with(
+        &mut self,
+        qp: QueuePair,
+        target: MrSlice,
+        options: RecvOptions,
+    ) -> Result<RecvHandle, Error> {
         let pair = self
             .pairs
             .get_mut(&qp)
             .ok_or(Error::NoSuchQueuePair(qp.0))?;
-        pair.post_recv(&mut self.fabric, &self.known, target)
+        pair.post_recv(&mut self.fabric, &self.known, target, &options)
     }
 
     /// Ends a receive before its scheme did, or one that has no scheme: no packet changes its

@@ -1,10 +1,12 @@
 //! What a user holds of a message in flight.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use farwrite_sdr::ChunkBitmap;
+use farwrite_sdr::{ChunkBitmap, Refusal};
 use farwrite_wire::control::Outcome;
+
+use crate::partial::Partial;
 
 /// Names a queue pair of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,9 +49,16 @@ impl OutcomeCell {
 pub(crate) struct SendShared {
     outcome: OutcomeCell,
     injected: AtomicU8,
+    refusal: OnceLock<Refusal>,
 }
 
 impl SendShared {
+    /// The message does not fit its receive. Say so before [`SendShared::finish`].
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        // The first stands.
+        let _ = self.refusal.set(refusal);
+    }
+
     pub(crate) fn finish(&self, outcome: Outcome) {
         self.outcome.set(outcome);
     }
@@ -88,6 +97,12 @@ impl SendHandle {
         self.shared.outcome.get()
     }
 
+    /// What of the message is not as its receiver demands; `None` where it did not fail for that.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.shared.refusal.get().copied()
+    }
+
     /// Whether every packet of a message without a scheme has left this end. It says nothing about
     /// arrival.
     #[must_use]
@@ -104,6 +119,8 @@ pub(crate) struct RecvShared {
     length: AtomicU64,
     /// The immediate, or `u64::MAX` while there is none.
     immediate: AtomicU64,
+    refusal: OnceLock<Refusal>,
+    partial: OnceLock<Partial>,
 }
 
 impl Default for RecvShared {
@@ -112,6 +129,8 @@ impl Default for RecvShared {
             outcome: OutcomeCell::default(),
             length: AtomicU64::new(u64::MAX),
             immediate: AtomicU64::new(u64::MAX),
+            refusal: OnceLock::new(),
+            partial: OnceLock::new(),
         }
     }
 }
@@ -126,8 +145,21 @@ impl RecvShared {
             .store(u64::from(immediate), Ordering::Release);
     }
 
+    /// The message does not fit the receive. Say so before [`RecvShared::finish`].
+    pub(crate) fn refuse(&self, refusal: Refusal) {
+        // The first stands.
+        let _ = self.refusal.set(refusal);
+    }
+
     pub(crate) fn finish(&self, outcome: Outcome) {
         self.outcome.set(outcome);
+    }
+
+    /// Ends the receive as partial.
+    pub(crate) fn finish_partial(&self, partial: Partial) {
+        // A receive ends once.
+        let _ = self.partial.set(partial);
+        self.finish(Outcome::Partial);
     }
 }
 
@@ -161,7 +193,8 @@ impl RecvHandle {
         &self.bitmap
     }
 
-    /// Bytes of the message; `None` until the sender's offer has come.
+    /// Bytes of the message; `None` until the sender's offer has come, unless the receive was
+    /// posted with [`RecvOptions::exact_length`](crate::RecvOptions::exact_length).
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         Some(self.shared.length.load(Ordering::Acquire)).filter(|&bytes| bytes != u64::MAX)
@@ -173,11 +206,23 @@ impl RecvHandle {
         u32::try_from(self.shared.immediate.load(Ordering::Acquire)).ok()
     }
 
-    /// How the message ended, as its scheme or
+    /// How the message ended, as its scheme, a deadline or
     /// [`Endpoint::complete_recv`](crate::Endpoint::complete_recv) said; `None` while it is open.
     /// From then on no packet changes its memory.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.shared.outcome.get()
+    }
+
+    /// What arrived of a message whose outcome is [`Outcome::Partial`]; else `None`.
+    #[must_use]
+    pub fn partial(&self) -> Option<&Partial> {
+        self.shared.partial.get()
+    }
+
+    /// Why the message could not go into this receive; `None` where it did not fail for that.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.shared.refusal.get().copied()
     }
 }

@@ -5,8 +5,11 @@
 //! what was lost. Whoever wants to repair losses alone sends without a scheme and watches
 //! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
 //!
-//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a
-//! way to wait: [`Endpoint::run_until`] is the loop for them.
+//! A message ends with an [`Outcome`]: whole, partial or failed. A receive ends as partial at its
+//! deadline ([`RecvOptions::deadline_ns`]); [`RecvHandle::partial`] then says what arrived.
+//!
+//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
+//! to wait: [`Endpoint::run_until`] is the loop for them.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
@@ -46,6 +49,7 @@ mod losses;
 mod memory;
 mod options;
 mod pair;
+mod partial;
 mod real_time;
 mod registry;
 mod turns;
@@ -59,12 +63,13 @@ pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
 pub use farwrite_sdr::{
-    ChunkBitmap, EndpointId, ImmediateSplit, QpConfig, QpInfo, Timing, TimingError,
+    ChunkBitmap, EndpointId, ImmediateSplit, QpConfig, QpInfo, Refusal, Timing, TimingError,
 };
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use handle::{QueuePair, RecvHandle, SendHandle};
 pub use memory::{MemoryRegion, MrSlice};
-pub use options::{QpOptions, SendOptions};
+pub use options::{QpOptions, RecvOptions, SendOptions};
 pub use pair::QpStats;
+pub use partial::Partial;
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;

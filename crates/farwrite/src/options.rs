@@ -72,6 +72,10 @@ pub struct SendOptions {
     pub scheme: SchemeTag,
     /// A user immediate to carry along.
     pub immediate: Option<u32>,
+    /// When the send ends at the latest, in the clock of [`Endpoint::poll`](crate::Endpoint::poll).
+    /// The first poll at or after that time stops it. It ends as partial where it was cleared to
+    /// send and the receiver accepts that ([`RecvOptions::accept_partial`]), else as failed.
+    pub deadline_ns: Option<u64>,
 }
 
 impl Default for SendOptions {
@@ -79,6 +83,35 @@ impl Default for SendOptions {
         Self {
             scheme: SchemeName::SrNack.tag(),
             immediate: None,
+            deadline_ns: None,
         }
     }
+}
+
+/// What is known of a message when its receive is posted, and how the receive may end. By default
+/// any message that fits the buffer is received, however long it takes.
+///
+/// A message that differs from `scheme`, `exact_length` or `immediate` fails at both ends before
+/// any of its data is sent; [`RecvHandle::refusal`](crate::RecvHandle::refusal) and
+/// [`SendHandle::refusal`](crate::SendHandle::refusal) name the difference.
+///
+/// With `scheme` and `exact_length` the receiving half of the scheme need not wait for the offer:
+/// it begins with the first sign of the message. That saves a quarter of a round trip and more when
+/// the offer is lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecvOptions {
+    /// The scheme that the message must have; memory for its parity is provided at once.
+    pub scheme: Option<SchemeTag>,
+    /// Whether the message must be exactly as long as the buffer.
+    pub exact_length: bool,
+    /// With `exact_length`: whether the message must carry a user immediate, or must carry none.
+    pub immediate: bool,
+    /// When the receive ends at the latest, in the clock of
+    /// [`Endpoint::poll`](crate::Endpoint::poll). The first poll at or after that time takes in
+    /// what has arrived, and ends the receive: as whole if it is, else as partial, also if not even
+    /// the offer has come.
+    pub deadline_ns: Option<u64>,
+    /// Whether the receive ends as partial when the sender's deadline comes
+    /// ([`SendOptions::deadline_ns`]). Otherwise it ends as failed.
+    pub accept_partial: bool,
 }

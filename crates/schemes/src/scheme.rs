@@ -155,8 +155,9 @@ pub struct SenderCounters {
 
 /// The receiving half of a scheme: sees all messages that a queue pair receives with it.
 pub trait Receiver {
-    /// A message was offered, and its buffer is there; chunks may have arrived before, and the next
-    /// [`Receiver::poll_report`] looks for them. Without effect if it has charge of it already.
+    /// A message was started by its sender, which an offer or a packet shows, and its buffer is
+    /// there; chunks may have arrived before, and the next [`Receiver::poll_report`] looks for
+    /// them. Without effect if it has charge of it already.
     fn start(&mut self, path: &Path, message: &Message);
     /// Packets of the data or parity message have arrived since the last call, duplicates included.
     /// Duplicates of a message that is over are for the endpoint to answer (P4.7).

@@ -1,6 +1,6 @@
 //! What a queue pair tells its owner.
 
-use farwrite_wire::control::{Outcome, SchemeTag};
+use farwrite_wire::control::{Outcome, SchemeTag, Withdrawal};
 
 /// Something that happened through the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,25 +30,25 @@ pub enum Event {
         /// Why.
         refusal: Refusal,
     },
-    /// The sender has given up a message whose receive is posted; the receive should be completed.
+    /// The sender has ended a message whose receive is posted; the receive should be completed.
     Withdrawn {
         /// The message.
         message: u64,
+        /// Why the sender ended it.
+        withdrawal: Withdrawal,
     },
     /// A started send may write: its buffer is there.
     ClearToSend {
         /// The message.
         message: u64,
     },
-    /// The buffer at the peer is shorter than the message, which is never going to be cleared; the
-    /// send should be closed as failed.
-    SendTooLong {
+    /// The message is not what the peer's buffer and terms ask for, so it is never going to be
+    /// cleared; the send should be closed as failed.
+    SendRefused {
         /// The message.
         message: u64,
-        /// Its bytes.
-        length: u64,
-        /// Bytes of the peer's buffer.
-        capacity: u64,
+        /// What does not fit.
+        refusal: Refusal,
     },
     /// The peer completed the receive of a started send, which is over with that.
     Closed {
@@ -59,7 +59,7 @@ pub enum Event {
     },
 }
 
-/// Why an offer cannot be taken.
+/// Why a message cannot go into the receive that it meets. Both ends find this out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The message is longer than the posted buffer.
@@ -69,6 +69,37 @@ pub enum Refusal {
         length: u64,
         /// Bytes of the buffer.
         capacity: u64,
+    },
+    /// The receiver demands another length ([`Terms::exact_length`](crate::Terms::exact_length)).
+    #[error("the message has {offered} bytes, its receive was posted for exactly {expected}")]
+    Length {
+        /// Bytes of the message.
+        offered: u64,
+        /// Bytes that the receiver demands.
+        expected: u64,
+    },
+    /// The receiver demands another scheme ([`Terms::scheme`](crate::Terms::scheme)).
+    #[error(
+        "the message has scheme {} with parameters {:?}, its receive was posted for scheme {} \
+         with parameters {:?}",
+        .offered.id, .offered.params, .expected.id, .expected.params
+    )]
+    Scheme {
+        /// The scheme of the message.
+        offered: SchemeTag,
+        /// The scheme that the receiver demands.
+        expected: SchemeTag,
+    },
+    /// The message carries a user immediate that the receiver does not expect, or lacks one that
+    /// it expects ([`Terms::immediate`](crate::Terms::immediate)).
+    #[error(
+        "the message carries {} user immediate, its receive was posted for {}",
+        if *.offered { "a" } else { "no" },
+        if *.offered { "none" } else { "one" }
+    )]
+    Immediate {
+        /// Whether the message carries one.
+        offered: bool,
     },
     /// Packets have arrived that the message, as offered, does not have.
     #[error("the message has {packets} packets, but packet {seen} has arrived")]

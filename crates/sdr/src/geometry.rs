@@ -141,6 +141,12 @@ impl Geometry {
         padding.then_some(0)
     }
 
+    /// Whether some packets of a message carry no bytes, but only a user immediate or nothing.
+    #[must_use]
+    pub fn has_empty_packets(&self, length: u64, has_immediate: bool) -> bool {
+        length.div_ceil(self.config.mtu.into()) < self.packets(length, has_immediate).into()
+    }
+
     /// Where a packet's bytes lie in its message.
     #[must_use]
     pub fn packet_offset(&self, packet: u32) -> u64 {

@@ -35,6 +35,7 @@ mod sending;
 mod slot;
 mod sync;
 mod table;
+mod terms;
 mod writes;
 
 pub use bitmap::ChunkBitmap;
@@ -44,7 +45,7 @@ pub use config::{
 };
 pub use error::{ConnectError, SdrError, Violation};
 pub use event::{Event, Refusal};
-pub use farwrite_wire::control::Place;
+pub use farwrite_wire::control::{Place, Terms, Withdrawal};
 pub use farwrite_wire::timing::{Timing, TimingError};
 pub use fields::{EndpointId, FieldError};
 pub use geometry::{Geometry, ImmediateParts};

@@ -44,9 +44,9 @@ pub(crate) fn merge(known: Option<&Offer>, new: &Offer) -> Result<Option<Offer>,
     }
     let merged = Offer {
         length: known.length.or(new.length),
-        withdrawn: known.withdrawn || new.withdrawn,
+        withdrawn: known.withdrawn.or(new.withdrawn),
         ..*new
     };
     let adds = merged.length != known.length || merged.withdrawn != known.withdrawn;
-    Ok((adds && !known.withdrawn).then_some(merged))
+    Ok((adds && known.withdrawn.is_none()).then_some(merged))
 }

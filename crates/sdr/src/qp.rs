@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use farwrite_wire::control::{Control, Outcome, Place, data_of};
+use farwrite_wire::control::{Control, Outcome, Place, Terms, data_of};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
@@ -112,15 +112,24 @@ impl SdrQp {
     /// Posts the receive for message `place.message`; messages match in the order of posting
     /// (paper section 3.1.3). The sender is told with the next [`SdrQp::poll_control`].
     ///
+    /// With [`Terms::exact_length`] the length of the message is known at once: `target.length`.
+    /// An offer that disagrees with `terms` is answered by [`Event::Refused`].
+    ///
     /// No worker may still be in a call of [`SlotTable::handle_packet`] that began before the
     /// slot's last receive was completed.
     ///
     /// # Errors
     /// [`SdrError::StalePlace`] if `place` is not the answer of [`SdrQp::next_recv`],
-    /// [`SdrError::TooLong`] beyond [`QpConfig::max_message_bytes`], [`SdrError::BadTarget`], and
-    /// those of [`SdrQp::next_recv`].
-    pub fn post_recv(&mut self, place: RecvPlace, target: Place) -> Result<ChunkBitmap, SdrError> {
-        self.recv.post(place, target, &mut self.events)
+    /// [`SdrError::TooLong`] beyond [`QpConfig::max_message_bytes`], [`SdrError::BadTarget`],
+    /// [`SdrError::ImmediatesOff`] for terms with an immediate where there are none, and those of
+    /// [`SdrQp::next_recv`].
+    pub fn post_recv(
+        &mut self,
+        place: RecvPlace,
+        target: Place,
+        terms: Terms,
+    ) -> Result<ChunkBitmap, SdrError> {
+        self.recv.post(place, target, terms, &mut self.events)
     }
 
     /// Where the parity of an open receive goes. Bind its memory there, then
@@ -213,9 +222,17 @@ impl SdrQp {
         self.send.end(message, length)
     }
 
-    /// Ends a send at this end, if it is in flight still. With [`Outcome::Failed`], or without
-    /// a length or clearance, the peer is told that no more comes; its slot is free once the peer has
-    /// completed the receive. Otherwise it is free as soon as the peer knows the length.
+    /// Whether the peer accepts that a send ends as partial ([`Terms::accepts_partial`]). It is
+    /// known from [`Event::ClearToSend`] on.
+    #[must_use]
+    pub fn accepts_partial(&self, message: u64) -> bool {
+        self.send.accepts_partial(message)
+    }
+
+    /// Ends a send at this end, if it is in flight still. With [`Outcome::Whole`], and a length
+    /// and a clearance, its slot is free as soon as the peer knows the length. Otherwise the peer
+    /// is told that no more comes, and the slot is free once the peer has completed the receive:
+    /// with [`Outcome::Partial`] as partial where [`SdrQp::accepts_partial`], else as failed.
     pub fn close_send(&mut self, message: u64, outcome: Outcome) {
         self.send.close(message, outcome);
     }
@@ -277,8 +294,8 @@ impl SdrQp {
                 Event::Offered { message, .. }
                 | Event::LengthKnown { message, .. }
                 | Event::Refused { message, .. }
-                | Event::Withdrawn { message } => self.recv.is_open(message),
-                Event::ClearToSend { message } | Event::SendTooLong { message, .. } => {
+                | Event::Withdrawn { message, .. } => self.recv.is_open(message),
+                Event::ClearToSend { message } | Event::SendRefused { message, .. } => {
                     self.send.is_active(message)
                 }
                 Event::Closed { .. } => true,

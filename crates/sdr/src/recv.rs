@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use farwrite_wire::control::{ClearToSend, Clearance, Control, Offer, Outcome, Place, parity_of};
+use farwrite_wire::control::{
+    ClearToSend, Clearance, Control, Offer, Outcome, Place, Terms, parity_of,
+};
 
 use crate::bitmap::ChunkBitmap;
 use crate::clearing::Clearing;
@@ -16,6 +18,7 @@ use crate::offer;
 use crate::repeat::Waits;
 use crate::slot::Extent;
 use crate::table::SlotTable;
+use crate::terms::{self, Described};
 
 /// Where the next receive goes; the memory must be bound there before it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +105,10 @@ impl RecvHalf {
         if slot.copied().flatten().is_some_and(|posted| posted.open) {
             return Err(SdrError::Retry("a receive is posted in every message slot"));
         }
-        // An offer for the slot's last message says that its sender is done with the one before
-        // that: so what is late is late in the network, not at the sender (P3.6).
+        // An offer or a packet of the slot's last message says that its sender is done with the
+        // one before that: so what is late is late in the network, not at the sender (P3.6).
         let last = self.next.checked_sub(self.geometry.slots().into());
-        if last.is_some_and(|last| last >= self.offered) {
+        if last.is_some_and(|last| last >= self.offered && self.table.packets(last) == 0) {
             return Err(SdrError::Retry(
                 "the last message of this slot is not offered yet",
             ));
@@ -117,6 +120,7 @@ impl RecvHalf {
         &mut self,
         place: RecvPlace,
         target: Place,
+        terms: Terms,
         events: &mut VecDeque<Event>,
     ) -> Result<ChunkBitmap, SdrError> {
         let next = self.next_place()?;
@@ -127,8 +131,15 @@ impl RecvHalf {
             });
         }
         let Place { rkey, base, length } = self.check_place(target)?;
+        if terms.immediate && self.geometry.fragments() == 0 {
+            return Err(SdrError::ImmediatesOff);
+        }
         let message = place.message;
         self.table.open(message, length);
+        if let Some(extent) = terms::extent(&self.geometry, &terms, length) {
+            let set = self.table.set_extent(message, extent);
+            debug_assert!(set.is_ok(), "packets in a slot that was just opened");
+        }
         let posted = Posted {
             message,
             open: true,
@@ -138,6 +149,7 @@ impl RecvHalf {
                 base,
                 length,
                 parity: None,
+                terms,
             },
             offer: None,
         };
@@ -231,10 +243,15 @@ impl RecvHalf {
         let posted = self
             .posted(message)
             .ok_or(SdrError::UnknownMessage(message))?;
-        match posted.offer {
+        let terms = posted.clearance.terms;
+        let demanded = terms.exact_length.then_some(terms.immediate);
+        match posted
+            .offer
+            .map_or(demanded, |offer| Some(offer.has_immediate))
+        {
             None => Err(SdrError::Retry("the message is not offered yet")),
-            Some(offer) if !offer.has_immediate => Err(SdrError::NoImmediate(message)),
-            Some(_) => self
+            Some(false) => Err(SdrError::NoImmediate(message)),
+            Some(true) => self
                 .table
                 .immediate(message)
                 .ok_or(SdrError::Retry("the user immediate is not whole yet")),
@@ -293,27 +310,26 @@ impl RecvHalf {
             return;
         };
         posted.offer = Some(offer);
-        if offer.withdrawn {
-            events.push_back(Event::Withdrawn { message });
-            return;
-        }
-        if let Some(length) = offer.length {
-            let capacity = posted.clearance.length;
+        let mut fits = terms::check(&posted.clearance, &Described::from(&offer));
+        if let (Ok(()), None, Some(length)) = (fits, offer.withdrawn, offer.length) {
             let extent = Extent {
                 length,
                 has_immediate: offer.has_immediate,
             };
-            let refusal = if length > capacity {
-                Err(Refusal::TooLong { length, capacity })
-            } else {
-                let packets = geometry.packets(length, offer.has_immediate);
-                let set = table.set_extent(message, extent);
-                set.map_err(|seen| Refusal::Contradicted { packets, seen })
-            };
-            if let Err(refusal) = refusal {
-                events.push_back(Event::Refused { message, refusal });
-                return;
-            }
+            let packets = geometry.packets(length, offer.has_immediate);
+            let set = table.set_extent(message, extent);
+            fits = set.map_err(|seen| Refusal::Contradicted { packets, seen });
+        }
+        if let Err(refusal) = fits {
+            events.push_back(Event::Refused { message, refusal });
+            return;
+        }
+        if let Some(withdrawal) = offer.withdrawn {
+            events.push_back(Event::Withdrawn {
+                message,
+                withdrawal,
+            });
+            return;
         }
         events.push_back(match (known, offer.length) {
             (Some(_), Some(length)) => Event::LengthKnown { message, length },

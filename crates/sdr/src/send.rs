@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 
 use farwrite_wire::control::{
-    ClearToSend, Clearance, Control, Offer, Outcome, data_of, is_parity, parity_of,
+    ClearToSend, Clearance, Control, Offer, Outcome, Withdrawal, data_of, is_parity, parity_of,
 };
 
 use crate::clearance;
@@ -13,6 +13,7 @@ use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::repeat::Waits;
 use crate::sending::{SendSpec, Sending, Stage, adds_parity};
+use crate::terms::{self, Described};
 use crate::writes::PacketWrites;
 
 pub(crate) struct SendHalf {
@@ -124,7 +125,7 @@ impl SendHalf {
         Ok(message)
     }
 
-    /// Lets a send write, if its clearance is there and large enough.
+    /// Lets a send write, if its clearance is there and asks for such a message.
     fn clear(&mut self, message: u64, events: &mut VecDeque<Event>) {
         let clearance = self.clearances.get(self.index(message)).copied().flatten();
         let Some((_, clearance)) = clearance.filter(|&(number, _)| number == message) else {
@@ -137,13 +138,13 @@ impl SendHalf {
             return;
         }
         if sending.clearance.is_none() {
-            let capacity = clearance.length;
-            if let Some(length) = sending.spec.length.filter(|&length| length > capacity) {
-                events.push_back(Event::SendTooLong {
-                    message,
-                    length,
-                    capacity,
-                });
+            let described = Described {
+                length: sending.spec.length,
+                has_immediate: sending.spec.immediate.is_some(),
+                scheme: sending.spec.scheme,
+            };
+            if let Err(refusal) = terms::check(&clearance, &described) {
+                events.push_back(Event::SendRefused { message, refusal });
                 return;
             }
             sending.clearance = Some(clearance);
@@ -171,6 +172,10 @@ impl SendHalf {
     pub(crate) fn is_clear(&self, message: u64) -> bool {
         self.active(message)
             .is_some_and(|sending| sending.place(message).is_some())
+    }
+
+    pub(crate) fn accepts_partial(&self, message: u64) -> bool {
+        self.active(message).is_some_and(Sending::accepts_partial)
     }
 
     pub(crate) fn writes(&self, message: u64, chunks: core::ops::Range<u32>) -> PacketWrites {
@@ -221,8 +226,13 @@ impl SendHalf {
             return;
         }
         let complete = sending.spec.length.is_some() && sending.clearance.is_some();
-        if outcome == Outcome::Failed || !complete {
-            sending.stage = Stage::Withdrawn;
+        let withdrawal = match outcome {
+            Outcome::Whole if complete => None,
+            Outcome::Partial if sending.accepts_partial() => Some(Withdrawal::Expired),
+            _ => Some(Withdrawal::GivenUp),
+        };
+        if let Some(withdrawal) = withdrawal {
+            sending.stage = Stage::Withdrawn(withdrawal);
             sending.interval_ns = 0;
             self.schedule(message, 0);
         } else if sending.answered {
@@ -353,7 +363,10 @@ impl SendHalf {
                 has_immediate: sending.spec.immediate.is_some(),
                 scheme: sending.spec.scheme,
                 cleared,
-                withdrawn: sending.stage == Stage::Withdrawn,
+                withdrawn: match sending.stage {
+                    Stage::Withdrawn(withdrawal) => Some(withdrawal),
+                    Stage::Active | Stage::Done => None,
+                },
             };
             let again_ns = now_ns.saturating_add(sending.interval_ns);
             self.schedule(message, again_ns);

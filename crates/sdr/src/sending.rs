@@ -1,6 +1,6 @@
 //! One message at its sender.
 
-use farwrite_wire::control::{Clearance, Place, SchemeTag, is_parity};
+use farwrite_wire::control::{Clearance, Place, SchemeTag, Withdrawal, is_parity};
 
 /// What to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(crate) enum Stage {
     Active,
     /// Its user is done; the receiver does not know the length yet.
     Done,
-    /// Its user has given it up; the receiver has not completed it yet.
-    Withdrawn,
+    /// Its user has ended it early; the receiver has not completed it yet.
+    Withdrawn(Withdrawal),
 }
 
 pub(crate) struct Sending {
@@ -56,6 +56,12 @@ impl Sending {
     /// Whether it is not known yet if there is memory for the parity.
     pub(crate) fn lacks_parity(&self) -> bool {
         self.spec.parity_bytes > 0 && self.parity.is_none() && !self.parity_refused
+    }
+
+    /// Whether the receiver accepts that the message ends as partial.
+    pub(crate) fn accepts_partial(&self) -> bool {
+        let clearance = self.clearance.as_ref();
+        clearance.is_some_and(|clearance| clearance.terms.accepts_partial)
     }
 
     /// Where the message, or its parity, may be written.

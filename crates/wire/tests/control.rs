@@ -5,9 +5,10 @@ mod common;
 use common::control_messages;
 use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Ack, Builder, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES,
-    CLEARANCE_PARITY_BYTES, ClearToSend, Clearance, Control, Credit, Echo, HEADER_BYTES, Header,
-    LossCounts, MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, Nack, Offer,
-    OpenError, Outcome, ParseError, Place, ReplayWindow, SchemeTag,
+    CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Credit, Echo,
+    HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES,
+    NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError, Place, ReplayWindow, SchemeTag,
+    Terms, Withdrawal,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -120,7 +121,7 @@ fn bodies_are_laid_out_as_specified() {
             params: *b"params",
         },
         cleared: 7,
-        withdrawn: true,
+        withdrawn: Some(Withdrawal::GivenUp),
     });
     let clear_to_send = Control::ClearToSend(ClearToSend {
         posted: 5,
@@ -133,6 +134,7 @@ fn bodies_are_laid_out_as_specified() {
                 base: 3,
                 length: 4,
                 parity: None,
+                terms: Terms::default(),
             },
             Clearance {
                 generation: 2,
@@ -144,6 +146,7 @@ fn bodies_are_laid_out_as_specified() {
                     base: 9,
                     length: 10,
                 }),
+                terms: Terms::default(),
             },
         ],
     });
@@ -173,6 +176,71 @@ fn bodies_are_laid_out_as_specified() {
         \x04\0\0\x18\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x03\0\0\0\x05\
         \x05\0\0\x09\0\0\0\0\0\0\0\x01\x01";
     assert_eq!(packet[HEADER_BYTES..], expected[..]);
+}
+
+/// The terms of a clearance (P4.4), without parity and behind it, by the byte.
+#[test]
+fn terms_are_laid_out_as_specified() {
+    let all = Terms {
+        exact_length: true,
+        immediate: true,
+        scheme: Some(SchemeTag {
+            id: 9,
+            params: *b"params",
+        }),
+        accepts_partial: true,
+    };
+    let exact = Terms {
+        exact_length: true,
+        ..Terms::default()
+    };
+    let place = Place {
+        rkey: 8,
+        base: 9,
+        length: 10,
+    };
+    let clearance = |parity, terms| Clearance {
+        generation: 2,
+        rkey: 5,
+        base: 6,
+        length: 7,
+        parity,
+        terms,
+    };
+    let message = Control::ClearToSend(ClearToSend {
+        posted: 5,
+        offers: 2,
+        first: 3,
+        clearances: vec![clearance(None, exact), clearance(Some(place), all)],
+    });
+    let packet = packet_of(std::slice::from_ref(&message));
+    let expected = b"\x02\0\0\x66\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\
+        \x42\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\
+        \x01\0\0\0\0\0\0\0\
+        \xc2\0\0\0\x05\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\x07\
+        \0\0\0\x08\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0\x0a\
+        \x0f\x09params";
+    assert_eq!(packet[HEADER_BYTES..], expected[..]);
+    assert_eq!(messages_in(&packet), [Ok(message)]);
+}
+
+/// Flag 0x08 says why a message was withdrawn; without 0x04 it says nothing (P4.3).
+#[test]
+fn an_offer_says_why_it_was_withdrawn() {
+    for (flags, withdrawn) in [
+        (0, None),
+        (4, Some(Withdrawal::GivenUp)),
+        (12, Some(Withdrawal::Expired)),
+        (8, None),
+    ] {
+        let mut body = [0; 32];
+        body[24] = flags;
+        let read = messages_in(&packet_with(1, &body));
+        let [Ok(Control::Offer(offer))] = &read[..] else {
+            panic!("{read:?}");
+        };
+        assert_eq!(offer.withdrawn, withdrawn);
+    }
 }
 
 /// P4.8 by the byte.
@@ -324,6 +392,7 @@ fn overheads_are_what_they_say() {
         base: 0,
         length: 0,
         parity: None,
+        terms: Terms::default(),
     };
     let place = Place {
         rkey: 0,
@@ -342,6 +411,17 @@ fn overheads_are_what_they_say() {
     assert_eq!(
         bytes(clear_to_send(vec![with_parity])),
         CLEAR_TO_SEND_OVERHEAD_BYTES + CLEARANCE_BYTES + CLEARANCE_PARITY_BYTES
+    );
+    let with_terms = Clearance {
+        terms: Terms {
+            accepts_partial: true,
+            ..Terms::default()
+        },
+        ..clearance
+    };
+    assert_eq!(
+        bytes(clear_to_send(vec![with_terms])),
+        CLEAR_TO_SEND_OVERHEAD_BYTES + CLEARANCE_BYTES + CLEARANCE_TERMS_BYTES
     );
 }
 

@@ -128,6 +128,7 @@ impl Liar {
         let options = SendOptions {
             scheme: SchemeName::SrNack.scheme().tag(),
             immediate: None,
+            deadline_ns: None,
         };
         let posted = self.endpoint.post_send(self.qp, region.whole(), options);
         posted.expect("a slot")

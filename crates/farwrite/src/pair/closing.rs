@@ -10,6 +10,7 @@ use super::Pair;
 use super::parity::Lent;
 use super::receiving::Recv;
 use crate::handle::RecvShared;
+use crate::partial::Partial;
 
 /// A receive that is over, and of which the windows are closing.
 pub(super) struct Closing {
@@ -19,12 +20,16 @@ pub(super) struct Closing {
     lent: Option<Lent>,
     shared: Arc<RecvShared>,
     outcome: Outcome,
+    /// What arrived, where the outcome is partial. The slot's bitmap may be another's by the end.
+    partial: Option<Partial>,
 }
 
 impl Closing {
     pub(super) fn new(message: u64, recv: Recv, outcome: Outcome) -> Self {
         let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
+        let is_partial = outcome == Outcome::Partial;
         Self {
+            partial: is_partial.then(|| Partial::of(&recv.bitmap)),
             message,
             windows: windows.into_iter().flatten().collect(),
             lent: recv.lent,
@@ -48,7 +53,10 @@ impl Pair {
             if let Some(lent) = closing.lent {
                 workshop.give_lent(lent.scratch);
             }
-            closing.shared.finish(closing.outcome);
+            match closing.partial.take() {
+                Some(partial) => closing.shared.finish_partial(partial),
+                None => closing.shared.finish(closing.outcome),
+            }
             false
         });
     }

@@ -77,7 +77,10 @@ impl Pair {
             }
         }
         // A receive that its scheme closed with the last report is told closed in the same packet.
-        if self.settle_receives(fabric)? && !self.expects_data() {
+        let settled = self.settle_receives(fabric)?;
+        // What was whole at its deadline has ended as whole by now.
+        let expired = self.expire_receives(fabric, now_ns)?;
+        if (settled || expired) && !self.expects_data() {
             // So is what was lost: its sender may have nothing more to wait for.
             self.credit_due_ns = Some(now_ns);
         }

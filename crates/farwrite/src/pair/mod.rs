@@ -3,6 +3,8 @@
 mod closing;
 mod coding;
 mod controlling;
+mod deadlines;
+mod expecting;
 mod holdings;
 mod outgoing;
 mod parity;
@@ -10,7 +12,7 @@ mod receiving;
 mod sending;
 mod transmit;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn};
@@ -33,6 +35,7 @@ use crate::options::QpOptions;
 use crate::registry::{Halves, Registry, TableArrivals};
 use closing::Closing;
 pub(crate) use coding::Coder;
+use deadlines::Deadlines;
 use holdings::Holdings;
 use outgoing::Outgoing;
 use parity::Workshop;
@@ -60,6 +63,14 @@ pub(crate) struct Pair {
     leaving: BTreeMap<u64, (Send, Outcome)>,
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
+    /// Receives whose offer is foreseen, and of which nothing has come.
+    foreseen: BTreeSet<u64>,
+    /// Of open receives.
+    recv_deadlines: Deadlines,
+    /// Of open sends.
+    send_deadlines: Deadlines,
+    /// Messages of which packets have arrived; kept for its capacity.
+    arrived: Vec<u64>,
     outgoing: Outgoing,
     /// Receives that are over, but of which a worker may still write the memory.
     closing: Vec<Closing>,
@@ -146,6 +157,10 @@ impl Pair {
             leaving: BTreeMap::new(),
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
+            foreseen: BTreeSet::new(),
+            recv_deadlines: Deadlines::default(),
+            send_deadlines: Deadlines::default(),
+            arrived: Vec::new(),
             outgoing: Outgoing::default(),
             closing: Vec::new(),
             workshop: Workshop::default(),
@@ -278,15 +293,17 @@ impl Pair {
     ) -> Result<(), Error> {
         self.settle_closing(fabric);
         if self.connected.is_none() {
+            self.expire_receives(fabric, now_ns)?;
             return Ok(());
         }
-        self.look_at_arrivals(now_ns);
+        self.look_at_arrivals(fabric, known, now_ns)?;
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Before the reports: what can be rebuilt is not asked for.
         self.rebuild(fabric, coder, now_ns)?;
         // First what is over: nothing more of it may leave.
         self.settle_sends();
+        self.expire_sends(now_ns);
         // Control before data: an offer must be ahead of its message.
         self.send_control(fabric, now_ns)
     }
@@ -361,7 +378,9 @@ impl Pair {
 
     /// When to poll next, given what ended the last turn.
     pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
-        self.connected.as_ref()?;
+        if self.connected.is_none() {
+            return self.recv_deadlines.next_ns();
+        }
         // No timer knows when a fabric that is full has room again, when it sends what it took, or
         // when a worker has left its batch.
         let fabric_retry_ns = now_ns + self.options.timing.fabric_retry_ns;
@@ -389,6 +408,8 @@ impl Pair {
             self.sdr.next_timeout(),
             self.credit_due_ns,
             self.ping_due_ns(),
+            self.recv_deadlines.next_ns(),
+            self.send_deadlines.next_ns(),
         ];
         timers.into_iter().flatten().min()
     }

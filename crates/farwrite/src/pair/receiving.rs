@@ -6,7 +6,7 @@ use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, Window};
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Arrival, Event, Place, RecvPlace, SdrQp};
+use farwrite_sdr::{Arrival, ChunkBitmap, Event, Place, RecvPlace, SdrQp, Terms};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
@@ -15,14 +15,15 @@ use super::parity::Lent;
 use crate::error::Error;
 use crate::handle::{RecvHandle, RecvShared};
 use crate::memory::MrSlice;
+use crate::options::RecvOptions;
 use crate::registry::{Registry, TableArrivals};
 
 /// What the sender said of a message.
-struct Offered {
-    message: u64,
-    length: Option<u64>,
-    scheme: SchemeTag,
-    has_immediate: bool,
+pub(super) struct Offered {
+    pub(super) message: u64,
+    pub(super) length: Option<u64>,
+    pub(super) scheme: SchemeTag,
+    pub(super) has_immediate: bool,
 }
 
 /// A posted receive.
@@ -30,7 +31,10 @@ pub(super) struct Recv {
     place: RecvPlace,
     target: MrSlice,
     pub(super) window: Window,
-    /// The scheme that runs it, once it was offered.
+    pub(super) terms: Terms,
+    pub(super) deadline_ns: Option<u64>,
+    pub(super) bitmap: ChunkBitmap,
+    /// The scheme that runs it, once it has begun.
     scheme: Option<SchemeTag>,
     wants_immediate: bool,
     /// Memory for parity, if there is any.
@@ -68,8 +72,10 @@ impl Pair {
         fabric: &mut Adapter<F>,
         known: &Registry,
         target: MrSlice,
+        options: &RecvOptions,
     ) -> Result<RecvHandle, Error> {
         self.check_slice(&target)?;
+        let terms = self.terms(known, options)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
         let (window, remote) = fabric.open_window(
             self.holdings.windows(place.generation),
@@ -85,26 +91,35 @@ impl Pair {
                 base: remote.addr,
                 length: target.length,
             },
+            terms,
         );
         let bitmap = posted.map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(RecvShared::default());
+        let message = place.message;
         let recv = Recv {
             place,
             target,
             window,
+            terms,
+            deadline_ns: options.deadline_ns,
+            bitmap: bitmap.clone(),
             scheme: None,
-            wants_immediate: false,
+            wants_immediate: terms.exact_length && terms.immediate,
             lent: None,
             layout: None,
             shared: Arc::clone(&shared),
         };
-        self.recvs.insert(place.message, recv);
-        if let Some(layout) = self.layout(known, self.expected, target.length) {
-            self.provide_parity(fabric, place.message, &layout)?;
+        self.recvs.insert(message, recv);
+        if terms.exact_length {
+            shared.set_length(target.length);
         }
+        if let Some(deadline_ns) = options.deadline_ns {
+            self.recv_deadlines.insert(deadline_ns, message);
+        }
+        self.foresee(fabric, known, message)?;
         Ok(RecvHandle {
             pair: self.id,
-            message: place.message,
+            message,
             bitmap,
             shared,
         })
@@ -126,6 +141,10 @@ impl Pair {
         fabric.close_window(recv.window)?;
         if let Some(lent) = recv.lent {
             fabric.close_window(lent.window)?;
+        }
+        self.foreseen.remove(&message);
+        if let Some(deadline_ns) = recv.deadline_ns {
+            self.recv_deadlines.remove(deadline_ns, message);
         }
         if let Some(receiver) = recv
             .scheme
@@ -183,7 +202,19 @@ impl Pair {
     }
 
     /// Shows the schemes which messages had arrivals.
-    pub(super) fn look_at_arrivals(&mut self, now_ns: u64) {
+    pub(super) fn look_at_arrivals<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        known: &Registry,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.clear();
+        let table = self.sdr.table();
+        table.drain_arrivals(|message| arrived.push(message));
+        if let Some(newest) = arrived.iter().copied().map(data_of).max() {
+            self.begin_foreseen(fabric, known, now_ns, newest)?;
+        }
         let path = self.path(now_ns);
         let Self {
             sdr,
@@ -193,19 +224,21 @@ impl Pair {
             ..
         } = self;
         let arrivals = TableArrivals(sdr.table());
-        sdr.table().drain_arrivals(|message| {
+        for &message in &arrived {
             let Some(recv) = recvs.get_mut(&data_of(message)) else {
-                return;
+                continue;
             };
             recv.look_for_immediate(sdr);
-            let Some(tag) = recv.scheme else { return };
+            let Some(tag) = recv.scheme else { continue };
             if let Some(meter) = losses.meter(tag) {
                 meter.look(&path, data_of(message), &arrivals);
             }
             if let Some(receiver) = halves.existing_receiver(tag) {
                 receiver.handle_arrivals(&path, message, &arrivals);
             }
-        });
+        }
+        self.arrived = arrived;
+        Ok(())
     }
 
     /// Does what the SDR core asks for.
@@ -229,6 +262,7 @@ impl Pair {
                         scheme,
                         has_immediate,
                     };
+                    self.begin_foreseen(fabric, known, now_ns, message)?;
                     self.begin_recv(fabric, known, now_ns, &offer)?;
                 }
                 Event::LengthKnown { message, length } => {
@@ -236,10 +270,22 @@ impl Pair {
                         recv.shared.set_length(length);
                     }
                 }
-                Event::Refused { message, .. } | Event::Withdrawn { message } => {
+                Event::Refused { message, refusal } => {
+                    if let Some(recv) = self.recvs.get(&message) {
+                        recv.shared.refuse(refusal);
+                    }
                     self.complete_recv(fabric, message, Outcome::Failed)?;
                 }
-                Event::SendTooLong { message, .. } => self.finish_send(message, Outcome::Failed),
+                Event::Withdrawn {
+                    message,
+                    withdrawal,
+                } => self.handle_withdrawn(fabric, now_ns, message, withdrawal)?,
+                Event::SendRefused { message, refusal } => {
+                    if let Some(send) = self.sends.get(&message) {
+                        send.refuse(refusal);
+                    }
+                    self.finish_send(message, Outcome::Failed);
+                }
                 Event::ClearToSend { message } => self.clear_to_send(fabric, now_ns, message)?,
                 Event::Closed { message, outcome } => self.handle_closed(now_ns, message, outcome),
             }
@@ -247,8 +293,8 @@ impl Pair {
         Ok(())
     }
 
-    /// A receive was offered its message: its scheme begins.
-    fn begin_recv<F: Fabric>(
+    /// A receive was offered its message, or the offer is foreseen: its scheme begins.
+    pub(super) fn begin_recv<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
         known: &Registry,
@@ -256,6 +302,11 @@ impl Pair {
         offer: &Offered,
     ) -> Result<(), Error> {
         let path = self.path(now_ns);
+        let recv = self.recvs.get(&offer.message);
+        if recv.is_some_and(|recv| recv.scheme.is_some() && offer.length.is_some()) {
+            // It was foreseen: the offer confirms.
+            return Ok(());
+        }
         if !self.expect_parity(fabric, known, offer)? {
             return self.complete_recv(fabric, offer.message, Outcome::Failed);
         }

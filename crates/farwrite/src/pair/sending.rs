@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farwrite_codes::Layout;
 use farwrite_fabric::contract::Lkey;
 use farwrite_schemes::scheme::Chunks;
-use farwrite_sdr::SendSpec;
+use farwrite_sdr::{Refusal, SendSpec};
 use farwrite_wire::control::{Outcome, SchemeTag};
 
 use super::Pair;
@@ -29,10 +29,15 @@ pub(super) struct Send {
     /// Whether its scheme has charge of it.
     started: bool,
     stream: Option<Stream>,
+    pub(super) deadline_ns: Option<u64>,
     shared: Arc<SendShared>,
 }
 
 impl Send {
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        self.shared.refuse(refusal);
+    }
+
     pub(super) fn source(&self) -> Option<MrSlice> {
         self.source
     }
@@ -146,6 +151,7 @@ impl Pair {
             SendOptions {
                 immediate,
                 scheme: SchemeTag::NONE,
+                deadline_ns: None,
             },
             None,
         )?;
@@ -184,9 +190,13 @@ impl Pair {
             parity: None,
             started: false,
             stream: None,
+            deadline_ns: options.deadline_ns,
             shared: Arc::clone(&shared),
         };
         self.sends.insert(message, send);
+        if let Some(deadline_ns) = options.deadline_ns {
+            self.send_deadlines.insert(deadline_ns, message);
+        }
         Ok(SendHandle {
             pair: self.id,
             message,
@@ -289,12 +299,16 @@ impl Pair {
 
     /// Gives a message up; the receiver is told that no more comes.
     pub(crate) fn cancel_send(&mut self, message: u64) {
+        self.stop_send(message, Outcome::Failed);
+    }
+
+    /// Ends a send before its scheme is done with it. Nothing more of it goes to the fabric.
+    pub(super) fn stop_send(&mut self, message: u64, outcome: Outcome) {
         if let Some(send) = self.sends.get(&message)
             && let Some(sender) = self.halves.existing_sender(send.scheme)
         {
             sender.abandon(message);
         }
-        self.streams.retain(|run| run.chunks.message != message);
-        self.finish_send(message, Outcome::Failed);
+        self.finish_send(message, outcome);
     }
 }

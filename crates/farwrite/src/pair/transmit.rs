@@ -279,6 +279,9 @@ impl Pair {
         self.streams.retain(|run| run.chunks.message != message);
         self.outgoing.forget(message);
         if let Some(send) = self.sends.remove(&message) {
+            if let Some(deadline_ns) = send.deadline_ns {
+                self.send_deadlines.remove(deadline_ns, message);
+            }
             self.leaving.insert(message, (send, outcome));
         }
         self.release_sends();

@@ -8,8 +8,8 @@ use farwrite::schemes::scheme::{
     Chunks, Message, Path, Receiver, Report, Scheme, Sender, SenderCounters,
 };
 use farwrite::{
-    Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RecvHandle, SchemeTag,
-    SendHandle, SendOptions,
+    Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RecvHandle, RecvOptions,
+    SchemeTag, SendHandle, SendOptions,
 };
 
 use crate::slow_fabric::HOLD;
@@ -24,14 +24,30 @@ struct Transfer {
 }
 
 fn start(world: &mut SlowWorld, index: usize, bytes: usize, scheme: SchemeTag) -> Transfer {
+    start_until(world, index, bytes, scheme, None)
+}
+
+/// The same with a deadline of the sender, which the receiver accepts.
+fn start_until(
+    world: &mut SlowWorld,
+    index: usize,
+    bytes: usize,
+    scheme: SchemeTag,
+    deadline_ns: Option<u64>,
+) -> Transfer {
     let (a, b) = (&mut world.a, &mut world.b);
     let (qa, qb): (QueuePair, QueuePair) = (a.qps[index], b.qps[index]);
     let target = b.endpoint.register(vec![0; bytes]).expect("room");
-    let recv = b.endpoint.post_recv(qb, target.whole());
+    let accepting = RecvOptions {
+        accept_partial: true,
+        ..RecvOptions::default()
+    };
+    let recv = b.endpoint.post_recv_with(qb, target.whole(), accepting);
     let source = a.endpoint.register(vec![7; bytes]).expect("room");
     let options = SendOptions {
         scheme,
         immediate: None,
+        deadline_ns,
     };
     let send = a.endpoint.post_send(qa, source.whole(), options);
     Transfer {
@@ -156,9 +172,13 @@ fn runs_on_a_slow_channel_do_not_depart_out_of_turn() {
 
 /// A message of which the fabric has taken packets and sends none.
 fn held(options: QpOptions, scheme: &str) -> (SlowWorld, Transfer) {
+    held_until(options, scheme, None)
+}
+
+fn held_until(options: QpOptions, scheme: &str, deadline_ns: Option<u64>) -> (SlowWorld, Transfer) {
     let mut world = SlowWorld::new(&[options]);
     world.a.controls.delays_ns.borrow_mut().insert(0, HOLD);
-    let transfer = start(&mut world, 0, 1 << 20, tag(scheme));
+    let transfer = start_until(&mut world, 0, 1 << 20, tag(scheme), deadline_ns);
     let is_taken = |world: &mut SlowWorld| world.a.controls.writes.get() > 0;
     assert!(world.run_until(SECOND, is_taken), "nothing was taken");
     (world, transfer)
@@ -202,6 +222,21 @@ fn a_message_that_is_cancelled_waits_for_its_packets_to_leave() {
         let endpoint = &mut world.a.endpoint;
         endpoint.cancel_send(&transfer.send).expect("its own");
         expect_held(&mut world, &transfer, Outcome::Failed);
+    }
+}
+
+#[test]
+fn a_message_whose_deadline_comes_waits_for_its_packets_to_leave() {
+    for scheme in ["sr-nack", "gbn", "ec-mds:32,8"] {
+        let (mut world, transfer) = held_until(options(), scheme, Some(40 * MS));
+        assert!(world.now_ns() < 40 * MS);
+        world.run_until(40 * MS + RTT, |_| false);
+        let taken = world.a.controls.writes.get();
+        expect_held(&mut world, &transfer, Outcome::Partial);
+        world.run_for(RTT);
+        assert_eq!(world.a.controls.writes.get(), taken, "{scheme} has stopped");
+        // All that the fabric had taken arrived ahead of the news.
+        assert_eq!(transfer.recv.outcome(), Some(Outcome::Whole), "{scheme}");
     }
 }
 

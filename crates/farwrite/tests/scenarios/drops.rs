@@ -30,6 +30,7 @@ fn sending(rates_bps: &[u64]) -> SlowWorld {
         let send = SendOptions {
             scheme: tag("sr-nack"),
             immediate: None,
+            deadline_ns: None,
         };
         let recv = b.endpoint.post_recv(qb, target.whole());
         recv.expect("a free slot");

@@ -181,6 +181,7 @@ fn memory_of_an_open_message_is_not_given_back() {
     let options = farwrite::SendOptions {
         scheme: tag("sr-nack"),
         immediate: None,
+        deadline_ns: None,
     };
     let qp = world.a.qp;
     let send = world

@@ -38,6 +38,7 @@ fn busy(configs: &[QpConfig]) -> SlowWorld {
         let send = SendOptions {
             scheme: tag("sr-nack"),
             immediate: None,
+            deadline_ns: None,
         };
         let recv = b.endpoint.post_recv(qb, target.whole());
         recv.expect("a free slot");

@@ -29,6 +29,7 @@ fn a_message_goes_without_parity_where_a_fabric_has_no_room_and_others_go_on() {
             let send = SendOptions {
                 scheme: tag(scheme),
                 immediate: None,
+                deadline_ns: None,
             };
             let send = a.endpoint.post_send(a.qps[index], source.whole(), send);
             send.expect("a free slot")

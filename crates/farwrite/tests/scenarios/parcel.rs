@@ -1,11 +1,13 @@
 //! Messages between two ends, with what must hold of each in the end.
 
-use farwrite::{Error, MemoryRegion, Outcome, RecvHandle, SchemeTag, SendHandle, SendOptions};
+use farwrite::{
+    Error, MemoryRegion, Outcome, RecvHandle, RecvOptions, SchemeTag, SendHandle, SendOptions,
+};
 
 use crate::world::{MS, SECOND, Way, World};
 
 /// What memory holds that nobody has written, around buffers and in them.
-const UNTOUCHED: u8 = 0xee;
+pub(crate) const UNTOUCHED: u8 = 0xee;
 /// Bytes watched on both sides of a buffer.
 const GUARD: usize = 96;
 
@@ -16,6 +18,8 @@ pub(crate) struct Order {
     pub(crate) bytes: Vec<u8>,
     pub(crate) scheme: SchemeTag,
     pub(crate) immediate: Option<u32>,
+    /// When the send ends at the latest.
+    pub(crate) deadline_ns: Option<u64>,
     /// Bytes by which the buffer is longer than the message.
     pub(crate) spare: usize,
 }
@@ -27,6 +31,7 @@ impl Order {
             bytes,
             scheme,
             immediate: None,
+            deadline_ns: None,
             spare: 0,
         }
     }
@@ -59,6 +64,7 @@ impl World {
         let options = SendOptions {
             scheme: order.scheme,
             immediate: order.immediate,
+            deadline_ns: order.deadline_ns,
         };
         match end.endpoint.post_send(end.qp, source.whole(), options) {
             Ok(send) => Ok(Outbound { send, source }),
@@ -71,12 +77,22 @@ impl World {
 
     /// Posts a receive of that many bytes, with guards around it.
     pub(crate) fn post_recv(&mut self, way: Way, capacity: usize) -> Result<Inbound, Error> {
+        self.post_recv_with(way, capacity, RecvOptions::default())
+    }
+
+    /// Posts a receive with terms or a deadline.
+    pub(crate) fn post_recv_with(
+        &mut self,
+        way: Way,
+        capacity: usize,
+        options: RecvOptions,
+    ) -> Result<Inbound, Error> {
         let end = self.receiver(way);
         let target = end
             .endpoint
             .register(vec![UNTOUCHED; capacity + 2 * GUARD])?;
         let buffer = target.slice(GUARD as u64..(GUARD + capacity) as u64);
-        match end.endpoint.post_recv(end.qp, buffer) {
+        match end.endpoint.post_recv_with(end.qp, buffer, options) {
             Ok(recv) => Ok(Inbound { recv, target }),
             Err(error) => {
                 end.endpoint.deregister(target)?;
@@ -87,8 +103,14 @@ impl World {
 
     /// Posts both sides of a message.
     pub(crate) fn ship(&mut self, order: Order) -> Parcel {
+        self.ship_to(order, RecvOptions::default())
+    }
+
+    /// Posts both sides of a message, the receive with terms or a deadline.
+    pub(crate) fn ship_to(&mut self, order: Order, options: RecvOptions) -> Parcel {
         let capacity = order.bytes.len() + order.spare;
-        let inn = self.post_recv(order.way, capacity).expect("a free slot");
+        let inn = self.post_recv_with(order.way, capacity, options);
+        let inn = inn.expect("a free slot");
         let out = self.post_send(&order).expect("a free slot");
         Parcel { order, out, inn }
     }
@@ -138,6 +160,31 @@ impl World {
         let (buffer, rest) = buffer.split_at(order.bytes.len());
         assert!(buffer == order.bytes, "{name}: wrong bytes");
         assert!(rest.iter().all(|&b| b == UNTOUCHED), "{name}: bytes behind");
+    }
+
+    /// Checks that a message ended as partial, and that its bitmap names exactly what arrived. Its
+    /// chunks must be of one packet of `mtu` bytes.
+    pub(crate) fn check_part(&mut self, parcel: &Parcel, mtu: usize) {
+        let name = parcel.describe();
+        let Parcel { order, inn, .. } = parcel;
+        assert_eq!(inn.recv.outcome(), Some(Outcome::Partial), "{name}");
+        let partial = inn.recv.partial().expect("an outcome of partial").clone();
+        let buffer = self.buffer(order.way, inn);
+        let (buffer, rest) = buffer.split_at(order.bytes.len());
+        assert!(rest.iter().all(|&b| b == UNTOUCHED), "{name}: bytes behind");
+        let mut bytes = 0;
+        for (chunk, (is, sent)) in (0..).zip(buffer.chunks(mtu).zip(order.bytes.chunks(mtu))) {
+            if partial.has_chunk(chunk) {
+                bytes += sent.len() as u64;
+                assert!(is == sent, "{name}: wrong bytes in chunk {chunk}");
+            } else {
+                let untouched = is.iter().all(|&b| b == UNTOUCHED);
+                assert!(untouched, "{name}: chunk {chunk} is there, and not named");
+            }
+        }
+        assert_eq!(partial.bytes(), bytes, "{name}");
+        let named: u32 = partial.bits().iter().map(|byte| byte.count_ones()).sum();
+        assert!(named <= partial.chunks(), "{name}");
     }
 
     /// Checks messages, and that nothing is left of them: their memory can be had back, nothing is
@@ -208,7 +255,11 @@ impl World {
 }
 
 impl Parcel {
-    fn describe(&self) -> String {
+    pub(crate) fn outcomes(&self) -> [Option<Outcome>; 2] {
+        [self.out.send.outcome(), self.inn.recv.outcome()]
+    }
+
+    pub(crate) fn describe(&self) -> String {
         let Order {
             way, bytes, scheme, ..
         } = &self.order;

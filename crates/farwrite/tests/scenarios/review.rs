@@ -181,6 +181,7 @@ fn memory_of_another_endpoint_is_refused_when_it_is_posted() {
     let send = SendOptions {
         scheme,
         immediate: None,
+        deadline_ns: None,
     };
     let refused = [
         endpoint.post_send(qp, foreign.whole(), send).err(),
@@ -236,6 +237,7 @@ fn a_control_packet_that_waits_for_room_is_tried_again_soon() {
     let send = SendOptions {
         scheme,
         immediate: None,
+        deadline_ns: None,
     };
     a.post_send(qa, source.whole(), send).expect("a free slot");
     let next_ns = a.poll(MS).expect("works").expect("an offer waits");

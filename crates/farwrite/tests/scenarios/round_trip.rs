@@ -18,6 +18,7 @@ fn busy() -> SlowWorld {
     let send = SendOptions {
         scheme: tag("sr-nack"),
         immediate: None,
+        deadline_ns: None,
     };
     let send = a.endpoint.post_send(a.qps[0], source.whole(), send);
     send.expect("a free slot");

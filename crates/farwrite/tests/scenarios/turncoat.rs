@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{Outcome, QpConfig, QpOptions};
-use farwrite_wire::control::{self, Builder, Control, Place};
+use farwrite::{Outcome, QpConfig, QpOptions, RecvOptions};
+use farwrite_wire::control::{self, Builder, Control, Place, Terms, Withdrawal};
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
 use crate::parcel::Order;
@@ -61,7 +61,10 @@ fn lie(said: &mut Control, dice: &mut Dice) {
                 offer.scheme.params[at] = dice.pick(&[0, 1, 2, 254, 255]);
             }
             offer.has_immediate ^= dice.chance(0.1);
-            offer.withdrawn ^= dice.chance(0.02);
+            if dice.chance(0.02) {
+                let reasons = [Withdrawal::GivenUp, Withdrawal::Expired];
+                offer.withdrawn = Some(dice.pick(&reasons));
+            }
         }
         Control::ClearToSend(cts) => {
             twist(&mut cts.posted, dice);
@@ -74,6 +77,15 @@ fn lie(said: &mut Control, dice: &mut Dice) {
                 twist(&mut clearance.length, dice);
                 if let Some(place) = &mut clearance.parity {
                     twist_place(place, dice);
+                }
+                if clearance.terms != Terms::default() {
+                    clearance.terms = Terms {
+                        exact_length: dice.chance(0.5),
+                        immediate: dice.chance(0.5),
+                        scheme: dice.pick(&[None, Some(tag("sr-nack"))]),
+                        // Without any, they would take no bytes.
+                        accepts_partial: true,
+                    };
                 }
             }
         }
@@ -192,7 +204,14 @@ fn run(seed: u64) {
             immediate: dice.pick(&[None, Some(7)]),
             ..Order::new(dice.bytes(bytes), tag(dice.pick(&SCHEMES)))
         };
-        if let Ok(inn) = world.post_recv(way, bytes + 100_000) {
+        let terms = RecvOptions {
+            scheme: dice.pick(&[None, Some(order.scheme)]),
+            exact_length: dice.chance(0.3),
+            immediate: dice.chance(0.3),
+            deadline_ns: dice.pick(&[None, None, Some(10 * RTT)]),
+            accept_partial: dice.chance(0.5),
+        };
+        if let Ok(inn) = world.post_recv_with(way, bytes + dice.pick(&[0, 100_000]), terms) {
             inns.push((way, inn));
         }
         if let Ok(out) = world.post_send(&order) {

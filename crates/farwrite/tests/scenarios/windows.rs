@@ -21,7 +21,7 @@ fn a_receive_is_over_when_no_worker_can_write_into_its_memory() {
         let source = a.endpoint.register(vec![7; BYTES]).expect("room");
         let options = SendOptions {
             scheme: tag(scheme),
-            immediate: None,
+            ..SendOptions::default()
         };
         let send = a.endpoint.post_send(a.qps[0], source.whole(), options);
         let send = send.expect("a free slot");
@@ -54,6 +54,7 @@ fn transfer(scheme: &str, memory: fn() -> Region) -> (u64, u64, u64) {
     let options = SendOptions {
         scheme: tag(scheme),
         immediate: Some(9),
+        ..SendOptions::default()
     };
     let send = a.endpoint.post_send(a.qp, source.whole(), options);
     let send = send.expect("a free slot");

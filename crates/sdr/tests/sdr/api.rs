@@ -1,25 +1,26 @@
 //! Calls in the wrong order or with the wrong numbers, and what each end tells its user.
 
 use farwrite_sdr::{
-    ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Timing,
+    ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Terms, Timing,
+    Withdrawal,
 };
 use farwrite_wire::control::{Control, Outcome, SchemeTag};
 
 use crate::world::RTT_NS;
 use crate::{arrive, connected, info, offer, post, small, tell};
 
-fn spec(length: u64) -> SendSpec {
+pub(crate) fn spec(length: u64) -> SendSpec {
     SendSpec {
         length: Some(length),
         ..SendSpec::default()
     }
 }
 
-fn pair() -> (SdrQp, SdrQp) {
+pub(crate) fn pair() -> (SdrQp, SdrQp) {
     (connected(small()), connected(small()))
 }
 
-fn events(qp: &mut SdrQp) -> Vec<Event> {
+pub(crate) fn events(qp: &mut SdrQp) -> Vec<Event> {
     std::iter::from_fn(|| qp.poll_event()).collect()
 }
 
@@ -161,7 +162,10 @@ fn receives_are_checked() {
         length: 4097,
         max: 4096,
     };
-    assert_eq!(qp.post_recv(place, target).unwrap_err(), too_long);
+    assert_eq!(
+        qp.post_recv(place, target, Terms::default()).unwrap_err(),
+        too_long
+    );
     let target = Place {
         rkey: 1,
         base: u64::MAX - 3,
@@ -171,15 +175,21 @@ fn receives_are_checked() {
         base: u64::MAX - 3,
         length: 4,
     };
-    assert_eq!(qp.post_recv(place, target).unwrap_err(), bad);
+    assert_eq!(
+        qp.post_recv(place, target, Terms::default()).unwrap_err(),
+        bad
+    );
     let target = Place {
         rkey: 1,
         base: 0,
         length: 4,
     };
-    qp.post_recv(place, target).unwrap();
+    qp.post_recv(place, target, Terms::default()).unwrap();
     let stale = SdrError::StalePlace { place: 0, next: 1 };
-    assert_eq!(qp.post_recv(place, target).unwrap_err(), stale);
+    assert_eq!(
+        qp.post_recv(place, target, Terms::default()).unwrap_err(),
+        stale
+    );
     assert_eq!(
         qp.complete_recv(1, Outcome::Whole),
         Err(SdrError::UnknownMessage(1))
@@ -255,18 +265,14 @@ fn a_message_longer_than_its_buffer_fails_at_both_ends() {
     post(&mut receiver, 100);
     tell(0, &mut sender, &mut receiver);
     tell(0, &mut receiver, &mut sender);
-    let too_long = Event::SendTooLong {
-        message,
-        length: 101,
-        capacity: 100,
-    };
-    assert_eq!(events(&mut sender), [too_long]);
-    assert!(!sender.is_clear(message));
-    assert_eq!(sender.writes(message, 0..9).count(), 0);
     let refusal = Refusal::TooLong {
         length: 101,
         capacity: 100,
     };
+    let refused = Event::SendRefused { message, refusal };
+    assert_eq!(events(&mut sender), [refused]);
+    assert!(!sender.is_clear(message));
+    assert_eq!(sender.writes(message, 0..9).count(), 0);
     assert_eq!(events(&mut receiver), [Event::Refused { message, refusal }]);
 }
 
@@ -340,7 +346,13 @@ fn a_withdrawn_send_holds_its_slot_until_the_receiver_knows() {
     sender.close_send(message, Outcome::Failed);
     tell(0, &mut sender, &mut receiver);
     post(&mut receiver, 5);
-    assert_eq!(events(&mut receiver), [Event::Withdrawn { message }]);
+    assert_eq!(
+        events(&mut receiver),
+        [Event::Withdrawn {
+            message,
+            withdrawal: Withdrawal::GivenUp
+        }]
+    );
     for _ in 1..4 {
         sender.start_send(spec(5)).unwrap();
     }
@@ -414,7 +426,10 @@ fn a_send_without_length_or_clearance_cannot_be_whole() {
     tell(0, &mut receiver, &mut sender);
     sender.close_send(1, Outcome::Whole);
     tell(0, &mut sender, &mut receiver);
-    let withdrawn = [0, 1].map(|message| Event::Withdrawn { message });
+    let withdrawn = [0, 1].map(|message| Event::Withdrawn {
+        message,
+        withdrawal: Withdrawal::GivenUp,
+    });
     assert_eq!(events(&mut receiver), withdrawn);
 }
 

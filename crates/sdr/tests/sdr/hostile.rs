@@ -2,7 +2,8 @@
 
 use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag,
+    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag, Terms,
+    Withdrawal,
 };
 use proptest::prelude::*;
 
@@ -15,6 +16,7 @@ fn clearance(message: u64) -> Clearance {
         base: 0,
         length: 100,
         parity: None,
+        terms: Terms::default(),
     }
 }
 
@@ -179,6 +181,25 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
+fn withdrawn() -> impl Strategy<Value = Option<Withdrawal>> {
+    prop_oneof![
+        2 => Just(None),
+        1 => Just(Some(Withdrawal::GivenUp)),
+        1 => Just(Some(Withdrawal::Expired)),
+    ]
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    (any::<[bool; 3]>(), prop::option::of(0_u8..2)).prop_map(
+        |([exact_length, immediate, accepts_partial], id)| Terms {
+            exact_length,
+            immediate,
+            scheme: id.map(|id| SchemeTag { id, params: [0; 6] }),
+            accepts_partial,
+        },
+    )
+}
+
 fn any_clearance() -> impl Strategy<Value = Clearance> {
     let place = || {
         (any::<u32>(), number(), number()).prop_map(|(rkey, base, length)| Place {
@@ -187,14 +208,14 @@ fn any_clearance() -> impl Strategy<Value = Clearance> {
             length,
         })
     };
-    (0_u8..5, place(), prop::option::of(place())).prop_map(|(generation, place, parity)| {
-        Clearance {
-            generation,
-            rkey: place.rkey,
-            base: place.base,
-            length: place.length,
-            parity,
-        }
+    let parity = prop::option::of(place());
+    (0_u8..5, place(), parity, terms()).prop_map(|(generation, place, parity, terms)| Clearance {
+        generation,
+        rkey: place.rkey,
+        base: place.base,
+        length: place.length,
+        parity,
+        terms,
     })
 }
 
@@ -205,7 +226,7 @@ fn control() -> impl Strategy<Value = Control> {
         any::<bool>(),
         0_u8..2,
         number(),
-        any::<bool>(),
+        withdrawn(),
     );
     let offer = offer.prop_map(|(message, length, has_immediate, id, cleared, withdrawn)| {
         Control::Offer(Offer {
@@ -255,7 +276,7 @@ fn control() -> impl Strategy<Value = Control> {
 enum Step {
     Hear(Control),
     Packet(u8, u32, u32),
-    Post(u64),
+    Post(u64, Terms),
     Complete(u64, Outcome),
     Start(SendSpec),
     End(u64, u64),
@@ -272,7 +293,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         6 => control().prop_map(Step::Hear),
         4 => (0_u8..5, imm, bytes).prop_map(|(g, i, b)| Step::Packet(g, i, b)),
-        2 => (0_u64..5000).prop_map(Step::Post),
+        2 => (0_u64..5000, terms()).prop_map(|(l, t)| Step::Post(l, t)),
         2 => (number(), outcome()).prop_map(|(m, o)| Step::Complete(m, o)),
         2 => (prop::option::of(0_u64..5000), prop::option::of(any::<u32>())).prop_map(
             |(length, immediate)| Step::Start(SendSpec { length, immediate, ..SendSpec::default() })
@@ -291,7 +312,7 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
         Step::Packet(generation, imm, bytes) => {
             qp.table().handle_packet(generation, imm, bytes);
         }
-        Step::Post(length) => {
+        Step::Post(length, terms) => {
             let Ok(place) = qp.next_recv() else {
                 return false;
             };
@@ -301,7 +322,7 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
                 base,
                 length,
             };
-            return qp.post_recv(place, target).is_ok();
+            return qp.post_recv(place, target, terms).is_ok();
         }
         Step::Complete(message, outcome) => drop(qp.complete_recv(message, outcome)),
         Step::Start(spec) => return qp.start_send(spec).is_ok(),

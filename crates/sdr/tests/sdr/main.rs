@@ -11,13 +11,14 @@ mod parity;
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/sdr.rs"]
 mod targets;
+mod terms;
 mod threads;
 mod world;
 mod wraparound;
 
 use farwrite_sdr::{
     Arrival, ChunkBitmap, EndpointId, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo,
-    SdrQp, Timing,
+    SdrQp, Terms, Timing,
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
@@ -87,13 +88,18 @@ impl Random {
 
 /// A buffer of `length` bytes in the place that is posted next.
 pub(crate) fn post(qp: &mut SdrQp, length: u64) -> ChunkBitmap {
+    post_with(qp, length, Terms::default())
+}
+
+/// The same, with terms.
+pub(crate) fn post_with(qp: &mut SdrQp, length: u64, terms: Terms) -> ChunkBitmap {
     let place = qp.next_recv().unwrap();
     let target = Place {
         rkey: place.generation.into(),
         base: qp.geometry().slot_base(place.slot),
         length,
     };
-    qp.post_recv(place, target).unwrap()
+    qp.post_recv(place, target, terms).unwrap()
 }
 
 /// Carries every control message from one queue pair to the other.
@@ -127,7 +133,7 @@ pub(crate) fn offer(message: u64, length: u64) -> Offer {
         has_immediate: false,
         scheme: SchemeTag::default(),
         cleared: 0,
-        withdrawn: false,
+        withdrawn: None,
     }
 }
 

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, Event, Place, QpConfig, RecvPlace, SdrError, SdrQp, SendSpec,
+    Arrival, ChunkBitmap, Event, Place, QpConfig, RecvPlace, Refusal, SdrError, SdrQp, SendSpec,
+    Terms,
 };
 use farwrite_wire::control::{Ack, Control, Outcome};
 
@@ -293,7 +294,7 @@ impl World {
                 base: self.b.geometry().slot_base(place.slot),
                 length,
             };
-            let bitmap = self.b.post_recv(place, target).unwrap();
+            let bitmap = self.b.post_recv(place, target, Terms::default()).unwrap();
             assert_eq!(bitmap.count(), 0, "a fresh bitmap is empty");
             let recv = Recv {
                 bitmap,
@@ -345,11 +346,10 @@ impl World {
                         self.close(message, Outcome::Failed);
                     }
                 }
-                Event::SendTooLong {
-                    message,
-                    length,
-                    capacity,
-                } => {
+                Event::SendRefused { message, refusal } => {
+                    let Refusal::TooLong { length, capacity } = refusal else {
+                        panic!("{refusal}");
+                    };
                     assert_eq!(length, capacity + 1);
                     self.close(message, Outcome::Failed);
                 }
@@ -394,7 +394,7 @@ impl World {
                         recv.length = Some(length);
                     }
                 }
-                Event::Withdrawn { message } | Event::Refused { message, .. } => {
+                Event::Withdrawn { message, .. } | Event::Refused { message, .. } => {
                     if self.recvs.contains_key(&message) {
                         self.complete(message, Outcome::Failed);
                     }

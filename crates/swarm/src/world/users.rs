@@ -218,7 +218,15 @@ impl World<'_> {
                 return Ok(stream);
             }
         };
-        let sent = endpoint.post_send(qp, source.whole(), SendOptions { scheme, immediate });
+        let sent = endpoint.post_send(
+            qp,
+            source.whole(),
+            SendOptions {
+                scheme,
+                immediate,
+                ..SendOptions::default()
+            },
+        );
         match sent {
             // Its parity would be longer than a message can be.
             Err(Error::TooLong { .. }) => endpoint.post_send(

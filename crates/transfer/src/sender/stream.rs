@@ -244,6 +244,7 @@ impl Stream {
                 scheme: self.pick()?.tag(),
                 // Without abandoned files, nothing has to be said about them.
                 immediate: Some(ready.abandoned).filter(|abandoned| *abandoned > 0),
+                deadline_ns: None,
             };
             let (region, bytes) = (ready.region, ready.bytes);
             let slice = region.slice(0..bytes);

@@ -1,12 +1,12 @@
 //! The bodies of control messages as bytes (P4.3 to P4.8).
 
+use super::check::{ParseError, check};
 use super::message::{
     Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
-    SchemeTag,
+    SchemeTag, Terms, Withdrawal,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 const OFFER: u8 = 1;
 const CLEAR_TO_SEND: u8 = 2;
@@ -18,9 +18,17 @@ const CREDIT: u8 = 6;
 const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;
 const OFFER_WITHDRAWN: u8 = 4;
+const OFFER_EXPIRED: u8 = 8;
 
 /// In the byte of a clearance's generation: memory for parity follows.
 const CLEARANCE_HAS_PARITY: u8 = 0x80;
+/// In the byte of a clearance's generation: terms follow.
+const CLEARANCE_HAS_TERMS: u8 = 0x40;
+
+const TERMS_EXACT_LENGTH: u8 = 1;
+const TERMS_IMMEDIATE: u8 = 2;
+const TERMS_SCHEME: u8 = 4;
+const TERMS_ACCEPT_PARTIAL: u8 = 8;
 
 const WHOLE: u8 = 0;
 const PARTIAL: u8 = 1;
@@ -32,67 +40,14 @@ pub const CLEAR_TO_SEND_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 24;
 pub const CLEARANCE_BYTES: usize = 21;
 /// Bytes that memory for parity adds to a clearance (P4.4).
 pub const CLEARANCE_PARITY_BYTES: usize = 20;
+/// Bytes that terms add to a clearance (P4.4).
+pub const CLEARANCE_TERMS_BYTES: usize = 8;
 /// Bytes that an ACK takes in a packet before its bits (P4.5).
 pub const ACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 20;
 /// Bytes that a NACK takes in a packet before its first range (P4.6).
 pub const NACK_OVERHEAD_BYTES: usize = MESSAGE_OVERHEAD_BYTES + 8;
 /// Bytes of one range of a NACK (P4.6).
 pub const NACK_RANGE_BYTES: usize = 8;
-
-/// Why a control message was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseError {
-    /// The packet ends within a message.
-    #[error("{have_bytes} bytes are left of a control packet, the next message takes {need_bytes}")]
-    Truncated {
-        /// Bytes of the message, or of its header where that is cut.
-        need_bytes: usize,
-        /// Bytes left.
-        have_bytes: usize,
-    },
-    /// The body has a length that no message of its type has.
-    #[error("a control message of type {kind} cannot have {bytes} bytes")]
-    Length {
-        /// The message's type (P4.1).
-        kind: u8,
-        /// Bytes of the body.
-        bytes: usize,
-    },
-    /// A clear-to-send says where messages go whose receives it does not say are posted.
-    #[error("{count} clearances from message {first} on, of {posted} receives posted")]
-    Clearances {
-        /// Message of the first clearance.
-        first: u64,
-        /// Number of clearances.
-        count: usize,
-        /// Receives posted.
-        posted: u64,
-    },
-    /// The window of an ACK does not start at a multiple of 8.
-    #[error("an ACK's window starts at chunk {0}, not at a multiple of 8")]
-    WindowStart(u32),
-    /// The window of an ACK reaches beyond the last chunk number there is.
-    #[error("an ACK's window starts at chunk {start} and has {bytes} bytes")]
-    WindowEnd {
-        /// First chunk.
-        start: u32,
-        /// Bytes of bits.
-        bytes: usize,
-    },
-    /// A range of a NACK is empty or starts before the end of the one before.
-    #[error("a NACK has chunks {start}..{end} after those up to {after}")]
-    Range {
-        /// First chunk.
-        start: u32,
-        /// One past the last.
-        end: u32,
-        /// One past the last chunk of the range before, or 0.
-        after: u32,
-    },
-    /// No outcome has this number.
-    #[error("outcome {0} came, 0 to 2 were wanted")]
-    Outcome(u8),
-}
 
 /// A message's type.
 pub(super) fn kind(control: &Control) -> u8 {
@@ -162,9 +117,11 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
     if offer.has_immediate {
         flags |= OFFER_HAS_IMMEDIATE;
     }
-    if offer.withdrawn {
-        flags |= OFFER_WITHDRAWN;
-    }
+    flags |= match offer.withdrawn {
+        None => 0,
+        Some(Withdrawal::GivenUp) => OFFER_WITHDRAWN,
+        Some(Withdrawal::Expired) => OFFER_WITHDRAWN | OFFER_EXPIRED,
+    };
     out.extend(offer.message.to_be_bytes());
     out.extend(offer.length.unwrap_or(0).to_be_bytes());
     out.extend(offer.cleared.to_be_bytes());
@@ -174,18 +131,38 @@ fn encode_offer(offer: &Offer, out: &mut Vec<u8>) {
 }
 
 fn encode_clearance(clearance: &Clearance, out: &mut Vec<u8>) {
-    let flag = clearance.parity.map_or(0, |_| CLEARANCE_HAS_PARITY);
+    let mut flags = clearance.parity.map_or(0, |_| CLEARANCE_HAS_PARITY);
+    if clearance.terms != Terms::default() {
+        flags |= CLEARANCE_HAS_TERMS;
+    }
     let data = Place {
         rkey: clearance.rkey,
         base: clearance.base,
         length: clearance.length,
     };
-    out.push(clearance.generation | flag);
+    out.push(clearance.generation | flags);
     for place in [data].into_iter().chain(clearance.parity) {
         out.extend(place.rkey.to_be_bytes());
         out.extend(place.base.to_be_bytes());
         out.extend(place.length.to_be_bytes());
     }
+    if clearance.terms != Terms::default() {
+        encode_terms(&clearance.terms, out);
+    }
+}
+
+fn encode_terms(terms: &Terms, out: &mut Vec<u8>) {
+    let flags = [
+        (terms.exact_length, TERMS_EXACT_LENGTH),
+        (terms.immediate, TERMS_IMMEDIATE),
+        (terms.scheme.is_some(), TERMS_SCHEME),
+        (terms.accepts_partial, TERMS_ACCEPT_PARTIAL),
+    ];
+    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+    out.push(set.fold(0, |byte, (_, flag)| byte | flag));
+    let scheme = terms.scheme.unwrap_or(SchemeTag::NONE);
+    out.push(scheme.id);
+    out.extend(scheme.params);
 }
 
 /// Reads a body; `None` if the type is unknown.
@@ -206,55 +183,6 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         Some(Err(error)) if reader.0.is_empty() => Err(error),
         _ => Err(ParseError::Length { kind, bytes }),
     })
-}
-
-/// Whether a message's numbers make sense together.
-pub(super) fn check(control: &Control) -> Result<(), ParseError> {
-    match control {
-        Control::ClearToSend(cts) => check_clearances(cts),
-        Control::Ack(ack) => check_window(ack),
-        Control::Nack(nack) => check_ranges(&nack.lost),
-        Control::Offer(_) | Control::ReceiveComplete { .. } | Control::Credit(_) => Ok(()),
-    }
-}
-
-fn check_clearances(cts: &ClearToSend) -> Result<(), ParseError> {
-    let count = cts.clearances.len();
-    let end = u64::try_from(count)
-        .ok()
-        .and_then(|n| cts.first.checked_add(n));
-    if end.is_some_and(|end| end <= cts.posted) {
-        return Ok(());
-    }
-    Err(ParseError::Clearances {
-        first: cts.first,
-        count,
-        posted: cts.posted,
-    })
-}
-
-fn check_window(ack: &Ack) -> Result<(), ParseError> {
-    let start = ack.window_start;
-    if !start.is_multiple_of(8) {
-        return Err(ParseError::WindowStart(start));
-    }
-    let bytes = ack.bits.len();
-    let chunks = u32::try_from(bytes).ok().and_then(|n| n.checked_mul(8));
-    match chunks.and_then(|n| start.checked_add(n)) {
-        Some(_) => Ok(()),
-        None => Err(ParseError::WindowEnd { start, bytes }),
-    }
-}
-
-fn check_ranges(ranges: &[Range<u32>]) -> Result<(), ParseError> {
-    let mut after = 0;
-    for &Range { start, end } in ranges {
-        if start < after || end <= start {
-            return Err(ParseError::Range { start, end, after });
-        }
-        after = end;
-    }
-    Ok(())
 }
 
 /// The unread rest of a body. Each method takes what it reads; `None`: not enough is left.
@@ -302,7 +230,11 @@ impl Reader<'_> {
                 params: self.array()?,
             },
             cleared,
-            withdrawn: flags & OFFER_WITHDRAWN != 0,
+            withdrawn: match (flags & OFFER_WITHDRAWN, flags & OFFER_EXPIRED) {
+                (0, _) => None,
+                (_, 0) => Some(Withdrawal::GivenUp),
+                _ => Some(Withdrawal::Expired),
+            },
         })
     }
 
@@ -316,19 +248,39 @@ impl Reader<'_> {
     }
 
     fn clearance(&mut self) -> Option<Clearance> {
-        let generation = self.u8()?;
+        let byte = self.u8()?;
         let Place { rkey, base, length } = self.place()?;
-        let parity = if generation & CLEARANCE_HAS_PARITY == 0 {
+        let parity = if byte & CLEARANCE_HAS_PARITY == 0 {
             None
         } else {
             Some(self.place()?)
         };
+        let terms = if byte & CLEARANCE_HAS_TERMS == 0 {
+            Terms::default()
+        } else {
+            self.terms()?
+        };
         Some(Clearance {
-            generation: generation & !CLEARANCE_HAS_PARITY,
+            generation: byte & !(CLEARANCE_HAS_PARITY | CLEARANCE_HAS_TERMS),
             rkey,
             base,
             length,
             parity,
+            terms,
+        })
+    }
+
+    fn terms(&mut self) -> Option<Terms> {
+        let flags = self.u8()?;
+        let scheme = SchemeTag {
+            id: self.u8()?,
+            params: self.array()?,
+        };
+        Some(Terms {
+            exact_length: flags & TERMS_EXACT_LENGTH != 0,
+            immediate: flags & TERMS_IMMEDIATE != 0,
+            scheme: (flags & TERMS_SCHEME != 0).then_some(scheme),
+            accepts_partial: flags & TERMS_ACCEPT_PARTIAL != 0,
         })
     }
 

@@ -55,8 +55,17 @@ pub struct Offer {
     pub scheme: SchemeTag,
     /// Clearances that the sender holds: those of messages `0..cleared`. Answers [`ClearToSend`].
     pub cleared: u64,
-    /// Whether the sender has given the message up: nothing more of it comes.
-    pub withdrawn: bool,
+    /// Why the sender ended the message before it was whole, if it did: nothing more of it comes.
+    pub withdrawn: Option<Withdrawal>,
+}
+
+/// Why a sender withdraws a message (P3.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// The sender gave the message up: it fails.
+    GivenUp,
+    /// The sender's deadline came, and the receiver accepts a part: what has arrived stands.
+    Expired,
 }
 
 /// Says which receives are posted. Cumulative: it repeats what earlier ones said.
@@ -76,7 +85,7 @@ pub struct ClearToSend {
 /// Where one message may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clearance {
-    /// Generation of the slot, which picks the queue pairs to write through; below 128.
+    /// Generation of the slot, which picks the queue pairs to write through; below 64.
     pub generation: u8,
     /// Key of the memory.
     pub rkey: u32,
@@ -86,6 +95,23 @@ pub struct Clearance {
     pub length: u64,
     /// Where the message's parity may be written, if there is memory for it.
     pub parity: Option<Place>,
+    /// What the message must be, and how it may end.
+    pub terms: Terms,
+}
+
+/// What a receiver demands of a message and allows it, stated before the offer comes (P3.12). By
+/// default it demands nothing and allows nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The message has exactly the bytes that its buffer holds, and `immediate` says whether it
+    /// carries a user immediate.
+    pub exact_length: bool,
+    /// Whether the message carries a user immediate. It has a meaning only with `exact_length`.
+    pub immediate: bool,
+    /// The scheme that the message must have.
+    pub scheme: Option<SchemeTag>,
+    /// Whether the message may end as partial at its sender's deadline.
+    pub accepts_partial: bool,
 }
 
 /// Memory that a peer may write.

@@ -5,17 +5,19 @@
 //! what was opened before.
 
 mod body;
+mod check;
 mod message;
 mod packet;
 mod replay;
 
 pub use body::{
     ACK_OVERHEAD_BYTES, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES, CLEARANCE_PARITY_BYTES,
-    NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES, ParseError,
+    CLEARANCE_TERMS_BYTES, NACK_OVERHEAD_BYTES, NACK_RANGE_BYTES,
 };
+pub use check::ParseError;
 pub use message::{
     Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
-    SchemeTag, data_of, is_parity, parity_of,
+    SchemeTag, Terms, Withdrawal, data_of, is_parity, parity_of,
 };
 pub use packet::{
     Builder, Draft, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages,

@@ -1,6 +1,7 @@
 //! A control packet: header, tag, messages (P4.1, P4.2).
 
-use super::body::{self, ParseError};
+use super::body;
+use super::check::{self, ParseError};
 use super::message::Control;
 use crate::header::field;
 use alloc::vec;
@@ -93,7 +94,7 @@ impl Builder {
     /// Adds a message; false, and nothing added, if it does not fit.
     #[must_use]
     pub fn push(&mut self, control: &Control) -> bool {
-        debug_assert_eq!(body::check(control), Ok(()), "the peer would refuse it");
+        debug_assert_eq!(check::check(control), Ok(()), "the peer would refuse it");
         let start = self.bytes.len();
         self.bytes.extend([body::kind(control), 0, 0, 0]);
         body::encode(control, &mut self.bytes);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use farwrite_wire::control::{
     Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, LossCounts, Nack, Offer, Outcome,
-    Place, SchemeTag,
+    Place, SchemeTag, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -148,8 +148,14 @@ pub fn control_messages() -> impl Strategy<Value = Control> {
 }
 
 fn offers() -> impl Strategy<Value = Control> {
-    any::<(u64, Option<u64>, u64, [bool; 2], u8, [u8; 6])>().prop_map(
-        |(message, length, cleared, [has_immediate, withdrawn], id, params)| {
+    let withdrawn = prop::sample::select(vec![
+        None,
+        Some(Withdrawal::GivenUp),
+        Some(Withdrawal::Expired),
+    ]);
+    let rest = any::<(u64, Option<u64>, u64, bool, u8, [u8; 6])>();
+    (rest, withdrawn).prop_map(
+        |((message, length, cleared, has_immediate, id, params), withdrawn)| {
             Control::Offer(Offer {
                 message,
                 length,
@@ -162,17 +168,32 @@ fn offers() -> impl Strategy<Value = Control> {
     )
 }
 
+fn terms() -> impl Strategy<Value = Terms> {
+    any::<([bool; 3], Option<(u8, [u8; 6])>)>().prop_map(
+        |([exact_length, immediate, accepts_partial], scheme)| Terms {
+            exact_length,
+            immediate,
+            scheme: scheme.map(|(id, params)| SchemeTag { id, params }),
+            accepts_partial,
+        },
+    )
+}
+
 fn clears_to_send() -> impl Strategy<Value = Control> {
     let place =
         any::<(u32, u64, u64)>().prop_map(|(rkey, base, length)| Place { rkey, base, length });
     let parity = prop::option::of(place.clone());
-    let clearance = (0..128_u8, place, parity).prop_map(|(generation, place, parity)| Clearance {
-        generation,
-        rkey: place.rkey,
-        base: place.base,
-        length: place.length,
-        parity,
-    });
+    let clearance =
+        (0..64_u8, place, parity, terms()).prop_map(|(generation, place, parity, terms)| {
+            Clearance {
+                generation,
+                rkey: place.rkey,
+                base: place.base,
+                length: place.length,
+                parity,
+                terms,
+            }
+        });
     let clearances = prop::collection::vec(clearance, 0..6);
     let numbers = (0..=u64::MAX - 12, 0..6_u64, any::<u64>());
     (numbers, clearances).prop_map(|((first, after, offers), clearances)| {

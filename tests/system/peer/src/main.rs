@@ -130,7 +130,11 @@ impl Work {
         for (path, more) in args.send.iter().zip(0..) {
             let region = endpoint.register(std::fs::read(path)?)?;
             let immediate = args.immediate.map(|first: u32| first.wrapping_add(more));
-            let options = SendOptions { scheme, immediate };
+            let options = SendOptions {
+                scheme,
+                immediate,
+                deadline_ns: None,
+            };
             let handle = endpoint.post_send(qp, region.whole(), options)?;
             sends.push((path.clone(), handle));
         }

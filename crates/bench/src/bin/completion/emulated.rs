@@ -107,6 +107,7 @@ fn send_one(path: &Path, scheme: SchemeName, end: &mut End) -> Result<f64, Failu
     let options = SendOptions {
         scheme: scheme.tag(),
         immediate: None,
+        deadline_ns: None,
     };
     let send = end
         .endpoint

@@ -42,6 +42,7 @@ pub(crate) fn run(
         let options = SendOptions {
             scheme: scheme.tag(),
             immediate: None,
+            deadline_ns: None,
         };
         let send = sender
             .endpoint

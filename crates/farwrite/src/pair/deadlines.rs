@@ -1,0 +1,103 @@
+//! Messages that end because their time is over (P3.9).
+
+use std::collections::BTreeSet;
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::Fabric;
+use farwrite_wire::control::{Outcome, Withdrawal};
+
+use super::Pair;
+use crate::error::Error;
+
+/// Until when messages may be open, the earliest first; at most one time a message.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines(BTreeSet<(u64, u64)>);
+
+impl Deadlines {
+    /// A message ends at `deadline_ns`.
+    pub(super) fn insert(&mut self, deadline_ns: u64, message: u64) {
+        self.0.insert((deadline_ns, message));
+    }
+
+    /// A message has ended before its deadline.
+    pub(super) fn remove(&mut self, deadline_ns: u64, message: u64) {
+        self.0.remove(&(deadline_ns, message));
+    }
+
+    /// Takes out a message whose deadline has come.
+    fn pop_due(&mut self, now_ns: u64) -> Option<u64> {
+        let due = self.next_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        let (_, message) = due.then(|| self.0.pop_first())??;
+        Some(message)
+    }
+
+    /// The earliest deadline.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.0.first().map(|&(deadline_ns, _)| deadline_ns)
+    }
+}
+
+impl Pair {
+    /// Ends the receives whose deadline has come: as whole if they are, else as partial. Whether
+    /// there were any.
+    pub(super) fn expire_receives<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        now_ns: u64,
+    ) -> Result<bool, Error> {
+        let mut any = false;
+        while let Some(message) = self.recv_deadlines.pop_due(now_ns) {
+            let table = self.sdr.table();
+            let is_whole = table.is_complete(message) && table.immediate_is_whole(message);
+            let outcome = match is_whole {
+                true => Outcome::Whole,
+                false => Outcome::Partial,
+            };
+            self.complete_recv(fabric, message, outcome)?;
+            any = true;
+        }
+        Ok(any)
+    }
+
+    /// The sender has ended a message.
+    pub(super) fn handle_withdrawn<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        now_ns: u64,
+        message: u64,
+        withdrawal: Withdrawal,
+    ) -> Result<(), Error> {
+        let recv = self.recvs.get(&message);
+        let accepts_partial = recv.is_some_and(|recv| recv.terms.accepts_partial);
+        match withdrawal {
+            Withdrawal::Expired if accepts_partial => {
+                self.expire_receive_now(now_ns, message);
+                Ok(())
+            }
+            _ => self.complete_recv(fabric, message, Outcome::Failed),
+        }
+    }
+
+    /// The sender ended a message at its deadline, and the receiver accepts that: the receive ends
+    /// in this poll, after all that came with the news was taken in.
+    fn expire_receive_now(&mut self, now_ns: u64, message: u64) {
+        if let Some(recv) = self.recvs.get_mut(&message) {
+            if let Some(later_ns) = recv.deadline_ns.replace(now_ns) {
+                self.recv_deadlines.remove(later_ns, message);
+            }
+            self.recv_deadlines.insert(now_ns, message);
+        }
+    }
+
+    /// Ends the sends whose deadline has come: as partial where the receiver accepts that, else as
+    /// failed.
+    pub(super) fn expire_sends(&mut self, now_ns: u64) {
+        while let Some(message) = self.send_deadlines.pop_due(now_ns) {
+            let outcome = match self.sdr.accepts_partial(message) {
+                true => Outcome::Partial,
+                false => Outcome::Failed,
+            };
+            self.stop_send(message, outcome);
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Messages that end because their time is over, at one end or at both.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use farwrite::fabric::sim::SimNetwork;
+use farwrite::{Endpoint, Outcome, QpConfig, QpOptions, RecvOptions, SchemeTag};
+use farwrite_link::{LinkConfig, Loss};
+use farwrite_wire::control::Control;
+
+use crate::parcel::{Order, Parcel};
+use crate::seeds::Dice;
+use crate::traffic::Seen;
+use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
+
+pub(crate) const WHOLE: Option<Outcome> = Some(Outcome::Whole);
+pub(crate) const PARTIAL: Option<Outcome> = Some(Outcome::Partial);
+pub(crate) const FAILED: Option<Outcome> = Some(Outcome::Failed);
+
+pub(crate) const PACKET: usize = 4096;
+
+pub(crate) fn order(bytes: usize, scheme: &str) -> Order {
+    Order::new(Dice::new(1).bytes(bytes), tag(scheme))
+}
+
+pub(crate) fn until(deadline_ns: u64) -> RecvOptions {
+    RecvOptions {
+        deadline_ns: Some(deadline_ns),
+        ..RecvOptions::default()
+    }
+}
+
+pub(crate) fn accepting() -> RecvOptions {
+    RecvOptions {
+        accept_partial: true,
+        ..RecvOptions::default()
+    }
+}
+
+pub(crate) fn losing(loss_packet: f64) -> LinkConfig {
+    LinkConfig {
+        loss: Loss::Iid { loss_packet },
+        ..long_haul()
+    }
+}
+
+pub(crate) fn lossy() -> LinkConfig {
+    losing(0.2)
+}
+
+/// Runs until both sides of a message know its outcome.
+pub(crate) fn settle(world: &mut World, parcel: &Parcel) -> [Option<Outcome>; 2] {
+    let limit_ns = world.now_ns() + 10 * SECOND;
+    let over = |_: &mut World| parcel.outcomes().iter().all(Option::is_some);
+    assert!(world.run_until(limit_ns, over), "{:?}", parcel.outcomes());
+    parcel.outcomes()
+}
+
+/// Sends one more message, which must arrive, and takes the world down.
+pub(crate) fn end(mut world: World, parcels: Vec<Parcel>) {
+    let next = world.ship(order(10_000, "sr-nack"));
+    world.deliver(std::slice::from_ref(&next), 10 * SECOND);
+    world.check(&next);
+    let (outs, inns) = parcels
+        .into_iter()
+        .chain([next])
+        .map(|Parcel { order, out, inn }| ((order.way, out), (order.way, inn)))
+        .unzip();
+    world.close(outs, inns);
+}
+
+fn is_offer(seen: &Seen<'_>) -> bool {
+    seen.says(|c| matches!(c, Control::Offer(_)))
+}
+
+fn is_clear_to_send(seen: &Seen<'_>) -> bool {
+    seen.says(|c| matches!(c, Control::ClearToSend(_)))
+}
+
+#[test]
+fn a_receive_that_was_never_offered_ends_at_its_deadline() {
+    let mut world = World::new(1, long_haul(), &options());
+    let inn = world.post_recv_with(Way::Forth, 100_000, until(40 * MS));
+    let inn = inn.expect("a free slot");
+    let ended = world.run_until(SECOND, |_| inn.recv.outcome().is_some());
+    assert!(ended && world.now_ns() == 40 * MS, "{}", world.now_ns());
+    let recv = &inn.recv;
+    assert_eq!((recv.outcome(), recv.length()), (PARTIAL, None));
+    let partial = recv.partial().expect("partial");
+    assert_eq!((partial.bytes(), partial.chunks()), (0, 25));
+    assert_eq!(partial.bits(), [0; 4]);
+    assert!(world.buffer(Way::Forth, &inn).iter().all(|&b| b == 0xee));
+    // Its sender comes late, and learns that it is over.
+    world.run_for(SECOND);
+    let order = order(100_000, "sr-nack");
+    let out = world.post_send(&order).expect("a free slot");
+    let parcel = Parcel { order, out, inn };
+    assert_eq!(settle(&mut world, &parcel), [PARTIAL; 2]);
+    end(world, vec![parcel]);
+}
+
+#[test]
+fn a_lost_offer_does_not_keep_a_receive_open() {
+    for scheme in SCHEMES {
+        let mut world = World::new(1, long_haul(), &options());
+        world.traffic.drop_first(u64::MAX, is_offer);
+        // A buffer that is longer: how long the message is cannot be guessed.
+        let order = Order {
+            spare: 50_000,
+            ..order(100_000, scheme)
+        };
+        let parcel = world.ship_to(order, until(100 * MS));
+        world.run_until(SECOND, |_| parcel.inn.recv.outcome().is_some());
+        assert_eq!(world.now_ns(), 100 * MS);
+        world.check_part(&parcel, PACKET);
+        let partial = parcel.inn.recv.partial().expect("partial");
+        assert_eq!(partial.bytes(), 100_000, "{scheme}: its data did arrive");
+        assert_eq!(settle(&mut world, &parcel), [PARTIAL; 2]);
+        world.traffic.pass_all();
+        end(world, vec![parcel]);
+    }
+}
+
+#[test]
+fn a_deadline_holds_without_a_peer() {
+    let network = SimNetwork::new(1);
+    let here = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), 4791));
+    let fabric = network.endpoint(here, 1).expect("a free address");
+    let mut endpoint = Endpoint::new(fabric, [1; 32]);
+    let qp = endpoint.create_qp(options()).expect("good options");
+    let target = endpoint.register(vec![0; 1000]).expect("room");
+    let recv = endpoint.post_recv_with(qp, target.whole(), until(40 * MS));
+    let recv = recv.expect("a free slot");
+    assert_eq!(endpoint.poll(MS).expect("no fault"), Some(40 * MS));
+    assert_eq!(endpoint.poll(40 * MS).expect("no fault"), None);
+    assert_eq!(recv.outcome(), PARTIAL);
+    assert!(endpoint.deregister(target).is_ok());
+}
+
+#[test]
+fn a_deadline_in_the_midst_of_a_message_names_what_arrived() {
+    for scheme in SCHEMES {
+        let mut world = World::new(1, lossy(), &options());
+        let parcel = world.ship_to(order(4 << 20, scheme), until(27 * MS));
+        world.run_until(SECOND, |_| parcel.inn.recv.outcome().is_some());
+        assert_eq!(world.now_ns(), 27 * MS, "{scheme}");
+        world.check_part(&parcel, PACKET);
+        let partial = parcel.inn.recv.partial().expect("partial").clone();
+        assert!((1..4 << 20).contains(&partial.bytes()), "{scheme}");
+        assert_eq!(partial.chunks(), 1024);
+        assert_eq!(settle(&mut world, &parcel), [PARTIAL; 2]);
+        // The sender has stopped, and what was under way changes nothing.
+        let before = world.traffic.tally();
+        world.run_for(SECOND);
+        assert_eq!(world.traffic.tally().data, before.data, "{scheme}");
+        assert!(world.b.stats().late_packets > 0, "{scheme}");
+        world.check_part(&parcel, PACKET);
+        assert_eq!(parcel.inn.recv.partial(), Some(&partial));
+        end(world, vec![parcel]);
+    }
+}
+
+#[test]
+fn chunks_of_several_packets_count_when_all_of_them_arrived() {
+    let sdr = QpConfig {
+        packets_per_chunk: 16,
+        ..QpConfig::default()
+    };
+    let mut world = World::new(1, losing(0.05), &QpOptions { sdr, ..options() });
+    let parcel = world.ship_to(order(4 << 20, "sr-nack"), until(28 * MS));
+    assert_eq!(settle(&mut world, &parcel), [PARTIAL; 2]);
+    let partial = parcel.inn.recv.partial().expect("partial").clone();
+    let order = parcel.order.bytes.clone();
+    let buffer = world.buffer(Way::Forth, &parcel.inn);
+    let there = |at: &[u8]| !at.iter().all(|&byte| byte == 0xee);
+    let written = buffer.chunks(PACKET).filter(|packet| there(packet)).count();
+    assert_eq!(partial.bytes(), (written * PACKET) as u64);
+    let pairs = buffer.chunks(16 * PACKET).zip(order.chunks(16 * PACKET));
+    let whole: Vec<bool> = pairs.map(|(is, sent)| is == sent).collect();
+    let named: Vec<bool> = (0..64).map(|chunk| partial.has_chunk(chunk)).collect();
+    assert_eq!(named, whole);
+    let count = named.iter().filter(|&&named| named).count();
+    assert!((1..64).contains(&count), "{count}");
+    end(world, vec![parcel]);
+}
+
+#[test]
+fn a_message_that_is_whole_at_its_deadline_is_whole() {
+    for scheme in SCHEMES {
+        for immediate in [None, Some(7)] {
+            let order = Order {
+                immediate,
+                ..order(300_000, scheme)
+            };
+            let mut world = World::new(1, long_haul(), &options());
+            let parcel = world.ship(order.clone());
+            world.run_until(SECOND, |_| parcel.inn.recv.outcome().is_some());
+            let whole_ns = world.now_ns();
+            for (deadline_ns, outcome) in [(whole_ns, WHOLE), (whole_ns - 1, PARTIAL)] {
+                let mut world = World::new(1, long_haul(), &options());
+                let parcel = world.ship_to(order.clone(), until(deadline_ns));
+                world.run_until(SECOND, |_| parcel.inn.recv.outcome().is_some());
+                assert_eq!(world.now_ns(), deadline_ns);
+                assert_eq!(parcel.inn.recv.outcome(), outcome, "{scheme}");
+                assert_eq!(settle(&mut world, &parcel), [outcome; 2], "{scheme}");
+                assert_eq!(parcel.inn.recv.partial().is_some(), outcome == PARTIAL);
+                end(world, vec![parcel]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_that_arrives_in_time_leaves_no_timer() {
+    let hour_ns = 3600 * SECOND;
+    for scheme in SCHEMES {
+        let mut world = World::new(1, long_haul(), &options());
+        let order = Order {
+            deadline_ns: Some(hour_ns),
+            ..order(100_000, scheme)
+        };
+        let parcel = world.ship_to(order, until(hour_ns));
+        world.deliver(std::slice::from_ref(&parcel), SECOND);
+        world.run_for(60 * SECOND);
+        let now_ns = world.now_ns();
+        for end in [&mut world.a, &mut world.b] {
+            let next = end.endpoint.poll(now_ns).expect("no fault");
+            assert_eq!(next, None, "{scheme}");
+        }
+        world.finish(vec![parcel]);
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_message_without_a_scheme_as_whole_or_partial() {
+    for (deadline_ns, outcome) in [(27 * MS, PARTIAL), (200 * MS, WHOLE)] {
+        let mut world = World::new(1, long_haul(), &options());
+        let order = Order::new(Dice::new(1).bytes(4 << 20), SchemeTag::NONE);
+        let parcel = world.ship_to(order, until(deadline_ns));
+        world.run_until(SECOND, |_| parcel.inn.recv.outcome().is_some());
+        assert_eq!(world.now_ns(), deadline_ns);
+        assert_eq!(settle(&mut world, &parcel), [outcome; 2]);
+        if outcome == PARTIAL {
+            world.check_part(&parcel, PACKET);
+        } else {
+            world.check(&parcel);
+        }
+        end(world, vec![parcel]);
+    }
+}
+
+#[test]
+fn a_sender_ends_at_its_deadline_as_the_receiver_accepts() {
+    for scheme in SCHEMES {
+        for (terms, outcome) in [(accepting(), PARTIAL), (RecvOptions::default(), FAILED)] {
+            let mut world = World::new(1, lossy(), &options());
+            let order = Order {
+                deadline_ns: Some(27 * MS),
+                ..order(4 << 20, scheme)
+            };
+            let parcel = world.ship_to(order, terms);
+            world.run_until(SECOND, |_| parcel.out.send.outcome().is_some());
+            assert_eq!(world.now_ns(), 27 * MS, "{scheme}");
+            let before = world.traffic.tally();
+            assert_eq!(settle(&mut world, &parcel), [outcome; 2], "{scheme}");
+            assert_eq!(world.traffic.tally().data, before.data, "it has stopped");
+            if outcome == PARTIAL {
+                world.check_part(&parcel, PACKET);
+                let partial = parcel.inn.recv.partial().expect("partial");
+                assert!(partial.bytes() > 0, "{scheme}");
+            }
+            end(world, vec![parcel]);
+        }
+    }
+}
+
+#[test]
+fn a_sender_that_was_never_cleared_fails_at_its_deadline() {
+    for scheme in SCHEMES {
+        // The receive is posted after the deadline, or its clearance is lost.
+        for late in [true, false] {
+            let mut world = World::new(1, long_haul(), &options());
+            world.traffic.drop_first(u64::MAX, is_clear_to_send);
+            let order = Order {
+                deadline_ns: Some(40 * MS),
+                ..order(100_000, scheme)
+            };
+            let capacity = order.bytes.len();
+            let post = |world: &mut World| {
+                let inn = world.post_recv_with(Way::Forth, capacity, accepting());
+                inn.expect("a free slot")
+            };
+            let early = (!late).then(|| post(&mut world));
+            let out = world.post_send(&order).expect("a free slot");
+            world.run_until(SECOND, |_| out.send.outcome().is_some());
+            assert_eq!((world.now_ns(), out.send.outcome()), (40 * MS, FAILED));
+            world.traffic.pass_all();
+            let inn = early.unwrap_or_else(|| post(&mut world));
+            let parcel = Parcel { order, out, inn };
+            assert_eq!(settle(&mut world, &parcel), [FAILED; 2]);
+            assert_eq!(world.traffic.tally().data, 0, "{scheme}");
+            end(world, vec![parcel]);
+        }
+    }
+}
+
+#[test]
+fn deadlines_at_both_ends() {
+    for scheme in SCHEMES {
+        // The sender's first, both at once, the receiver's first.
+        for (send_ms, recv_ms) in [(20, 60), (27, 27), (33, 27), (45, 27)] {
+            for accept_partial in [true, false] {
+                let mut world = World::new(1, lossy(), &options());
+                let order = Order {
+                    deadline_ns: Some(send_ms * MS),
+                    ..order(4 << 20, scheme)
+                };
+                let terms = RecvOptions {
+                    accept_partial,
+                    ..until(recv_ms * MS)
+                };
+                let parcel = world.ship_to(order, terms);
+                let [sent, received] = settle(&mut world, &parcel);
+                assert!(world.now_ns() <= send_ms.max(recv_ms) * MS);
+                // The receiver's deadline comes before news of the sender's, but in the first case.
+                let refused = send_ms < recv_ms && !accept_partial;
+                assert_eq!(received, if refused { FAILED } else { PARTIAL }, "{scheme}");
+                let heard = send_ms * MS >= recv_ms * MS + RTT / 2;
+                let partial = accept_partial || heard;
+                assert_eq!(sent, if partial { PARTIAL } else { FAILED }, "{scheme}");
+                if received == PARTIAL {
+                    world.check_part(&parcel, PACKET);
+                }
+                end(world, vec![parcel]);
+            }
+        }
+    }
+}

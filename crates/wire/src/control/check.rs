@@ -1,0 +1,108 @@
+//! What a control message must not say (P4.3 to P4.8).
+
+use super::message::{Ack, ClearToSend, Control};
+use core::ops::Range;
+
+/// Why a control message was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// The packet ends within a message.
+    #[error("{have_bytes} bytes are left of a control packet, the next message takes {need_bytes}")]
+    Truncated {
+        /// Bytes of the message, or of its header where that is cut.
+        need_bytes: usize,
+        /// Bytes left.
+        have_bytes: usize,
+    },
+    /// The body has a length that no message of its type has.
+    #[error("a control message of type {kind} cannot have {bytes} bytes")]
+    Length {
+        /// The message's type (P4.1).
+        kind: u8,
+        /// Bytes of the body.
+        bytes: usize,
+    },
+    /// A clear-to-send says where messages go whose receives it does not say are posted.
+    #[error("{count} clearances from message {first} on, of {posted} receives posted")]
+    Clearances {
+        /// Message of the first clearance.
+        first: u64,
+        /// Number of clearances.
+        count: usize,
+        /// Receives posted.
+        posted: u64,
+    },
+    /// The window of an ACK does not start at a multiple of 8.
+    #[error("an ACK's window starts at chunk {0}, not at a multiple of 8")]
+    WindowStart(u32),
+    /// The window of an ACK reaches beyond the last chunk number there is.
+    #[error("an ACK's window starts at chunk {start} and has {bytes} bytes")]
+    WindowEnd {
+        /// First chunk.
+        start: u32,
+        /// Bytes of bits.
+        bytes: usize,
+    },
+    /// A range of a NACK is empty or starts before the end of the one before.
+    #[error("a NACK has chunks {start}..{end} after those up to {after}")]
+    Range {
+        /// First chunk.
+        start: u32,
+        /// One past the last.
+        end: u32,
+        /// One past the last chunk of the range before, or 0.
+        after: u32,
+    },
+    /// No outcome has this number.
+    #[error("outcome {0} came, 0 to 2 were wanted")]
+    Outcome(u8),
+}
+
+/// Whether a message's numbers make sense together.
+pub(super) fn check(control: &Control) -> Result<(), ParseError> {
+    match control {
+        Control::ClearToSend(cts) => check_clearances(cts),
+        Control::Ack(ack) => check_window(ack),
+        Control::Nack(nack) => check_ranges(&nack.lost),
+        Control::Offer(_) | Control::ReceiveComplete { .. } | Control::Credit(_) => Ok(()),
+    }
+}
+
+fn check_clearances(cts: &ClearToSend) -> Result<(), ParseError> {
+    let count = cts.clearances.len();
+    let end = u64::try_from(count)
+        .ok()
+        .and_then(|n| cts.first.checked_add(n));
+    if end.is_some_and(|end| end <= cts.posted) {
+        return Ok(());
+    }
+    Err(ParseError::Clearances {
+        first: cts.first,
+        count,
+        posted: cts.posted,
+    })
+}
+
+fn check_window(ack: &Ack) -> Result<(), ParseError> {
+    let start = ack.window_start;
+    if !start.is_multiple_of(8) {
+        return Err(ParseError::WindowStart(start));
+    }
+    let bytes = ack.bits.len();
+    let chunks = u32::try_from(bytes).ok().and_then(|n| n.checked_mul(8));
+    match chunks.and_then(|n| start.checked_add(n)) {
+        Some(_) => Ok(()),
+        None => Err(ParseError::WindowEnd { start, bytes }),
+    }
+}
+
+fn check_ranges(ranges: &[Range<u32>]) -> Result<(), ParseError> {
+    let mut after = 0;
+    for &Range { start, end } in ranges {
+        if start < after || end <= start {
+            return Err(ParseError::Range { start, end, after });
+        }
+        after = end;
+    }
+    Ok(())
+}
