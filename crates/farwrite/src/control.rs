@@ -126,7 +126,7 @@ impl ControlPath {
         self.waiting.push_back(self.builder.finish());
     }
 
-    /// Whether so many packets wait that more might cost the oldest.
+    /// Whether the queue is so full that another packet might replace the oldest.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting.len() >= MAX_WAITING / 2
     }

@@ -49,7 +49,7 @@ impl<'a> Buffer<'a> {
         Ok(())
     }
 
-    /// Every packet's bytes are those of the message, or untouched. Answers which are there.
+    /// Every packet's bytes are those of the message, or untouched. Returns which packets arrived.
     fn check_packets(&self) -> Result<Vec<bool>, Broken> {
         let mut there = Vec::new();
         let packets = self

@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(45);
 const MOST: u64 = 8_000;
 /// Cases that must have met everything.
 const ENOUGH: u64 = 2_000;
-/// One case in so many is run twice, and must be the same both times.
+/// One of this many cases is run twice, and must be the same both times.
 const TWICE: u64 = 16;
 
 fn variable(name: &str) -> Option<u64> {

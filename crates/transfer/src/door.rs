@@ -240,6 +240,6 @@ mod tests {
         assert!(!place.try_take());
         leave.join().expect("no panic");
         assert!((0..WAITING).all(|_| place.try_queue()));
-        assert!(!place.try_queue(), "so many do not wait");
+        assert!(!place.try_queue(), "no more than these may wait");
     }
 }

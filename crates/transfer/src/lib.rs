@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The endpoint's thread never waits for a disk, the channel or a terminal. An end that gives up
-//! first makes sure that no file gets its final name any more, then tells the peer, and leaves
+//! first makes sure that no file gets its final name any more, then informs the peer, and leaves
 //! threads that are stuck in the operating system to themselves.
 
 mod choice;

@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind};
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// For the last message to a peer that may have stopped reading.
 const LAST_MESSAGE: Duration = Duration::from_secs(1);
-/// Messages that wait for the channel; whoever queues more waits too.
+/// Messages that wait for the channel. A thread that queues more waits too.
 const QUEUED: usize = 64;
 
 /// Owns the writing half of the channel, and ends it.
@@ -85,7 +85,7 @@ impl Speaker {
         Ok((speaker, outbox))
     }
 
-    /// Ends the channel, and so whoever reads from it. After a failure the peer first learns why.
+    /// Ends the channel, and so the thread that reads from it. After a failure the peer first learns why.
     pub(crate) fn end<T>(self, result: &Result<T, Error>) {
         if let Err(error) = result {
             *self.outbox.shared.last() = Some(Message::Abort {

@@ -35,7 +35,7 @@ impl fmt::Display for Rate {
 pub struct ByteRate(pub f64);
 
 impl ByteRate {
-    /// So many bytes in so much time.
+    /// The rate of `bytes` in `elapsed`.
     pub fn of(bytes: u64, elapsed: Duration) -> Self {
         // The first moments would show a rate of nothing over nothing.
         Self(real(bytes) / elapsed.as_secs_f64().max(1e-6))

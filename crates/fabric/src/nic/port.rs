@@ -56,7 +56,7 @@ impl<T> Updates<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<T>>> {
-        // A list is whole whoever panicked.
+        // A list is complete even after a panic of its user.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct RegionsOwner(Arc<RwLock<Regions>>);
 /// A transmit queue's hold on the regions.
 pub(super) struct RegionsReader(Arc<RwLock<Regions>>);
 
-/// All regions of a NIC. Whoever holds a second reference to one has a window onto it.
+/// All regions of a NIC. A second reference to a region belongs to a window onto it.
 #[derive(Default)]
 pub(super) struct Regions {
     table: ByNumber<Arc<Registered>>,
@@ -104,7 +104,7 @@ impl RegionsOwner {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Regions> {
-        // The table is whole whoever panicked.
+        // The table is complete even after a panic of its user.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 

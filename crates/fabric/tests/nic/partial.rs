@@ -7,7 +7,7 @@ use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey
 use farwrite_fabric::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, NicFabric};
 use farwrite_wire::icrc::Flow;
 
-/// Takes so many packets of each burst, and delivers none.
+/// Takes a fixed number of packets of each burst, and delivers none.
 #[derive(Clone, Copy)]
 struct Narrow(usize);
 

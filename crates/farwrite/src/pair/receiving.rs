@@ -188,7 +188,7 @@ impl Pair {
         }
     }
 
-    /// A packet of a message brought nothing new. Perhaps its chunk was taken to be lost.
+    /// A packet of a message brought nothing new. Its chunk may have counted as lost.
     fn note_late(&mut self, message: u64, imm: u32) {
         let geometry = self.sdr.geometry();
         let parts = geometry.decode_immediate(imm);

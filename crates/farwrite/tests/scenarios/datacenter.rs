@@ -46,7 +46,7 @@ fn warm(scheme: &str, options: QpOptions) -> World {
     world
 }
 
-/// Parity packets of a message of so many data packets.
+/// Parity packets of a message of `packets` data packets.
 fn parity_of(scheme: &str, packets: u64) -> u64 {
     match scheme {
         "ec-xor:32,8" => packets.div_ceil(32) * packets.min(8),
@@ -55,7 +55,7 @@ fn parity_of(scheme: &str, packets: u64) -> u64 {
     }
 }
 
-/// Sends a message of so many packets, and loses the last packet of its data, and so many packets
+/// Sends a message of `packets` packets, and loses the last packet of its data, and the given number
 /// behind it. Answers how long after its departure the receiver had it, in round trips.
 fn repaired_after(scheme: &str, packets: u64, behind: u64, options: QpOptions) -> f64 {
     let mut world = warm(scheme, options);
@@ -115,7 +115,7 @@ fn a_lost_last_packet_is_repaired_within_four_round_trips() {
             check(scheme, packets, 0);
         }
     }
-    // With so many, parity alone takes longer than this on the wire.
+    // The parity of longer messages alone takes longer than this on the wire.
     for scheme in ["sr-rto", "sr-nack", "gbn"] {
         check(scheme, 500, 0);
     }

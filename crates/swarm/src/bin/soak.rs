@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use farwrite_swarm::{Plan, Table, check, explain};
 
-/// One case in so many is run twice, and must be the same both times.
+/// One of this many cases is run twice, and must be the same both times.
 const TWICE: u64 = 16;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);

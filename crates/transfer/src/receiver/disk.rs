@@ -23,7 +23,7 @@ pub(super) enum Job {
     Segment(Segment),
     /// The sender's hash of a file.
     Hash { index: u32, hash: [u8; 32] },
-    /// The sender could not read a file, of which so many bytes are in the stream.
+    /// The sender could not read a file. The first `sent_bytes` of it are in the stream.
     Abandoned {
         index: u32,
         sent_bytes: u64,

@@ -117,7 +117,7 @@ impl Faults {
         Ok("ok".into())
     }
 
-    /// Does to an operation on so many bytes what its fault demands.
+    /// Does to an operation on `bytes` what its fault demands.
     pub(crate) fn meet(
         &self,
         operation: Operation,

@@ -22,7 +22,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use disk::{Disk, Traits};
 use faults::Faults;
 
-/// So many operations can wait, and one more is still answered.
+/// As many operations as this can wait, and one more is still answered.
 const THREADS: usize = 16;
 
 /// Shows a directory as a disk with faults.
