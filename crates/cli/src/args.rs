@@ -96,7 +96,7 @@ impl Refused {
     pub(crate) fn show(&self) -> ExitCode {
         match self.error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                // Nothing can be told to whoever closed standard output.
+                // A reader that closed standard output learns nothing more.
                 let _ = self.error.print();
                 ExitCode::SUCCESS
             }

@@ -15,7 +15,7 @@ Examples:
   farwrite keygen far.key        write a key to far.key, which only you may read
   farwrite keygen                print a key
 
-Copy the key to the other machine by a way that you trust, such as scp: whoever has it can write \
+Copy the key to the other machine by a way that you trust, such as scp: anyone with it can write \
 files in your name.";
 
 /// Makes a pre-shared key: 256 random bits that both ends of a transfer must have, and nobody else.

@@ -24,9 +24,10 @@ Examples:
   farwrite recv --listen [::]:4792 --dir in --psk-file far.key --json
 
 Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
-file that is there already is replaced then. Nothing is written outside the directory.
+file that is there already is replaced then. Nothing is written outside the directory. A file that
+cannot be written fails by itself; a full disk ends the transfer.
 
-Whoever has the key can put any file into the directory: choose one made for the purpose.";
+Anyone with the key can put any file into the directory: choose one made for the purpose.";
 
 /// Receives files and directory trees from a `farwrite send` on another machine, one sender after the
 /// other, until Ctrl-C.
@@ -51,7 +52,8 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give a transfer up when the sender is not heard of, or nothing moves, for so long: 1s to 1h
+    /// Give a transfer up when the sender is silent, or nothing moves, for this long: 1s to 1h. A slow
+    /// disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,

@@ -21,7 +21,8 @@ Examples:
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
-Either end may be started first. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
+Either end may be started first. A link-local address needs the name of this machine's interface:
+[fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
 and UDP of the port must reach the other end, and its UDP packets must come back; address
 translation between the ends is not supported.
 
@@ -34,7 +35,9 @@ for a tenth of the time that is left; the last line and --json say what it took,
 
 Schemes: sr-nack (selective repeat with NACKs), sr-rto (selective repeat with timeouts), gbn
 (go-back-N), ec-xor:K,M and ec-mds:K,M, such as ec-mds:32,8 (erasure coding by XOR or Reed-Solomon:
-M parity chunks, which --rate and --memory must cover too, for every K data chunks).";
+M parity chunks, which --rate and --memory must cover too, for every K data chunks).
+
+A file that cannot be read, or changes while it is sent, fails by itself; the others go on.";
 
 /// Sends files and directory trees to a `farwrite recv` on another machine.
 #[derive(Debug, Args)]
@@ -63,7 +66,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_memory)]
     #[arg(allow_hyphen_values = true)]
     memory: u64,
-    /// Give up when the receiver cannot be reached, or is not heard of, for so long: 1s to 1h
+    /// Give up when the receiver cannot be reached or is silent, or nothing moves, for this long: 1s to
+    /// 1h. A slow disk at either end does not count
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,

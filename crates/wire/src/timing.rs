@@ -78,8 +78,10 @@ impl Timing {
         }
     }
 
-    /// For round trips of 10 us and more, between ends that poll without sleeping. An end that is
-    /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm.
+    /// For round trips from 10 us to 20 ms, between ends that poll without sleeping. An end that is
+    /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm. On a
+    /// path with a round trip of 200 ms or more, the fault swarm found that a message can stay open
+    /// for minutes: use [`Timing::wide_area`] there.
     #[must_use]
     pub const fn datacenter() -> Self {
         Self {
