@@ -1,6 +1,7 @@
 //! `farwrite recv`: files from another machine.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +17,9 @@ use farwrite_units::parse::{parse_memory, parse_timeout};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::{interrupt, key, outcome};
+
+/// Ports that are tried before none counts as free.
+const FREE_PORT_ATTEMPTS: u32 = 16;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -122,21 +126,39 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Listens where it was asked for, or else on all addresses there are.
+/// Listens where it was asked for, or else on all addresses there are. A free port (0) must be free
+/// for TCP and for UDP: another program can have the UDP port of the same number.
 fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
-    let failed = |error| transfer::Error::of_session("starting", &error);
+    let mut attempts = 1;
+    loop {
+        let listener = listen_tcp(asked)?;
+        let local = listener.local_addr();
+        // Data will come to the UDP port of the same number. This only checks that it is free.
+        match UdpSocket::bind(local) {
+            Ok(_) => return Ok(listener),
+            Err(error)
+                if error.kind() == ErrorKind::AddrInUse
+                    && asked.is_some_and(|addr| addr.port() == 0)
+                    && attempts < FREE_PORT_ATTEMPTS =>
+            {
+                attempts += 1;
+            }
+            Err(error) => {
+                let what = format_args!("listening on UDP {}", shown(&local));
+                return Err(Failure::caused(Exit::Unreachable, what, &error));
+            }
+        }
+    }
+}
+
+fn listen_tcp(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     let listener = match asked {
-        Some(addr) => Listener::bind(addr).map_err(failed)?,
+        Some(addr) => Listener::bind(addr),
         // IPv6's wildcard takes IPv4 too; a machine without IPv6 has IPv4's.
         None => Listener::bind((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT))
-            .or_else(|_| Listener::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)))
-            .map_err(failed)?,
+            .or_else(|_| Listener::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT))),
     };
-    let local = listener.local_addr();
-    // Data will come to the UDP port of the same number; this only looks whether it can be had.
-    let what = format_args!("listening on UDP {}", shown(&local));
-    UdpSocket::bind(local).or_exit(Exit::Unreachable, what)?;
-    Ok(listener)
+    listener.map_err(|error| transfer::Error::of_session("starting", &error).into())
 }
 
 /// What to type at the other end. A fresh key goes in by the environment: all users of a machine can
