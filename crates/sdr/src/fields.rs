@@ -44,7 +44,7 @@ pub enum FieldError {
     /// More fields than there may be.
     #[error("more than {MAX_COUNT} fields")]
     Count,
-    /// The bytes end within a field; this many of it are there.
+    /// The bytes end within a field. This is the number of its bytes that came.
     #[error("the last {0} bytes are no whole field")]
     Truncated(usize),
     /// A type that is not higher than that of the field before.

@@ -67,7 +67,7 @@ impl Tree {
     }
 
     /// Gives all directories their permissions and times, innermost first: putting something into a
-    /// directory changes its time. What cannot be set is a warning: the files are there.
+    /// directory changes its time. What cannot be set is a warning, since the files have arrived.
     pub(super) fn dress(&mut self, warnings: &mut Warnings) {
         let manifest = Arc::clone(&self.manifest);
         let path = |index| self.root_path.join(manifest.path(index));

@@ -90,7 +90,7 @@ struct Progress {
 }
 
 impl Disk {
-    /// Works until all bytes and hashes are there, or the transfer is over. Dropping the sink then
+    /// Works until all bytes and hashes have come, or the transfer is over. Dropping the sink then
     /// removes what has no final name.
     pub(super) fn run(mut self) {
         let mut progress = Progress::default();
