@@ -2,12 +2,8 @@
 
 mod polling;
 
-use std::collections::{BTreeMap, HashMap};
-
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{
-    Completion, Counters, Departed, Fabric, FabricError, Memory, Qpn, Region,
-};
+use farwrite_fabric::contract::{Counters, Departed, Fabric, FabricError, Memory, Region};
 use farwrite_sdr::{EndpointId, QpInfo};
 use farwrite_wire::control::Outcome;
 use rand_chacha::ChaCha12Rng;
@@ -15,10 +11,15 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::error::Error;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
+use crate::intake::Notice;
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, RecvOptions, SendOptions};
 use crate::pair::{Coder, Pair, QpStats};
+use crate::peer_paths::PeerPaths;
+use crate::queue_pairs::QueuePairs;
+use crate::reception::Reception;
 use crate::registry::{Registry, SchemeResolver};
+use crate::schedule::Schedule;
 use crate::turns::Turns;
 
 /// One end of any number of queue pairs over one fabric.
@@ -28,18 +29,17 @@ use crate::turns::Turns;
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
     fabric: Adapter<F>,
-    pairs: BTreeMap<QueuePair, Pair>,
-    /// Where a completion belongs: the pair, and the generation of a data queue pair.
-    routes: HashMap<Qpn, (QueuePair, Option<u8>)>,
+    queue_pairs: QueuePairs,
+    paths: PeerPaths,
+    schedule: Schedule,
+    turns: Turns,
+    reception: Reception,
     known: Registry,
     keys: ChaCha12Rng,
-    completions: Vec<Completion>,
-    departed: Vec<Departed>,
-    next_pair: u32,
     coder: Coder,
-    turns: Turns,
-    /// The queue pairs in the order of a poll; kept for its capacity.
-    line: Vec<QueuePair>,
+    // Empty between polls, kept for their capacity.
+    notices: Vec<Notice>,
+    departed: Vec<Departed>,
     /// The time of the last poll.
     now_ns: u64,
 }
@@ -57,16 +57,16 @@ impl<F: Fabric> Endpoint<F> {
         Self {
             id: EndpointId(id),
             fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
-            pairs: BTreeMap::new(),
-            routes: HashMap::new(),
+            queue_pairs: QueuePairs::default(),
+            paths: PeerPaths::default(),
+            schedule: Schedule::default(),
+            turns: Turns::default(),
+            reception: Reception::default(),
             known: Registry::new(),
             keys,
-            completions: Vec::new(),
-            departed: Vec::new(),
-            next_pair: 0,
             coder: Coder::default(),
-            turns: Turns::default(),
-            line: Vec::new(),
+            notices: Vec::new(),
+            departed: Vec::new(),
             now_ns: 0,
         }
     }
@@ -82,7 +82,7 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::NoSuchQueuePair`].
     pub fn peer_id(&self, qp: QueuePair) -> Result<Option<EndpointId>, Error> {
-        Ok(self.pair(qp)?.peer_endpoint())
+        Ok(self.queue_pairs.get(qp)?.peer_endpoint())
     }
 
     /// The fabric, to look at.
@@ -126,7 +126,7 @@ impl<F: Fabric> Endpoint<F> {
     /// packets that it has not sent.
     pub fn deregister(&mut self, region: MemoryRegion) -> Result<Region, Error> {
         self.take_departures()?;
-        if self.pairs.values().any(|pair| pair.uses(region.lkey)) {
+        if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
             return Err(FabricError::InUse("the memory region").into());
         }
         Ok(self.fabric.deregister(region.lkey)?)
@@ -174,24 +174,23 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Config`] for options that cannot work, [`Error::Fabric`].
     pub fn create_qp(&mut self, options: QpOptions) -> Result<QueuePair, Error> {
-        let id = QueuePair(self.next_pair);
+        let name = self.queue_pairs.next_name();
+        let name = name.ok_or(FabricError::OutOfResources("queue pair"))?;
         let mut control_key = [0; 32];
         self.keys.fill_bytes(&mut control_key);
-        let pair = Pair::create(&mut self.fabric, id, options, control_key)?;
-        self.next_pair += 1;
-        self.routes
-            .extend(pair.qpns().map(|(qpn, generation)| (qpn, (id, generation))));
-        self.pairs.insert(id, pair);
-        Ok(id)
+        let pair = Pair::create(&mut self.fabric, name, options, control_key)?;
+        self.reception.insert(name.index, pair.inlet());
+        self.queue_pairs.insert(pair);
+        Ok(name)
     }
 
     /// What the peer needs to connect to a queue pair (P6). It holds a key: it must travel
     /// confidentially.
     ///
     /// # Errors
-    /// [`Error::NoSuchQueuePair`].
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
     pub fn qp_info(&self, qp: QueuePair) -> Result<QpInfo, Error> {
-        Ok(self.pair(qp)?.info(&self.fabric, self.id))
+        Ok(self.queue_pairs.get(qp)?.info(&self.fabric, self.id))
     }
 
     /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the
@@ -201,11 +200,10 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::Connect`] where the two do not fit together, [`Error::Fabric`].
     pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
-        let pair = self
-            .pairs
-            .get_mut(&qp)
-            .ok_or(Error::NoSuchQueuePair(qp.0))?;
-        pair.connect(&mut self.fabric, peer)
+        let pair = self.queue_pairs.get_mut(qp)?;
+        pair.connect(&mut self.fabric, &mut self.paths, peer)?;
+        self.schedule.wake(qp.index);
+        Ok(())
     }
 
     /// Ends a queue pair; its open messages end as failed.
@@ -213,8 +211,20 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::Fabric`].
     pub fn destroy_qp(&mut self, qp: QueuePair) -> Result<(), Error> {
-        let pair = self.pairs.remove(&qp).ok_or(Error::NoSuchQueuePair(qp.0))?;
-        self.routes.retain(|_, (id, _)| *id != qp);
+        match self.queue_pairs.remove(qp)? {
+            Some(pair) => self.end_pair(qp.index, pair),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives back all that a queue pair has; its open messages end as failed.
+    fn end_pair(&mut self, index: u32, pair: Pair) -> Result<(), Error> {
+        self.schedule.remove(index);
+        self.turns.remove(index);
+        self.reception.remove(index, pair.name().serial);
+        if let Some(path) = pair.peer_path() {
+            self.paths.leave(path);
+        }
         Ok(pair.destroy(&mut self.fabric)?)
     }
 
@@ -240,11 +250,10 @@ impl<F: Fabric> Endpoint<F> {
         target: MrSlice,
         options: RecvOptions,
     ) -> Result<RecvHandle, Error> {
-        let pair = self
-            .pairs
-            .get_mut(&qp)
-            .ok_or(Error::NoSuchQueuePair(qp.0))?;
-        pair.post_recv(&mut self.fabric, &self.known, target, &options)
+        let pair = self.queue_pairs.get_mut(qp)?;
+        let posted = pair.post_recv(&mut self.fabric, &self.known, target, &options)?;
+        self.schedule.wake(qp.index);
+        Ok(posted)
     }
 
     /// Ends a receive before its scheme did, or one that has no scheme: no packet changes its
@@ -253,12 +262,10 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::NoSuchMessage`] once it is over.
     pub fn complete_recv(&mut self, recv: &RecvHandle, outcome: Outcome) -> Result<(), Error> {
-        let pair = self
-            .pairs
-            .get_mut(&recv.pair)
-            .ok_or(Error::NoSuchQueuePair(recv.pair.0))?;
+        let pair = self.queue_pairs.get_mut(recv.pair)?;
         pair.complete_recv(&mut self.fabric, recv.message, outcome)?;
         pair.wait_closed(&mut self.fabric, Some(recv.message));
+        self.schedule.wake(recv.pair.index);
         Ok(())
     }
 
@@ -274,13 +281,12 @@ impl<F: Fabric> Endpoint<F> {
         source: MrSlice,
         options: SendOptions,
     ) -> Result<SendHandle, Error> {
-        // Found out while sending, it would stop the whole endpoint.
+        // Found out while sending, it would break the queue pair.
         self.fabric.region(source.region.lkey)?;
-        let pair = self
-            .pairs
-            .get_mut(&qp)
-            .ok_or(Error::NoSuchQueuePair(qp.0))?;
-        pair.post_send(source, options, &self.known)
+        let pair = self.queue_pairs.get_mut(qp)?;
+        let posted = pair.post_send(source, options, &self.known)?;
+        self.schedule.wake(qp.index);
+        Ok(posted)
     }
 
     /// Starts a streaming send (paper section 3.1.2): a message without a scheme, whose chunks
@@ -293,11 +299,10 @@ impl<F: Fabric> Endpoint<F> {
         qp: QueuePair,
         immediate: Option<u32>,
     ) -> Result<SendHandle, Error> {
-        let pair = self
-            .pairs
-            .get_mut(&qp)
-            .ok_or(Error::NoSuchQueuePair(qp.0))?;
-        pair.start_stream(immediate)
+        let pair = self.queue_pairs.get_mut(qp)?;
+        let started = pair.start_stream(immediate)?;
+        self.schedule.wake(qp.index);
+        Ok(started)
     }
 
     /// Sends `source` to the chunks of a stream from `first_chunk` on. Chunks may be sent again,
@@ -313,11 +318,10 @@ impl<F: Fabric> Endpoint<F> {
         first_chunk: u32,
     ) -> Result<(), Error> {
         self.fabric.region(source.region.lkey)?;
-        let pair = self
-            .pairs
-            .get_mut(&stream.pair)
-            .ok_or(Error::NoSuchQueuePair(stream.pair.0))?;
-        pair.continue_stream(stream.message, source, first_chunk)
+        let pair = self.queue_pairs.get_mut(stream.pair)?;
+        pair.continue_stream(stream.message, source, first_chunk)?;
+        self.schedule.wake(stream.pair.index);
+        Ok(())
     }
 
     /// Says how long a stream's message is: as far as its furthest run of chunks.
@@ -325,11 +329,10 @@ impl<F: Fabric> Endpoint<F> {
     /// # Errors
     /// [`Error::NoSuchMessage`], [`Error::Stream`] if it was said before.
     pub fn end_stream(&mut self, stream: &SendHandle) -> Result<(), Error> {
-        let pair = self
-            .pairs
-            .get_mut(&stream.pair)
-            .ok_or(Error::NoSuchQueuePair(stream.pair.0))?;
-        pair.end_stream(stream.message)
+        let pair = self.queue_pairs.get_mut(stream.pair)?;
+        pair.end_stream(stream.message)?;
+        self.schedule.wake(stream.pair.index);
+        Ok(())
     }
 
     /// Gives a send up. It ends as failed here, as soon as the fabric holds no packets of it. The
@@ -339,20 +342,18 @@ impl<F: Fabric> Endpoint<F> {
     /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] when the fabric is broken for good.
     pub fn cancel_send(&mut self, send: &SendHandle) -> Result<(), Error> {
         self.take_departures()?;
-        let pair = self
-            .pairs
-            .get_mut(&send.pair)
-            .ok_or(Error::NoSuchQueuePair(send.pair.0))?;
+        let pair = self.queue_pairs.get_mut(send.pair)?;
         pair.cancel_send(send.message);
+        self.schedule.wake(send.pair.index);
         Ok(())
     }
 
     /// What a queue pair has done so far.
     ///
     /// # Errors
-    /// [`Error::NoSuchQueuePair`].
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
     pub fn qp_stats(&self, qp: QueuePair) -> Result<QpStats, Error> {
-        Ok(self.pair(qp)?.stats())
+        Ok(self.queue_pairs.get(qp)?.stats())
     }
 
     /// What the fabric has carried and dropped.
@@ -360,7 +361,8 @@ impl<F: Fabric> Endpoint<F> {
         self.fabric.counters()
     }
 
-    fn pair(&self, qp: QueuePair) -> Result<&Pair, Error> {
-        self.pairs.get(&qp).ok_or(Error::NoSuchQueuePair(qp.0))
+    /// Who receives, and from what.
+    pub(crate) fn reception_and_fabric(&mut self) -> (&mut Reception, &mut Adapter<F>) {
+        (&mut self.reception, &mut self.fabric)
     }
 }

@@ -1,5 +1,7 @@
 //! Why a call on an endpoint failed.
 
+use std::sync::Arc;
+
 use farwrite_fabric::contract::FabricError;
 use farwrite_sdr::{ConfigError, ConnectError, SdrError};
 
@@ -16,6 +18,18 @@ pub enum Error {
     /// The queue pair was destroyed, or belongs to another endpoint.
     #[error("queue pair {0} does not exist")]
     NoSuchQueuePair(u32),
+    /// The queue pair could not go on, and its messages have failed. Other queue pairs are not
+    /// affected.
+    #[error("queue pair {queue_pair} is broken, destroy it: {reason}")]
+    BrokenQueuePair {
+        /// Its number.
+        queue_pair: u32,
+        /// What happened.
+        reason: Arc<Error>,
+    },
+    /// The thread of the endpoint has ended.
+    #[error("the endpoint's thread has ended{}", .0.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    Stopped(Option<Arc<Error>>),
     /// The queue pair has no peer yet.
     #[error("queue pair {0} is not connected: call connect_qp with the peer's information first")]
     NotConnected(u32),
@@ -60,4 +74,11 @@ pub enum Error {
     /// The fabric said no.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+}
+
+impl Error {
+    /// Whether the whole endpoint cannot go on, rather than one queue pair or one call.
+    pub(crate) fn is_of_endpoint(&self) -> bool {
+        matches!(self, Self::Fabric(FabricError::Io { .. }))
+    }
 }

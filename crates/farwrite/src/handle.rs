@@ -10,7 +10,12 @@ use crate::partial::Partial;
 
 /// Names a queue pair of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueuePair(pub(crate) u32);
+pub struct QueuePair {
+    /// Counts the queue pairs of the endpoint.
+    pub(crate) serial: u32,
+    /// Its place in the endpoint's table.
+    pub(crate) index: u32,
+}
 
 const OPEN: u8 = 0;
 const WHOLE: u8 = 1;

@@ -1,62 +1,197 @@
 //! Whose turn it is to send: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! Every queue pair may send the same number of bytes in its turn. A queue pair for which the
-//! fabric has no room keeps the rest of its turn, and is first in line at the next poll. So queue
-//! pairs that share a full fabric send equally much, but for a turn, whatever their numbers.
+//! Queue pairs that may have something to send stand in a line. Each may send the same number of
+//! bytes in its turn, and then goes to the end of the line, or leaves it. A queue pair for which
+//! the fabric has no room keeps its place and the rest of its turn. So queue pairs that share a
+//! full fabric send equally much, apart from one turn.
 
-use crate::handle::QueuePair;
+use std::collections::VecDeque;
+
 use crate::pair::{Halt, Turn};
 
 /// Bytes sent and encoded after which a poll ends, so that arrivals do not wait for long.
 const POLL_BYTES: u64 = 1 << 20;
 
-/// The line of queue pairs that want to send.
+/// The line of queue pairs that may have something to send, by index.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Number of the queue pair that is first in line.
-    first: u32,
-    /// Turns in this poll, bytes sent in them, and bytes sent or encoded.
+    line: VecDeque<u32>,
+    /// Whether each index is in line.
+    is_in_line: Vec<bool>,
+    /// Those of this round that keep their places.
+    held: Vec<u32>,
+    round: Round,
+}
+
+/// One pass over the line.
+#[derive(Debug, Default)]
+struct Round {
+    /// Queue pairs that have not had their turn.
+    left: usize,
     turns: usize,
-    sent_bytes: u64,
     work_bytes: u64,
-    /// The first in line for which the fabric had no room.
-    cut: Option<QueuePair>,
+    /// A queue pair has more to send or to encode.
+    more: bool,
+}
+
+/// Why queue pairs still stand in line after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// No queue pair does.
+    Empty,
+    /// The fabric has no room for those that do.
+    Full,
+    /// The round was long enough.
+    More,
 }
 
 impl Turns {
-    /// Begins a poll: brings queue pairs, which come in the order of their numbers, into line.
-    pub(crate) fn line_up(&mut self, queue_pairs: &mut [QueuePair]) {
-        let before = queue_pairs.partition_point(|id| id.0 < self.first);
-        queue_pairs.rotate_left(before);
-        *self = Self {
-            first: self.first,
-            ..Self::default()
+    /// Puts a queue pair at the end of the line, unless it is in line.
+    pub(crate) fn join(&mut self, index: u32) {
+        let place = index as usize;
+        if place >= self.is_in_line.len() {
+            self.is_in_line.resize(place + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_in_line[place], true) {
+            self.line.push_back(index);
+        }
+    }
+
+    /// A queue pair has ended.
+    pub(crate) fn remove(&mut self, index: u32) {
+        if let Some(is_in_line) = self.is_in_line.get_mut(index as usize)
+            && std::mem::take(is_in_line)
+        {
+            self.line.retain(|&other| other != index);
+            self.held.retain(|&other| other != index);
+        }
+    }
+
+    /// Begins a round, in which every queue pair in line has one turn at most.
+    pub(crate) fn begin(&mut self) {
+        self.round = Round {
+            left: self.line.len(),
+            ..Round::default()
         };
     }
 
-    /// Whether the next in line has its turn in this poll.
-    pub(crate) fn may_begin(&self) -> bool {
-        self.work_bytes < POLL_BYTES
+    /// The next to have its turn in this round; report what it did with [`Turns::note`].
+    pub(crate) fn next(&mut self) -> Option<u32> {
+        if self.round.left == 0 {
+            return None;
+        }
+        if self.round.work_bytes >= POLL_BYTES {
+            self.round.more = true;
+            return None;
+        }
+        self.round.left -= 1;
+        self.line.pop_front()
     }
 
-    /// The next in line has had its turn.
-    pub(crate) fn note(&mut self, id: QueuePair, turn: &Turn, encoded_bytes: u64) {
+    /// A queue pair has had its turn.
+    pub(crate) fn note(&mut self, index: u32, turn: &Turn, encoded_bytes: u64) {
         // A queue pair of which the fabric takes nothing does not stay first: its own queue in the
         // fabric may be full for long, and those behind it have to take turns meanwhile.
-        let is_stuck = self.turns == 0 && turn.sent_bytes == 0;
-        if turn.halt == Halt::Full && !is_stuck {
-            self.cut.get_or_insert(id);
+        let is_stuck = self.round.turns == 0 && turn.sent_bytes == 0;
+        let has_more = encoded_bytes > 0 || turn.halt == Halt::TurnOver;
+        match turn.halt {
+            Halt::Full if !is_stuck => self.held.push(index),
+            Halt::Full => self.line.push_back(index),
+            _ if has_more => self.line.push_back(index),
+            _ => self.is_in_line[index as usize] = false,
         }
-        self.turns += 1;
-        self.sent_bytes += turn.sent_bytes;
-        self.work_bytes += turn.sent_bytes + encoded_bytes;
+        self.round.more |= has_more;
+        self.round.turns += 1;
+        self.round.work_bytes += turn.sent_bytes + encoded_bytes;
     }
 
-    /// Ends a poll. `waiting` is the first in line that has not had its turn.
-    pub(crate) fn end(&mut self, waiting: Option<QueuePair>) {
-        let cut = self.cut.filter(|_| self.sent_bytes > 0);
-        if let Some(first) = waiting.or(cut) {
-            self.first = first.0;
+    /// Ends a round.
+    pub(crate) fn end(&mut self) -> Rest {
+        for index in self.held.drain(..).rev() {
+            self.line.push_front(index);
         }
+        match (self.round.more, self.line.is_empty()) {
+            (true, _) => Rest::More,
+            (false, false) => Rest::Full,
+            (false, true) => Rest::Empty,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A round in which each queue pair does what `turn` says; answers who had a turn.
+    fn round(turns: &mut Turns, mut turn: impl FnMut(u32) -> (u64, Halt)) -> (Vec<u32>, Rest) {
+        let mut order = Vec::new();
+        turns.begin();
+        while let Some(index) = turns.next() {
+            let (sent_bytes, halt) = turn(index);
+            turns.note(index, &Turn { sent_bytes, halt }, 0);
+            order.push(index);
+        }
+        (order, turns.end())
+    }
+
+    fn line(indices: &[u32]) -> Turns {
+        let mut turns = Turns::default();
+        indices.iter().for_each(|&index| turns.join(index));
+        turns
+    }
+
+    #[test]
+    fn who_has_nothing_to_send_leaves_the_line() {
+        let mut turns = line(&[4, 2, 2, 9]);
+        let idle = Halt::Idle { posted: false };
+        assert_eq!(
+            round(&mut turns, |_| (0, idle)),
+            (vec![4, 2, 9], Rest::Empty)
+        );
+        assert_eq!(round(&mut turns, |_| (0, idle)), (vec![], Rest::Empty));
+        turns.join(2);
+        assert_eq!(
+            round(&mut turns, |_| (0, Halt::Paced)),
+            (vec![2], Rest::Empty)
+        );
+    }
+
+    #[test]
+    fn who_has_more_to_send_goes_to_the_end() {
+        let mut turns = line(&[1, 2, 3]);
+        let over = |index| match index {
+            2 => (10, Halt::Idle { posted: true }),
+            _ => (POLL_BYTES / 2, Halt::TurnOver),
+        };
+        assert_eq!(round(&mut turns, over), (vec![1, 2, 3], Rest::More));
+        assert_eq!(round(&mut turns, over), (vec![1, 3], Rest::More));
+    }
+
+    #[test]
+    fn a_round_ends_after_enough_work_and_goes_on_with_the_next() {
+        let mut turns = line(&[1, 2, 3]);
+        let over = |_| (POLL_BYTES, Halt::TurnOver);
+        assert_eq!(round(&mut turns, over), (vec![1], Rest::More));
+        assert_eq!(round(&mut turns, over), (vec![2], Rest::More));
+        assert_eq!(round(&mut turns, over), (vec![3], Rest::More));
+        assert_eq!(round(&mut turns, over), (vec![1], Rest::More));
+    }
+
+    #[test]
+    fn where_the_fabric_is_full_places_are_kept() {
+        let mut turns = line(&[1, 2, 3]);
+        let full = |index| (u64::from(index == 1), Halt::Full);
+        assert_eq!(round(&mut turns, full), (vec![1, 2, 3], Rest::Full));
+        // Nothing was sent of the first: it goes to the end, the others keep their places.
+        assert_eq!(round(&mut turns, |_| (0, Halt::Full)).0, [1, 2, 3]);
+        assert_eq!(round(&mut turns, full).0, [2, 3, 1]);
+    }
+
+    #[test]
+    fn a_removed_queue_pair_has_no_turn() {
+        let mut turns = line(&[1, 2, 3]);
+        turns.remove(2);
+        turns.remove(8);
+        assert_eq!(round(&mut turns, |_| (0, Halt::Paced)).0, [1, 3]);
     }
 }

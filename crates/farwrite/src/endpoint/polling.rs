@@ -1,107 +1,171 @@
 //! What an endpoint does when it is polled.
 
-use farwrite_fabric::contract::{Completion, Fabric, Sender};
+use farwrite_fabric::contract::Fabric;
 
 use super::Endpoint;
 use crate::error::Error;
-use crate::handle::QueuePair;
+use crate::intake::{Event, Notice};
+use crate::pair::Halt;
+use crate::route::Route;
+use crate::turns::Rest;
+
+/// Most queue pairs that a poll visits, so that arrivals do not wait for long.
+const MOST_VISITS: usize = 256;
 
 impl<F: Fabric> Endpoint<F> {
     /// Takes in what has arrived, and sends what may be sent at `now_ns`, which must not run
     /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
     /// only an arrival can bring more to do.
     ///
+    /// It visits the queue pairs that have something to do, and does a bounded amount of work. A
+    /// queue pair that cannot go on ends alone: its messages fail, and calls that name it return
+    /// [`Error::BrokenQueuePair`].
+    ///
     /// # Errors
     /// [`Error::Fabric`] when the fabric is broken for good.
     pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         self.now_ns = now_ns;
         self.take_departures()?;
-        let more = self.fabric.poll(&mut self.completions)?;
-        self.dispatch(now_ns);
-        let mut line = std::mem::take(&mut self.line);
-        line.clear();
-        line.extend(self.pairs.keys());
-        self.turns.line_up(&mut line);
-        for id in &line {
-            if let Some(pair) = self.pairs.get_mut(id) {
-                pair.poll(&mut self.fabric, &self.known, &mut self.coder, now_ns)?;
+        let more = self.reception.take(&mut self.fabric, &mut self.notices)?;
+        self.handle_notices(now_ns);
+        self.schedule.expire(now_ns);
+        for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
+            if let Some(index) = self.schedule.take_ready() {
+                self.visit(index, now_ns)?;
             }
         }
-        let next = self.take_turns(&line, now_ns)?;
-        self.line = line;
-        Ok([next, more.then_some(now_ns)].into_iter().flatten().min())
+        let next_turn = self.take_turns(now_ns)?;
+        let next = [
+            next_turn,
+            more.then_some(now_ns),
+            self.schedule.next_ns(now_ns),
+        ];
+        Ok(next.into_iter().flatten().min())
     }
 
-    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when there is more to
-    /// do.
-    fn take_turns(&mut self, line: &[QueuePair], now_ns: u64) -> Result<Option<u64>, Error> {
-        let mut next = None;
-        let mut waiting = None;
-        for &id in line {
-            if !self.turns.may_begin() {
-                waiting = Some(id);
-                next = Some(now_ns);
-                break;
-            }
-            let Some(pair) = self.pairs.get_mut(&id) else {
+    /// Does all that a queue pair has to do, except sending and encoding.
+    fn visit(&mut self, index: u32, now_ns: u64) -> Result<(), Error> {
+        let Some(pair) = self.queue_pairs.live(index) else {
+            return Ok(());
+        };
+        if let Some(path) = pair.peer_path() {
+            pair.set_round_trip(self.paths.get_mut(path).round_trip());
+        }
+        let polled = pair.poll(&mut self.fabric, &self.known, &mut self.coder, now_ns);
+        if let (Some(path), Some(probed_ns)) = (pair.peer_path(), pair.probed_ns()) {
+            self.paths.get_mut(path).note_probe(probed_ns);
+        }
+        self.schedule.set_timer(index, pair.next_ns(now_ns));
+        self.turns.join(index);
+        self.break_if_failed(index, polled)
+    }
+
+    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when to go on.
+    fn take_turns(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
+        let mut has_posted = false;
+        let mut retry_ns = u64::MAX;
+        self.turns.begin();
+        while let Some(index) = self.turns.next() {
+            let Some(pair) = self.queue_pairs.live(index) else {
                 continue;
             };
-            let turn = pair.take_turn(&mut self.fabric, now_ns)?;
+            let turn = pair.take_turn(&mut self.fabric, now_ns);
             // While the pace or the fabric holds packets back, there is time to encode.
-            let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coder, now_ns)?;
-            let wanted = match encoded_bytes {
-                0 => pair.next_ns(now_ns, turn.halt),
-                _ => Some(now_ns),
+            let turn = turn.and_then(|turn| {
+                let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coder, now_ns)?;
+                Ok((turn, encoded_bytes))
+            });
+            let (turn, encoded_bytes) = match turn {
+                Ok(done) => done,
+                Err(error) => {
+                    self.break_if_failed(index, Err(error))?;
+                    continue;
+                }
             };
-            next = [next, wanted].into_iter().flatten().min();
-            self.turns.note(id, &turn, encoded_bytes);
+            let paced_ns = (turn.halt == Halt::Paced).then(|| pair.paced_ns(now_ns));
+            let next = [pair.next_ns(now_ns), paced_ns];
+            self.schedule
+                .set_timer(index, next.into_iter().flatten().min());
+            has_posted |= turn.halt == Halt::Idle { posted: true };
+            retry_ns = retry_ns.min(pair.fabric_retry_ns());
+            self.turns.note(index, &turn, encoded_bytes);
         }
-        self.turns.end(waiting);
-        Ok(next)
+        Ok(match self.turns.end() {
+            Rest::More => Some(now_ns),
+            // Most fabrics know at the next poll that the packets have left. That begins their
+            // timeouts.
+            _ if has_posted => Some(now_ns),
+            // No timer knows when a fabric that is full has room again.
+            Rest::Full => Some(now_ns.saturating_add(retry_ns)),
+            Rest::Empty => None,
+        })
+    }
+
+    /// Ends a queue pair that cannot go on.
+    ///
+    /// # Errors
+    /// Those that end the whole endpoint.
+    fn break_if_failed(&mut self, index: u32, result: Result<(), Error>) -> Result<(), Error> {
+        let Err(error) = result else {
+            return Ok(());
+        };
+        if error.is_of_endpoint() {
+            return Err(error);
+        }
+        if let Some(pair) = self.queue_pairs.break_at(index, error) {
+            // What it had in the fabric may be what is broken.
+            let _ = self.end_pair(index, pair);
+        }
+        Ok(())
     }
 
     /// Takes in which packets have left.
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {
-            if let Some((id, _)) = self.routes.get(&departed.qpn)
-                && let Some(pair) = self.pairs.get_mut(id)
+            let route = Route::of(departed.context);
+            if let Some(pair) = self.queue_pairs.live(route.index)
+                && pair.name().serial == route.serial
             {
                 pair.handle_departed(self.now_ns, departed.qpn, departed.wr_id);
+                self.schedule.wake(route.index);
             }
         }
         Ok(())
     }
 
-    fn dispatch(&mut self, now_ns: u64) {
-        for completion in self.completions.drain(..) {
-            // A queue pair that was destroyed, or made through the fabric, is no affair of ours.
-            let Some(&(id, generation)) = self.routes.get(&completion.qpn()) else {
-                continue;
-            };
-            let Some(pair) = self.pairs.get_mut(&id) else {
-                continue;
-            };
-            match (completion, generation) {
-                (Completion::Write { imm, bytes, .. }, Some(generation)) => {
-                    pair.count_accepted();
-                    pair.handle_write(generation, imm, bytes);
-                }
-                (Completion::Send(send), None) => match send.from {
-                    Sender::Validated => {
-                        pair.count_accepted();
-                        pair.handle_control_packet(now_ns, &send.payload);
-                    }
-                    // Nothing lets a peer prove a new address yet.
-                    Sender::Unvalidated(_) => pair.refuse_control(),
-                },
-                // A write on the control path: no peer of ours does that. Data queue pairs take no
-                // SEND.
-                (Completion::Write { .. }, None) | (Completion::Send(_), Some(_)) => {
-                    pair.count_accepted();
-                    pair.count_stray();
+    fn handle_notices(&mut self, now_ns: u64) {
+        let mut notices = std::mem::take(&mut self.notices);
+        for notice in notices.drain(..) {
+            self.handle_notice(now_ns, notice);
+        }
+        self.notices = notices;
+    }
+
+    fn handle_notice(&mut self, now_ns: u64, notice: Notice) {
+        let Notice {
+            index,
+            serial,
+            event,
+        } = notice;
+        let pair = self.queue_pairs.live(index);
+        let Some(pair) = pair.filter(|pair| pair.name().serial == serial) else {
+            return;
+        };
+        if !matches!(event, Event::Arrived) {
+            pair.inlet().took_notice();
+        }
+        match event {
+            Event::Arrived => {}
+            Event::Duplicate { message, imm } => pair.handle_duplicate(message, imm),
+            Event::Late { message, imm } => pair.handle_late(message, imm),
+            Event::Control(packet) => {
+                if let Some(path) = pair.peer_path() {
+                    let path = self.paths.get_mut(path);
+                    pair.handle_control_packet(now_ns, &packet.payload, path);
                 }
             }
         }
+        self.schedule.wake(index);
     }
 }

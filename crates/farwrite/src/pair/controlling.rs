@@ -8,22 +8,20 @@ use farwrite_wire::control::{Control, Credit};
 
 use super::Pair;
 use crate::error::Error;
+use crate::peer_paths::PeerPath;
 use crate::registry::TableArrivals;
 
 impl Pair {
-    /// A control packet arrived.
-    pub(crate) fn handle_control_packet(&mut self, now_ns: u64, bytes: &[u8]) {
+    /// A control packet arrived from the peer, at the end of `path`.
+    pub(crate) fn handle_control_packet(&mut self, now_ns: u64, bytes: &[u8], path: &mut PeerPath) {
         let Some(opened) = self.control.open(now_ns, bytes) else {
             self.stats.refused_controls += 1;
             return;
         };
         if let Some(echo) = opened.echo {
-            // An implausible echo leaves the estimate as it was; the messages are true all the
-            // same.
-            let _ = self
-                .rtt
-                .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);
+            path.handle_echo(now_ns, &echo);
         }
+        self.round_trip = path.round_trip();
         for message in opened.messages {
             match message {
                 Ok(message) => self.handle_control(now_ns, message),
@@ -84,7 +82,7 @@ impl Pair {
             // So is what was lost: its sender may have nothing more to wait for.
             self.credit_due_ns = Some(now_ns);
         }
-        let rtt_ns = self.rtt.smoothed_ns();
+        let rtt_ns = self.round_trip.smoothed_ns;
         while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
             self.control.push(&message);
         }
@@ -139,7 +137,8 @@ impl Pair {
 
     /// Tells how fast bytes are taken in, while any arrive, and what was lost.
     fn push_credit<F: Fabric>(&mut self, fabric: &Adapter<F>, now_ns: u64) {
-        let received_packets = self.drain.packets();
+        let counts = self.inlet.counts();
+        let received_packets = counts.data_packets;
         let loss = self.losses.sum();
         let is_news = received_packets > self.credited_packets || loss != self.credited_loss;
         if self.credit_due_ns.is_none() && is_news {
@@ -152,13 +151,13 @@ impl Pair {
         self.credit_due_ns = is_news.then(|| now_ns + self.period_ns());
         self.credited_packets = received_packets;
         self.credited_loss = loss;
-        let (counters, accepted) = (fabric.counters(), self.accepted_packets);
+        let (counters, accepted) = (fabric.counters(), counts.accepted_packets);
         let connected = self.connected.as_mut();
         let dropped_packets = connected.map_or(0, |c| c.drops.update(counters, accepted));
         let credit = Credit {
             received_packets,
-            received_bytes: self.drain.bytes(),
-            drain_bps: self.drain.rate_bps(now_ns),
+            received_bytes: counts.data_bytes,
+            drain_bps: self.drain.rate_bps(now_ns, counts.data_bytes),
             dropped_packets,
             loss: loss.counts(),
         };
@@ -168,12 +167,21 @@ impl Pair {
     /// Time between two pings, and between two credits (P4.9).
     fn period_ns(&self) -> u64 {
         let timing = &self.options.timing;
-        (self.rtt.smoothed_ns() / 4).clamp(timing.min_ping_ns, timing.max_repeat_ns)
+        (self.round_trip.smoothed_ns / 4).clamp(timing.min_ping_ns, timing.max_repeat_ns)
+    }
+
+    /// When a control packet left last, if the peer is likely to echo it: it has sent something in
+    /// the time that an answer takes.
+    pub(crate) fn probed_ns(&self) -> Option<u64> {
+        let answer_ns = self.round_trip.smoothed_ns + self.period_ns();
+        let is_answered = self.control.silence_ns() <= answer_ns;
+        is_answered.then(|| self.control.last_sent_ns())
     }
 
     /// A sender must be heard to be answered with a fresh echo: without pings the round trip of a
-    /// long message would be measured once. A peer that stays silent is asked ever more rarely, and
-    /// is left alone in the end if nothing is sent to it: then it has nothing to say.
+    /// long message would be measured once. Queue pairs to the same peer measure it for each other.
+    /// A peer that stays silent is asked ever more rarely. It is left alone in the end if nothing
+    /// is sent to it: then it has nothing to say.
     pub(super) fn ping_due_ns(&self) -> Option<u64> {
         self.connected.as_ref()?;
         // What waits to be sent asks as well.
@@ -182,10 +190,11 @@ impl Pair {
         }
         let max_probe_ns = self.options.timing.max_probe_ns;
         let silence_ns = self.control.silence_ns();
-        let unmeasured = self.rtt.shortest_ns().is_none() && silence_ns / 2 < max_probe_ns;
+        let unmeasured = !self.round_trip.is_measured && silence_ns / 2 < max_probe_ns;
         let wanted = unmeasured || !self.sends.is_empty();
         let silent_ns = (silence_ns / 2).min(max_probe_ns);
         let period_ns = self.period_ns().max(silent_ns);
-        wanted.then(|| self.control.last_sent_ns() + period_ns)
+        let since_ns = self.control.last_sent_ns().max(self.round_trip.probed_ns);
+        wanted.then(|| since_ns + period_ns)
     }
 }

@@ -5,9 +5,9 @@ use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, Wind
 use farwrite_sdr::{Geometry, QpInfo};
 
 use crate::control;
-
-/// Control packets that may arrive between two polls.
-const CONTROL_RECV_BUFFERS: u32 = 1024;
+use crate::handle::QueuePair;
+use crate::intake::MAX_WAITING;
+use crate::route::{Role, Route};
 
 /// Queue pairs and window sets of the fabric.
 #[derive(Debug, Default)]
@@ -22,10 +22,11 @@ impl Holdings {
     /// Takes all that a queue pair of this shape needs, or nothing.
     pub(super) fn take<F: Fabric>(
         fabric: &mut Adapter<F>,
+        name: QueuePair,
         geometry: &Geometry,
     ) -> Result<Self, FabricError> {
         let mut holdings = Self::default();
-        match holdings.fill(fabric, geometry) {
+        match holdings.fill(fabric, name, geometry) {
             Ok(()) => Ok(holdings),
             Err(error) => {
                 holdings.give_back(fabric)?;
@@ -37,34 +38,39 @@ impl Holdings {
     fn fill<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        name: QueuePair,
         geometry: &Geometry,
     ) -> Result<(), FabricError> {
         let config = geometry.config();
+        let context = |role| {
+            let QueuePair { index, serial } = name;
+            let route = Route {
+                index,
+                serial,
+                role,
+            };
+            route.context()
+        };
         for _ in 0..config.generations {
             let set = fabric.create_windows(geometry.table_slots(), geometry.slot_bytes())?;
             self.windows.push(set);
         }
-        for _ in 0..config.generations {
+        for generation in 0..config.generations {
             for channel in 0..config.channels {
-                self.add_qp(fabric, config.mtu, channel.into(), 0)?;
+                self.qpns.push(fabric.create_qp(QpAttr {
+                    mtu: config.mtu,
+                    port: channel.into(),
+                    recv_buffers: 0,
+                    context: context(Role::Data { generation }),
+                })?);
             }
         }
-        self.add_qp(fabric, control::MTU, 0, CONTROL_RECV_BUFFERS)
-    }
-
-    fn add_qp<F: Fabric>(
-        &mut self,
-        fabric: &mut Adapter<F>,
-        mtu: u32,
-        port: u16,
-        recv_buffers: u32,
-    ) -> Result<(), FabricError> {
-        let qpn = fabric.create_qp(QpAttr {
-            mtu,
-            port,
-            recv_buffers,
-        })?;
-        self.qpns.push(qpn);
+        self.qpns.push(fabric.create_qp(QpAttr {
+            mtu: control::MTU,
+            port: 0,
+            recv_buffers: MAX_WAITING,
+            context: context(Role::Control),
+        })?);
         Ok(())
     }
 

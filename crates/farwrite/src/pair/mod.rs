@@ -13,12 +13,12 @@ mod sending;
 mod transmit;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::pacer::Pacer;
-use farwrite_schemes::rtt::RttEstimator;
 use farwrite_schemes::scheme::{Path, SenderCounters};
 use farwrite_sdr::{EndpointId, Geometry, QpInfo, SdrError, SdrQp};
 
@@ -29,9 +29,11 @@ use crate::drain::DrainMeter;
 use crate::drops::DropShare;
 use crate::error::Error;
 use crate::handle::QueuePair;
+use crate::intake::Inlet;
 use crate::losses::Losses;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
+use crate::peer_paths::{PeerPaths, RoundTrip};
 use crate::registry::{Halves, Registry, TableArrivals};
 use closing::Closing;
 pub(crate) use coding::Coder;
@@ -48,12 +50,14 @@ const OVERHEAD_V4_BYTES: u64 = 64;
 const OVERHEAD_V6_BYTES: u64 = 84;
 
 pub(crate) struct Pair {
-    id: QueuePair,
+    name: QueuePair,
     options: QpOptions,
     sdr: SdrQp,
+    inlet: Arc<Inlet>,
     holdings: Holdings,
     control: ControlPath,
-    rtt: RttEstimator,
+    /// Of the path to the peer, at the last poll.
+    round_trip: RoundTrip,
     pacer: Pacer,
     /// Wire bytes that are left of its turn to send; negative: more than a turn was sent.
     turn_bytes: i64,
@@ -78,8 +82,6 @@ pub(crate) struct Pair {
     /// The scheme with the most parity that the peer is expected to use: receives get memory for
     /// that.
     expected: SchemeTag,
-    /// Packets that its queue pairs of the fabric accepted.
-    accepted_packets: u64,
     drain: DrainMeter,
     losses: Losses,
     credit_due_ns: Option<u64>,
@@ -95,6 +97,8 @@ pub(crate) struct Pair {
 struct Connected {
     /// The endpoint that the peer is of.
     endpoint: EndpointId,
+    /// Number of the path to it.
+    path: usize,
     overhead_bytes: u64,
     drops: DropShare,
 }
@@ -135,17 +139,18 @@ pub struct QpStats {
 impl Pair {
     pub(crate) fn create<F: Fabric>(
         fabric: &mut Adapter<F>,
-        id: QueuePair,
+        name: QueuePair,
         options: QpOptions,
         control_key: [u8; 32],
     ) -> Result<Self, Error> {
         let sdr = SdrQp::new(options.sdr, options.timing)?;
-        let holdings = Holdings::take(fabric, sdr.geometry())?;
+        let holdings = Holdings::take(fabric, name, sdr.geometry())?;
         let drain = DrainMeter::new(options.timing.min_ping_ns);
         Ok(Self {
-            id,
+            name,
+            inlet: Arc::new(Inlet::new(name.serial, Arc::clone(sdr.table()))),
             control: ControlPath::new(control_key),
-            rtt: RttEstimator::new(options.initial_rtt),
+            round_trip: RoundTrip::guess(options.initial_rtt),
             pacer: Pacer::new(options.rate_bps, burst_bytes(&options), &options.timing),
             turn_bytes: 0,
             expected: options.expected_scheme,
@@ -164,7 +169,6 @@ impl Pair {
             outgoing: Outgoing::default(),
             closing: Vec::new(),
             workshop: Workshop::default(),
-            accepted_packets: 0,
             drain,
             losses: Losses::default(),
             credit_due_ns: None,
@@ -200,6 +204,7 @@ impl Pair {
     pub(crate) fn connect<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        paths: &mut PeerPaths,
         peer: &QpInfo,
     ) -> Result<(), Error> {
         // The fabric may refuse an address: until it has taken all of them, nothing changes here.
@@ -207,14 +212,16 @@ impl Pair {
         self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
         self.control.connect(peer.control_key);
+        let accepted_packets = self.inlet.counts().accepted_packets;
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
+            path: paths.join(peer.endpoint, peer.control, self.options.initial_rtt),
             overhead_bytes: if peer.control.is_ipv4() {
                 OVERHEAD_V4_BYTES
             } else {
                 OVERHEAD_V6_BYTES
             },
-            drops: DropShare::new(fabric.counters(), self.accepted_packets),
+            drops: DropShare::new(fabric.counters(), accepted_packets),
         });
         Ok(())
     }
@@ -242,35 +249,47 @@ impl Pair {
         Some(self.connected.as_ref()?.endpoint)
     }
 
+    /// The path to the peer, once it is connected.
+    pub(crate) fn peer_path(&self) -> Option<usize> {
+        Some(self.connected.as_ref()?.path)
+    }
+
+    /// What is known of the round trip of that path now.
+    pub(crate) fn set_round_trip(&mut self, round_trip: RoundTrip) {
+        self.round_trip = round_trip;
+    }
+
+    pub(crate) fn name(&self) -> QueuePair {
+        self.name
+    }
+
+    pub(crate) fn inlet(&self) -> &Arc<Inlet> {
+        &self.inlet
+    }
+
     pub(crate) fn geometry(&self) -> &Geometry {
         self.sdr.geometry()
     }
 
-    /// The internal queue pairs: (number, generation), the control path's without one.
-    pub(crate) fn qpns(&self) -> impl Iterator<Item = (Qpn, Option<u8>)> + '_ {
-        let channels = usize::from(self.geometry().config().channels);
-        let data = self.holdings.data_qpns().iter().enumerate();
-        let data = data.map(move |(index, &qpn)| {
-            let generation = u8::try_from(index / channels).expect("generations are a u8");
-            (qpn, Some(generation))
-        });
-        data.chain([(self.holdings.control_qpn(), None)])
-    }
-
     pub(crate) fn stats(&self) -> QpStats {
+        let counts = self.inlet.counts();
         QpStats {
-            rtt_ns: self.rtt.smoothed_ns(),
+            rtt_ns: self.round_trip.smoothed_ns,
             pace_bps: self.pacer.pace_bps(),
             sender: self.halves.sender_counters(),
-            received_packets: self.drain.packets(),
-            received_bytes: self.drain.bytes(),
+            received_packets: counts.data_packets,
+            received_bytes: counts.data_bytes,
+            duplicate_packets: counts.duplicate_packets,
+            late_packets: counts.late_packets,
+            invalid_packets: counts.invalid_packets,
+            refused_controls: self.stats.refused_controls + counts.unvalidated_controls,
             receive_loss: self.losses.sum(),
             ..self.stats
         }
     }
 
     fn path(&self, now_ns: u64) -> Path {
-        let rtt_ns = self.rtt.smoothed_ns();
+        let rtt_ns = self.round_trip.smoothed_ns;
         let reordering_window_ns = match self.options.reordering_window {
             Some(window) => u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
             None => rtt_ns / 8,
@@ -312,21 +331,6 @@ impl Pair {
     /// has taken are sent from it.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
         self.sends_from(lkey) || self.receives_into(lkey)
-    }
-
-    /// A packet came, whatever is in it.
-    pub(crate) fn count_accepted(&mut self) {
-        self.accepted_packets += 1;
-    }
-
-    /// A control packet came from an address that is not the peer's.
-    pub(crate) fn refuse_control(&mut self) {
-        self.stats.refused_controls += 1;
-    }
-
-    /// A completion came that no peer of ours causes.
-    pub(crate) fn count_stray(&mut self) {
-        self.stats.invalid_packets += 1;
     }
 
     fn check_slice(&self, slice: &MrSlice) -> Result<(), Error> {
@@ -376,42 +380,34 @@ impl Pair {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    /// When to poll next, given what ended the last turn.
-    pub(crate) fn next_ns(&self, now_ns: u64, halt: Halt) -> Option<u64> {
-        if self.connected.is_none() {
-            return self.recv_deadlines.next_ns();
-        }
-        // No timer knows when a fabric that is full has room again, when it sends what it took, or
-        // when a worker has left its batch.
-        let fabric_retry_ns = now_ns + self.options.timing.fabric_retry_ns;
-        let transmit = match halt {
-            // Most fabrics know at the next poll that the packets have left. That begins their
-            // timeouts.
-            Halt::Idle { posted: true } => Some(now_ns),
-            Halt::Idle { posted: false } => {
-                let departing = self.outgoing.is_departing();
-                departing.then_some(fabric_retry_ns)
-            }
-            Halt::TurnOver => Some(now_ns),
-            Halt::Paced => Some(self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())),
-            Halt::Full => Some(fabric_retry_ns),
-        };
-        let is_waiting = self.control.is_waiting();
-        let closing = !self.closing.is_empty();
-        let unsent_control = is_waiting.then_some(fabric_retry_ns);
-        let timers = [
-            transmit,
-            unsent_control,
-            closing.then_some(fabric_retry_ns),
+    /// When packets may leave again that the pace held back.
+    pub(crate) fn paced_ns(&self, now_ns: u64) -> u64 {
+        self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())
+    }
+
+    /// How long to wait for what no timer knows: a fabric that is full has room again, it has sent
+    /// what it took, or a worker has left its batch.
+    pub(crate) fn fabric_retry_ns(&self) -> u64 {
+        self.options.timing.fabric_retry_ns
+    }
+
+    /// When to poll next, if the queue pair has nothing to send now.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_connected = self.connected.is_some();
+        let waits_for_fabric = !self.closing.is_empty()
+            || is_connected && (self.outgoing.is_departing() || self.control.is_waiting());
+        let retry_ns = waits_for_fabric.then(|| now_ns.saturating_add(self.fabric_retry_ns()));
+        let always = [retry_ns, self.recv_deadlines.next_ns()];
+        let connected = [
             self.halves.next_timeout(),
             self.losses.next_timeout(),
             self.sdr.next_timeout(),
             self.credit_due_ns,
             self.ping_due_ns(),
-            self.recv_deadlines.next_ns(),
             self.send_deadlines.next_ns(),
         ];
-        timers.into_iter().flatten().min()
+        let connected = connected.into_iter().filter(|_| is_connected);
+        always.into_iter().chain(connected).flatten().min()
     }
 }
 

@@ -6,7 +6,7 @@ use farwrite_codes::Layout;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, Window};
 use farwrite_schemes::scheme::Message;
-use farwrite_sdr::{Arrival, ChunkBitmap, Event, Place, RecvPlace, SdrQp, Terms};
+use farwrite_sdr::{ChunkBitmap, Event, Place, RecvPlace, SdrQp, Terms};
 use farwrite_wire::control::{Outcome, SchemeTag, data_of, parity_of};
 
 use super::Pair;
@@ -118,7 +118,7 @@ impl Pair {
         }
         self.foresee(fabric, known, message)?;
         Ok(RecvHandle {
-            pair: self.id,
+            pair: self.name,
             message,
             bitmap,
             shared,
@@ -170,22 +170,15 @@ impl Pair {
             .any(|recv| recv.target.region.lkey == lkey)
     }
 
-    /// A packet was placed.
-    pub(crate) fn handle_write(&mut self, generation: u8, imm: u32, bytes: u32) {
-        self.drain.add(bytes);
-        match self.sdr.table().handle_packet(generation, imm, bytes) {
-            Arrival::New { .. } => {}
-            Arrival::Duplicate { message } => {
-                self.stats.duplicate_packets += 1;
-                self.note_late(data_of(message), imm);
-            }
-            Arrival::Late { message } => {
-                self.stats.late_packets += 1;
-                self.sdr.handle_late(message);
-                self.note_late(message, imm);
-            }
-            Arrival::Invalid => self.stats.invalid_packets += 1,
-        }
+    /// A packet came that had come before.
+    pub(crate) fn handle_duplicate(&mut self, message: u64, imm: u32) {
+        self.note_late(data_of(message), imm);
+    }
+
+    /// A packet came for a message that is over.
+    pub(crate) fn handle_late(&mut self, message: u64, imm: u32) {
+        self.sdr.handle_late(message);
+        self.note_late(message, imm);
     }
 
     /// A packet of a message brought nothing new. Its chunk may have counted as lost.
@@ -208,6 +201,7 @@ impl Pair {
         known: &Registry,
         now_ns: u64,
     ) -> Result<(), Error> {
+        self.inlet.take_announcement();
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.clear();
         let table = self.sdr.table();

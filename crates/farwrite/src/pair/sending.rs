@@ -167,7 +167,7 @@ impl Pair {
         layout: Option<Layout>,
     ) -> Result<SendHandle, Error> {
         if self.connected.is_none() {
-            return Err(Error::NotConnected(self.id.0));
+            return Err(Error::NotConnected(self.name.serial));
         }
         let slots = self.geometry().slots();
         let oldest = self.leaving.keys().next();
@@ -198,7 +198,7 @@ impl Pair {
             self.send_deadlines.insert(deadline_ns, message);
         }
         Ok(SendHandle {
-            pair: self.id,
+            pair: self.name,
             message,
             shared,
         })

@@ -1,5 +1,6 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
+mod breaking;
 mod coding;
 mod connecting;
 mod control_loss;

@@ -17,6 +17,8 @@ use farwrite::fabric::sim::{SimFabric, SimNetwork};
 pub(crate) struct Controls {
     /// Packets that the fabric takes between two polls; `None`: any number.
     pub(crate) room: Rc<Cell<Option<usize>>>,
+    /// Whether the queue pair of the next post breaks.
+    pub(crate) breaks_next: Rc<Cell<bool>>,
     /// Ports that take no writes.
     pub(crate) full_ports: Rc<RefCell<HashSet<u16>>>,
     /// How long each port keeps a write before it sends it, in nanoseconds; ports without an entry
@@ -139,6 +141,13 @@ impl SlowTx {
 
 impl TxQueue for SlowTx {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
+        if self.controls.breaks_next.take() {
+            let source = FabricError::Unsupported("way to the peer");
+            return Err(FabricError::BrokenQp {
+                qpn,
+                source: Box::new(source),
+            });
+        }
         let room = match self.controls.full_ports.borrow().contains(&self.port) {
             true => 0,
             false => self.room(),

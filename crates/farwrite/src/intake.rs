@@ -1,0 +1,266 @@
+//! From completions to the slot tables of queue pairs.
+//!
+//! An [`Intake`] runs wherever packets are received: in the owner's poll, or in a receive worker
+//! (`workers.rs`). It sets the bits of what arrived directly in the slot tables. What the owner has
+//! to look at becomes a [`Notice`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use farwrite_fabric::contract::{Completion, SendArrival, Sender};
+use farwrite_sdr::{Arrival, SlotTable};
+
+use crate::route::{Role, Route};
+
+/// Most notices of a queue pair that wait for the owner, apart from [`Event::Arrived`]. A peer that
+/// sends more between two polls loses the rest, as with a NIC whose receive buffers are used up.
+pub(crate) const MAX_WAITING: u32 = 1024;
+
+/// What the intake and the owner share of a queue pair.
+#[derive(Debug)]
+pub(crate) struct Inlet {
+    serial: u32,
+    table: Arc<SlotTable>,
+    /// Whether the owner has a notice that packets arrived, and has not looked yet.
+    is_announced: AtomicBool,
+    /// Notices that wait for the owner, apart from `Arrived`.
+    waiting: AtomicU32,
+    counts: Counts,
+}
+
+/// What was counted of a queue pair.
+#[derive(Debug, Default)]
+struct Counts {
+    accepted_packets: AtomicU64,
+    data_packets: AtomicU64,
+    data_bytes: AtomicU64,
+    duplicate_packets: AtomicU64,
+    late_packets: AtomicU64,
+    invalid_packets: AtomicU64,
+    unvalidated_controls: AtomicU64,
+}
+
+/// What was counted of a queue pair since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InletCounts {
+    /// Packets that its queue pairs of the fabric accepted from the peer.
+    pub(crate) accepted_packets: u64,
+    /// Data packets, duplicates included, and their payload bytes.
+    pub(crate) data_packets: u64,
+    pub(crate) data_bytes: u64,
+    pub(crate) duplicate_packets: u64,
+    pub(crate) late_packets: u64,
+    pub(crate) invalid_packets: u64,
+    pub(crate) unvalidated_controls: u64,
+}
+
+/// Something that the owner has to look at.
+#[derive(Debug)]
+pub(crate) struct Notice {
+    pub(crate) index: u32,
+    pub(crate) serial: u32,
+    pub(crate) event: Event,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Data packets came; [`Inlet::take_announcement`] ends this.
+    Arrived,
+    /// A data packet came that had come before.
+    Duplicate { message: u64, imm: u32 },
+    /// A data packet came for a message that is over.
+    Late { message: u64, imm: u32 },
+    /// A control packet came from the peer's address.
+    Control(Box<SendArrival>),
+}
+
+impl Inlet {
+    pub(crate) fn new(serial: u32, table: Arc<SlotTable>) -> Self {
+        Self {
+            serial,
+            table,
+            is_announced: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The owner looks at what arrived from now on: a packet that comes later is announced again.
+    pub(crate) fn take_announcement(&self) {
+        // Pairs with the swap in `Run::finish`: of two, the later sees what the earlier wrote.
+        self.is_announced.swap(false, Ordering::AcqRel);
+    }
+
+    /// The owner has taken a notice other than `Arrived`.
+    pub(crate) fn took_notice(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether one more notice may wait; if so, it is counted.
+    fn may_wait(&self) -> bool {
+        let is_full = self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING;
+        if is_full {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        !is_full
+    }
+
+    pub(crate) fn counts(&self) -> InletCounts {
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        InletCounts {
+            accepted_packets: load(&self.counts.accepted_packets),
+            data_packets: load(&self.counts.data_packets),
+            data_bytes: load(&self.counts.data_bytes),
+            duplicate_packets: load(&self.counts.duplicate_packets),
+            late_packets: load(&self.counts.late_packets),
+            invalid_packets: load(&self.counts.invalid_packets),
+            unvalidated_controls: load(&self.counts.unvalidated_controls),
+        }
+    }
+}
+
+/// Takes in what one thread receives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Intake {
+    /// By index of queue pair.
+    inlets: Vec<Option<Arc<Inlet>>>,
+}
+
+/// Completions in a row that have one context.
+struct Run<'a> {
+    context: u64,
+    route: Route,
+    inlet: &'a Inlet,
+    counts: InletCounts,
+}
+
+impl Intake {
+    /// Completions of a queue pair may come from now on.
+    pub(crate) fn insert(&mut self, index: u32, inlet: Arc<Inlet>) {
+        let place = index as usize;
+        if place >= self.inlets.len() {
+            self.inlets.resize(place + 1, None);
+        }
+        self.inlets[place] = Some(inlet);
+    }
+
+    /// A queue pair has ended; the place may be another's already.
+    pub(crate) fn remove(&mut self, index: u32, serial: u32) {
+        if let Some(place) = self.inlets.get_mut(index as usize)
+            && place.as_ref().is_some_and(|inlet| inlet.serial == serial)
+        {
+            *place = None;
+        }
+    }
+
+    /// Takes in completions; appends what the owner has to look at.
+    pub(crate) fn take(&self, completions: &mut Vec<Completion>, notices: &mut Vec<Notice>) {
+        let mut run: Option<Run<'_>> = None;
+        for completion in completions.drain(..) {
+            let context = completion.context();
+            if run.as_ref().is_none_or(|run| run.context != context) {
+                if let Some(run) = run.take() {
+                    run.finish(notices);
+                }
+                run = self.run(context);
+            }
+            // A queue pair that was destroyed, or made through the fabric, has no inlet.
+            if let Some(run) = &mut run {
+                run.take(completion, notices);
+            }
+        }
+        if let Some(run) = run {
+            run.finish(notices);
+        }
+    }
+
+    fn run(&self, context: u64) -> Option<Run<'_>> {
+        let route = Route::of(context);
+        let inlet = self.inlets.get(route.index as usize)?.as_deref()?;
+        (inlet.serial == route.serial).then_some(Run {
+            context,
+            route,
+            inlet,
+            counts: InletCounts::default(),
+        })
+    }
+}
+
+impl Run<'_> {
+    fn take(&mut self, completion: Completion, notices: &mut Vec<Notice>) {
+        match (completion, self.route.role) {
+            (Completion::Write { imm, bytes, .. }, Role::Data { generation }) => {
+                self.counts.accepted_packets += 1;
+                self.take_data(generation, imm, bytes, notices);
+            }
+            (Completion::Send(send), Role::Control) => match send.from {
+                Sender::Validated => {
+                    self.counts.accepted_packets += 1;
+                    self.notify(Event::Control(send), notices);
+                }
+                // Nothing lets a peer prove a new address yet.
+                Sender::Unvalidated(_) => self.counts.unvalidated_controls += 1,
+            },
+            // No peer of ours writes to the control path. Data queue pairs take no SEND.
+            (Completion::Write { .. }, Role::Control)
+            | (Completion::Send(_), Role::Data { .. }) => {
+                self.counts.accepted_packets += 1;
+                self.counts.invalid_packets += 1;
+            }
+        }
+    }
+
+    fn take_data(&mut self, generation: u8, imm: u32, bytes: u32, notices: &mut Vec<Notice>) {
+        self.counts.data_packets += 1;
+        self.counts.data_bytes += u64::from(bytes);
+        match self.inlet.table.handle_packet(generation, imm, bytes) {
+            Arrival::New { .. } => {}
+            Arrival::Duplicate { message } => {
+                self.counts.duplicate_packets += 1;
+                self.notify(Event::Duplicate { message, imm }, notices);
+            }
+            Arrival::Late { message } => {
+                self.counts.late_packets += 1;
+                self.notify(Event::Late { message, imm }, notices);
+            }
+            Arrival::Invalid => self.counts.invalid_packets += 1,
+        }
+    }
+
+    fn notify(&self, event: Event, notices: &mut Vec<Notice>) {
+        if self.inlet.may_wait() {
+            notices.push(self.notice(event));
+        }
+    }
+
+    fn notice(&self, event: Event) -> Notice {
+        let Route { index, serial, .. } = self.route;
+        Notice {
+            index,
+            serial,
+            event,
+        }
+    }
+
+    /// Adds what was counted, once for all packets of the run, and announces data.
+    fn finish(self, notices: &mut Vec<Notice>) {
+        let to = &self.inlet.counts;
+        let counts = [
+            (&to.accepted_packets, self.counts.accepted_packets),
+            (&to.data_packets, self.counts.data_packets),
+            (&to.data_bytes, self.counts.data_bytes),
+            (&to.duplicate_packets, self.counts.duplicate_packets),
+            (&to.late_packets, self.counts.late_packets),
+            (&to.invalid_packets, self.counts.invalid_packets),
+            (&to.unvalidated_controls, self.counts.unvalidated_controls),
+        ];
+        for (count, more) in counts.into_iter().filter(|&(_, more)| more > 0) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+        let has_data = self.counts.data_packets > 0;
+        if has_data && !self.inlet.is_announced.swap(true, Ordering::AcqRel) {
+            notices.push(self.notice(Event::Arrived));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Where a completion belongs.
+
+/// Which queue pair of an endpoint a queue pair of the fabric serves, and for what. The fabric
+/// returns it as the context of every completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// Place of the queue pair in the endpoint's table, less than 2^24.
+    pub(crate) index: u32,
+    /// Distinguishes the queue pairs that have had this place, one after the other.
+    pub(crate) serial: u32,
+    pub(crate) role: Role,
+}
+
+/// What a queue pair of the fabric is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Data of the messages of one generation.
+    Data { generation: u8 },
+    /// Control packets.
+    Control,
+}
+
+/// No generation has this number (`farwrite_sdr::MAX_GENERATIONS`).
+const CONTROL: u8 = u8::MAX;
+const _: () = assert!(farwrite_sdr::MAX_GENERATIONS < CONTROL);
+
+impl Route {
+    /// As a context: index, serial and role in 24, 32 and 8 bits.
+    pub(crate) fn context(self) -> u64 {
+        debug_assert!(self.index < 1 << 24);
+        let role = match self.role {
+            Role::Data { generation } => generation,
+            Role::Control => CONTROL,
+        };
+        u64::from(self.index) << 40 | u64::from(self.serial) << 8 | u64::from(role)
+    }
+
+    /// The route of a context.
+    // Each cast keeps the bits of one field.
+    #[allow(clippy::cast_possible_truncation)]
+    pub(crate) fn of(context: u64) -> Self {
+        Self {
+            index: (context >> 40) as u32,
+            serial: (context >> 8) as u32,
+            role: match context as u8 {
+                CONTROL => Role::Control,
+                generation => Role::Data { generation },
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_context_names_its_route() {
+        for role in [Role::Control, Role::Data { generation: 15 }] {
+            for (index, serial) in [(0, 0), (1, u32::MAX), ((1 << 24) - 1, 7)] {
+                let route = Route {
+                    index,
+                    serial,
+                    role,
+                };
+                assert_eq!(Route::of(route.context()), route);
+            }
+        }
+    }
+}
