@@ -51,6 +51,7 @@ impl FabricPair {
         let attr = QpAttr {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             port: 0,
+            context: 0,
             recv_buffers: 0,
         };
         let (tx_qp, rx_qp) = (sender.create_qp(attr)?, receiver.create_qp(attr)?);

@@ -76,7 +76,8 @@ impl<F: Fabric> Adapter<F> {
         self.tx(qpn)?.post_send(qpn, payload)
     }
 
-    /// Polls the worker of every port; returns whether more may be waiting.
+    /// Polls the worker of every port; returns whether more may be waiting. The workers are then in
+    /// a batch: see [`Adapter::end_batch`].
     ///
     /// # Errors
     /// The first port's that has one, after all ports were polled.
@@ -87,6 +88,12 @@ impl<F: Fabric> Adapter<F> {
             result = result.and_then(|more| Ok(more | polled?));
         }
         result
+    }
+
+    /// Ends the batch of every worker: the completions are handled. Windows that are closed are not
+    /// reported before that.
+    pub fn end_batch(&mut self) {
+        self.rx.iter_mut().for_each(RxWorker::end_batch);
     }
 
     /// Polls the queue of every port.

@@ -30,6 +30,7 @@ fn queue_pair(fabric: &mut Adapter<UdpFabric>, port: u16, mtu: u32) -> Qpn {
     let attr = QpAttr {
         mtu,
         port,
+        context: 0,
         recv_buffers: 1000,
     };
     fabric.create_qp(attr).unwrap()

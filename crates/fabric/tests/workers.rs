@@ -40,6 +40,7 @@ fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
     let attr = QpAttr {
         mtu: u32::try_from(MTU).unwrap(),
         port,
+        context: 0,
         recv_buffers: 0,
     };
     let (qa, qb) = (a.create_qp(attr).unwrap(), b.create_qp(attr).unwrap());
@@ -110,14 +111,17 @@ fn flood(
 fn receive(rx: &mut NicRx<UdpRx>, landed: &AtomicU64, stop: &AtomicBool) {
     let mut completions = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        if !rx.poll(&mut completions).unwrap() && completions.is_empty() {
-            rx.wait(Some(Duration::from_millis(1))).unwrap();
-        }
+        let more = rx.poll(&mut completions).unwrap();
+        let is_idle = !more && completions.is_empty();
         let writes = completions.drain(..).map(|completion| match completion {
             Completion::Write { bytes, .. } => u64::from(bytes > 0),
             Completion::Send(send) => panic!("{send:?}"),
         });
         landed.fetch_add(writes.sum(), Ordering::Relaxed);
+        rx.end_batch();
+        if is_idle {
+            rx.wait(Some(Duration::from_millis(1))).unwrap();
+        }
     }
 }
 
@@ -214,6 +218,27 @@ fn workers_that_do_not_work_hold_no_window_open() {
         assert!(!sleeper.join().unwrap());
     });
     receiver.deregister(lkey).unwrap();
+}
+
+/// A batch covers what is done with its completions, and ends with the worker at the latest.
+#[test]
+fn a_worker_that_is_dropped_ends_its_batch() {
+    let Ends {
+        mut receiver, set, ..
+    } = Ends::new(2);
+    while receiver.poll_closed().is_some() {}
+    let [mut first, mut second] = [0, 1].map(|port| receiver.take_rx(port).unwrap());
+    let lkey = receiver.register(Region::owned(vec![0; 8])).unwrap();
+    let (window, _) = receiver.open_window(set, 0, lkey, 0, 8).unwrap();
+    for worker in [&mut first, &mut second] {
+        worker.poll(&mut Vec::new()).unwrap();
+    }
+    receiver.close_window(window).unwrap();
+    assert_eq!(receiver.poll_closed(), None);
+    drop(first);
+    assert_eq!(receiver.poll_closed(), None);
+    drop(second);
+    assert_eq!(receiver.poll_closed(), Some(window));
 }
 
 /// The memory of a window lives as long as a worker may write there.

@@ -123,9 +123,10 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::UnknownWindow`] if it was closed before.
     fn close_window(&mut self, window: Window) -> Result<(), FabricError>;
-    /// The next window that was closed and through which no byte is written any more. That is so
-    /// when each worker has ended its batch, sleeps or has ended; with no worker in a batch, at
-    /// once.
+    /// The next closed window that no worker uses any more: no byte is written through it, and no
+    /// caller of a worker still handles a completion of a packet that was. That is so when each
+    /// worker has left the batch that it was in when the window was closed; with no worker in a
+    /// batch, at once. See [`RxWorker::end_batch`].
     fn poll_closed(&mut self) -> Option<Window>;
 
     /// Makes a queue pair. It receives nothing until connected.
@@ -194,13 +195,20 @@ pub trait TxQueue {
 }
 
 /// Receives through one port of a [`Fabric`].
+///
+/// A worker is in a *batch* from [`RxWorker::poll`] until [`RxWorker::end_batch`], its next poll, or
+/// its end. The batch covers what the caller does with the completions: while it lasts, no window
+/// that was open when it began is reported as closed.
 pub trait RxWorker {
-    /// Takes in a batch of what has arrived, places it, and appends completions to `out`. Returns
-    /// whether more may be waiting. The worker is in a batch from the call to its return.
+    /// Ends the last batch and begins another: takes in a bounded amount of what has arrived,
+    /// places it, and appends completions to `out`. Returns whether more may be waiting.
     ///
     /// # Errors
     /// [`FabricError::Io`] when the port is broken for good.
     fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError>;
+    /// Ends the batch, if the worker is in one: its completions are handled. A caller that neither
+    /// polls again nor ends its batch keeps closed windows from being reported.
+    fn end_batch(&mut self);
 }
 
 /// A fabric that lives in real time.

@@ -16,8 +16,11 @@ impl<F: Fabric> Endpoint<F> {
     pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         self.now_ns = now_ns;
         self.take_departures()?;
-        let more = self.fabric.poll(&mut self.completions)?;
+        let polled = self.fabric.poll(&mut self.completions);
+        // Also where a port is broken: the others may have received.
         self.dispatch(now_ns);
+        self.fabric.end_batch();
+        let more = polled?;
         let mut line = std::mem::take(&mut self.line);
         line.clear();
         line.extend(self.pairs.keys());

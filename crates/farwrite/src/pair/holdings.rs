@@ -62,6 +62,7 @@ impl Holdings {
         let qpn = fabric.create_qp(QpAttr {
             mtu,
             port,
+            context: 0,
             recv_buffers,
         })?;
         self.qpns.push(qpn);
