@@ -27,7 +27,7 @@ use crate::turns::Turns;
 /// the time that its caller says, so the same code runs in real and in virtual time.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
-    fabric: Adapter<F>,
+    pub(crate) fabric: Adapter<F>,
     pairs: BTreeMap<QueuePair, Pair>,
     /// Where a completion belongs: the pair, and the generation of a data queue pair.
     routes: HashMap<Qpn, (QueuePair, Option<u8>)>,

@@ -53,7 +53,7 @@ impl<F: RealTime> Endpoint<F> {
             Duration::from_nanos(next.saturating_sub(now_ns))
         });
         if !wait.is_zero() {
-            self.fabric_mut().wait(wait.min(at_most))?;
+            self.fabric.wait(wait.min(at_most))?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@
 mod counters;
 mod error;
 mod memory;
+mod waker;
 mod work;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ pub use counters::{Counters, DropReason};
 pub use error::FabricError;
 pub(crate) use memory::Registered;
 pub use memory::{Memory, Region, RegionPtr};
+pub use waker::Waker;
 pub use work::{
     Capabilities, Completion, Departed, Ecn, Lkey, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp,
     Rkey, SendArrival, Sender, Sge, Window, WindowSet, WriteWr,
@@ -212,13 +214,29 @@ pub trait RxWorker {
 }
 
 /// A fabric that lives in real time.
-pub trait RealTime: Fabric {
+pub trait RealTime: Fabric<Rx: RealTimeRx> {
     /// Nanoseconds since a fixed moment, by a clock that never runs backward.
     fn now_ns(&self) -> u64;
-    /// Sleeps until something arrives at a port, or, where the last post found a port full, until
-    /// there is room; but at most for `at_most`.
+    /// Sleeps until something arrives at one of `workers`, which are those that the caller polls
+    /// itself; or, where the last post found a port full, until there is room; or until
+    /// [`RealTime::waker`] wakes it; but at most for `at_most`. A wait may end early for no reason
+    /// that the caller sees. A worker that is in a batch stays in it.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`].
+    fn wait(&mut self, at_most: Duration, workers: &[Self::Rx]) -> Result<(), FabricError>;
+    /// Ends waits of this fabric's control object from other threads.
+    fn waker(&self) -> Waker;
+}
+
+/// A receive worker of a [`RealTime`] fabric, which can sleep on a thread of its own.
+pub trait RealTimeRx: RxWorker + Send {
+    /// Ends the batch, and sleeps until something arrives at the port or [`RealTimeRx::waker`]
+    /// wakes it, but at most for `at_most`. A wait may end early for no reason that the caller sees.
     ///
     /// # Errors
     /// [`FabricError::Io`].
     fn wait(&mut self, at_most: Duration) -> Result<(), FabricError>;
+    /// Ends waits of this worker from other threads.
+    fn waker(&self) -> Waker;
 }
