@@ -73,6 +73,7 @@ impl Victim {
         let attr = QpAttr {
             mtu: 64,
             port: 0,
+            context: 0,
             recv_buffers: 8,
         };
         let qpn = end.create_qp(attr).expect("the NIC is empty");

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::contract::{
-    Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, Region, RemotePlace, RemoteQp, RxWorker,
-    Sge, TxQueue, WriteWr,
+    Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, RealTimeRx, Region, RemotePlace, RemoteQp,
+    RxWorker, Sge, TxQueue, WriteWr,
 };
 use farwrite_fabric::nic::{NicRx, NicTx};
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
@@ -51,6 +51,7 @@ impl FabricPair {
         let attr = QpAttr {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             port: 0,
+            context: 0,
             recv_buffers: 0,
         };
         let (tx_qp, rx_qp) = (sender.create_qp(attr)?, receiver.create_qp(attr)?);
@@ -151,6 +152,8 @@ fn receive(
 ) -> Result<(), FabricError> {
     let mut completions = Vec::new();
     let mut got = 0;
+    // The sender was done before a wait, and nothing has come since.
+    let mut is_last_wait = false;
     while got < bytes {
         let more = rx.poll(&mut completions)?;
         let idle = completions.is_empty();
@@ -161,11 +164,13 @@ fn receive(
         }
         received_bytes.store(got, Ordering::Release);
         if idle && !more {
-            let last = done.load(Ordering::Acquire);
-            let woken = rx.wait(Some(STALL)).unwrap_or(false);
-            if last && !woken {
+            if is_last_wait {
                 break;
             }
+            is_last_wait = done.load(Ordering::Acquire);
+            rx.wait(STALL)?;
+        } else {
+            is_last_wait = false;
         }
     }
     Ok(())

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use crate::contract::{
-    Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RxWorker, TxQueue, Window, WriteWr,
+    Completion, Departed, Fabric, FabricError, QpAttr, Qpn, RealTime, RxWorker, TxQueue, Window,
+    WriteWr,
 };
 
 /// A fabric with the queues and workers of all its ports.
@@ -76,7 +78,8 @@ impl<F: Fabric> Adapter<F> {
         self.tx(qpn)?.post_send(qpn, payload)
     }
 
-    /// Polls the worker of every port; returns whether more may be waiting.
+    /// Polls the worker of every port; returns whether more may be waiting. The workers are then in
+    /// a batch: see [`Adapter::end_batch`].
     ///
     /// # Errors
     /// The first port's that has one, after all ports were polled.
@@ -87,6 +90,12 @@ impl<F: Fabric> Adapter<F> {
             result = result.and_then(|more| Ok(more | polled?));
         }
         result
+    }
+
+    /// Ends the batch of every worker: the completions are handled. Windows that are closed are not
+    /// reported before that.
+    pub fn end_batch(&mut self) {
+        self.rx.iter_mut().for_each(RxWorker::end_batch);
     }
 
     /// Polls the queue of every port.
@@ -111,10 +120,27 @@ impl<F: Fabric> Adapter<F> {
         place.map(|place| self.closed.swap_remove(place)).is_some()
     }
 
+    /// Hands the workers of all ports out, to be driven by threads of their own. From now on
+    /// [`Adapter::poll`] brings nothing, and [`Adapter::wait`] does not wait for arrivals. Empty if
+    /// they were handed out before.
+    pub fn take_workers(&mut self) -> Vec<F::Rx> {
+        std::mem::take(&mut self.rx)
+    }
+
     fn tx(&mut self, qpn: Qpn) -> Result<&mut F::Tx, FabricError> {
         let port = self.ports.get(&qpn);
         let tx = port.and_then(|&port| self.tx.get_mut(usize::from(port)));
         tx.ok_or(FabricError::UnknownQp(qpn.0))
+    }
+}
+
+impl<F: RealTime> Adapter<F> {
+    /// [`RealTime::wait`] with all workers that the adapter has.
+    ///
+    /// # Errors
+    /// The fabric's.
+    pub fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
+        self.fabric.wait(at_most, &self.rx)
     }
 }
 

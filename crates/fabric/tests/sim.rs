@@ -15,6 +15,7 @@ use farwrite_link::Loss;
 const ATTR: QpAttr = QpAttr {
     mtu: 1024,
     port: 0,
+    context: 0,
     recv_buffers: 1,
 };
 

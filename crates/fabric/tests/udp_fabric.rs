@@ -30,6 +30,7 @@ fn queue_pair(fabric: &mut Adapter<UdpFabric>, port: u16, mtu: u32) -> Qpn {
     let attr = QpAttr {
         mtu,
         port,
+        context: 0,
         recv_buffers: 1000,
     };
     fabric.create_qp(attr).unwrap()
@@ -58,7 +59,7 @@ fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion>
     let end = Instant::now() + Duration::from_secs(2);
     let mut out = Vec::new();
     while out.len() < count && Instant::now() < end {
-        fabric.wait(Some(Duration::from_millis(20))).unwrap();
+        fabric.wait(Duration::from_millis(20)).unwrap();
         fabric.poll(&mut out).unwrap();
     }
     out
@@ -258,14 +259,6 @@ fn a_peer_that_went_away_breaks_nothing() {
         assert!(!a.poll(&mut Vec::new()).unwrap());
     }
     assert_eq!(completions(&mut b, 5).len(), 5);
-}
-
-#[test]
-fn waiting_ends_on_time() {
-    let fabric = bind("127.0.0.1:0", true);
-    let start = Instant::now();
-    assert!(!fabric.wait(Some(Duration::from_micros(500))).unwrap());
-    assert!(start.elapsed() >= Duration::from_micros(500));
 }
 
 proptest! {

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::contract::{
-    Completion, Fabric, Lkey, QpAttr, Qpn, Region, RemotePlace, RemoteQp, RxWorker, Sge, TxQueue,
-    WindowSet, WriteWr,
+    Completion, Fabric, Lkey, QpAttr, Qpn, RealTimeRx, Region, RemotePlace, RemoteQp, RxWorker,
+    Sge, TxQueue, WindowSet, WriteWr,
 };
 use farwrite_fabric::nic::{NicRx, NicTx};
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
@@ -40,6 +40,7 @@ fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
     let attr = QpAttr {
         mtu: u32::try_from(MTU).unwrap(),
         port,
+        context: 0,
         recv_buffers: 0,
     };
     let (qa, qb) = (a.create_qp(attr).unwrap(), b.create_qp(attr).unwrap());
@@ -110,14 +111,17 @@ fn flood(
 fn receive(rx: &mut NicRx<UdpRx>, landed: &AtomicU64, stop: &AtomicBool) {
     let mut completions = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        if !rx.poll(&mut completions).unwrap() && completions.is_empty() {
-            rx.wait(Some(Duration::from_millis(1))).unwrap();
-        }
+        let more = rx.poll(&mut completions).unwrap();
+        let is_idle = !more && completions.is_empty();
         let writes = completions.drain(..).map(|completion| match completion {
             Completion::Write { bytes, .. } => u64::from(bytes > 0),
             Completion::Send(send) => panic!("{send:?}"),
         });
         landed.fetch_add(writes.sum(), Ordering::Relaxed);
+        rx.end_batch();
+        if is_idle {
+            rx.wait(Duration::from_millis(1)).unwrap();
+        }
     }
 }
 
@@ -204,16 +208,45 @@ fn workers_that_do_not_work_hold_no_window_open() {
     } = Ends::new(3);
     while receiver.poll_closed().is_some() {}
     drop(receiver.take_rx(0).unwrap());
-    let sleeping = receiver.take_rx(1).unwrap();
+    let mut sleeping = receiver.take_rx(1).unwrap();
+    sleeping.poll(&mut Vec::new()).unwrap();
+    let waker = sleeping.waker();
     let lkey = receiver.register(Region::owned(vec![0; 8])).unwrap();
     let (window, _) = receiver.open_window(set, 0, lkey, 0, 8).unwrap();
     thread::scope(|scope| {
-        let sleeper = scope.spawn(|| sleeping.wait(Some(Duration::from_millis(50))).unwrap());
         receiver.close_window(window).unwrap();
-        assert_eq!(receiver.poll_closed(), Some(window));
-        assert!(!sleeper.join().unwrap());
+        assert_eq!(receiver.poll_closed(), None, "it is in a batch");
+        let sleeper = scope.spawn(move || sleeping.wait(PATIENCE).map(|()| sleeping));
+        let start = Instant::now();
+        while receiver.poll_closed() != Some(window) {
+            assert!(start.elapsed() < PATIENCE, "the sleeper's batch goes on");
+            thread::yield_now();
+        }
+        waker.wake();
+        sleeper.join().unwrap().unwrap();
     });
     receiver.deregister(lkey).unwrap();
+}
+
+/// A batch covers what is done with its completions, and ends with the worker at the latest.
+#[test]
+fn a_worker_that_is_dropped_ends_its_batch() {
+    let Ends {
+        mut receiver, set, ..
+    } = Ends::new(2);
+    while receiver.poll_closed().is_some() {}
+    let [mut first, mut second] = [0, 1].map(|port| receiver.take_rx(port).unwrap());
+    let lkey = receiver.register(Region::owned(vec![0; 8])).unwrap();
+    let (window, _) = receiver.open_window(set, 0, lkey, 0, 8).unwrap();
+    for worker in [&mut first, &mut second] {
+        worker.poll(&mut Vec::new()).unwrap();
+    }
+    receiver.close_window(window).unwrap();
+    assert_eq!(receiver.poll_closed(), None);
+    drop(first);
+    assert_eq!(receiver.poll_closed(), None);
+    drop(second);
+    assert_eq!(receiver.poll_closed(), Some(window));
 }
 
 /// The memory of a window lives as long as a worker may write there.
@@ -247,7 +280,7 @@ fn a_worker_outlives_its_fabric() {
     };
     drop(sender);
     assert_eq!(tx.post_writes(joints[0].0, &[write]).unwrap(), 1);
-    assert!(rx.wait(Some(PATIENCE)).unwrap());
+    rx.wait(PATIENCE).unwrap();
     let mut completions = Vec::new();
     rx.poll(&mut completions).unwrap();
     assert!(matches!(

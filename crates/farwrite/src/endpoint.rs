@@ -28,12 +28,12 @@ use crate::turns::Turns;
 /// the time that its caller says, so the same code runs in real and in virtual time.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
-    fabric: Adapter<F>,
+    pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
     paths: PeerPaths,
     schedule: Schedule,
     turns: Turns,
-    reception: Reception,
+    pub(crate) reception: Reception,
     known: Registry,
     keys: ChaCha12Rng,
     coder: Coder,
@@ -359,10 +359,5 @@ impl<F: Fabric> Endpoint<F> {
     /// What the fabric has carried and dropped.
     pub fn counters(&self) -> Counters {
         self.fabric.counters()
-    }
-
-    /// Who receives, and from what.
-    pub(crate) fn reception_and_fabric(&mut self) -> (&mut Reception, &mut Adapter<F>) {
-        (&mut self.reception, &mut self.fabric)
     }
 }

@@ -47,14 +47,36 @@ impl<F: RealTime> Endpoint<F> {
         }
     }
 
-    fn wait_until(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
+    pub(crate) fn wait_until(
+        &mut self,
+        next_ns: Option<u64>,
+        at_most: Duration,
+    ) -> Result<(), Error> {
         let now_ns = self.fabric().now_ns();
         let wait = next_ns.map_or(at_most, |next| {
             Duration::from_nanos(next.saturating_sub(now_ns))
         });
         if !wait.is_zero() {
-            self.fabric_mut().wait(wait.min(at_most))?;
+            self.fabric.wait(wait.min(at_most))?;
         }
+        Ok(())
+    }
+}
+
+impl<F: RealTime<Rx: 'static>> Endpoint<F> {
+    /// Hands receiving over to threads, one for each port of the fabric. They place payloads and
+    /// set the bits of bitmaps while the owner does other things. The owner still polls: schemes,
+    /// control packets and sending are its own. Does nothing if it was called before.
+    ///
+    /// Queue pairs use as many ports as they have channels
+    /// ([`QpConfig::channels`](crate::QpConfig::channels)).
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the operating system starts no thread. The endpoint receives nothing
+    /// then.
+    pub fn start_workers(&mut self) -> Result<(), Error> {
+        let owner = self.fabric().waker();
+        self.reception.start_threads(&mut self.fabric, &owner)?;
         Ok(())
     }
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Completion, Fabric, FabricError};
+use farwrite_fabric::contract::{Completion, Fabric, FabricError, RealTime, Waker};
 
 use crate::intake::{Inlet, Intake, Notice};
+use crate::workers::Workers;
 
 /// Who receives the packets of an endpoint.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(crate) enum Reception {
         /// Empty between polls, kept for its capacity.
         completions: Vec<Completion>,
     },
+    /// Threads, one for each port.
+    Threads(Workers),
 }
 
 impl Default for Reception {
@@ -28,10 +31,28 @@ impl Default for Reception {
 }
 
 impl Reception {
+    /// Hands the receive workers of the fabric to threads; `owner` wakes the owner. Changes nothing
+    /// if there are threads.
+    ///
+    /// # Errors
+    /// As [`Workers::start`].
+    pub(crate) fn start_threads<F: RealTime<Rx: 'static>>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        owner: &Waker,
+    ) -> Result<(), FabricError> {
+        if let Self::Polled { intake, .. } = self {
+            let workers = Workers::start(fabric.take_workers(), intake, owner)?;
+            *self = Self::Threads(workers);
+        }
+        Ok(())
+    }
+
     /// Completions of a queue pair may come from now on.
     pub(crate) fn insert(&mut self, index: u32, inlet: &Arc<Inlet>) {
         match self {
             Self::Polled { intake, .. } => intake.insert(index, Arc::clone(inlet)),
+            Self::Threads(workers) => workers.insert(index, inlet),
         }
     }
 
@@ -39,6 +60,7 @@ impl Reception {
     pub(crate) fn remove(&mut self, index: u32, serial: u32) {
         match self {
             Self::Polled { intake, .. } => intake.remove(index, serial),
+            Self::Threads(workers) => workers.remove(index, serial),
         }
     }
 
@@ -62,6 +84,7 @@ impl Reception {
                 fabric.end_batch();
                 more
             }
+            Self::Threads(workers) => workers.take(notices).map(|()| false),
         }
     }
 }

@@ -342,6 +342,7 @@ fn forge(to: SocketAddr, stop: &AtomicBool) -> u64 {
             .create_qp(QpAttr {
                 mtu: 4096,
                 port: 0,
+                context: 0,
                 recv_buffers: 1,
             })
             .expect("queue pair");

@@ -8,6 +8,7 @@
 mod counters;
 mod error;
 mod memory;
+mod waker;
 mod work;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ pub use counters::{Counters, DropReason};
 pub use error::FabricError;
 pub(crate) use memory::Registered;
 pub use memory::{Memory, Region, RegionPtr};
+pub use waker::Waker;
 pub use work::{
     Capabilities, Completion, Departed, Ecn, Lkey, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp,
     Rkey, SendArrival, Sender, Sge, Window, WindowSet, WriteWr,
@@ -123,9 +125,10 @@ pub trait Fabric {
     /// # Errors
     /// [`FabricError::UnknownKey`], [`FabricError::UnknownWindow`] if it was closed before.
     fn close_window(&mut self, window: Window) -> Result<(), FabricError>;
-    /// The next window that was closed and through which no byte is written any more. That is so
-    /// when each worker has ended its batch, sleeps or has ended; with no worker in a batch, at
-    /// once.
+    /// The next closed window that no worker uses any more: no byte is written through it, and no
+    /// caller of a worker still handles a completion of a packet that was. That is so when each
+    /// worker has left the batch that it was in when the window was closed; with no worker in a
+    /// batch, at once. See [`RxWorker::end_batch`].
     fn poll_closed(&mut self) -> Option<Window>;
 
     /// Makes a queue pair. It receives nothing until connected.
@@ -194,23 +197,46 @@ pub trait TxQueue {
 }
 
 /// Receives through one port of a [`Fabric`].
+///
+/// A worker is in a *batch* from [`RxWorker::poll`] until [`RxWorker::end_batch`], its next poll, or
+/// its end. The batch covers what the caller does with the completions: while it lasts, no window
+/// that was open when it began is reported as closed.
 pub trait RxWorker {
-    /// Takes in a batch of what has arrived, places it, and appends completions to `out`. Returns
-    /// whether more may be waiting. The worker is in a batch from the call to its return.
+    /// Ends the last batch and begins another: takes in a bounded amount of what has arrived,
+    /// places it, and appends completions to `out`. Returns whether more may be waiting.
     ///
     /// # Errors
     /// [`FabricError::Io`] when the port is broken for good.
     fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError>;
+    /// Ends the batch, if the worker is in one: its completions are handled. A caller that neither
+    /// polls again nor ends its batch keeps closed windows from being reported.
+    fn end_batch(&mut self);
 }
 
 /// A fabric that lives in real time.
-pub trait RealTime: Fabric {
+pub trait RealTime: Fabric<Rx: RealTimeRx> {
     /// Nanoseconds since a fixed moment, by a clock that never runs backward.
     fn now_ns(&self) -> u64;
-    /// Sleeps until something arrives at a port, or, where the last post found a port full, until
-    /// there is room; but at most for `at_most`.
+    /// Sleeps until something arrives at one of `workers`, which are those that the caller polls
+    /// itself; or, where the last post found a port full, until there is room; or until
+    /// [`RealTime::waker`] wakes it; but at most for `at_most`. A wait may end early for no reason
+    /// that the caller sees. A worker that is in a batch stays in it.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`].
+    fn wait(&mut self, at_most: Duration, workers: &[Self::Rx]) -> Result<(), FabricError>;
+    /// Ends waits of this fabric's control object from other threads.
+    fn waker(&self) -> Waker;
+}
+
+/// A receive worker of a [`RealTime`] fabric, which can sleep on a thread of its own.
+pub trait RealTimeRx: RxWorker + Send {
+    /// Ends the batch, and sleeps until something arrives at the port or [`RealTimeRx::waker`]
+    /// wakes it, but at most for `at_most`. A wait may end early for no reason that the caller sees.
     ///
     /// # Errors
     /// [`FabricError::Io`].
     fn wait(&mut self, at_most: Duration) -> Result<(), FabricError>;
+    /// Ends waits of this worker from other threads.
+    fn waker(&self) -> Waker;
 }

@@ -72,6 +72,8 @@ pub struct WriteWr<'a> {
 pub struct Departed {
     /// The queue pair.
     pub qpn: Qpn,
+    /// Its [`QpAttr::context`].
+    pub context: u64,
     /// [`WriteWr::wr_id`].
     pub wr_id: u64,
 }
@@ -83,6 +85,8 @@ pub enum Completion {
     Write {
         /// The queue pair that it came through.
         qpn: Qpn,
+        /// Its [`QpAttr::context`].
+        context: u64,
         /// The immediate.
         imm: u32,
         /// Payload bytes.
@@ -105,6 +109,15 @@ impl Completion {
             Self::Send(send) => send.qpn,
         }
     }
+
+    /// The [`QpAttr::context`] of that queue pair.
+    #[must_use]
+    pub fn context(&self) -> u64 {
+        match self {
+            Self::Write { context, .. } => *context,
+            Self::Send(send) => send.context,
+        }
+    }
 }
 
 /// A SEND that arrived.
@@ -112,6 +125,8 @@ impl Completion {
 pub struct SendArrival {
     /// The queue pair that it came through.
     pub qpn: Qpn,
+    /// Its [`QpAttr::context`].
+    pub context: u64,
     /// The payload without padding.
     pub payload: Vec<u8>,
     /// Who sent it.
@@ -169,6 +184,9 @@ pub struct QpAttr {
     pub mtu: u32,
     /// Which of the fabric's ports the queue pair uses: `0..Capabilities::ports`.
     pub port: u16,
+    /// A value of the caller's own. Completions of the queue pair carry it, so that the caller
+    /// finds its own record of the queue pair without a look-up by number.
+    pub context: u64,
     /// How many SENDs may arrive between two polls. The fabric keeps buffers for them. With 0, the
     /// queue pair takes writes only; writes need no buffers.
     pub recv_buffers: u32,

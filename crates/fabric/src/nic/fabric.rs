@@ -14,7 +14,7 @@ use super::regions::RegionsOwner;
 use super::rx::RxUpdate;
 use super::tx::{SendPath, TxUpdate};
 use super::window_sets::WindowSets;
-use super::windows::Epochs;
+use super::windows::{Epochs, Worker};
 use super::{Carrier, MAX_SGE, NicRx, NicTx};
 use crate::contract::{
     Capabilities, Counters, Fabric, FabricError, Lkey, QpAttr, QpPath, Qpn, Region, RegionPtr,
@@ -125,7 +125,8 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         let shared = Arc::clone(self.check_port(port)?);
         let carrier = self.carrier.take_rx(port);
         let carrier = carrier.ok_or(FabricError::InUse("the port's receive worker"))?;
-        Ok(NicRx::new(carrier, shared, Arc::clone(&self.epochs), port))
+        let worker = Worker::new(Arc::clone(&self.epochs), port);
+        Ok(NicRx::new(carrier, shared, worker))
     }
 
     fn register(&mut self, region: Region) -> Result<Lkey, FabricError> {
@@ -204,12 +205,14 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         port.tx.push(TxUpdate::Create {
             qpn,
             mtu: attr.mtu,
+            context: attr.context,
             first_psn: self.numbers.draw_24(),
         });
         port.rx.push(RxUpdate::Create {
             qpn,
             mtu: attr.mtu,
             takes_sends: attr.recv_buffers > 0,
+            context: attr.context,
         });
         Ok(qpn)
     }

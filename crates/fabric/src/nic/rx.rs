@@ -11,7 +11,7 @@ use farwrite_wire::packet::{Packet, ParseError};
 
 use super::numbers::ByNumber;
 use super::port::Port;
-use super::windows::{Batch, Epochs, Placed, Slots};
+use super::windows::{Batch, Placed, Slots, Worker};
 use super::{Arrival, CarrierRx, ROCE_PORT, header_bytes};
 use crate::contract::{
     Completion, Counters, DropReason, FabricError, Qpn, RxWorker, SendArrival, Sender, WindowSet,
@@ -24,8 +24,7 @@ const REVOKED_KEPT: usize = 1 << 12;
 pub struct NicRx<R> {
     carrier: R,
     port: Arc<Port>,
-    epochs: Arc<Epochs>,
-    number: u16,
+    worker: Worker,
     tables: Tables,
 }
 
@@ -35,6 +34,7 @@ pub(super) enum RxUpdate {
         qpn: Qpn,
         mtu: u32,
         takes_sends: bool,
+        context: u64,
     },
     /// From where writes may come.
     Permit {
@@ -59,6 +59,7 @@ struct Tables {
 struct RecvQp {
     mtu: u32,
     takes_sends: bool,
+    context: u64,
     /// `None`: it is not connected.
     source: Option<SocketAddr>,
 }
@@ -70,12 +71,11 @@ enum Key {
 }
 
 impl<R> NicRx<R> {
-    pub(super) fn new(carrier: R, port: Arc<Port>, epochs: Arc<Epochs>, number: u16) -> Self {
+    pub(super) fn new(carrier: R, port: Arc<Port>, worker: Worker) -> Self {
         Self {
             carrier,
             port,
-            epochs,
-            number,
+            worker,
             tables: Tables::default(),
         }
     }
@@ -88,7 +88,7 @@ impl<R> NicRx<R> {
 
 impl<R: CarrierRx> RxWorker for NicRx<R> {
     fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
-        let batch = self.epochs.enter(self.number);
+        let batch = self.worker.begin_batch();
         // After the batch has begun: a window set that is destroyed from now on keeps its slots.
         self.tables.update(&self.port);
         let mut receiver = Receiver {
@@ -100,6 +100,10 @@ impl<R: CarrierRx> RxWorker for NicRx<R> {
         let more = self.carrier.recv(|arrival| receiver.receive(arrival));
         self.port.count(&receiver.counters);
         more
+    }
+
+    fn end_batch(&mut self) {
+        self.worker.end_batch();
     }
 }
 
@@ -118,10 +122,12 @@ impl Tables {
                     qpn,
                     mtu,
                     takes_sends,
+                    context,
                 } => {
                     let queue_pair = RecvQp {
                         mtu,
                         takes_sends,
+                        context,
                         source: None,
                     };
                     self.queue_pairs.insert(qpn.0, queue_pair);
@@ -217,7 +223,7 @@ impl Receiver<'_> {
         let Arrival {
             ecn, arrived_ns, ..
         } = *arrival;
-        let qpn = Qpn(bth.dest_qp);
+        let (qpn, context) = (Qpn(bth.dest_qp), queue_pair.context);
         match request {
             Request::Send => {
                 if !queue_pair.takes_sends {
@@ -231,6 +237,7 @@ impl Receiver<'_> {
                 };
                 self.out.push(Completion::Send(Box::new(SendArrival {
                     qpn,
+                    context,
                     payload: packet.payload().to_vec(),
                     from,
                     ecn,
@@ -241,6 +248,7 @@ impl Receiver<'_> {
                 let placed = self.tables.place(reth, packet.payload(), self.batch)?;
                 self.out.push(Completion::Write {
                     qpn,
+                    context,
                     imm,
                     bytes,
                     ecn,

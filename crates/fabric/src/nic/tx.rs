@@ -25,8 +25,16 @@ pub struct NicTx<T> {
 
 /// A change that the control object makes to the queue pairs of a port.
 pub(super) enum TxUpdate {
-    Create { qpn: Qpn, mtu: u32, first_psn: u32 },
-    Connect { qpn: Qpn, remote: SendPath },
+    Create {
+        qpn: Qpn,
+        mtu: u32,
+        context: u64,
+        first_psn: u32,
+    },
+    Connect {
+        qpn: Qpn,
+        remote: SendPath,
+    },
     Disconnect(Qpn),
     Destroy(Qpn),
 }
@@ -34,6 +42,7 @@ pub(super) enum TxUpdate {
 /// The sending half of a queue pair.
 struct SendQp {
     mtu: u32,
+    context: u64,
     /// PSN of the next packet, in the low 24 bits.
     psn: u32,
     remote: Option<SendPath>,
@@ -70,10 +79,16 @@ impl<T: CarrierTx> NicTx<T> {
                 TxUpdate::Create {
                     qpn,
                     mtu,
+                    context,
                     first_psn: psn,
                 } => {
-                    let remote = None;
-                    self.queue_pairs.insert(qpn.0, SendQp { mtu, psn, remote });
+                    let queue_pair = SendQp {
+                        mtu,
+                        context,
+                        psn,
+                        remote: None,
+                    };
+                    self.queue_pairs.insert(qpn.0, queue_pair);
                 }
                 TxUpdate::Connect { qpn, remote } => {
                     if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
@@ -114,7 +129,7 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
         let queue_pair = self.queue_pairs.get(&qpn.0);
         let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
         staged.check_and_copy(&regions, writes, queue_pair.mtu)?;
-        let remote = queue_pair.remote(qpn)?;
+        let (remote, context) = (queue_pair.remote(qpn)?, queue_pair.context);
         let burst = Burst::of_writes(&regions, &staged, writes, remote, queue_pair.psn);
         let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
         drop(regions);
@@ -126,6 +141,7 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
         let completed = completed.filter(|(place, w)| w.signaled || cut == Some(*place));
         let departed = completed.map(|(_, write)| Departed {
             qpn,
+            context,
             wr_id: write.wr_id,
         });
         self.departed.extend(departed);

@@ -2,13 +2,14 @@
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use farwrite_wire::icrc::Flow;
+use rustix::event::{PollFd, PollFlags};
 
 use super::UdpConfig;
+use super::bell::Bell;
 use super::config::Granted;
 use super::datagram::Outgoing;
 use super::path::{self, source_for};
@@ -33,6 +34,7 @@ const SINGLES_AHEAD: usize = 64;
 #[derive(Debug)]
 pub struct UdpCarrier {
     ports: Vec<Port>,
+    bell: Arc<Bell>,
 }
 
 #[derive(Debug)]
@@ -40,7 +42,7 @@ struct Port {
     socket: Arc<Shared>,
     /// The halves, until they are handed out.
     sender: Option<UdpSender>,
-    receiver: Option<UdpReceiver>,
+    receiver: Option<UdpRx>,
 }
 
 /// The sending half of a port.
@@ -49,7 +51,10 @@ pub struct UdpTx(UdpSender);
 
 /// The receiving half of a port.
 #[derive(Debug)]
-pub struct UdpRx(UdpReceiver);
+pub struct UdpRx {
+    receiver: UdpReceiver,
+    bell: Arc<Bell>,
+}
 
 impl UdpCarrier {
     pub(super) fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
@@ -69,23 +74,31 @@ impl UdpCarrier {
             let socket = UdpSocket::bind(&socket)?;
             let shared = Arc::clone(socket.shared());
             let (sender, receiver) = socket.split();
+            let bell = Bell::new()?;
             Ok(Port {
                 socket: shared,
                 sender: Some(sender),
-                receiver: Some(receiver),
+                receiver: Some(UdpRx { receiver, bell }),
             })
         };
         Ok(Self {
             ports: (0..config.ports)
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
+            bell: Bell::new()?,
         })
     }
 
-    /// The sockets, each with whether it was full when last sent to.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = (&Shared, bool)> {
+    /// What the control object sleeps by.
+    pub(super) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// The sockets that were full when last sent to, each until it has room.
+    pub(super) fn when_not_full(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.ports.iter().map(|port| &*port.socket);
-        sockets.map(|socket| (socket, socket.full.load(Ordering::Relaxed)))
+        let full = sockets.filter(|socket| socket.full.load(Ordering::Relaxed));
+        full.map(|socket| PollFd::new(socket, PollFlags::OUT))
     }
 
     /// What the system granted to the socket of a port below [`Carrier::ports`].
@@ -124,7 +137,7 @@ impl Carrier for UdpCarrier {
 
     fn take_rx(&mut self, port: u16) -> Option<UdpRx> {
         let port = self.ports.get_mut(usize::from(port))?;
-        port.receiver.take().map(UdpRx)
+        port.receiver.take()
     }
 
     /// A queue pair asks once for each path: a wildcard socket then sends from that address always,
@@ -182,7 +195,7 @@ impl CarrierTx for UdpTx {
 
 impl CarrierRx for UdpRx {
     fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
-        let (received, more) = self.0.recv()?;
+        let (received, more) = self.receiver.recv()?;
         let mut arrived_ns = None;
         for batch in received {
             // One look at the clock serves all that came with one call.
@@ -204,9 +217,15 @@ impl CarrierRx for UdpRx {
     }
 }
 
-impl AsFd for UdpRx {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.shared.as_fd()
+impl UdpRx {
+    /// What the port's worker sleeps by.
+    pub(super) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// The socket, until something has arrived.
+    pub(super) fn when_readable(&self) -> PollFd<'_> {
+        PollFd::new(&*self.receiver.shared, PollFlags::IN)
     }
 }
 

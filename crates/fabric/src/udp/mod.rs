@@ -1,5 +1,6 @@
 //! RoCEv2 through ordinary UDP sockets (Linux).
 
+mod bell;
 mod carrier;
 mod config;
 mod control;
@@ -15,9 +16,7 @@ mod sender;
 mod socket;
 mod sys;
 
-use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 pub use carrier::{UdpCarrier, UdpRx, UdpTx};
 pub use config::{Granted, SocketConfig};
@@ -29,7 +28,7 @@ pub use sender::UdpSender;
 pub use socket::{UdpSocket, wait};
 
 use crate::contract::FabricError;
-use crate::nic::{NicFabric, NicRx};
+use crate::nic::NicFabric;
 
 /// How a UDP fabric is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,29 +69,5 @@ impl UdpFabric {
             source: e.into(),
         })?;
         Ok(Self::new(carrier, seed))
-    }
-
-    /// Waits until something has arrived, or, where the last [`post_writes`] or [`post_send`] of a
-    /// port found it full, until there is room; at most `timeout`. Returns whether either is so. A
-    /// signal ends the wait early.
-    ///
-    /// [`post_writes`]: crate::contract::TxQueue::post_writes
-    /// [`post_send`]: crate::contract::TxQueue::post_send
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        wait(self.carrier().sockets(), timeout)
-    }
-}
-
-impl NicRx<UdpRx> {
-    /// Waits until something has arrived at this port, at most `timeout`; returns whether it has. A
-    /// signal ends the wait early.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        wait([(self.carrier(), false)], timeout)
     }
 }

@@ -1,11 +1,12 @@
-//! The clock on the wall, for sockets.
+//! Time, and waiting for sockets.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{UdpFabric, wait};
-use crate::contract::{FabricError, RealTime};
+use super::{UdpFabric, UdpRx};
+use crate::contract::{FabricError, RealTime, RealTimeRx, RxWorker, Waker};
+use crate::nic::NicRx;
 
 /// The fabric's clock.
 pub(super) fn now_ns() -> u64 {
@@ -19,11 +20,27 @@ impl RealTime for UdpFabric {
         now_ns()
     }
 
+    fn wait(&mut self, at_most: Duration, workers: &[NicRx<UdpRx>]) -> Result<(), FabricError> {
+        let carrier = self.carrier();
+        let workers = workers.iter().map(|rx| rx.carrier().when_readable());
+        let sockets = workers.chain(carrier.when_not_full());
+        carrier.bell().sleep(sockets, at_most)
+    }
+
+    fn waker(&self) -> Waker {
+        self.carrier().bell().waker()
+    }
+}
+
+impl RealTimeRx for NicRx<UdpRx> {
     fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
-        let waited = wait(self.carrier().sockets(), Some(at_most));
-        waited.map(drop).map_err(|source| FabricError::Io {
-            what: "waiting for packets".into(),
-            source,
-        })
+        self.end_batch();
+        let carrier = self.carrier();
+        let socket = std::iter::once(carrier.when_readable());
+        carrier.bell().sleep(socket, at_most)
+    }
+
+    fn waker(&self) -> Waker {
+        self.carrier().bell().waker()
     }
 }

@@ -158,14 +158,19 @@ pub fn wait<'a, S: AsFd + 'a>(
     sockets: impl IntoIterator<Item = (&'a S, bool)>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    let poll = |(socket, writable)| {
+    let wanted = |(socket, writable)| {
         let mut wanted = PollFlags::IN;
         wanted.set(PollFlags::OUT, writable);
         PollFd::new(socket, wanted)
     };
-    let mut fds: Vec<_> = sockets.into_iter().map(poll).collect();
+    let mut fds: Vec<_> = sockets.into_iter().map(wanted).collect();
+    poll(&mut fds, timeout)
+}
+
+/// [`wait`] for what `fds` say.
+pub(super) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|t| Timespec::try_from(t).unwrap_or(FOREVER));
-    match rustix::event::poll(&mut fds, timeout.as_ref()) {
+    match rustix::event::poll(fds, timeout.as_ref()) {
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(e) => Err(e.into()),

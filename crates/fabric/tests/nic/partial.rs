@@ -57,6 +57,7 @@ fn departures(room: usize, signaled: u64) -> Vec<u64> {
     let attr = QpAttr {
         mtu: 1024,
         port: 0,
+        context: 0,
         recv_buffers: 0,
     };
     let qpn = fabric.create_qp(attr).unwrap();

@@ -76,6 +76,7 @@ fn a_queue_pair_keeps_its_source_until_it_gets_a_new_path() {
     let attr = QpAttr {
         mtu: 1024,
         port: 0,
+        context: 0,
         recv_buffers: 1,
     };
     let connected = |fabric: &mut Adapter<NicFabric<Roaming>>, host| {

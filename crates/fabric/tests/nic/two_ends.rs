@@ -12,6 +12,7 @@ use farwrite_wire::icrc::{Flow, Icrc};
 pub(crate) const ATTR: QpAttr = QpAttr {
     mtu: 256,
     port: 0,
+    context: 0,
     recv_buffers: 1,
 };
 
@@ -72,6 +73,7 @@ impl TwoEnds {
         }
         let mut completions = Vec::new();
         while self.b.poll(&mut completions).unwrap() {}
+        self.b.end_batch();
         completions
     }
 

@@ -26,8 +26,10 @@ impl<F: Fabric> Endpoint<F> {
     pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         self.now_ns = now_ns;
         self.take_departures()?;
-        let more = self.reception.take(&mut self.fabric, &mut self.notices)?;
+        let more = self.reception.take(&mut self.fabric, &mut self.notices);
+        // Also where a port is broken: the others may have received.
         self.handle_notices(now_ns);
+        let more = more?;
         self.schedule.expire(now_ns);
         for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
             if let Some(index) = self.schedule.take_ready() {

@@ -1,21 +1,28 @@
 //! When a closed window can no longer be written through.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::slots::Unpublished;
 use crate::contract::Window;
 
-/// One counter for each worker: odd while the worker is in a batch.
+/// One counter for each worker, odd while the worker is in a batch. The worker alone writes it.
 pub(in crate::nic) struct Epochs {
     workers: Box<[AtomicU64]>,
     /// Windows whose control object ended before they could be freed. They go with the last worker.
     graveyard: Mutex<Vec<Unpublished>>,
 }
 
-/// A worker is in a batch while this lives.
-pub(in crate::nic) struct Batch<'a>(&'a AtomicU64);
+/// A receive worker, as far as closing windows must know of it.
+pub(in crate::nic) struct Worker {
+    epochs: Arc<Epochs>,
+    number: usize,
+}
+
+/// Shows that a worker is in a batch.
+pub(in crate::nic) struct Batch<'a>(PhantomData<&'a Worker>);
 
 impl Epochs {
     pub(in crate::nic) fn new(workers: u16) -> Self {
@@ -24,22 +31,41 @@ impl Epochs {
             graveyard: Mutex::default(),
         }
     }
+}
 
-    /// A worker begins a batch. It must not be in one.
-    pub(in crate::nic) fn enter(&self, worker: u16) -> Batch<'_> {
-        let epoch = &self.workers[usize::from(worker)];
-        epoch.fetch_add(1, Ordering::Relaxed);
+impl Worker {
+    /// The worker with this number, of which there is one.
+    pub(in crate::nic) fn new(epochs: Arc<Epochs>, number: u16) -> Self {
+        let number = usize::from(number);
+        Self { epochs, number }
+    }
+
+    /// Ends the batch that the worker is in, and begins another.
+    pub(in crate::nic) fn begin_batch(&mut self) -> Batch<'_> {
+        let now = self.epoch().load(Ordering::Relaxed);
+        // Release, as in `end_batch`.
+        self.epoch().store((now + 1) | 1, Ordering::Release);
         // Pairs with the fence in `Closings::snapshot`. Either the worker sees that a slot is
         // empty, or the control object sees that the worker is in a batch.
         fence(Ordering::SeqCst);
-        Batch(epoch)
+        Batch(PhantomData)
+    }
+
+    /// Ends the batch that the worker is in, if it is in one.
+    pub(in crate::nic) fn end_batch(&mut self) {
+        let now = self.epoch().load(Ordering::Relaxed);
+        // Release: a thread that sees that the batch has ended sees all that was written in it.
+        self.epoch().store(now + now % 2, Ordering::Release);
+    }
+
+    fn epoch(&self) -> &AtomicU64 {
+        &self.epochs.workers[self.number]
     }
 }
 
-impl Drop for Batch<'_> {
+impl Drop for Worker {
     fn drop(&mut self) {
-        // Release: who sees that the batch has ended sees all that was written in it.
-        self.0.fetch_add(1, Ordering::Release);
+        self.end_batch();
     }
 }
 
@@ -103,7 +129,7 @@ impl Closings {
 
     /// Notes which workers are in a batch now.
     fn snapshot(&mut self) {
-        // Pairs with the fence in `Epochs::enter`.
+        // Pairs with the fence in `Worker::begin_batch`.
         fence(Ordering::SeqCst);
         let epochs = self.epochs.workers.iter().enumerate();
         let epochs = epochs.map(|(worker, epoch)| (worker, epoch.load(Ordering::Acquire)));
@@ -146,6 +172,10 @@ mod tests {
             }
         }
 
+        fn worker(&self, number: u16) -> Worker {
+            Worker::new(Arc::clone(&self.epochs), number)
+        }
+
         fn open(&self, slot: u32, serial: u64) -> Window {
             let set = WindowSet(1);
             let window = Window { set, slot, serial };
@@ -172,39 +202,64 @@ mod tests {
     fn a_window_closes_after_the_batches_that_may_have_seen_it() {
         let mut nic = Nic::new(3);
         let window = nic.open(0, 1);
-        let epochs = Arc::clone(&nic.epochs);
-        let (first, second) = (epochs.enter(0), epochs.enter(2));
+        let (mut first, mut second) = (nic.worker(0), nic.worker(2));
+        first.begin_batch();
+        second.begin_batch();
         nic.close(window);
         assert_eq!(nic.closings.poll(), None);
-        drop(first);
+        first.end_batch();
         assert_eq!(nic.closings.poll(), None);
         // A later batch of the same worker cannot have seen it.
-        let again = epochs.enter(0);
+        first.begin_batch();
         assert_eq!(nic.closings.poll(), None);
         assert_eq!(Arc::strong_count(&nic.region), 2);
-        drop(second);
+        second.end_batch();
         assert_eq!(nic.closings.poll(), Some(window));
         assert_eq!(Arc::strong_count(&nic.region), 1);
-        drop(again);
+    }
+
+    #[test]
+    fn the_next_batch_and_the_end_of_the_worker_end_a_batch() {
+        let mut nic = Nic::new(1);
+        let [first, second] = [0, 1].map(|slot| nic.open(slot, 1));
+        let mut worker = nic.worker(0);
+        worker.begin_batch();
+        nic.close(first);
+        assert_eq!(nic.closings.poll(), None);
+        worker.begin_batch();
+        assert_eq!(nic.closings.poll(), Some(first));
+        nic.close(second);
+        assert_eq!(nic.closings.poll(), None);
+        drop(worker);
+        assert_eq!(nic.closings.poll(), Some(second));
+    }
+
+    #[test]
+    fn ending_no_batch_begins_none() {
+        let mut nic = Nic::new(1);
+        let mut worker = nic.worker(0);
+        worker.end_batch();
+        let window = nic.open(0, 1);
+        nic.close(window);
+        assert_eq!(nic.closings.poll(), Some(window));
     }
 
     #[test]
     fn one_batch_that_ends_serves_all_windows_closed_before() {
         let mut nic = Nic::new(1);
         let windows = [0, 1, 2].map(|slot| nic.open(slot, 1));
-        let epochs = Arc::clone(&nic.epochs);
-        let batch = epochs.enter(0);
+        let mut worker = nic.worker(0);
+        worker.begin_batch();
         nic.close(windows[0]);
         nic.close(windows[1]);
         assert_eq!(nic.closings.poll(), None);
-        drop(batch);
-        let batch = epochs.enter(0);
+        worker.begin_batch();
         // This one waits for the batch that has begun meanwhile.
         nic.close(windows[2]);
         assert_eq!(nic.closings.poll(), Some(windows[0]));
         assert_eq!(nic.closings.poll(), Some(windows[1]));
         assert_eq!(nic.closings.poll(), None);
-        drop(batch);
+        worker.end_batch();
         assert_eq!(nic.closings.poll(), Some(windows[2]));
     }
 
@@ -212,12 +267,12 @@ mod tests {
     fn a_slot_can_be_opened_again_before_its_last_window_is_closed() {
         let mut nic = Nic::new(1);
         let old = nic.open(0, 1);
-        let epochs = Arc::clone(&nic.epochs);
-        let batch = epochs.enter(0);
+        let mut worker = nic.worker(0);
+        worker.begin_batch();
         nic.close(old);
         let new = nic.open(0, 2);
         assert!(nic.slots.close(old).is_none(), "it is another one");
-        drop(batch);
+        worker.end_batch();
         assert_eq!(nic.closings.poll(), Some(old));
         nic.close(new);
         assert_eq!(nic.closings.poll(), Some(new));
@@ -234,13 +289,14 @@ mod tests {
             ..
         } = Nic::new(2);
         let stop = AtomicBool::new(false);
-        let work = |worker| {
+        let work = |number| {
+            let mut worker = Worker::new(Arc::clone(&epochs), number);
             while !stop.load(Ordering::Relaxed) {
-                let batch = epochs.enter(worker);
+                let batch = worker.begin_batch();
                 // Apart: Miri takes two copies to one place at once for a data race.
-                let addr = 4 * u64::from(worker);
+                let addr = 4 * u64::from(number);
                 let _ = slots.place(addr, &[1; 4], &batch);
-                drop(batch);
+                worker.end_batch();
                 std::thread::yield_now();
             }
         };
@@ -271,19 +327,19 @@ mod tests {
     fn windows_outlive_the_control_object_as_long_as_a_worker() {
         let mut nic = Nic::new(1);
         let window = nic.open(0, 1);
-        let epochs = Arc::clone(&nic.epochs);
-        let batch = epochs.enter(0);
+        let mut worker = nic.worker(0);
+        worker.begin_batch();
         nic.close(window);
         let Nic {
-            epochs: control,
+            epochs,
             closings,
             slots,
             region,
         } = nic;
-        drop((control, closings, slots));
-        drop(batch);
+        drop((epochs, closings, slots));
+        worker.end_batch();
         assert_eq!(Arc::strong_count(&region), 2, "the worker still lives");
-        drop(epochs);
+        drop(worker);
         assert_eq!(Arc::strong_count(&region), 1);
     }
 }

@@ -9,5 +9,5 @@
 mod epochs;
 mod slots;
 
-pub(super) use epochs::{Batch, Closings, Epochs};
+pub(super) use epochs::{Batch, Closings, Epochs, Worker};
 pub(super) use slots::{Placed, Slots};

@@ -193,6 +193,7 @@ pub(crate) fn ghosts(world: &mut impl World) {
     super::travel(world);
     let mut none = Vec::new();
     a.poll(&mut none).unwrap();
+    a.end_batch();
     assert_eq!(none, []);
     close(world, &mut a, opened);
     assert_eq!(a.memory(ghost).unwrap(), []);

@@ -42,13 +42,14 @@ macro_rules! contract_tests {
             ],
             queue_pairs: [
                 attributes, halves_are_handed_out_once, connecting, disconnecting, destroying,
-                completions_wait, several_ports, both_directions, only_control_takes_sends,
-                a_new_path,
+                completions_wait, contexts, several_ports, both_directions,
+                only_control_takes_sends, a_new_path,
             ],
             sends: [every_length, refusals],
             windows: [
                 bounds, bounds_of_opening, several_onto_one_region, slots_are_apart, straddling,
-                late_packets_write_nothing, a_slot_is_free_at_once, closing_twice, destroying_a_set,
+                late_packets_write_nothing, closed_after_the_batch, a_slot_is_free_at_once,
+                closing_twice, destroying_a_set,
                 guessed_keys, attributes,
             ],
             writes: [
@@ -134,6 +135,7 @@ impl<'w, W: World> Pair<'w, W> {
         travel(self.world);
         let mut completions = Vec::new();
         while self.b.poll(&mut completions).unwrap() {}
+        self.b.end_batch();
         assert_eq!(completions, []);
         assert!(self.target() == before, "memory changed");
     }
@@ -180,6 +182,7 @@ pub(crate) fn queue_pair<F: Fabric>(end: &mut Adapter<F>, port: u16, mtu: u32) -
     let attr = QpAttr {
         mtu,
         port,
+        context: 0,
         recv_buffers: 64,
     };
     end.create_qp(attr).unwrap()
@@ -283,7 +286,7 @@ pub(crate) fn send<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, payload: &[u8]) {
     panic!("the carrier stayed full");
 }
 
-/// What arrives at a fabric: exactly `count` completions.
+/// What arrives at a fabric: exactly `count` completions. No worker is in a batch after that.
 #[track_caller]
 pub(crate) fn completions<W: World>(
     world: &mut W,
@@ -298,6 +301,7 @@ pub(crate) fn completions<W: World>(
         world.step();
         end.poll(&mut completions).unwrap();
     }
+    end.end_batch();
     assert_eq!(completions.len(), count, "{:?}", end.counters());
     completions
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{
-    Fabric, FabricError, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp, Rkey,
+    Departed, Fabric, FabricError, QpAttr, QpPath, Qpn, RemotePlace, RemoteQp, Rkey, WriteWr,
 };
 
 use super::{
-    Got, MTU, Pair, World, arrivals, connect, joined, post, queue_pair, send, travel, write,
+    Got, MTU, Pair, World, arrivals, completions, connect, departures, joined, post, queue_pair,
+    send, travel, write,
 };
 
 /// Where writes without payload go: nobody looks.
@@ -31,6 +33,7 @@ pub(crate) fn attributes(world: &mut impl World) {
     let attr = QpAttr {
         mtu: capabilities.max_mtu,
         port: 1,
+        context: 0,
         recv_buffers: 0,
     };
     let bad = [
@@ -162,6 +165,48 @@ pub(crate) fn completions_wait(world: &mut impl World) {
     assert_eq!(pair.arrivals(64).len(), 64);
 }
 
+pub(crate) fn contexts<W: World>(world: &mut W) {
+    let mut pair = Pair::new(world);
+    let addrs = [pair.a.local_addr(0), pair.b.local_addr(0)];
+    let with_context = |end: &mut Adapter<W::Fabric>, context| {
+        let attr = QpAttr {
+            mtu: MTU,
+            port: 0,
+            context,
+            recv_buffers: 64,
+        };
+        end.create_qp(attr).unwrap()
+    };
+    for (at_a, at_b) in [(7, u64::MAX), (1 << 40, 0)] {
+        let (qa, qb) = (
+            with_context(&mut pair.a, at_a),
+            with_context(&mut pair.b, at_b),
+        );
+        for _ in ["connected", "connected again"] {
+            connect(&mut pair.a, qa, addrs[1], qb);
+            connect(&mut pair.b, qb, addrs[0], qa);
+            let signaled = WriteWr {
+                wr_id: 3,
+                signaled: true,
+                ..write(&[], NOWHERE, 0)
+            };
+            post(&mut pair.a, qa, &signaled);
+            send(&mut pair.a, qa, b"ping");
+            for completion in completions(pair.world, &mut pair.b, 2) {
+                assert_eq!((completion.qpn(), completion.context()), (qb, at_b));
+            }
+            let departed = Departed {
+                qpn: qa,
+                context: at_a,
+                wr_id: 3,
+            };
+            assert_eq!(departures(pair.world, &mut pair.a, 1), [departed]);
+            pair.a.disconnect_qp(qa).unwrap();
+            pair.b.disconnect_qp(qb).unwrap();
+        }
+    }
+}
+
 pub(crate) fn several_ports(world: &mut impl World) {
     let (mut a, mut b) = (world.end(3), world.end(3));
     // Two queue pairs on every port.
@@ -191,6 +236,7 @@ pub(crate) fn only_control_takes_sends(world: &mut impl World) {
     let attr = QpAttr {
         mtu: MTU,
         port: 0,
+        context: 0,
         recv_buffers: 0,
     };
     let data = pair.b.create_qp(attr).unwrap();

@@ -2,7 +2,9 @@
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WindowSet};
 
-use super::{Pair, TARGET_BYTES, World, beyond, bytes, close, closed, pattern, travel, window};
+use super::{
+    PATIENCE, Pair, TARGET_BYTES, World, beyond, bytes, close, closed, pattern, travel, window,
+};
 
 /// Bytes of a slot in these tests.
 const SLOT: u64 = 1000;
@@ -140,10 +142,46 @@ pub(crate) fn late_packets_write_nothing(world: &mut impl World) {
     travel(pair.world);
     let mut completions = Vec::new();
     while pair.b.poll(&mut completions).unwrap() {}
+    pair.b.end_batch();
     let most = 2 * usize::from(pair.b.capabilities().null_key_completes);
     assert!(completions.len() <= most, "{completions:?}");
     let region = pair.b.deregister(pair.target).unwrap();
     assert!(*region == [0; TARGET_BYTES]);
+}
+
+pub(crate) fn closed_after_the_batch(world: &mut impl World) {
+    let mut pair = Pair::new(world);
+    let (first, place) = pair.open(0..100);
+    let (second, _) = pair.open(100..200);
+    pair.write(0..4, place, 0, 0);
+    let mut completions = Vec::new();
+    for _ in 0..PATIENCE {
+        if !completions.is_empty() {
+            break;
+        }
+        pair.world.step();
+        pair.b.poll(&mut completions).unwrap();
+    }
+    assert_eq!(completions.len(), 1);
+    // The completion is still being handled.
+    pair.b.close_window(first).unwrap();
+    travel(pair.world);
+    assert_eq!(pair.b.poll_closed(), None);
+    assert!(matches!(
+        pair.b.deregister(pair.target),
+        Err(FabricError::InUse(_))
+    ));
+    pair.b.end_batch();
+    assert_eq!(closed(pair.world, &mut pair.b), first);
+    // The next poll ends a batch too.
+    pair.b.poll(&mut completions).unwrap();
+    pair.b.close_window(second).unwrap();
+    travel(pair.world);
+    assert_eq!(pair.b.poll_closed(), None);
+    pair.b.poll(&mut completions).unwrap();
+    assert_eq!(closed(pair.world, &mut pair.b), second);
+    pair.b.end_batch();
+    pair.b.deregister(pair.target).unwrap();
 }
 
 pub(crate) fn a_slot_is_free_at_once(world: &mut impl World) {

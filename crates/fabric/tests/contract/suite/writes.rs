@@ -144,7 +144,11 @@ pub(crate) fn departures(world: &mut impl World) {
     }
     pair.a.destroy_qp(doomed).unwrap();
     let qpn = pair.qa;
-    let departed = [11, 13, u64::MAX].map(|wr_id| Departed { qpn, wr_id });
+    let departed = [11, 13, u64::MAX].map(|wr_id| Departed {
+        qpn,
+        context: 0,
+        wr_id,
+    });
     assert_eq!(super::departures(pair.world, &mut pair.a, 3), departed);
 }
 

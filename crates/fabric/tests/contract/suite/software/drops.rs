@@ -51,6 +51,7 @@ pub(crate) fn no_receive(world: &mut impl SoftwareWorld) {
     let attr = QpAttr {
         mtu: MTU,
         port: 0,
+        context: 0,
         recv_buffers: 0,
     };
     let data = pair.b.create_qp(attr).unwrap();

@@ -73,7 +73,7 @@ pub(crate) fn no_worker_to_wait_for(world: &mut impl SoftwareWorld) {
     let (opened, place) = pair.open(0..100);
     pair.write(0..4, place, 0, 0);
     travel(pair.world);
-    // No worker is in a batch, since one thread polls them all.
+    // No worker is in a batch.
     pair.b.close_window(opened).unwrap();
     assert_eq!(pair.b.poll_closed(), Some(opened));
     assert_eq!(pair.b.poll_closed(), None);

@@ -1,0 +1,246 @@
+//! An endpoint on a thread of its own.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::contract::{FabricError, RealTime, Waker};
+
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+
+/// Longest sleep of the thread. Packets, timers and calls end it at once.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+/// A call that waits for the thread.
+type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
+
+/// An endpoint that a thread of its own polls, so that any thread can use it.
+///
+/// Calls on the endpoint go through [`ProgressThread::call`], which the thread runs between two
+/// polls. What a [`RecvHandle`](crate::RecvHandle) and a [`SendHandle`](crate::SendHandle) show
+/// costs a few atomic loads on any thread; [`ProgressThread::wait`] sleeps until they show
+/// something.
+///
+/// ```
+/// use std::net::{Ipv4Addr, SocketAddr};
+/// use std::time::Duration;
+/// use farwrite::{Endpoint, Outcome, QpOptions, SendOptions, UdpConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+/// let a = Endpoint::over_udp(&UdpConfig::new(loopback))?.start_thread()?;
+/// let b = Endpoint::over_udp(&UdpConfig::new(loopback))?.start_thread()?;
+/// let qa = a.call(|a| a.create_qp(QpOptions::default()))??;
+/// let qb = b.call(|b| b.create_qp(QpOptions::default()))??;
+/// let (info_a, info_b) = (a.call(move |a| a.qp_info(qa))??, b.call(move |b| b.qp_info(qb))??);
+/// a.call(move |a| a.connect_qp(qa, &info_b))??;
+/// b.call(move |b| b.connect_qp(qb, &info_a))??;
+///
+/// let target = b.call(|b| b.register(vec![0_u8; 1 << 20]))??;
+/// let recv = b.call(move |b| b.post_recv(qb, target.whole()))??;
+/// let source = a.call(|a| a.register(vec![7_u8; 1 << 20]))??;
+/// a.call(move |a| a.post_send(qa, source.whole(), SendOptions::default()))??;
+/// let outcome = b.wait(Duration::from_secs(10), || recv.outcome())?;
+/// assert_eq!(outcome, Some(Outcome::Whole));
+/// # Ok(())
+/// # }
+/// ```
+pub struct ProgressThread<F: RealTime> {
+    shared: Arc<Shared>,
+    calls: Sender<Call<F>>,
+    waker: Waker,
+    /// `None` once it is joined.
+    thread: Option<JoinHandle<Endpoint<F>>>,
+}
+
+/// What the thread and its users share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Threads in [`ProgressThread::wait`].
+    waiting: AtomicUsize,
+    state: Mutex<State>,
+    polled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the thread has ended.
+    has_ended: bool,
+    /// Why, if the fabric broke.
+    failure: Option<Arc<Error>>,
+}
+
+impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
+    /// Gives the endpoint to a thread that polls it.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the operating system starts no thread.
+    pub fn start_thread(self) -> Result<ProgressThread<F>, Error> {
+        let shared = Arc::new(Shared::default());
+        let waker = self.fabric().waker();
+        let (calls, received) = mpsc::channel();
+        let progress = Progress {
+            endpoint: self,
+            shared: Arc::clone(&shared),
+            calls: received,
+        };
+        let builder = Builder::new().name("farwrite".into());
+        let thread = builder.spawn(move || progress.run());
+        let thread = thread.map_err(|source| FabricError::Io {
+            what: "starting the endpoint's thread".into(),
+            source,
+        })?;
+        Ok(ProgressThread {
+            shared,
+            calls,
+            waker,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl<F: RealTime> ProgressThread<F> {
+    /// Runs `call` on the endpoint's thread, and returns what it returns.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended because the fabric broke.
+    pub fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Endpoint<F>) -> R + Send + 'static,
+    ) -> Result<R, Error> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        let call = Box::new(move |endpoint: &mut Endpoint<F>| {
+            // The caller waits for the answer.
+            let _ = answer.send(call(endpoint));
+        });
+        let sent = self.calls.send(call);
+        self.waker.wake();
+        let answer = sent.ok().and_then(|()| answered.recv().ok());
+        answer.ok_or_else(|| self.shared.stopped())
+    }
+
+    /// Sleeps until `ready` returns something, which is asked after every poll of the endpoint;
+    /// `None` after `at_most`.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when the thread has ended because the fabric broke.
+    pub fn wait<R>(
+        &self,
+        at_most: Duration,
+        mut ready: impl FnMut() -> Option<R>,
+    ) -> Result<Option<R>, Error> {
+        let end = Instant::now() + at_most;
+        self.shared.waiting.fetch_add(1, Ordering::SeqCst);
+        let mut state = self.shared.lock();
+        let result = loop {
+            // Pairs with the fence in `Shared::announce`: either `ready` sees what a poll did, or
+            // the thread sees that someone waits.
+            fence(Ordering::SeqCst);
+            let answer = ready();
+            let left = end.saturating_duration_since(Instant::now());
+            if answer.is_some() || left.is_zero() {
+                break Ok(answer);
+            }
+            if state.has_ended {
+                drop(state);
+                break Err(self.shared.stopped());
+            }
+            let waited = self.shared.polled.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Ends the thread, and gives the endpoint back.
+    ///
+    /// # Panics
+    /// If the thread has panicked.
+    #[must_use]
+    pub fn stop(mut self) -> Endpoint<F> {
+        let thread = self.end().expect("only `stop` and `drop` take the thread");
+        match thread.join() {
+            Ok(endpoint) => endpoint,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    fn end(&mut self) -> Option<JoinHandle<Endpoint<F>>> {
+        self.shared.stop.store(true, Ordering::Release);
+        self.waker.wake();
+        self.thread.take()
+    }
+}
+
+impl<F: RealTime> Drop for ProgressThread<F> {
+    fn drop(&mut self) {
+        if let Some(thread) = self.end() {
+            // A panic was reported on the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the threads in [`ProgressThread::wait`], after a poll.
+    fn announce(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            // Who has looked and does not sleep yet holds the lock.
+            drop(self.lock());
+            self.polled.notify_all();
+        }
+    }
+
+    fn stopped(&self) -> Error {
+        Error::Stopped(self.lock().failure.clone())
+    }
+}
+
+/// What runs on the thread.
+struct Progress<F: RealTime> {
+    endpoint: Endpoint<F>,
+    shared: Arc<Shared>,
+    calls: Receiver<Call<F>>,
+}
+
+impl<F: RealTime> Progress<F> {
+    fn run(mut self) -> Endpoint<F> {
+        // Also when a call panics: nobody must wait for an answer.
+        let _ended = Ended(Arc::clone(&self.shared));
+        if let Err(error) = self.poll_until_stopped() {
+            self.shared.lock().failure = Some(Arc::new(error));
+        }
+        self.endpoint
+    }
+
+    fn poll_until_stopped(&mut self) -> Result<(), Error> {
+        while !self.shared.stop.load(Ordering::Acquire) {
+            for call in self.calls.try_iter() {
+                call(&mut self.endpoint);
+            }
+            let next_ns = self.endpoint.poll_now()?;
+            self.shared.announce();
+            self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
+        }
+        Ok(())
+    }
+}
+
+/// Announces the end of the thread when it is dropped.
+struct Ended(Arc<Shared>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.polled.notify_all();
+    }
+}

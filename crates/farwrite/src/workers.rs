@@ -1,0 +1,205 @@
+//! Threads that receive.
+//!
+//! Each worker runs the receive worker of one port: it takes in a batch of packets, sets the bits
+//! of what arrived in the slot tables, and gives the owner what is left to look at. Schemes,
+//! control and sending stay with the owner, so a worker needs no lock on the way of a packet.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use farwrite_fabric::contract::{FabricError, RealTimeRx, Waker};
+
+use crate::intake::{Inlet, Intake, Notice};
+
+/// Longest sleep of a worker. Packets end it at once, and so does [`Workers::drop`].
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+/// The receive workers of an endpoint. Dropping it ends the threads.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    threads: Vec<Thread>,
+    from_threads: Receiver<FromThread>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    shared: Arc<Shared>,
+    waker: Waker,
+    /// `None` once it is joined.
+    handle: Option<JoinHandle<()>>,
+}
+
+/// What the owner and one thread share.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// Whether there are changes.
+    changed: AtomicBool,
+    changes: Mutex<Vec<Change>>,
+}
+
+/// A change to the queue pairs of the endpoint.
+#[derive(Debug)]
+enum Change {
+    Insert(u32, Arc<Inlet>),
+    Remove { index: u32, serial: u32 },
+}
+
+/// What a thread gives the owner. The number of notices has a bound for every queue pair
+/// ([`MAX_WAITING`](crate::intake::MAX_WAITING)), so the channel needs none.
+enum FromThread {
+    Notices(Vec<Notice>),
+    /// The port is broken for good, and the thread has ended.
+    Failed(FabricError),
+}
+
+impl Workers {
+    /// Starts a thread for every receive worker. `intake` has the queue pairs that exist; `owner`
+    /// wakes the owner.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when the operating system starts no thread.
+    pub(crate) fn start<R: RealTimeRx + 'static>(
+        receive_workers: Vec<R>,
+        intake: &Intake,
+        owner: &Waker,
+    ) -> Result<Self, FabricError> {
+        let (to_owner, from_threads) = mpsc::channel();
+        let mut workers = Self {
+            threads: Vec::new(),
+            from_threads,
+        };
+        for (port, rx) in receive_workers.into_iter().enumerate() {
+            let shared = Arc::new(Shared::default());
+            let waker = rx.waker();
+            let mut worker = Worker {
+                rx,
+                intake: intake.clone(),
+                shared: Arc::clone(&shared),
+                to_owner: to_owner.clone(),
+                owner: owner.clone(),
+            };
+            let builder = Builder::new().name(format!("farwrite-rx-{port}"));
+            let handle = builder.spawn(move || worker.run());
+            let handle = handle.map_err(|source| FabricError::Io {
+                what: "starting a receive worker".into(),
+                source,
+            })?;
+            workers.threads.push(Thread {
+                shared,
+                waker,
+                handle: Some(handle),
+            });
+        }
+        Ok(workers)
+    }
+
+    /// Completions of a queue pair may come from now on.
+    pub(crate) fn insert(&self, index: u32, inlet: &Arc<Inlet>) {
+        for thread in &self.threads {
+            thread.shared.push(Change::Insert(index, Arc::clone(inlet)));
+        }
+    }
+
+    /// A queue pair has ended.
+    pub(crate) fn remove(&self, index: u32, serial: u32) {
+        for thread in &self.threads {
+            thread.shared.push(Change::Remove { index, serial });
+        }
+    }
+
+    /// Takes the notices that the threads have given since the last call.
+    ///
+    /// # Errors
+    /// [`FabricError::Io`] when a port is broken for good.
+    pub(crate) fn take(&self, notices: &mut Vec<Notice>) -> Result<(), FabricError> {
+        for message in self.from_threads.try_iter() {
+            match message {
+                FromThread::Notices(mut more) => notices.append(&mut more),
+                FromThread::Failed(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            thread.shared.stop.store(true, Ordering::Release);
+            thread.waker.wake();
+        }
+        for handle in self.threads.iter_mut().filter_map(|t| t.handle.take()) {
+            // A worker that panicked has nothing to give back.
+            let _ = handle.join();
+        }
+    }
+}
+
+impl Shared {
+    fn push(&self, change: Change) {
+        let changes = self.changes.lock();
+        changes.unwrap_or_else(PoisonError::into_inner).push(change);
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// The changes since the last call. Costs one load where there are none.
+    fn take(&self) -> Vec<Change> {
+        if !self.changed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let changes = self.changes.lock();
+        let mut changes = changes.unwrap_or_else(PoisonError::into_inner);
+        self.changed.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *changes)
+    }
+}
+
+/// What runs on a thread.
+struct Worker<R> {
+    rx: R,
+    intake: Intake,
+    shared: Arc<Shared>,
+    to_owner: Sender<FromThread>,
+    owner: Waker,
+}
+
+impl<R: RealTimeRx> Worker<R> {
+    fn run(&mut self) {
+        if let Err(error) = self.receive() {
+            // Without an owner, there is nobody to know.
+            let _ = self.to_owner.send(FromThread::Failed(error));
+            self.owner.wake();
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), FabricError> {
+        let mut completions = Vec::new();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let more = self.rx.poll(&mut completions)?;
+            // After the poll: the owner makes a queue pair known here before it connects it, so a
+            // completion never comes before its change.
+            for change in self.shared.take() {
+                match change {
+                    Change::Insert(index, inlet) => self.intake.insert(index, inlet),
+                    Change::Remove { index, serial } => self.intake.remove(index, serial),
+                }
+            }
+            let mut notices = Vec::new();
+            self.intake.take(&mut completions, &mut notices);
+            // From here on the owner may give memory back that was written in this batch.
+            self.rx.end_batch();
+            if !notices.is_empty() {
+                let _ = self.to_owner.send(FromThread::Notices(notices));
+                self.owner.wake();
+            }
+            if !more {
+                self.rx.wait(MAX_SLEEP)?;
+            }
+        }
+        Ok(())
+    }
+}

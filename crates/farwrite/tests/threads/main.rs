@@ -1,0 +1,5 @@
+//! Endpoints with threads: receive workers, and a thread that polls.
+
+mod ends;
+mod progress;
+mod workers;

@@ -1,0 +1,138 @@
+//! An endpoint on a thread of its own, used from several threads.
+
+use std::thread::scope;
+use std::time::{Duration, Instant};
+
+use farwrite::{Endpoint, Error, Outcome, ProgressThread, QueuePair, SendOptions, UdpFabric};
+
+use crate::ends::{endpoint, options, payload};
+
+const BYTES: usize = 200_000;
+const LONG: Duration = Duration::from_secs(60);
+
+type Progress = ProgressThread<UdpFabric>;
+
+/// Runs a call that must succeed.
+fn call<R: Send + 'static>(
+    progress: &Progress,
+    call: impl FnOnce(&mut Endpoint<UdpFabric>) -> Result<R, Error> + Send + 'static,
+) -> R {
+    let answer = progress.call(call).expect("the thread runs");
+    answer.expect("a call that succeeds")
+}
+
+/// Two endpoints on threads, and a queue pair that joins them.
+struct Joined {
+    a: Progress,
+    b: Progress,
+    qa: QueuePair,
+    qb: QueuePair,
+}
+
+fn joined(workers: bool) -> Joined {
+    let (a, mut b) = (endpoint(1), endpoint(1));
+    if workers {
+        b.start_workers().expect("threads");
+    }
+    let [a, b] = [a, b].map(|end| end.start_thread().expect("threads"));
+    let [(qa, info_a), (qb, info_b)] = [&a, &b].map(|end| {
+        let qp = call(end, |end| end.create_qp(options(1)));
+        (qp, call(end, move |end| end.qp_info(qp)))
+    });
+    call(&a, move |a| a.connect_qp(qa, &info_b));
+    call(&b, move |b| b.connect_qp(qb, &info_a));
+    Joined { a, b, qa, qb }
+}
+
+/// Sends and receives a message, each end from its own thread; answers how they ended.
+fn exchange(joined: &Joined, seed: u8) -> [Outcome; 2] {
+    let Joined { a, b, qa, qb } = joined;
+    let (qa, qb) = (*qa, *qb);
+    let target = call(b, |b| b.register(vec![0; BYTES]));
+    let recv = call(b, move |b| b.post_recv(qb, target.whole()));
+    let source = call(a, move |a| a.register(payload(seed, BYTES)));
+    let send = call(a, move |a| {
+        a.post_send(qa, source.whole(), SendOptions::default())
+    });
+    let outcomes = scope(|threads| {
+        let sender = threads.spawn(|| a.wait(LONG, || send.outcome()));
+        let receiver = threads.spawn(|| b.wait(LONG, || recv.outcome()));
+        [sender, receiver].map(|thread| thread.join().expect("no panic"))
+    });
+    let memory = call(b, move |b| b.deregister(target));
+    assert!(*memory == payload(seed, BYTES), "message {seed}");
+    outcomes.map(|outcome| outcome.expect("the thread runs").expect("in time"))
+}
+
+#[test]
+fn any_thread_can_use_the_endpoint() {
+    for workers in [false, true] {
+        let joined = joined(workers);
+        for seed in 0..10 {
+            assert_eq!(exchange(&joined, seed), [Outcome::Whole; 2]);
+        }
+    }
+}
+
+#[test]
+fn many_threads_can_use_the_endpoint_at_once() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    let registered: Vec<_> = scope(|threads| {
+        let register = |seed: u8| {
+            let progress = &progress;
+            move || {
+                let regions = (0..50).map(|_| call(progress, move |e| e.register(vec![seed; 64])));
+                regions.collect::<Vec<_>>()
+            }
+        };
+        let running: Vec<_> = (0..4).map(|seed| threads.spawn(register(seed))).collect();
+        let done = running.into_iter().map(|thread| thread.join());
+        done.map(|regions| regions.expect("no panic")).collect()
+    });
+    let endpoint = progress.stop();
+    for (seed, regions) in (0..).zip(registered) {
+        for region in regions {
+            assert_eq!(*endpoint.memory(region).expect("its own"), [seed; 64]);
+        }
+    }
+}
+
+#[test]
+fn a_call_ends_the_sleep_of_the_thread() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    // The thread has nothing to do, and sleeps for a second at a time.
+    let start = Instant::now();
+    for _ in 0..200 {
+        std::thread::sleep(Duration::from_micros(100));
+        call(&progress, |endpoint| Ok(endpoint.counters()));
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(20), "200 calls took {took:?}");
+}
+
+#[test]
+fn a_wait_ends_when_its_time_is_over() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    let nothing: Option<()> = progress
+        .wait(Duration::from_millis(20), || None)
+        .expect("the thread runs");
+    assert_eq!(nothing, None);
+}
+
+#[test]
+fn a_panic_in_a_call_ends_the_calls_and_waits_of_others() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    scope(|threads| {
+        let waiting = threads.spawn(|| progress.wait(LONG, || None::<()>));
+        std::thread::sleep(Duration::from_millis(20));
+        let panicked = progress.call(|_| panic!("on purpose"));
+        assert!(matches!(panicked, Err(Error::Stopped(None))));
+        let waited = waiting.join().expect("no panic");
+        assert!(matches!(waited, Err(Error::Stopped(None))), "{waited:?}");
+    });
+    let call = progress.call(|endpoint| endpoint.counters());
+    assert_eq!(
+        call.expect_err("no thread").to_string(),
+        "the endpoint's thread has ended"
+    );
+}
