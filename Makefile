@@ -45,8 +45,9 @@ isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debi
 arm: ## the codes on an emulated 64-bit Arm (installs qemu and a linker on Debian)
 	crates/codes/tests/arm
 
-loom: ## every interleaving of receive workers on the slot table
+loom: ## every interleaving of receive workers on the slot table, and of their notices
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --lib
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite --lib announcement
 
 system: ## tests in network namespaces, judged by tshark and ISA-L (root; installs both on Debian)
 	tests/system/run

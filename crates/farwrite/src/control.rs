@@ -131,6 +131,11 @@ impl ControlPath {
         self.waiting.len() >= MAX_WAITING / 2
     }
 
+    /// Gives the memory of the empty queue back.
+    pub(crate) fn shrink(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+
     /// Whether packets wait to be sent.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()

@@ -5,11 +5,12 @@
 //! to look at becomes a [`Notice`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use farwrite_fabric::contract::{Completion, SendArrival, Sender};
 use farwrite_sdr::{Arrival, SlotTable};
 
+use crate::announcement::Announcement;
 use crate::route::{Role, Route};
 
 /// Most notices of a queue pair that wait for the owner, apart from [`Event::Arrived`]. A peer that
@@ -21,8 +22,7 @@ pub(crate) const MAX_WAITING: u32 = 1024;
 pub(crate) struct Inlet {
     serial: u32,
     table: Arc<SlotTable>,
-    /// Whether the owner has a notice that packets arrived, and has not looked yet.
-    is_announced: AtomicBool,
+    announcement: Announcement,
     /// Notices that wait for the owner, apart from `Arrived`.
     waiting: AtomicU32,
     counts: Counts,
@@ -80,7 +80,7 @@ impl Inlet {
         Self {
             serial,
             table,
-            is_announced: AtomicBool::new(false),
+            announcement: Announcement::new(),
             waiting: AtomicU32::new(0),
             counts: Counts::default(),
         }
@@ -88,8 +88,7 @@ impl Inlet {
 
     /// The owner looks at what arrived from now on: a packet that comes later is announced again.
     pub(crate) fn take_announcement(&self) {
-        // Pairs with the swap in `Run::finish`: of two, the later sees what the earlier wrote.
-        self.is_announced.swap(false, Ordering::AcqRel);
+        self.announcement.take();
     }
 
     /// The owner has taken a notice other than `Arrived`.
@@ -259,7 +258,7 @@ impl Run<'_> {
             count.fetch_add(more, Ordering::Relaxed);
         }
         let has_data = self.counts.data_packets > 0;
-        if has_data && !self.inlet.is_announced.swap(true, Ordering::AcqRel) {
+        if has_data && self.inlet.announcement.announce() {
             notices.push(self.notice(Event::Arrived));
         }
     }

@@ -39,6 +39,7 @@
 //! # }
 //! ```
 
+mod announcement;
 mod control;
 mod drain;
 mod drops;

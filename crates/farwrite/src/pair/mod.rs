@@ -9,6 +9,7 @@ mod holdings;
 mod outgoing;
 mod parity;
 mod receiving;
+mod resting;
 mod sending;
 mod transmit;
 
@@ -42,6 +43,7 @@ use holdings::Holdings;
 use outgoing::Outgoing;
 use parity::Workshop;
 use receiving::Recv;
+use resting::Rest;
 use sending::{Send, StreamRun};
 pub(crate) use transmit::{Halt, Turn};
 
@@ -90,6 +92,7 @@ pub(crate) struct Pair {
     /// Losses that the last credit told of.
     credited_loss: ChunkLoss,
     connected: Option<Connected>,
+    rest: Rest,
     stats: QpStats,
 }
 
@@ -175,6 +178,7 @@ impl Pair {
             credited_packets: 0,
             credited_loss: ChunkLoss::default(),
             connected: None,
+            rest: Rest::default(),
             stats: QpStats::default(),
         })
     }
@@ -324,7 +328,8 @@ impl Pair {
         self.settle_sends();
         self.expire_sends(now_ns);
         // Control before data: an offer must be ahead of its message.
-        self.send_control(fabric, now_ns)
+        self.send_control(fabric, now_ns)?;
+        Ok(self.rest(fabric, now_ns)?)
     }
 
     /// Whether a message is sent from the region or received into it, or packets that the fabric
@@ -405,6 +410,7 @@ impl Pair {
             self.credit_due_ns,
             self.ping_due_ns(),
             self.send_deadlines.next_ns(),
+            self.rest.next_ns(),
         ];
         let connected = connected.into_iter().filter(|_| is_connected);
         always.into_iter().chain(connected).flatten().min()

@@ -62,6 +62,13 @@ impl Outgoing {
         self.queue.len()
     }
 
+    /// Gives the memory of empty queues back.
+    pub(crate) fn shrink(&mut self) {
+        self.queue.shrink_to_fit();
+        self.runs.shrink_to_fit();
+        self.batches.shrink_to_fit();
+    }
+
     /// Queues the packets of a run of chunks, which are sent from the region `lkey`.
     pub(crate) fn push_run(
         &mut self,

@@ -1,0 +1,88 @@
+//! "Data came", said by any number of workers to one owner.
+
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether the owner has a notice that it has not acted on. So one notice is enough, however many
+/// packets come meanwhile.
+#[derive(Debug)]
+pub(crate) struct Announcement(AtomicBool);
+
+impl Announcement {
+    pub(crate) fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// A worker has set bits. Whether it has to give the owner a notice.
+    pub(crate) fn announce(&self) -> bool {
+        // Both swaps are in one order. If this one comes before `take`, the owner sees the bits;
+        // otherwise it gets a notice.
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// The owner is about to look at the bits.
+    pub(crate) fn take(&self) {
+        self.0.swap(false, Ordering::AcqRel);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+    use loom::thread;
+
+    use super::*;
+
+    /// The bits, the announcement, and the notices that the owner has not taken.
+    struct Shared {
+        bits: AtomicU64,
+        announcement: Announcement,
+        notices: AtomicU64,
+    }
+
+    impl Shared {
+        fn arrive(&self, bit: u64) {
+            self.bits.fetch_or(bit, Ordering::Relaxed);
+            if self.announcement.announce() {
+                self.notices.fetch_add(1, Ordering::Release);
+            }
+        }
+
+        /// Acts on a notice if there is one; answers the bits seen.
+        fn act(&self) -> Option<u64> {
+            if self.notices.load(Ordering::Acquire) == 0 {
+                return None;
+            }
+            self.notices.fetch_sub(1, Ordering::AcqRel);
+            self.announcement.take();
+            Some(self.bits.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn no_arrival_is_overlooked() {
+        loom::model(|| {
+            let shared = Arc::new(Shared {
+                bits: AtomicU64::new(0),
+                announcement: Announcement::new(),
+                notices: AtomicU64::new(0),
+            });
+            let workers = [1, 2].map(|bit| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || shared.arrive(bit))
+            });
+            let mut seen = shared.act().unwrap_or(0);
+            for worker in workers {
+                worker.join().unwrap();
+            }
+            while let Some(bits) = shared.act() {
+                seen = bits;
+            }
+            assert_eq!(seen, 3);
+        });
+    }
+}

@@ -1,0 +1,67 @@
+//! A queue pair that has nothing open gives spare memory back.
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, FabricError};
+
+use super::Pair;
+
+/// How long a queue pair keeps spare memory for the next message, in nanoseconds.
+const KEEP_NS: u64 = 1_000_000_000;
+
+/// Whether a queue pair has given its spare memory back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// A message was open at the last poll.
+    #[default]
+    Busy,
+    /// Nothing is open. It gives the memory back at this time.
+    Due(u64),
+    /// It has.
+    Resting,
+}
+
+impl Rest {
+    pub(super) fn next_ns(self) -> Option<u64> {
+        match self {
+            Self::Due(at_ns) => Some(at_ns),
+            Self::Busy | Self::Resting => None,
+        }
+    }
+}
+
+impl Pair {
+    fn is_idle(&self) -> bool {
+        self.sends.is_empty()
+            && self.leaving.is_empty()
+            && self.recvs.is_empty()
+            && self.closing.is_empty()
+            && !self.outgoing.is_departing()
+            && !self.control.is_waiting()
+    }
+
+    /// Gives spare memory back once nothing was open for a while.
+    pub(super) fn rest<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        now_ns: u64,
+    ) -> Result<(), FabricError> {
+        if !self.is_idle() {
+            self.rest = Rest::Busy;
+            return Ok(());
+        }
+        match self.rest {
+            Rest::Busy => self.rest = Rest::Due(now_ns.saturating_add(KEEP_NS)),
+            Rest::Due(at_ns) if at_ns <= now_ns => {
+                self.rest = Rest::Resting;
+                self.arrived = Vec::new();
+                self.streams.shrink_to_fit();
+                self.closing.shrink_to_fit();
+                self.outgoing.shrink();
+                self.control.shrink();
+                self.workshop.trim(fabric, 0)?;
+            }
+            Rest::Due(_) | Rest::Resting => {}
+        }
+        Ok(())
+    }
+}
