@@ -9,8 +9,7 @@ use farwrite::{
     UdpConfig, UdpFabric,
 };
 
-use crate::blast::BlastResult;
-use crate::meter::Meter;
+use crate::meter::{Meter, Moved};
 
 /// Longest sleep of an end without a look at whether the other is done.
 const MAX_WAIT: Duration = Duration::from_millis(5);
@@ -19,7 +18,6 @@ const MAX_WAIT: Duration = Duration::from_millis(5);
 pub(crate) struct StackPair {
     tx: Side,
     rx: Side,
-    scheme: SchemeTag,
 }
 
 struct Side {
@@ -36,7 +34,6 @@ impl StackPair {
     pub(crate) fn new(
         mtu: u32,
         rate_bps: u64,
-        scheme: SchemeTag,
         source: Vec<u8>,
         destination: Vec<u8>,
     ) -> Result<Self, Error> {
@@ -67,20 +64,20 @@ impl StackPair {
             .connect_qp(tx.qp, &rx.endpoint.qp_info(rx.qp)?)?;
         rx.endpoint
             .connect_qp(rx.qp, &tx.endpoint.qp_info(tx.qp)?)?;
-        Ok(Self { tx, rx, scheme })
+        Ok(Self { tx, rx })
     }
 
-    /// Moves the whole source once, and waits until the sender knows.
+    /// Moves the whole source once by a scheme, and waits until the sender knows.
     ///
     /// # Errors
     /// The endpoints'.
-    pub(crate) fn run(&mut self) -> Result<BlastResult, Error> {
+    pub(crate) fn run(&mut self, scheme: SchemeTag) -> Result<Moved, Error> {
         let recv = self
             .rx
             .endpoint
             .post_recv(self.rx.qp, self.rx.memory.whole())?;
         let options = SendOptions {
-            scheme: self.scheme,
+            scheme,
             immediate: None,
             deadline_ns: None,
         };
@@ -107,7 +104,7 @@ impl StackPair {
         let usage = meter.stop();
         assert_eq!(recv.outcome(), Some(Outcome::Whole), "the message arrived");
         let after = (self.tx.endpoint.counters(), self.rx.endpoint.counters());
-        Ok(BlastResult {
+        Ok(Moved {
             bytes: self.tx.memory.length(),
             sent: after.0.sent_packets - before.0.sent_packets,
             received: after.1.received_packets - before.1.received_packets,
