@@ -59,7 +59,7 @@ pub(crate) fn blast(
         bytes: window.arrived(),
         sent: sent?,
         received,
-        usage: meter.stop(),
+        usage: meter.read(),
     })
 }
 

@@ -96,7 +96,7 @@ impl FabricPair {
             receiver.join().expect("the receiver does not panic")?;
             sent
         })?;
-        let usage = meter.stop();
+        let usage = meter.read();
         let after = self.receiver.counters();
         Ok(Moved {
             bytes: window.arrived(),

@@ -41,8 +41,8 @@ impl Meter {
         }
     }
 
-    /// Ends the measurement.
-    pub(crate) fn stop(self) -> Usage {
+    /// What has been used since the start.
+    pub(crate) fn read(&self) -> Usage {
         Usage {
             wall: self.wall.elapsed(),
             cpu: process_cpu().saturating_sub(self.cpu),

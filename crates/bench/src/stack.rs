@@ -9,6 +9,7 @@ use farwrite::{
     UdpConfig, UdpFabric,
 };
 
+use crate::connect::connect;
 use crate::meter::{Meter, Moved};
 
 /// Longest sleep of an end without a look at whether the other is done.
@@ -48,10 +49,11 @@ impl StackPair {
             initial_rtt: Duration::from_millis(1),
             ..QpOptions::default()
         };
-        let side = |memory| -> Result<Side, Error> {
-            let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
-            let mut endpoint = Endpoint::over_udp(&config)?;
-            let qp = endpoint.create_qp(options.clone())?;
+        let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
+        let mut tx = Endpoint::over_udp(&config)?;
+        let mut rx = Endpoint::over_udp(&config)?;
+        let [tx_qp, rx_qp] = connect(&mut tx, &mut rx, &options)?;
+        let side = |mut endpoint: Endpoint<_>, qp, memory| -> Result<Side, Error> {
             let memory = endpoint.register(memory)?;
             Ok(Side {
                 endpoint,
@@ -59,12 +61,10 @@ impl StackPair {
                 memory,
             })
         };
-        let (mut tx, mut rx) = (side(source)?, side(destination)?);
-        tx.endpoint
-            .connect_qp(tx.qp, &rx.endpoint.qp_info(rx.qp)?)?;
-        rx.endpoint
-            .connect_qp(rx.qp, &tx.endpoint.qp_info(tx.qp)?)?;
-        Ok(Self { tx, rx })
+        Ok(Self {
+            tx: side(tx, tx_qp, source)?,
+            rx: side(rx, rx_qp, destination)?,
+        })
     }
 
     /// Moves the whole source once by a scheme, and waits until the sender knows.
@@ -101,7 +101,7 @@ impl StackPair {
             receiver.join().expect("the receiver does not panic")?;
             sent
         })?;
-        let usage = meter.stop();
+        let usage = meter.read();
         assert_eq!(recv.outcome(), Some(Outcome::Whole), "the message arrived");
         let after = (self.tx.endpoint.counters(), self.rx.endpoint.counters());
         Ok(Moved {

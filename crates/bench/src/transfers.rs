@@ -1,19 +1,18 @@
 //! Whole transfers over the virtual-time fabric, as the scenario tests run them by the thousand.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use farwrite::fabric::sim::{LinkConfig, SimFabric, SimNetwork};
-use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, Region, SendOptions};
+use farwrite::fabric::sim::LinkConfig;
+use farwrite::{QpOptions, Region, SendOptions};
 use farwrite_link::Loss;
 
 use crate::Failure;
 use crate::meter::{Meter, Usage};
+use crate::sim::SimEnds;
 use crate::table::{self, median};
 
 /// Transfers of a run.
 const TRANSFERS: u32 = 1000;
-
 /// Bytes of one transfer.
 const BYTES: usize = 256 * 1024;
 /// Of each direction.
@@ -33,7 +32,7 @@ pub(crate) fn run(runs: usize) -> Result<(), Failure> {
     ]];
     let title = format!(
         "transfers: simulated, each with a network, two endpoints and queue pairs of its own; \
-         medians of\n{runs} runs of {TRANSFERS}"
+         medians of\n{runs} runs of {TRANSFERS}."
     );
     table::print(&title, ["", "per second", "per core-second"], &rows);
     Ok(())
@@ -50,70 +49,38 @@ fn transfers() -> Result<Usage, Failure> {
     let meter = Meter::start();
     for seed in 0..TRANSFERS {
         target.fill(0);
-        (source, target) = World::new(seed.into())?.transfer(source, target)?;
+        (source, target) = transfer(seed.into(), source, target)?;
         if *target != bytes[..] {
             return Err(format!("transfer {seed} arrived damaged").into());
         }
     }
-    Ok(meter.stop())
+    Ok(meter.read())
 }
 
-struct World {
-    network: SimNetwork,
-    ends: [(Endpoint<SimFabric>, QueuePair); 2],
-}
-
-impl World {
-    fn new(seed: u64) -> Result<Self, Failure> {
-        let network = SimNetwork::new(seed);
-        let addrs = [1, 2].map(|host| SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 5000)));
-        let link = LinkConfig {
+/// Sends one buffer into the other, and gives both back.
+fn transfer(seed: u64, source: Region, target: Region) -> Result<(Region, Region), Failure> {
+    let mut ends = SimEnds::new(
+        seed,
+        LinkConfig {
             delay: RTT / 2,
             rate_bps: Some(RATE_BPS),
             loss: Loss::Iid {
                 loss_packet: LOSS_PACKET,
             },
             ..LinkConfig::default()
-        };
-        network.connect(addrs[0].ip(), addrs[1].ip(), link, link)?;
-        let mut ends = [end(&network, addrs[0])?, end(&network, addrs[1])?];
-        let infos = [info(&ends[0])?, info(&ends[1])?];
-        for ((endpoint, qp), peer) in ends.iter_mut().zip(infos.iter().rev()) {
-            endpoint.connect_qp(*qp, peer)?;
-        }
-        Ok(Self { network, ends })
-    }
-
-    /// Sends one buffer into the other, and gives both back.
-    fn transfer(mut self, source: Region, target: Region) -> Result<(Region, Region), Failure> {
-        let [(a, qa), (b, qb)] = &mut self.ends;
-        let target = b.register_region(target)?;
-        b.post_recv(*qb, target.whole())?;
-        let source = a.register_region(source)?;
-        let send = a.post_send(*qa, source.whole(), SendOptions::default())?;
-        while send.outcome().is_none() {
-            let now_ns = self.network.now_ns();
-            let wanted = [a.poll(now_ns)?, b.poll(now_ns)?, self.network.next_ns()];
-            let next_ns = wanted.into_iter().flatten().min().ok_or("a dead world")?;
-            self.network.advance_to(next_ns.max(now_ns + 1));
-        }
-        Ok((a.deregister(source)?, b.deregister(target)?))
-    }
-}
-
-fn end(
-    network: &SimNetwork,
-    addr: SocketAddr,
-) -> Result<(Endpoint<SimFabric>, QueuePair), Failure> {
-    let mut endpoint = Endpoint::new(network.endpoint(addr, 1)?, [7; 32]);
-    let qp = endpoint.create_qp(QpOptions {
+        },
+    )?;
+    let [tx_qp, rx_qp] = ends.connect(&QpOptions {
         rate_bps: RATE_BPS / 10 * 9,
         initial_rtt: RTT,
         ..QpOptions::default()
     })?;
-    Ok((endpoint, qp))
-}
-
-fn info((endpoint, qp): &(Endpoint<SimFabric>, QueuePair)) -> Result<QpInfo, Failure> {
-    Ok(endpoint.qp_info(*qp)?)
+    let target = ends.rx.register_region(target)?;
+    ends.rx.post_recv(rx_qp, target.whole())?;
+    let source = ends.tx.register_region(source)?;
+    let send = ends
+        .tx
+        .post_send(tx_qp, source.whole(), SendOptions::default())?;
+    ends.run_until(Duration::ZERO, || send.outcome().is_some())?;
+    Ok((ends.tx.deregister(source)?, ends.rx.deregister(target)?))
 }
