@@ -2,20 +2,20 @@
 //!
 //! One thread sends batches cut by the kernel (GSO) out of a large buffer, another receives them
 //! joined (GRO) and puts each payload in its place in another. Packets have the size of Farwrite's,
-//! headers included, but mean nothing: no checksum, no keys, no completions. What a full stack
-//! reaches is held against this.
+//! headers included, but mean nothing: no checksum, no keys, no completions. Both threads sleep in
+//! the kernel while they wait, as the full stack does, so their processor time is that of the work.
+//! What a full stack reaches is held against this.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::{
     self, MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket,
 };
 
-use crate::meter::{Meter, Usage};
+use crate::meter::{Meter, Moved};
+use crate::window::{STALL, Window};
 
 /// BTH, RETH and immediate before the payload.
 const HEADER_BYTES: usize = 12 + 16 + 4;
@@ -23,8 +23,6 @@ const HEADER_BYTES: usize = 12 + 16 + 4;
 const TRAILER_BYTES: usize = 4;
 /// Batches handed to one system call.
 const BATCHES: usize = 4;
-/// After so long without progress what is in flight counts as lost.
-const STALL: Duration = Duration::from_millis(20);
 
 /// How to blast.
 #[derive(Clone, Copy, Debug)]
@@ -35,38 +33,6 @@ pub(crate) struct BlastConfig {
     pub(crate) window_bytes: u64,
 }
 
-/// What a blast did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BlastResult {
-    /// Payload bytes that arrived.
-    pub(crate) bytes: u64,
-    /// Packets sent.
-    pub(crate) sent: u64,
-    /// Packets that arrived.
-    pub(crate) received: u64,
-    /// From the first packet sent to the last one placed.
-    pub(crate) usage: Usage,
-}
-
-impl BlastResult {
-    /// Payload that arrived, in bits per second.
-    pub(crate) fn goodput_bps(&self) -> f64 {
-        self.bytes as f64 * 8.0 / self.usage.wall.as_secs_f64()
-    }
-
-    /// Share of packets that did not arrive.
-    pub(crate) fn loss_packet(&self) -> f64 {
-        1.0 - self.received as f64 / self.sent as f64
-    }
-}
-
-/// Where sender and receiver see each other.
-#[derive(Default)]
-struct Progress {
-    received_bytes: AtomicU64,
-    sender_done: AtomicBool,
-}
-
 /// Sends `source` to `destination`, which is of the same length, over loopback.
 ///
 /// # Errors
@@ -75,25 +41,25 @@ pub(crate) fn blast(
     config: BlastConfig,
     source: &[u8],
     destination: &mut [u8],
-) -> Result<BlastResult, SocketError> {
+) -> Result<Moved, SocketError> {
     let socket = SocketConfig::new(SocketAddr::from(([127, 0, 0, 1], 0)));
     let mut tx = UdpSocket::bind(&socket)?;
     let mut rx = UdpSocket::bind(&socket)?;
     let dst = rx.local_addr();
-    let progress = Progress::default();
+    let window = Window::new(config.window_bytes, STALL);
     let meter = Meter::start();
     let (sent, received) = thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&mut rx, destination, &progress));
-        let sent = send(&mut tx, dst, source, config, &progress);
-        progress.sender_done.store(true, Ordering::Release);
+        let receiver = scope.spawn(|| receive(&mut rx, destination, &window));
+        let sent = send(&mut tx, dst, source, config.mtu, &window);
+        window.end();
         (sent, receiver.join().expect("the receiver does not panic"))
     });
     let received = received?;
-    Ok(BlastResult {
-        bytes: progress.received_bytes.into_inner(),
+    Ok(Moved {
+        bytes: window.arrived(),
         sent: sent?,
         received,
-        usage: meter.stop(),
+        usage: meter.read(),
     })
 }
 
@@ -101,32 +67,21 @@ fn send(
     socket: &mut UdpSocket,
     dst: SocketAddr,
     source: &[u8],
-    config: BlastConfig,
-    progress: &Progress,
+    mtu: usize,
+    window: &Window,
 ) -> Result<u64, SocketError> {
-    let packet_bytes = HEADER_BYTES + config.mtu + TRAILER_BYTES;
+    let packet_bytes = HEADER_BYTES + mtu + TRAILER_BYTES;
     let per_batch = MAX_SEGMENTS.min(MAX_BATCH_BYTES / packet_bytes);
     let mut headers = vec![[0_u8; HEADER_BYTES]; per_batch * BATCHES];
-    let (mut at, mut packets, mut lost) = (0, 0, 0);
+    let (mut at, mut packets) = (0, 0);
     while at < source.len() {
-        let mut stalled = Instant::now();
-        loop {
-            let received = progress.received_bytes.load(Ordering::Acquire);
-            if at as u64 <= received + lost + config.window_bytes {
-                break;
-            }
-            if stalled.elapsed() > STALL {
-                lost = at as u64 - received;
-                stalled = Instant::now();
-            }
-            thread::yield_now();
-        }
-        let end = source.len().min(at + per_batch * BATCHES * config.mtu);
-        for (header, offset) in headers.iter_mut().zip((at..end).step_by(config.mtu)) {
+        window.wait(at as u64);
+        let end = source.len().min(at + per_batch * BATCHES * mtu);
+        for (header, offset) in headers.iter_mut().zip((at..end).step_by(mtu)) {
             header[12..20].copy_from_slice(&(offset as u64).to_be_bytes());
         }
         let mut parts = Vec::with_capacity(3 * headers.len());
-        for (header, payload) in headers.iter().zip(source[at..end].chunks(config.mtu)) {
+        for (header, payload) in headers.iter().zip(source[at..end].chunks(mtu)) {
             parts.push(IoSlice::new(header));
             parts.push(IoSlice::new(payload));
             parts.push(IoSlice::new(&[0; TRAILER_BYTES]));
@@ -142,7 +97,7 @@ fn send(
             .collect();
         let taken = socket.send(&messages)?;
         packets += taken as u64;
-        at = end.min(at + taken * config.mtu);
+        at = end.min(at + taken * mtu);
     }
     Ok(packets)
 }
@@ -150,7 +105,7 @@ fn send(
 fn receive(
     socket: &mut UdpSocket,
     destination: &mut [u8],
-    progress: &Progress,
+    window: &Window,
 ) -> Result<u64, SocketError> {
     let (mut packets, mut bytes) = (0, 0);
     while bytes < destination.len() as u64 {
@@ -164,10 +119,10 @@ fn receive(
                 bytes += placed as u64;
                 packets += 1;
             }
-            progress.received_bytes.store(bytes, Ordering::Release);
+            window.arrive(bytes);
         }
         if packets == before {
-            let done = progress.sender_done.load(Ordering::Acquire);
+            let done = window.has_ended();
             let more = udp::wait([(&*socket, false)], Some(STALL)).unwrap_or(false);
             if done && !more {
                 break;

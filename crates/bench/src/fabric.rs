@@ -1,8 +1,6 @@
 //! The UDP fabric alone: writes posted at one end, completions polled at the other, over loopback.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use farwrite_fabric::contract::{
     Completion, Fabric, FabricError, Lkey, QpAttr, Qpn, RealTimeRx, Region, RemotePlace, RemoteQp,
@@ -11,13 +9,12 @@ use farwrite_fabric::contract::{
 use farwrite_fabric::nic::{NicRx, NicTx};
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
 
-use crate::blast::{BlastConfig, BlastResult};
-use crate::meter::Meter;
+use crate::blast::BlastConfig;
+use crate::meter::{Meter, Moved};
+use crate::window::{STALL, Window};
 
 /// Packets handed over in one post.
 const POST: usize = 240;
-/// After so long without progress what is in flight counts as lost.
-const STALL: Duration = Duration::from_millis(20);
 
 /// Two ends on loopback with a connected queue pair each, a source at one and a destination at the
 /// other. Moving again and again costs no set-up.
@@ -79,33 +76,31 @@ impl FabricPair {
     ///
     /// # Errors
     /// The fabric's.
-    pub(crate) fn run(&mut self, config: BlastConfig) -> Result<BlastResult, FabricError> {
-        let received_bytes = AtomicU64::new(0);
-        let done = AtomicBool::new(false);
+    pub(crate) fn run(&mut self, config: BlastConfig) -> Result<Moved, FabricError> {
+        let window = Window::new(config.window_bytes, STALL);
         let before = self.receiver.counters();
         let (bytes, mtu) = (self.bytes, self.mtu);
         let (tx, tx_qp, source, place) = (&mut self.tx, self.tx_qp, self.source, self.destination);
         let rx = &mut self.rx;
         let meter = Meter::start();
         thread::scope(|scope| {
-            let receiver = scope.spawn(|| receive(rx, bytes as u64, &received_bytes, &done));
+            let receiver = scope.spawn(|| receive(rx, bytes as u64, &window));
             let packet = |i: usize| Sge {
                 lkey: source,
                 offset: (i * mtu) as u64,
                 length: u32::try_from(mtu.min(bytes - i * mtu)).unwrap_or(u32::MAX),
             };
             let sent = send(tx, tx_qp, place, bytes.div_ceil(mtu), packet, |at| {
-                let at = (at * mtu) as u64;
-                at <= received_bytes.load(Ordering::Acquire) + config.window_bytes
+                window.wait((at * mtu) as u64);
             });
-            done.store(true, Ordering::Release);
+            window.end();
             receiver.join().expect("the receiver does not panic")?;
             sent
         })?;
-        let usage = meter.stop();
+        let usage = meter.read();
         let after = self.receiver.counters();
-        Ok(BlastResult {
-            bytes: received_bytes.into_inner(),
+        Ok(Moved {
+            bytes: window.arrived(),
             sent: bytes.div_ceil(mtu) as u64,
             received: after.received_packets - before.received_packets,
             usage,
@@ -119,14 +114,11 @@ fn send(
     place: RemotePlace,
     packets: usize,
     packet: impl Fn(usize) -> Sge,
-    may_send: impl Fn(usize) -> bool,
+    wait: impl Fn(usize),
 ) -> Result<(), FabricError> {
     let mut at = 0;
     while at < packets {
-        let stalled = Instant::now();
-        while !may_send(at) && stalled.elapsed() < STALL {
-            thread::yield_now();
-        }
+        wait(at);
         let entries: Vec<_> = (at..packets.min(at + POST)).map(|i| [packet(i)]).collect();
         let writes: Vec<_> = entries
             .iter()
@@ -144,12 +136,7 @@ fn send(
     Ok(())
 }
 
-fn receive(
-    rx: &mut NicRx<UdpRx>,
-    bytes: u64,
-    received_bytes: &AtomicU64,
-    done: &AtomicBool,
-) -> Result<(), FabricError> {
+fn receive(rx: &mut NicRx<UdpRx>, bytes: u64, window: &Window) -> Result<(), FabricError> {
     let mut completions = Vec::new();
     let mut got = 0;
     // The sender was done before a wait, and nothing has come since.
@@ -162,12 +149,12 @@ fn receive(
                 got += u64::from(bytes);
             }
         }
-        received_bytes.store(got, Ordering::Release);
+        window.arrive(got);
         if idle && !more {
             if is_last_wait {
                 break;
             }
-            is_last_wait = done.load(Ordering::Acquire);
+            is_last_wait = window.has_ended();
             rx.wait(STALL)?;
         } else {
             is_last_wait = false;

@@ -1,113 +1,76 @@
 //! Benchmarks of Farwrite, and what they are held against.
 
 mod blast;
+mod conditions;
+mod connect;
+mod counting;
 mod fabric;
+mod idle;
+mod loopback;
+mod memory;
 mod meter;
+mod queue_pairs;
+mod sim;
 mod stack;
+mod table;
 mod transfers;
+mod window;
 
-use blast::{BlastConfig, BlastResult};
-use clap::Parser;
-use fabric::FabricPair;
-use farwrite::SchemeName;
-use stack::StackPair;
-use transfers::TransfersResult;
+use clap::{Parser, ValueEnum};
+use counting::CountingAllocator;
+use loopback::LoopbackArgs;
 
-/// Moves memory over loopback and prints how fast.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Measures Farwrite, each number beside another of the same run.
 #[derive(Parser)]
 struct Args {
-    /// Bytes to move, in MiB; 0 for none.
-    #[arg(long, default_value_t = 1024)]
-    size_mib: usize,
-    /// Payload bytes of a packet.
-    #[arg(long, default_value_t = 4096)]
-    mtu: usize,
-    /// Runs of each kind, turn and turn about, of which the median is printed.
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
-    /// Most KiB in flight.
-    #[arg(long, default_value_t = 2048)]
-    window_kib: u64,
-    /// Pace of the full stack, in Gbit/s on the wire.
-    #[arg(long, default_value_t = 100)]
-    rate_gbps: u64,
-    /// Scheme of the full stack, and of the simulated transfers.
-    #[arg(long, default_value = "sr-nack")]
-    scheme: SchemeName,
-    /// Simulated transfers in a run; 0 for none.
-    #[arg(long, default_value_t = 1000)]
-    transfers: u32,
+    /// What to measure; without one, everything.
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+    /// Runs of each kind, of which medians are printed.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    runs: u16,
+    #[command(flatten)]
+    loopback: LoopbackArgs,
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// One measurement, which prints one table.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Part {
+    // First: memory that other parts have used and freed would hide what queue pairs take.
+    /// Memory of an idle queue pair.
+    Memory,
+    /// Goodput and bytes per core-second over loopback, beside UDP sockets alone.
+    Loopback,
+    /// Processor time of a message beside 0, 1,000 and 10,000 idle queue pairs.
+    Idle,
+    /// Messages of 256 KiB a second on 1, 100 and 1,000 queue pairs.
+    QueuePairs,
+    /// Simulated transfers a second.
+    Transfers,
+}
+
+fn main() -> Result<(), Failure> {
     let args = Args::parse();
-    if args.size_mib > 0 {
-        move_memory(&args)?;
-    }
-    if args.transfers > 0 {
-        simulate(&args)?;
-    }
-    Ok(())
-}
-
-/// Moves cold memory over loopback by ever more of the stack.
-fn move_memory(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    // Written to once, so that pages are there, and far larger than any cache.
-    let cold = |fill| vec![fill; args.size_mib << 20];
-    let (source, mut destination) = (cold(0x5a_u8), cold(0xff));
-    let config = BlastConfig {
-        mtu: args.mtu,
-        window_bytes: args.window_kib << 10,
+    let runs = usize::from(args.runs);
+    conditions::print();
+    let parts = if args.parts.is_empty() {
+        Part::value_variants()
+    } else {
+        &args.parts
     };
-    let mut pair = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
-    let rate_bps = args.rate_gbps * 1_000_000_000;
-    let tag = args.scheme.tag();
-    let mtu = u32::try_from(args.mtu)?;
-    let mut stack_pair = StackPair::new(mtu, rate_bps, tag, cold(0x5a), cold(0xff))?;
-    let (mut raw, mut fabric, mut stack) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..args.runs.max(1) {
-        raw.push(blast::blast(config, &source, &mut destination)?);
-        fabric.push(pair.run(config)?);
-        stack.push(stack_pair.run()?);
-    }
-    let (raw, fabric, stack) = (median(raw), median(fabric), median(stack));
-    let bound = raw.goodput_bps();
-    for (name, result) in [
-        ("raw blast", raw),
-        ("udp fabric", fabric),
-        ("full stack", stack),
-    ] {
-        println!(
-            "{name:<12} {:6.2} Gbit/s  {:4.2} of raw  loss {:.1e}  cores {:.2}",
-            result.goodput_bps() / 1e9,
-            result.goodput_bps() / bound,
-            result.loss_packet(),
-            result.usage.cores()
-        );
+    for part in parts {
+        match part {
+            Part::Memory => memory::run()?,
+            Part::Loopback => loopback::run(&args.loopback, runs)?,
+            Part::Idle => idle::run(runs)?,
+            Part::QueuePairs => queue_pairs::run(runs)?,
+            Part::Transfers => transfers::run(runs)?,
+        }
     }
     Ok(())
-}
-
-/// Moves small messages over a lossy path in virtual time.
-fn simulate(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let scheme = args.scheme.scheme().tag();
-    let mut results = Vec::new();
-    for _ in 0..args.runs.max(1) {
-        results.push(transfers::run(args.transfers, scheme)?);
-    }
-    results.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
-    let median: TransfersResult = results[results.len() / 2];
-    println!(
-        "simulated    {:6.0} transfers/s of 256 KiB at 1% loss, with a network, two endpoints and \
-         queue pairs made for each  cores {:.2}",
-        median.per_second(),
-        median.usage.cores()
-    );
-    Ok(())
-}
-
-/// The result with the median goodput.
-fn median(mut results: Vec<BlastResult>) -> BlastResult {
-    results.sort_by(|a, b| a.goodput_bps().total_cmp(&b.goodput_bps()));
-    results[results.len() / 2]
 }

@@ -1,4 +1,4 @@
-//! Wall and processor time of a piece of work.
+//! Wall and processor time of a piece of work, and what was moved in it.
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,19 @@ pub(crate) struct Usage {
     pub(crate) cpu: Duration,
 }
 
+/// Bytes that were moved from one end to the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    /// Payload bytes that arrived.
+    pub(crate) bytes: u64,
+    /// Packets sent.
+    pub(crate) sent: u64,
+    /// Packets that arrived.
+    pub(crate) received: u64,
+    /// From the first packet sent to the last one placed, at both ends together.
+    pub(crate) usage: Usage,
+}
+
 impl Meter {
     /// Starts measuring.
     pub(crate) fn start() -> Self {
@@ -28,8 +41,8 @@ impl Meter {
         }
     }
 
-    /// Ends the measurement.
-    pub(crate) fn stop(self) -> Usage {
+    /// What has been used since the start.
+    pub(crate) fn read(&self) -> Usage {
         Usage {
             wall: self.wall.elapsed(),
             cpu: process_cpu().saturating_sub(self.cpu),
@@ -41,6 +54,23 @@ impl Usage {
     /// Processors kept busy, on average.
     pub(crate) fn cores(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64()
+    }
+}
+
+impl Moved {
+    /// Payload that arrived, in bits per second.
+    pub(crate) fn goodput_bps(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.usage.wall.as_secs_f64()
+    }
+
+    /// Payload bytes that arrived per second of processor time, of both ends together.
+    pub(crate) fn bytes_per_core_second(&self) -> f64 {
+        self.bytes as f64 / self.usage.cpu.as_secs_f64()
+    }
+
+    /// Share of packets that did not arrive.
+    pub(crate) fn loss_packet(&self) -> f64 {
+        1.0 - self.received as f64 / self.sent as f64
     }
 }
 

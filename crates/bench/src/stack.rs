@@ -9,8 +9,8 @@ use farwrite::{
     UdpConfig, UdpFabric,
 };
 
-use crate::blast::BlastResult;
-use crate::meter::Meter;
+use crate::connect::connect;
+use crate::meter::{Meter, Moved};
 
 /// Longest sleep of an end without a look at whether the other is done.
 const MAX_WAIT: Duration = Duration::from_millis(5);
@@ -19,7 +19,6 @@ const MAX_WAIT: Duration = Duration::from_millis(5);
 pub(crate) struct StackPair {
     tx: Side,
     rx: Side,
-    scheme: SchemeTag,
 }
 
 struct Side {
@@ -36,7 +35,6 @@ impl StackPair {
     pub(crate) fn new(
         mtu: u32,
         rate_bps: u64,
-        scheme: SchemeTag,
         source: Vec<u8>,
         destination: Vec<u8>,
     ) -> Result<Self, Error> {
@@ -51,10 +49,11 @@ impl StackPair {
             initial_rtt: Duration::from_millis(1),
             ..QpOptions::default()
         };
-        let side = |memory| -> Result<Side, Error> {
-            let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
-            let mut endpoint = Endpoint::over_udp(&config)?;
-            let qp = endpoint.create_qp(options.clone())?;
+        let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
+        let mut tx = Endpoint::over_udp(&config)?;
+        let mut rx = Endpoint::over_udp(&config)?;
+        let [tx_qp, rx_qp] = connect(&mut tx, &mut rx, &options)?;
+        let side = |mut endpoint: Endpoint<_>, qp, memory| -> Result<Side, Error> {
             let memory = endpoint.register(memory)?;
             Ok(Side {
                 endpoint,
@@ -62,25 +61,23 @@ impl StackPair {
                 memory,
             })
         };
-        let (mut tx, mut rx) = (side(source)?, side(destination)?);
-        tx.endpoint
-            .connect_qp(tx.qp, &rx.endpoint.qp_info(rx.qp)?)?;
-        rx.endpoint
-            .connect_qp(rx.qp, &tx.endpoint.qp_info(tx.qp)?)?;
-        Ok(Self { tx, rx, scheme })
+        Ok(Self {
+            tx: side(tx, tx_qp, source)?,
+            rx: side(rx, rx_qp, destination)?,
+        })
     }
 
-    /// Moves the whole source once, and waits until the sender knows.
+    /// Moves the whole source once by a scheme, and waits until the sender knows.
     ///
     /// # Errors
     /// The endpoints'.
-    pub(crate) fn run(&mut self) -> Result<BlastResult, Error> {
+    pub(crate) fn run(&mut self, scheme: SchemeTag) -> Result<Moved, Error> {
         let recv = self
             .rx
             .endpoint
             .post_recv(self.rx.qp, self.rx.memory.whole())?;
         let options = SendOptions {
-            scheme: self.scheme,
+            scheme,
             immediate: None,
             deadline_ns: None,
         };
@@ -104,10 +101,10 @@ impl StackPair {
             receiver.join().expect("the receiver does not panic")?;
             sent
         })?;
-        let usage = meter.stop();
+        let usage = meter.read();
         assert_eq!(recv.outcome(), Some(Outcome::Whole), "the message arrived");
         let after = (self.tx.endpoint.counters(), self.rx.endpoint.counters());
-        Ok(BlastResult {
+        Ok(Moved {
             bytes: self.tx.memory.length(),
             sent: after.0.sent_packets - before.0.sent_packets,
             received: after.1.received_packets - before.1.received_packets,

@@ -58,8 +58,13 @@ impl Rows {
 
     /// The chunk with a rank below [`Self::len`].
     pub(super) fn at(&self, rank: u32) -> u32 {
-        let groups = self.block_around(rank);
-        let (width, full) = self.shape(&groups);
+        self.at_in(&self.block_around(rank), rank)
+    }
+
+    /// The chunk with a rank that lies in the superblock of these groups. A caller that knows the
+    /// superblock saves the divisions that find it.
+    pub(super) fn at_in(&self, groups: &Range<u32>, rank: u32) -> u32 {
+        let (width, full) = self.shape(groups);
         let offset = rank - self.groups_start(groups.start);
         let (row, column) = match offset.checked_sub(full * width) {
             Some(beyond) if width > 1 => (full + beyond / (width - 1), beyond % (width - 1)),

@@ -102,14 +102,16 @@ impl WireOrder for Shape {
         }
         let whole_groups = self.data.of_group(0).len() + self.parity.of_group(0).len();
         let group = position / count(whole_groups).max(1);
-        let block = self.data.block_of(group);
-        let (data, parity) = (self.block_data(block), self.block_parity(block));
+        // Data and parity have the same groups in the same superblocks.
+        let groups = self.data.block(self.data.block_of(group));
+        let data = self.data.of_groups(groups.clone());
+        let parity = self.parity.of_groups(groups.clone());
         let offset = position - data.start - parity.start;
         let chunk = match offset.checked_sub(data.end - data.start) {
-            None => (self.number, self.data.at(data.start + offset)),
+            None => (self.number, self.data.at_in(&groups, data.start + offset)),
             Some(beyond) => (
                 parity_of(self.number),
-                self.parity.at(parity.start + beyond),
+                self.parity.at_in(&groups, parity.start + beyond),
             ),
         };
         Some(chunk)

@@ -1,0 +1,92 @@
+//! Cold memory moved over loopback by ever more of the stack, beside sockets alone.
+
+use clap::Args;
+use farwrite::SchemeName;
+
+use crate::Failure;
+use crate::blast::{BlastConfig, blast};
+use crate::fabric::FabricPair;
+use crate::meter::Moved;
+use crate::stack::StackPair;
+use crate::table::{self, median};
+
+/// What is moved, and how.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of `loopback`")]
+pub(crate) struct LoopbackArgs {
+    /// Bytes to move, in MiB.
+    #[arg(long, default_value_t = 1024)]
+    size_mib: usize,
+    /// Payload bytes of a packet.
+    #[arg(long, default_value_t = 4096)]
+    mtu: usize,
+    /// Most KiB in flight, without the full stack.
+    #[arg(long, default_value_t = 2048)]
+    window_kib: u64,
+    /// Pace of the full stack, in Gbit/s on the wire.
+    #[arg(long, default_value_t = 100)]
+    rate_gbps: u64,
+    /// A scheme of the full stack; may be given again for another.
+    #[arg(long = "scheme", value_name = "SCHEME",
+          default_values = ["sr-nack", "ec-mds:32,8"])]
+    schemes: Vec<SchemeName>,
+}
+
+/// Moves the memory in each way, turn and turn about, and prints medians.
+pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
+    // Written to once, so that pages are there, and far larger than any cache.
+    let cold = |fill| vec![fill; args.size_mib << 20];
+    let (source, mut destination) = (cold(0x5a_u8), cold(0xff));
+    let config = BlastConfig {
+        mtu: args.mtu,
+        window_bytes: args.window_kib << 10,
+    };
+    let mut fabric = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
+    let rate_bps = args.rate_gbps * 1_000_000_000;
+    let mtu = u32::try_from(args.mtu)?;
+    let mut stack = StackPair::new(mtu, rate_bps, cold(0x5a), cold(0xff))?;
+    let mut rounds = Vec::new();
+    for _ in 0..runs {
+        let mut round = vec![blast(config, &source, &mut destination)?];
+        round.push(fabric.run(config)?);
+        for scheme in &args.schemes {
+            round.push(stack.run(scheme.tag())?);
+        }
+        rounds.push(round);
+    }
+    let stacks = args.schemes.iter().map(|s| format!("full stack, {s}"));
+    let names = ["raw blast".to_owned(), "UDP fabric alone".to_owned()];
+    let rows = names.into_iter().chain(stacks).enumerate();
+    let rows: Vec<_> = rows.map(|(way, name)| row(name, &rounds, way)).collect();
+    let title = format!(
+        "loopback: {} MiB of cold memory in packets of {} bytes, both ends in one process; medians \
+         of {runs} runs.\nBytes are those of the message, without parity. A core-second is \
+         processor time of both ends, user and\nsystem. Ratios are to the raw blast of the same \
+         run.",
+        args.size_mib, args.mtu
+    );
+    let header = ["", "Gbit/s", "ratio", "GB/core-s", "ratio", "cores", "lost"];
+    table::print(&title, header, &rows);
+    Ok(())
+}
+
+/// The medians of one way of moving. The first of each round is the raw blast.
+fn row(name: String, rounds: &[Vec<Moved>], way: usize) -> [String; 7] {
+    let of = |what: fn(&Moved) -> f64| median(rounds.iter().map(|round| what(&round[way])));
+    let ratio = |what: fn(&Moved) -> f64| {
+        median(
+            rounds
+                .iter()
+                .map(|round| what(&round[way]) / what(&round[0])),
+        )
+    };
+    [
+        name,
+        format!("{:.1}", of(Moved::goodput_bps) / 1e9),
+        format!("{:.2}", ratio(Moved::goodput_bps)),
+        format!("{:.2}", of(Moved::bytes_per_core_second) / 1e9),
+        format!("{:.2}", ratio(Moved::bytes_per_core_second)),
+        format!("{:.2}", of(|moved| moved.usage.cores())),
+        format!("{:.2} %", of(Moved::loss_packet) * 100.0),
+    ]
+}

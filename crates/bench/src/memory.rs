@@ -1,0 +1,115 @@
+//! The memory of a queue pair that has been used and is idle.
+
+use std::fs::read_to_string;
+use std::time::Duration;
+
+use farwrite::fabric::sim::LinkConfig;
+use farwrite::{
+    Endpoint, Error, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, SendHandle, SendOptions,
+};
+
+use crate::Failure;
+use crate::counting::count;
+use crate::sim::SimEnds;
+use crate::table;
+
+/// Queue pairs at each end.
+const QUEUE_PAIRS: usize = 1_000;
+/// Bytes of a message: one packet.
+const MESSAGE_BYTES: usize = 4096;
+/// Between polls, which cost a poll of every queue pair each time.
+const GRAIN: Duration = Duration::from_millis(1);
+
+/// Makes queue pairs, uses all slots of each once in both directions, and prints what they keep.
+pub(crate) fn run() -> Result<(), Failure> {
+    let options = QpOptions::default();
+    let mut ends = Ends::new()?;
+    // What both ends keep for any number of queue pairs is there before the others are measured.
+    ends.use_all_slots(&options)?;
+    let resident = resident_bytes()?;
+    let (used, allocated) = count(|| -> Result<(), Failure> {
+        for _ in 0..QUEUE_PAIRS {
+            ends.use_all_slots(&options)?;
+        }
+        ends.sim
+            .rest(Duration::from_secs(1), Duration::from_secs(60))
+    });
+    used?;
+    let resident = resident_bytes()?.saturating_sub(resident);
+    // Both ends are in this process.
+    let each = |bytes: usize| kib(bytes / (2 * QUEUE_PAIRS));
+    let allocated = usize::try_from(allocated).unwrap_or(0);
+    let rows = [
+        ["allocated".to_owned(), each(allocated), "1024".to_owned()],
+        ["resident".to_owned(), each(resident), "8".to_owned()],
+    ];
+    let title = format!(
+        "memory: of an idle queue pair with its part of the fabric, KiB, as the mean of \
+         {QUEUE_PAIRS} at each end.\nOne channel, {} slots of {} MiB with parity; all slots were \
+         used once in both directions, no message is\nopen and no handle is left.",
+        options.sdr.slots,
+        options.sdr.max_message_bytes >> 20,
+    );
+    table::print(&title, ["", "KiB", "goal"], &rows);
+    Ok(())
+}
+
+fn kib(bytes: usize) -> String {
+    format!("{:.1}", bytes as f64 / 1024.0)
+}
+
+/// Memory of this process that is in RAM.
+fn resident_bytes() -> Result<usize, Failure> {
+    let statm = read_to_string("/proc/self/statm")?;
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .ok_or("no resident pages in statm")?;
+    Ok(pages.parse::<usize>()? * rustix::param::page_size())
+}
+
+/// Two endpoints, each with memory to send from and to receive into.
+struct Ends {
+    sim: SimEnds,
+    tx_memory: MemoryRegion,
+    rx_memory: MemoryRegion,
+}
+
+impl Ends {
+    fn new() -> Result<Self, Failure> {
+        let link = LinkConfig {
+            delay: Duration::from_micros(500),
+            ..LinkConfig::default()
+        };
+        let mut sim = SimEnds::new(1, link)?;
+        Ok(Self {
+            tx_memory: sim.tx.register(vec![1; MESSAGE_BYTES])?,
+            rx_memory: sim.rx.register(vec![2; MESSAGE_BYTES])?,
+            sim,
+        })
+    }
+
+    /// Connects a queue pair, and sends as many messages as it has slots in both directions.
+    fn use_all_slots(&mut self, options: &QpOptions) -> Result<(), Failure> {
+        let [tx_qp, rx_qp] = self.sim.connect(options)?;
+        let mut sends = Vec::new();
+        for _ in 0..options.sdr.slots {
+            self.sim.tx.post_recv(tx_qp, self.tx_memory.whole())?;
+            self.sim.rx.post_recv(rx_qp, self.rx_memory.whole())?;
+            sends.push(send(&mut self.sim.tx, tx_qp, self.tx_memory)?);
+            sends.push(send(&mut self.sim.rx, rx_qp, self.rx_memory)?);
+        }
+        self.sim.run_until(GRAIN, || {
+            sends.retain(|send| send.outcome() != Some(Outcome::Whole));
+            sends.is_empty()
+        })
+    }
+}
+
+fn send<F: Fabric>(
+    endpoint: &mut Endpoint<F>,
+    qp: QueuePair,
+    memory: MemoryRegion,
+) -> Result<SendHandle, Error> {
+    endpoint.post_send(qp, memory.whole(), SendOptions::default())
+}
