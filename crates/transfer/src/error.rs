@@ -101,7 +101,11 @@ impl Error {
 
     /// An error of the endpoint.
     pub(crate) fn of_endpoint(error: &farwrite::Error) -> Self {
-        let kind = match error {
+        let cause = match error {
+            farwrite::Error::BrokenQueuePair { reason, .. } => reason,
+            error => error,
+        };
+        let kind = match cause {
             farwrite::Error::Fabric(_) => ErrorKind::Unreachable,
             farwrite::Error::Connect(_) => ErrorKind::Mismatch,
             _ => ErrorKind::Other,

@@ -193,6 +193,8 @@ impl Stream {
             let bytes = handle.length().filter(|bytes| *bytes <= want);
             let abandoned = handle.immediate().unwrap_or(0);
             let Some(bytes) = bytes.filter(|_| outcome == Outcome::Whole) else {
+                // A queue pair that is broken says why.
+                self.stats()?;
                 let what = format!(
                     "segment {segment} ended as {outcome:?} with {:?} bytes, want at most {want}",
                     handle.length()

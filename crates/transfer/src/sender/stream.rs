@@ -185,6 +185,8 @@ impl Stream {
                 None => return Ok(()),
                 Some(Outcome::Whole) => {}
                 Some(outcome) => {
+                    // A queue pair that is broken says why.
+                    self.stats()?;
                     let what = format!(
                         "the receiver closed segment {} as {outcome:?}",
                         first.handle.message()
