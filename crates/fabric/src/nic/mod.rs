@@ -18,6 +18,7 @@ mod port;
 mod queue_pairs;
 mod regions;
 mod rx;
+mod table;
 mod tx;
 mod window_sets;
 mod windows;
