@@ -42,7 +42,7 @@ isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debi
 		$(CARGO) test --package farwrite-bench --features isal --bin codes; \
 	else test "$$CI" != true; fi
 
-arm: ## the codes on an emulated 64-bit Arm (installs qemu and a linker on Debian)
+arm: ## the codes, and the fabric's copies, on an emulated 64-bit Arm (installs qemu and a linker on Debian)
 	crates/codes/tests/arm
 
 loom: ## every interleaving of receive workers on the slot table, and of their notices
@@ -109,7 +109,7 @@ mutants: ## break the code in one way at a time: the fault swarm must find each 
 
 miri: ## the SDR core and the memory of NICs under Miri (needs a nightly toolchain)
 	$(CARGO) +nightly miri test --package farwrite-sdr
-	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory nic::windows
+	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory contract::racing nic::windows
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli

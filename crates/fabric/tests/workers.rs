@@ -71,33 +71,41 @@ impl Ends {
     }
 }
 
-/// Fills the place until `stop`.
+/// A write of one piece of memory to a place.
+fn write<'a>(local: &'a [Sge; 1], place: RemotePlace, imm: u32) -> WriteWr<'a> {
+    WriteWr {
+        wr_id: 0,
+        signaled: true,
+        local,
+        remote_addr: place.addr + local[0].offset,
+        rkey: place.rkey,
+        imm,
+    }
+}
+
+/// `length` bytes of a region.
+fn sge(lkey: Lkey, offset: usize, length: usize) -> [Sge; 1] {
+    [Sge {
+        lkey,
+        offset: offset as u64,
+        length: u32::try_from(length).unwrap(),
+    }]
+}
+
+/// Posts the same writes again and again until `stop`.
 fn flood(
     tx: &mut NicTx<UdpTx>,
     qpn: Qpn,
-    source: Lkey,
-    place: RemotePlace,
+    writes: &[WriteWr<'_>],
     landed: &AtomicU64,
     stop: &AtomicBool,
 ) {
-    let local = [Sge {
-        lkey: source,
-        offset: 0,
-        length: u32::try_from(MTU).unwrap(),
-    }];
-    let write = WriteWr {
-        wr_id: 0,
-        signaled: true,
-        local: &local,
-        remote_addr: place.addr,
-        rkey: place.rkey,
-        imm: 0,
-    };
     let (mut sent, mut departed) = (0, Vec::new());
+    let mut posts = writes.chunks(4).cycle();
     while !stop.load(Ordering::Relaxed) {
         // No more than the socket holds, or the receiver would have nothing but losses.
         if sent < landed.load(Ordering::Relaxed) + 32 {
-            sent += tx.post_writes(qpn, &[write; 4]).unwrap() as u64;
+            sent += tx.post_writes(qpn, posts.next().unwrap()).unwrap() as u64;
         } else {
             sent = landed.load(Ordering::Relaxed);
             thread::yield_now();
@@ -178,7 +186,10 @@ fn windows_close_under_load(ports: u16) {
         for (port, (qpn, _)) in (0..).zip(joints) {
             let mut tx = sender.take_tx(port).unwrap();
             let mut rx = receiver.take_rx(port).unwrap();
-            scope.spawn(move || flood(&mut tx, qpn, source, place, landed, stop));
+            scope.spawn(move || {
+                let local = sge(source, 0, MTU);
+                flood(&mut tx, qpn, &[write(&local, place, 0); 4], landed, stop);
+            });
             scope.spawn(move || receive(&mut rx, landed, stop));
         }
         // The threads end also where this one panics.
@@ -198,6 +209,60 @@ fn a_window_closes_while_a_worker_receives() {
 #[test]
 fn a_window_closes_while_three_workers_receive() {
     windows_close_under_load(3);
+}
+
+/// Copies of one packet that come through two ports are placed at once, and read meanwhile.
+#[test]
+fn two_workers_place_copies_of_the_same_packets() {
+    const PACKETS: usize = 16;
+    const BYTES: usize = MTU / PACKETS;
+    let Ends {
+        mut sender,
+        mut receiver,
+        joints,
+        set,
+        place,
+        ..
+    } = Ends::new(2);
+    let pattern: Vec<u8> = (1..=251).cycle().take(MTU).collect();
+    let source = sender.register(Region::owned(pattern.clone())).unwrap();
+    let target = receiver.register(Region::owned(vec![0; MTU])).unwrap();
+    let opened = receiver.open_window(set, 0, target, 0, MTU as u64);
+    let (window, _) = opened.unwrap();
+    let (landed, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (landed, stop) = (&landed, &stop);
+    while receiver.poll_closed().is_some() {}
+    let (mut seen, mut is_whole) = (vec![0; MTU], true);
+    thread::scope(|scope| {
+        for (port, (qpn, _)) in (0..).zip(joints) {
+            let mut tx = sender.take_tx(port).unwrap();
+            let mut rx = receiver.take_rx(port).unwrap();
+            scope.spawn(move || {
+                let packets: [_; PACKETS] = std::array::from_fn(|i| sge(source, i * BYTES, BYTES));
+                let writes: Vec<_> = packets.iter().map(|sge| write(sge, place, 0)).collect();
+                flood(&mut tx, qpn, &writes, landed, stop);
+            });
+            scope.spawn(move || receive(&mut rx, landed, stop));
+        }
+        let start = Instant::now();
+        while (landed.load(Ordering::Relaxed) < 4000 || seen != pattern)
+            && start.elapsed() < PATIENCE
+        {
+            receiver.copy_out(target, 0, &mut seen).unwrap();
+            let mut bytes = seen.iter().zip(&pattern);
+            is_whole &= bytes.all(|(&byte, &sent)| byte == 0 || byte == sent);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(is_whole, "a byte came that was never sent");
+    assert!(
+        seen == pattern,
+        "{} packets landed",
+        landed.load(Ordering::Relaxed)
+    );
+    receiver.close_window(window).unwrap();
+    assert_eq!(receiver.poll_closed(), Some(window));
+    assert!(*receiver.deregister(target).unwrap() == pattern);
 }
 
 /// A worker that has ended, or was never taken, holds nothing up; neither does one that sleeps.
@@ -265,19 +330,8 @@ fn a_worker_outlives_its_fabric() {
     let mut rx = receiver.take_rx(0).unwrap();
     drop(receiver);
     let mut tx = sender.take_tx(0).unwrap();
-    let local = [Sge {
-        lkey: source,
-        offset: 0,
-        length: 64,
-    }];
-    let write = WriteWr {
-        wr_id: 0,
-        signaled: false,
-        local: &local,
-        remote_addr: place.addr,
-        rkey: place.rkey,
-        imm: 7,
-    };
+    let local = sge(source, 0, 64);
+    let write = write(&local, place, 7);
     drop(sender);
     assert_eq!(tx.post_writes(joints[0].0, &[write]).unwrap(), 1);
     rx.wait(PATIENCE).unwrap();

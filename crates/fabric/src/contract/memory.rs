@@ -1,17 +1,15 @@
 //! Memory that a NIC reads and writes.
 //!
 //! Peers write into a region while a window onto it is open, whatever the owner does meanwhile. No
-//! Rust reference covers such bytes: a NIC places payloads with raw copies, and the owner uses a
-//! [`RegionPtr`] or copies bytes in and out. A copy that overlaps another gives the bytes of
-//! either, in any mixture, as with memory that is shared with a device. Rust's memory model does
-//! not describe that, so nothing depends on which bytes come. The packet that sets a chunk's bit is
-//! placed before the bit is set, so the bytes of a chunk that has arrived can be read.
+//! Rust reference covers such bytes: a NIC places payloads, and the owner copies bytes in and out,
+//! with the copies of [`racing`]. Copies that meet give the bytes of either, in any mixture, and
+//! are no data race. The packet that sets a chunk's bit is placed before the bit is set, so a copy
+//! of a chunk that has arrived has the bytes that arrived.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
-use std::ptr;
 
-use super::FabricError;
+use super::{FabricError, racing};
 
 /// Memory that a [`Region`] can own: a `Vec<u8>`, a boxed slice, a memory map.
 pub trait Memory: AsMut<[u8]> + Send {}
@@ -139,7 +137,10 @@ impl std::fmt::Debug for Region {
 /// Some bytes of a region, as an address and a length.
 ///
 /// It can be copied and kept. Using the address is `unsafe`: it is valid while the region is
-/// registered, and peers write through open windows at any time.
+/// registered, and peers write through open windows at any time. A plain read that meets such a
+/// write is a data race: [`Fabric::copy_out`] is the read that is none.
+///
+/// [`Fabric::copy_out`]: super::Fabric::copy_out
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPtr {
     /// `None` for a ghost.
@@ -198,9 +199,9 @@ impl RegionPtr {
     pub(crate) unsafe fn copy_in(&self, bytes: &[u8]) {
         if let Some(base) = self.base {
             let length = bytes.len().min(self.length_in_memory());
-            // SAFETY: the memory holds `length` bytes. `bytes` is a reference, and no reference
-            // covers registered memory that is written, so the two do not overlap.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), base, length) }
+            // SAFETY: the memory holds `length` bytes. While it is registered, it is written here
+            // only, and while a window onto it is open, it is read in `copy_out` only.
+            unsafe { racing::store(base, &bytes[..length]) }
         }
     }
 
@@ -213,7 +214,7 @@ impl RegionPtr {
             Some(base) => {
                 let length = out.len().min(self.length_in_memory());
                 // SAFETY: as in `copy_in`.
-                unsafe { ptr::copy_nonoverlapping(base, out.as_mut_ptr(), length) }
+                unsafe { racing::load(base, &mut out[..length]) }
             }
             None => out.fill(0),
         }

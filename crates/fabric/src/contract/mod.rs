@@ -8,6 +8,7 @@
 mod counters;
 mod error;
 mod memory;
+mod racing;
 mod waker;
 mod work;
 
@@ -198,9 +199,9 @@ pub trait TxQueue {
 
 /// Receives through one port of a [`Fabric`].
 ///
-/// A worker is in a *batch* from [`RxWorker::poll`] until [`RxWorker::end_batch`], its next poll, or
-/// its end. The batch covers what the caller does with the completions: while it lasts, no window
-/// that was open when it began is reported as closed.
+/// A worker is in a *batch* from [`RxWorker::poll`] until [`RxWorker::end_batch`], its next poll,
+/// or its end. The batch covers what the caller does with the completions: while it lasts, no
+/// window that was open when it began is reported as closed.
 pub trait RxWorker {
     /// Ends the last batch and begins another: takes in a bounded amount of what has arrived,
     /// places it, and appends completions to `out`. Returns whether more may be waiting.
@@ -232,7 +233,8 @@ pub trait RealTime: Fabric<Rx: RealTimeRx> {
 /// A receive worker of a [`RealTime`] fabric, which can sleep on a thread of its own.
 pub trait RealTimeRx: RxWorker + Send {
     /// Ends the batch, and sleeps until something arrives at the port or [`RealTimeRx::waker`]
-    /// wakes it, but at most for `at_most`. A wait may end early for no reason that the caller sees.
+    /// wakes it, but at most for `at_most`. A wait may end early for no reason that the caller
+    /// sees.
     ///
     /// # Errors
     /// [`FabricError::Io`].

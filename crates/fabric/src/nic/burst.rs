@@ -29,53 +29,69 @@ pub struct Burst<'a> {
 #[derive(Clone, Copy)]
 enum Work<'a> {
     Writes {
-        regions: &'a Regions,
-        staged: &'a Staged,
         writes: &'a [WriteWr<'a>],
+        payloads: &'a Payloads<'a>,
     },
     Send(&'a [u8]),
 }
 
-/// Copies of those payloads of a burst that no reference may cover: a peer may write there, or they
-/// do not exist. The ICRC and the packet must have the same bytes.
-#[derive(Default)]
-pub(super) struct Staged {
-    bytes: Vec<u8>,
-    /// Where in `bytes` the payload of each write is, up to the last that was copied.
-    ranges: Vec<Option<Range<usize>>>,
+/// The payloads of writes: each in pieces, all found to be right.
+pub(super) struct Payloads<'a> {
+    pieces: Vec<Piece<'a>>,
+    /// Where in `pieces` those of each write end.
+    ends: Vec<usize>,
+    /// The ICRC and the packet must have the same bytes, so those are copied that no reference may
+    /// cover: a peer may write there, or they do not exist.
+    copied: &'a [u8],
 }
 
-impl Staged {
-    /// Checks writes against the MTU and the memory that they name, and copies payloads where it
-    /// must.
-    pub(super) fn check_and_copy(
-        &mut self,
-        regions: &Regions,
+/// What one scatter entry names.
+enum Piece<'a> {
+    InPlace(&'a [u8]),
+    /// Bytes of [`Payloads::copied`].
+    Copied(Range<usize>),
+}
+
+impl<'a> Payloads<'a> {
+    /// Checks writes against the MTU and the memory that they name. Copies to `copied` what cannot
+    /// be read in place.
+    pub(super) fn find(
+        regions: &'a Regions,
         writes: &[WriteWr<'_>],
         mtu: u32,
-    ) -> Result<(), FabricError> {
-        self.bytes.clear();
-        self.ranges.clear();
-        for (index, write) in writes.iter().enumerate() {
-            if check_write(regions, write, mtu)? {
-                continue;
-            }
-            let first = self.bytes.len();
+        copied: &'a mut Vec<u8>,
+    ) -> Result<Self, FabricError> {
+        copied.clear();
+        let mut pieces = Vec::with_capacity(writes.len());
+        let mut ends = Vec::with_capacity(writes.len());
+        let mut regions = regions.lookups();
+        for write in writes {
+            check_entries(write.local, mtu)?;
             for sge in write.local {
-                let start = self.bytes.len();
-                self.bytes.resize(start + sge.length as usize, 0);
-                regions.copy_out(sge.lkey, sge.offset, &mut self.bytes[start..])?;
+                let piece = match regions.borrow(sge)? {
+                    Some(bytes) => Piece::InPlace(bytes),
+                    None => {
+                        let start = copied.len();
+                        copied.resize(start + sge.length as usize, 0);
+                        regions.copy_out(sge, &mut copied[start..])?;
+                        Piece::Copied(start..copied.len())
+                    }
+                };
+                pieces.push(piece);
             }
-            self.ranges.resize(index, None);
-            self.ranges.push(Some(first..self.bytes.len()));
+            ends.push(pieces.len());
         }
-        Ok(())
+        Ok(Self {
+            pieces,
+            ends,
+            copied,
+        })
     }
 
-    /// The payload of a write, if it was copied.
-    fn payload(&self, index: usize) -> Option<&[u8]> {
-        let range = self.ranges.get(index)?.clone()?;
-        self.bytes.get(range)
+    /// The pieces of a write.
+    fn of(&self, index: usize) -> &[Piece<'a>] {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.pieces[start..self.ends[index]]
     }
 }
 
@@ -91,10 +107,9 @@ pub struct Packet<'a> {
 #[derive(Clone, Copy)]
 enum Request<'a> {
     Write {
-        regions: &'a Regions,
         write: &'a WriteWr<'a>,
-        /// The payload, where it was copied.
-        staged: Option<&'a [u8]>,
+        pieces: &'a [Piece<'a>],
+        copied: &'a [u8],
     },
     Send(&'a [u8]),
 }
@@ -119,21 +134,15 @@ pub struct Seal {
 }
 
 impl<'a> Burst<'a> {
-    /// Writes that [`Staged::check_and_copy`] has found right.
+    /// Writes with their payloads.
     pub(super) fn of_writes(
-        regions: &'a Regions,
-        staged: &'a Staged,
         writes: &'a [WriteWr<'a>],
+        payloads: &'a Payloads<'a>,
         remote: &'a SendPath,
         first_psn: u32,
     ) -> Self {
-        let work = Work::Writes {
-            regions,
-            staged,
-            writes,
-        };
         Self {
-            work,
+            work: Work::Writes { writes, payloads },
             remote,
             first_psn,
         }
@@ -163,7 +172,8 @@ impl<'a> Burst<'a> {
     /// The addresses that their ICRC covers.
     #[must_use]
     pub fn sealed_as(&self) -> &Flow {
-        &self.remote.sealed_as
+        let sealed_as = self.remote.sealed_as.as_deref();
+        sealed_as.unwrap_or(&self.remote.flow)
     }
 
     /// How many there are.
@@ -185,14 +195,10 @@ impl<'a> Burst<'a> {
     #[must_use]
     pub fn packet(&self, index: usize) -> Option<Packet<'a>> {
         let request = match self.work {
-            Work::Writes {
-                regions,
-                staged,
-                writes,
-            } => Request::Write {
-                regions,
+            Work::Writes { writes, payloads } => Request::Write {
                 write: writes.get(index)?,
-                staged: staged.payload(index),
+                pieces: payloads.of(index),
+                copied: payloads.copied,
             },
             Work::Send(payload) => (index == 0).then_some(Request::Send(payload))?,
         };
@@ -233,20 +239,15 @@ impl<'a> Packet<'a> {
 
     /// The payload, in at most [`MAX_SGE`] pieces.
     pub fn payload(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (pieces, copied) = match self.request {
-            Request::Write {
-                staged: Some(payload),
-                ..
-            }
-            | Request::Send(payload) => (None, Some(payload)),
-            Request::Write { regions, write, .. } => (Some((regions, write.local)), None),
+        let (pieces, copied, sent) = match self.request {
+            Request::Write { pieces, copied, .. } => (pieces, copied, None),
+            Request::Send(payload) => (&[][..], &[][..], Some(payload)),
         };
-        let pieces = pieces.into_iter().flat_map(|(regions, local)| {
-            // Every entry was found valid, and needs no copy, before the burst was made.
-            let piece = |sge: &Sge| regions.borrow(sge).ok().flatten();
-            local.iter().filter_map(piece)
+        let pieces = pieces.iter().map(move |piece| match piece {
+            Piece::InPlace(bytes) => bytes,
+            Piece::Copied(range) => &copied[range.clone()],
         });
-        pieces.chain(copied)
+        pieces.chain(sent)
     }
 
     /// Headers and trailer of the packet as `flow` carries it, with the IPv4 identification
@@ -324,23 +325,16 @@ impl Seal {
     }
 }
 
-/// Checks a write; returns whether its payload can be read in place.
-fn check_write(regions: &Regions, write: &WriteWr<'_>, mtu: u32) -> Result<bool, FabricError> {
-    if write.local.len() > MAX_SGE {
+/// Checks the number of scatter entries and the length of what they name.
+fn check_entries(local: &[Sge], mtu: u32) -> Result<(), FabricError> {
+    if local.len() > MAX_SGE {
         return Err(FabricError::BadAttribute {
             name: "scatter entries",
-            value: write.local.len().to_string(),
+            value: local.len().to_string(),
             want: format!("at most {MAX_SGE}"),
         });
     }
-    let mut total = 0;
-    let mut in_place = true;
-    for sge in write.local {
-        in_place &= regions.borrow(sge)?.is_some();
-        total += u64::from(sge.length);
-    }
-    check_length(total, mtu)?;
-    Ok(in_place)
+    check_length(local.iter().map(|sge| u64::from(sge.length)).sum(), mtu)
 }
 
 /// Whether a payload fits the MTU.

@@ -68,12 +68,15 @@ impl<C: Carrier> NicFabric<C> {
         check_path(path)?;
         let flow = self.carrier.flow(port, path.destination)?;
         let sealed_as = match path.sealed_as {
-            None => flow,
-            Some((src, dst)) => Flow::new(src, dst).map_err(|e| FabricError::BadAttribute {
-                name: "sealed addresses",
-                value: format!("{src}, {dst}"),
-                want: e.to_string(),
-            })?,
+            None => None,
+            Some((src, dst)) => {
+                let sealed_as = Flow::new(src, dst).map_err(|e| FabricError::BadAttribute {
+                    name: "sealed addresses",
+                    value: format!("{src}, {dst}"),
+                    want: e.to_string(),
+                })?;
+                Some(Box::new(sealed_as))
+            }
         };
         Ok(SendPath {
             qpn,

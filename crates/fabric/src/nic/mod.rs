@@ -18,6 +18,7 @@ mod port;
 mod queue_pairs;
 mod regions;
 mod rx;
+mod table;
 mod tx;
 mod window_sets;
 mod windows;
@@ -34,8 +35,9 @@ pub use self::tx::NicTx;
 /// = 640 pieces, within the 1024 that Linux takes in one call.
 pub const MAX_SGE: usize = 8;
 
-/// Most regions, most window sets, and most slots of one set. Far below 2^32, so that a key guessed
-/// at random hits one of them with probability 2^-12 at worst.
+/// Most regions, queue pairs, window sets, and slots of one set. A guessed key then hits one of 2^32
+/// with probability 2^-12 at worst, and a guessed number one of 2^24 queue pairs with probability
+/// 2^-4. `docs/security.md` says what that means.
 const MOST: usize = 1 << 20;
 
 /// UDP port of RoCEv2 (IBTA annex A17.9.2). RNICs know no other.

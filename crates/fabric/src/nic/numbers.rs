@@ -63,7 +63,7 @@ impl Numbers {
     /// A queue pair number of 24 bits that `taken` has not. 0 and 1 are never drawn: they are the
     /// management queue pairs (IBTA 3.9.1).
     ///
-    /// Ends because the map is far from full (at most 2^16 of 2^24 numbers).
+    /// Ends because the map is far from full (at most 2^20 of 2^24 numbers).
     pub(super) fn qpn<T>(&mut self, taken: &ByNumber<T>) -> u32 {
         loop {
             let qpn = self.draw_24();

@@ -1,10 +1,8 @@
 //! Queue pairs as the control object sees them: which exist, and who is connected to whom.
 
+use super::MOST;
 use super::numbers::{ByNumber, Numbers};
 use crate::contract::{Capabilities, FabricError, QpAttr, QpPath, Qpn, RemoteQp};
-
-/// Most queue pairs: 2^-8 of all numbers, so that a guessed one is seldom right.
-const MOST: usize = 1 << 16;
 
 /// All queue pairs of a NIC.
 #[derive(Default)]

@@ -25,6 +25,12 @@ pub(super) struct Regions {
     table: ByNumber<Arc<Registered>>,
 }
 
+/// Looks regions up, the last one first: the entries of a post mostly name the same.
+pub(super) struct Lookups<'a> {
+    regions: &'a Regions,
+    last: Option<(Lkey, &'a Arc<Registered>)>,
+}
+
 impl Regions {
     pub(super) fn register(
         &mut self,
@@ -57,16 +63,12 @@ impl Regions {
         entry.ok_or(FabricError::UnknownKey(lkey.0))
     }
 
-    /// The bytes that an entry names, `None` for those of a ghost and those that a peer may write.
-    pub(super) fn borrow(&self, sge: &Sge) -> Result<Option<&[u8]>, FabricError> {
-        let region = self.get(sge.lkey)?;
-        let part = region.bytes().slice(sge.offset, sge.length.into())?;
-        if part.is_ghost() || has_windows(region) {
-            return Ok(None);
+    /// Looks regions up for the entries of one post.
+    pub(super) fn lookups(&self) -> Lookups<'_> {
+        Lookups {
+            regions: self,
+            last: None,
         }
-        // SAFETY: no window is open, and none is opened while the table is borrowed, since that
-        // takes the table's write lock. The owner leaves bytes of a posted request as they are.
-        Ok(Some(unsafe { region.as_slice(part) }))
     }
 
     /// Copies bytes of a region, as they are now; zeros from a ghost.
@@ -95,6 +97,40 @@ impl Regions {
         // SAFETY: as in `copy_out`.
         unsafe { part.copy_in(bytes) };
         Ok(())
+    }
+}
+
+impl<'a> Lookups<'a> {
+    /// The bytes that an entry names, `None` for those of a ghost and those that a peer may write.
+    pub(super) fn borrow(&mut self, sge: &Sge) -> Result<Option<&'a [u8]>, FabricError> {
+        let region = self.get(sge.lkey)?;
+        let part = region.bytes().slice(sge.offset, sge.length.into())?;
+        if part.is_ghost() || has_windows(region) {
+            return Ok(None);
+        }
+        // SAFETY: no window is open, and none is opened while the table is borrowed, since that
+        // takes the table's write lock. The owner leaves bytes of a posted request as they are.
+        Ok(Some(unsafe { region.as_slice(part) }))
+    }
+
+    /// Copies the bytes that an entry names, as they are now; zeros from a ghost.
+    pub(super) fn copy_out(&mut self, sge: &Sge, out: &mut [u8]) -> Result<(), FabricError> {
+        let part = self.get(sge.lkey)?.bytes();
+        let part = part.slice(sge.offset, sge.length.into())?;
+        // SAFETY: the region is registered while the table is borrowed.
+        unsafe { part.copy_out(out) };
+        Ok(())
+    }
+
+    fn get(&mut self, lkey: Lkey) -> Result<&'a Arc<Registered>, FabricError> {
+        if let Some((last, region)) = self.last
+            && last == lkey
+        {
+            return Ok(region);
+        }
+        let region = self.regions.get(lkey)?;
+        self.last = Some((lkey, region));
+        Ok(region)
     }
 }
 

@@ -9,8 +9,8 @@ use farwrite_wire::icrc::{self, IdRange};
 use farwrite_wire::opcode::{UC_SEND_ONLY, UC_WRITE_ONLY_WITH_IMM};
 use farwrite_wire::packet::{Packet, ParseError};
 
-use super::numbers::ByNumber;
 use super::port::Port;
+use super::table::Table;
 use super::windows::{Batch, Placed, Slots, Worker};
 use super::{Arrival, CarrierRx, ROCE_PORT, header_bytes};
 use crate::contract::{
@@ -49,8 +49,8 @@ pub(super) enum RxUpdate {
 /// What packets are looked up in.
 #[derive(Default)]
 struct Tables {
-    queue_pairs: ByNumber<RecvQp>,
-    windows: ByNumber<Key>,
+    queue_pairs: Table<RecvQp>,
+    windows: Table<Key>,
     /// Keys of `windows` that are [`Key::Revoked`], the oldest first.
     revoked: VecDeque<u32>,
 }
@@ -92,7 +92,7 @@ impl<R: CarrierRx> RxWorker for NicRx<R> {
         // After the batch has begun: a window set that is destroyed from now on keeps its slots.
         self.tables.update(&self.port);
         let mut receiver = Receiver {
-            tables: &self.tables,
+            tables: &mut self.tables,
             batch: &batch,
             counters: Counters::default(),
             out,
@@ -133,12 +133,12 @@ impl Tables {
                     self.queue_pairs.insert(qpn.0, queue_pair);
                 }
                 RxUpdate::Permit { qpn, source } => {
-                    if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
                         queue_pair.source = source;
                     }
                 }
                 RxUpdate::Destroy(qpn) => {
-                    self.queue_pairs.remove(&qpn.0);
+                    self.queue_pairs.remove(qpn.0);
                 }
                 RxUpdate::AddWindows(set, slots) => {
                     self.windows.insert(set.0, Key::Windows(slots));
@@ -154,29 +154,34 @@ impl Tables {
         if self.revoked.len() > REVOKED_KEPT
             && let Some(oldest) = self.revoked.pop_front()
             // It may have been drawn again.
-            && matches!(self.windows.get(&oldest), Some(Key::Revoked))
+            && matches!(self.windows.get(oldest), Some(Key::Revoked))
         {
-            self.windows.remove(&oldest);
+            self.windows.remove(oldest);
         }
     }
+}
 
-    /// Puts `payload` where a write wants it, or says why not; then nothing was written. Without
-    /// payload there is nothing to check (IBTA 9.7.4.1.5).
-    fn place(&self, write: Reth, payload: &[u8], batch: &Batch<'_>) -> Result<Placed, DropReason> {
-        if payload.is_empty() {
-            return Ok(Placed::InMemory);
-        }
-        match self.windows.get(&write.rkey) {
-            None => Err(DropReason::UnknownKey),
-            Some(Key::Revoked) => Err(DropReason::RevokedKey),
-            Some(Key::Windows(slots)) => slots.place(write.remote_addr, payload, batch),
-        }
+/// Puts `payload` where a write wants it, or says why not; then nothing was written. Without
+/// payload there is nothing to check (IBTA 9.7.4.1.5).
+fn place(
+    windows: &mut Table<Key>,
+    write: Reth,
+    payload: &[u8],
+    batch: &Batch<'_>,
+) -> Result<Placed, DropReason> {
+    if payload.is_empty() {
+        return Ok(Placed::InMemory);
+    }
+    match windows.get(write.rkey) {
+        None => Err(DropReason::UnknownKey),
+        Some(Key::Revoked) => Err(DropReason::RevokedKey),
+        Some(Key::Windows(slots)) => slots.place(write.remote_addr, payload, batch),
     }
 }
 
 /// One batch of a worker.
 struct Receiver<'a> {
-    tables: &'a Tables,
+    tables: &'a mut Tables,
     batch: &'a Batch<'a>,
     counters: Counters,
     out: &'a mut Vec<Completion>,
@@ -207,7 +212,12 @@ impl Receiver<'_> {
             return Err(DropReason::Malformed);
         }
         check_icrc(arrival)?;
-        let queue_pair = self.tables.queue_pairs.get(&bth.dest_qp);
+        let Tables {
+            queue_pairs,
+            windows,
+            ..
+        } = &mut *self.tables;
+        let queue_pair = queue_pairs.get(bth.dest_qp);
         let queue_pair = queue_pair.ok_or(DropReason::UnknownQp)?;
         let permitted = queue_pair.source.ok_or(DropReason::Stranger)?;
         let is_peer = is_from(permitted, arrival.flow.src());
@@ -245,7 +255,7 @@ impl Receiver<'_> {
                 })));
             }
             Request::Write { reth, imm } => {
-                let placed = self.tables.place(reth, packet.payload(), self.batch)?;
+                let placed = place(windows, reth, packet.payload(), self.batch)?;
                 self.out.push(Completion::Write {
                     qpn,
                     context,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use farwrite_wire::icrc::Flow;
 
-use super::burst::{Burst, Staged};
-use super::numbers::ByNumber;
+use super::burst::{Burst, Payloads};
 use super::port::Port;
 use super::regions::RegionsReader;
+use super::table::Table;
 use super::{CarrierTx, header_bytes};
 use crate::contract::{Counters, Departed, FabricError, Qpn, TxQueue, WriteWr};
 
@@ -17,10 +17,11 @@ pub struct NicTx<T> {
     carrier: T,
     port: Arc<Port>,
     regions: RegionsReader,
-    queue_pairs: ByNumber<SendQp>,
+    queue_pairs: Table<SendQp>,
     /// Not yet polled.
     departed: Vec<Departed>,
-    staged: Staged,
+    /// What a post copies; kept for its capacity.
+    copied: Vec<u8>,
 }
 
 /// A change that the control object makes to the queue pairs of a port.
@@ -45,19 +46,19 @@ struct SendQp {
     context: u64,
     /// PSN of the next packet, in the low 24 bits.
     psn: u32,
-    remote: Option<SendPath>,
+    /// Apart, since it is large.
+    remote: Option<Box<SendPath>>,
 }
 
 /// Where the packets of a queue pair go.
-#[derive(Clone, Copy)]
 pub(super) struct SendPath {
     pub(super) qpn: Qpn,
     /// The destination, with the interface of a link-local address.
     pub(super) destination: SocketAddr,
     /// The addresses that packets leave with.
     pub(super) flow: Flow,
-    /// The addresses that the ICRC covers.
-    pub(super) sealed_as: Flow,
+    /// The addresses that the ICRC covers, where they are others.
+    pub(super) sealed_as: Option<Box<Flow>>,
 }
 
 impl<T: CarrierTx> NicTx<T> {
@@ -66,9 +67,9 @@ impl<T: CarrierTx> NicTx<T> {
             carrier,
             port,
             regions,
-            queue_pairs: ByNumber::default(),
+            queue_pairs: Table::default(),
             departed: Vec::new(),
-            staged: Staged::default(),
+            copied: Vec::new(),
         }
     }
 
@@ -91,50 +92,54 @@ impl<T: CarrierTx> NicTx<T> {
                     self.queue_pairs.insert(qpn.0, queue_pair);
                 }
                 TxUpdate::Connect { qpn, remote } => {
-                    if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
-                        queue_pair.remote = Some(remote);
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
+                        queue_pair.remote = Some(Box::new(remote));
                     }
                 }
                 TxUpdate::Disconnect(qpn) => {
-                    if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
+                    if let Some(queue_pair) = self.queue_pairs.get_mut(qpn.0) {
                         queue_pair.remote = None;
                     }
                     self.departed.retain(|departed| departed.qpn != qpn);
                 }
                 TxUpdate::Destroy(qpn) => {
-                    self.queue_pairs.remove(&qpn.0);
+                    self.queue_pairs.remove(qpn.0);
                     self.departed.retain(|departed| departed.qpn != qpn);
                 }
             }
         }
     }
-
-    fn queue_pair(&self, qpn: Qpn) -> Result<&SendQp, FabricError> {
-        let queue_pair = self.queue_pairs.get(&qpn.0);
-        queue_pair.ok_or(FabricError::UnknownQp(qpn.0))
-    }
 }
 
 impl SendQp {
     fn remote(&self, qpn: Qpn) -> Result<&SendPath, FabricError> {
-        self.remote.as_ref().ok_or(FabricError::NotConnected(qpn.0))
+        let remote = self.remote.as_deref();
+        remote.ok_or(FabricError::NotConnected(qpn.0))
+    }
+
+    /// Notes that the carrier took packets.
+    fn sent(&mut self, packets: usize) {
+        // PSNs count modulo 2^24, so nothing above matters.
+        #[allow(clippy::cast_possible_truncation)]
+        let packets = packets as u32;
+        self.psn = self.psn.wrapping_add(packets);
     }
 }
 
 impl<T: CarrierTx> TxQueue for NicTx<T> {
     fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
         self.update();
-        let mut staged = std::mem::take(&mut self.staged);
-        let regions = self.regions.read();
-        let queue_pair = self.queue_pairs.get(&qpn.0);
+        let queue_pair = self.queue_pairs.get_mut(qpn.0);
         let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
-        staged.check_and_copy(&regions, writes, queue_pair.mtu)?;
-        let (remote, context) = (queue_pair.remote(qpn)?, queue_pair.context);
-        let burst = Burst::of_writes(&regions, &staged, writes, remote, queue_pair.psn);
+        let regions = self.regions.read();
+        let payloads = Payloads::find(&regions, writes, queue_pair.mtu, &mut self.copied)?;
+        let remote = queue_pair.remote(qpn)?;
+        let burst = Burst::of_writes(writes, &payloads, remote, queue_pair.psn);
         let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
         drop(regions);
-        self.staged = staged;
-        self.sent(qpn, taken, bytes);
+        queue_pair.sent(taken);
+        count_sent(&self.port, taken, bytes);
+        let context = queue_pair.context;
         // The last one taken completes too where the carrier did not take all.
         let cut = (taken < writes.len()).then_some(taken);
         let completed = (1..=taken).zip(writes);
@@ -150,12 +155,14 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
 
     fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
         self.update();
-        let queue_pair = self.queue_pair(qpn)?;
+        let queue_pair = self.queue_pairs.get_mut(qpn.0);
+        let queue_pair = queue_pair.ok_or(FabricError::UnknownQp(qpn.0))?;
         super::burst::check_length(payload.len() as u64, queue_pair.mtu)?;
-        let remote = *queue_pair.remote(qpn)?;
-        let burst = Burst::of_send(payload, &remote, queue_pair.psn);
+        let remote = queue_pair.remote(qpn)?;
+        let burst = Burst::of_send(payload, remote, queue_pair.psn);
         let (taken, bytes) = send(&mut self.carrier, qpn, &burst)?;
-        self.sent(qpn, taken, bytes);
+        queue_pair.sent(taken);
+        count_sent(&self.port, taken, bytes);
         Ok(taken == 1)
     }
 
@@ -163,23 +170,6 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
         self.update();
         out.append(&mut self.departed);
         Ok(())
-    }
-}
-
-impl<T> NicTx<T> {
-    /// Notes that the carrier took packets of a queue pair.
-    fn sent(&mut self, qpn: Qpn, packets: usize, bytes: u64) {
-        if let Some(queue_pair) = self.queue_pairs.get_mut(&qpn.0) {
-            // PSNs count modulo 2^24, so nothing above matters.
-            #[allow(clippy::cast_possible_truncation)]
-            let packets = packets as u32;
-            queue_pair.psn = queue_pair.psn.wrapping_add(packets);
-        }
-        self.port.count(&Counters {
-            sent_packets: packets as u64,
-            sent_bytes: bytes,
-            ..Counters::default()
-        });
     }
 }
 
@@ -205,4 +195,13 @@ fn send<T: CarrierTx>(
     let taken = taken.min(burst.len());
     let bytes = burst.udp_bytes(taken) + taken as u64 * header_bytes(burst.flow().dst());
     Ok((taken, bytes))
+}
+
+/// Counts packets that a port sent, and the bytes of their IP datagrams.
+fn count_sent(port: &Port, packets: usize, bytes: u64) {
+    port.count(&Counters {
+        sent_packets: packets as u64,
+        sent_bytes: bytes,
+        ..Counters::default()
+    });
 }

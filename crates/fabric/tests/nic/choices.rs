@@ -186,8 +186,8 @@ fn identifications_are_those_of_a_burst_cut_by_the_kernel() {
 fn tables_have_an_end() {
     let mut ends = TwoEnds::new(1);
     let attr = QpAttr { mtu: 4, ..ATTR };
-    // One of the 2^16 was there.
-    for _ in 1..1 << 16 {
+    // One of the 2^20 was there.
+    for _ in 1..1 << 20 {
         ends.a.create_qp(attr).unwrap();
     }
     let full = ends.a.create_qp(attr);
@@ -197,6 +197,18 @@ fn tables_have_an_end() {
     ));
     ends.a.destroy_qp(ends.qa).unwrap();
     ends.a.create_qp(attr).unwrap();
+
+    let set = ends.a.create_windows(1, 1).unwrap();
+    for _ in 1..1 << 20 {
+        ends.a.create_windows(1, 1).unwrap();
+    }
+    let full = ends.a.create_windows(1, 1);
+    assert!(matches!(
+        full,
+        Err(FabricError::OutOfResources("window set"))
+    ));
+    ends.a.destroy_windows(set).unwrap();
+    ends.a.create_windows(1, 1).unwrap();
 }
 
 #[test]

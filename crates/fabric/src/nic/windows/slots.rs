@@ -3,7 +3,7 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::Batch;
 use crate::contract::{DropReason, FabricError, RegionPtr, Registered, Window};
@@ -16,11 +16,25 @@ struct Open {
     _region: Arc<Registered>,
 }
 
-/// The slots of a window set: slot `i` at addresses `i * slot_bytes..`.
+/// Slots of a page.
+const PAGE_SLOTS: usize = 64;
+
+/// Neighbouring slots of a set, of which at least one has a window.
+struct Page {
+    /// Null, or from [`Box::into_raw`].
+    slots: [AtomicPtr<Open>; PAGE_SLOTS],
+    /// How many are not null.
+    windows: AtomicU32,
+}
+
+/// The slots of a window set: slot `i` at addresses `i * slot_bytes..`. The control object alone
+/// changes them.
 pub(in crate::nic) struct Slots {
     slot_bytes: u64,
-    /// Null, or from [`Box::into_raw`]. The control object alone changes it.
-    slots: Box<[AtomicPtr<Open>]>,
+    count: u32,
+    /// Null where no window is open in the whole page, or from [`Box::into_raw`]. So a set costs
+    /// memory for what is open now, whatever was open before.
+    pages: Box<[AtomicPtr<Page>]>,
 }
 
 /// A window that was taken from its slot. A worker may still be writing through it.
@@ -28,9 +42,13 @@ pub(in crate::nic) struct Unpublished {
     window: Window,
     /// From [`Box::into_raw`].
     open: *mut Open,
+    /// Its page, if it was the last window there, from [`Box::into_raw`]; or null. A worker may
+    /// still be reading it.
+    page: *mut Page,
 }
 
-// SAFETY: `Open` is used by any thread that is in a batch, and all that it holds is `Send + Sync`.
+// SAFETY: `Open` and `Page` are used by any thread that is in a batch, and all that they hold is
+// `Send + Sync`.
 unsafe impl Send for Unpublished {}
 
 /// What became of a payload.
@@ -42,13 +60,23 @@ pub(in crate::nic) enum Placed {
     Nowhere,
 }
 
+impl Page {
+    fn empty() -> Self {
+        Self {
+            slots: [const { AtomicPtr::new(ptr::null_mut()) }; PAGE_SLOTS],
+            windows: AtomicU32::new(0),
+        }
+    }
+}
+
 impl Slots {
     /// All closed. `slots * slot_bytes` fits 64 bits.
     pub(in crate::nic) fn new(slots: u32, slot_bytes: u64) -> Self {
         Self {
             slot_bytes,
+            count: slots,
             // Untouched until used.
-            slots: bytemuck::zeroed_slice_box(slots as usize),
+            pages: bytemuck::zeroed_slice_box((slots as usize).div_ceil(PAGE_SLOTS)),
         }
     }
 
@@ -60,7 +88,12 @@ impl Slots {
         offset: u64,
         length: u64,
     ) -> Result<u64, FabricError> {
-        let slot = self.slot(window.slot)?;
+        let (index, count) = (window.slot, self.count);
+        let (page_pointer, in_page) = self.find(index).ok_or(FabricError::OutOfBounds {
+            offset: index.into(),
+            length: 1,
+            limit: count.into(),
+        })?;
         if length > self.slot_bytes {
             return Err(FabricError::OutOfBounds {
                 offset: 0,
@@ -68,7 +101,7 @@ impl Slots {
                 limit: self.slot_bytes,
             });
         }
-        if !slot.load(Ordering::Relaxed).is_null() {
+        if !self.load(index).is_null() {
             return Err(FabricError::InUse("the slot"));
         }
         let open = Box::new(Open {
@@ -76,36 +109,59 @@ impl Slots {
             memory: region.bytes().slice(offset, length)?,
             _region: Arc::clone(region),
         });
+        let mut page = page_pointer.load(Ordering::Relaxed);
+        if page.is_null() {
+            page = Box::into_raw(Box::new(Page::empty()));
+            // Release: a worker that sees the pointer sees the page.
+            page_pointer.store(page, Ordering::Release);
+        }
+        // SAFETY: only the control object, which calls this, takes pages away.
+        let page = unsafe { &*page };
+        page.windows.fetch_add(1, Ordering::Relaxed);
         // Release: a worker that sees the pointer sees the window.
-        slot.store(Box::into_raw(open), Ordering::Release);
-        Ok(u64::from(window.slot) * self.slot_bytes)
+        page.slots[in_page].store(Box::into_raw(open), Ordering::Release);
+        Ok(u64::from(index) * self.slot_bytes)
     }
 
     /// Takes a window from its slot, if it is still open there.
     pub(in crate::nic) fn close(&self, window: Window) -> Option<Unpublished> {
-        let slot = self.slots.get(window.slot as usize)?;
-        let open = slot.load(Ordering::Relaxed);
+        let open = self.load(window.slot);
         // SAFETY: what is published is not freed, and only the control object, which calls this,
         // takes it away.
         let is_open = !open.is_null() && unsafe { (*open).window } == window;
-        is_open.then(|| {
-            slot.store(ptr::null_mut(), Ordering::Relaxed);
-            Unpublished { window, open }
-        })
+        if !is_open {
+            return None;
+        }
+        let (page_pointer, in_page) = self.find(window.slot)?;
+        let mut page = page_pointer.load(Ordering::Relaxed);
+        // SAFETY: a window is published in the page, so it is not freed.
+        let windows = unsafe {
+            (*page).slots[in_page].store(ptr::null_mut(), Ordering::Relaxed);
+            (*page).windows.fetch_sub(1, Ordering::Relaxed)
+        };
+        if windows == 1 {
+            page_pointer.store(ptr::null_mut(), Ordering::Relaxed);
+        } else {
+            page = ptr::null_mut();
+        }
+        Some(Unpublished { window, open, page })
     }
 
     /// Takes all windows from their slots.
     pub(in crate::nic) fn close_all(&self) -> impl Iterator<Item = Unpublished> {
-        self.slots.iter().filter_map(|slot| {
-            let open = slot.load(Ordering::Relaxed);
-            if open.is_null() {
-                return None;
+        let mut windows = Vec::new();
+        for page in &self.pages {
+            let page = page.load(Ordering::Relaxed);
+            // SAFETY: null, or not freed: only the control object, which calls this, takes pages
+            // away.
+            let slots = unsafe { page.as_ref() }.map(|page| &page.slots);
+            for slot in slots.into_iter().flatten() {
+                let open = slot.load(Ordering::Relaxed);
+                // SAFETY: as for the page.
+                windows.extend(unsafe { open.as_ref() }.map(|open| open.window));
             }
-            slot.store(ptr::null_mut(), Ordering::Relaxed);
-            // SAFETY: it was published, so it is not freed, and now is the caller's.
-            let window = unsafe { (*open).window };
-            Some(Unpublished { window, open })
-        })
+        }
+        windows.into_iter().filter_map(|window| self.close(window))
     }
 
     /// Puts a payload, which is not empty, where a write wants it, or says why not; then nothing
@@ -118,15 +174,13 @@ impl Slots {
     ) -> Result<Placed, DropReason> {
         let length = payload.len() as u64;
         let (slot, start) = (addr / self.slot_bytes, addr % self.slot_bytes);
-        let slot = usize::try_from(slot).map_err(|_| DropReason::OutOfBounds)?;
-        let slot = self.slots.get(slot).ok_or(DropReason::OutOfBounds)?;
+        let slot = u32::try_from(slot).map_err(|_| DropReason::OutOfBounds)?;
         // Checked before looking at the slot: what straddles two slots is wrong whether or not
         // their windows are open.
-        if length > self.slot_bytes - start {
+        if slot >= self.count || length > self.slot_bytes - start {
             return Err(DropReason::OutOfBounds);
         }
-        // Acquire: pairs with the release in `open`.
-        let open = slot.load(Ordering::Acquire);
+        let open = self.load(slot);
         if open.is_null() {
             return Ok(Placed::Nowhere);
         }
@@ -140,14 +194,27 @@ impl Slots {
         Ok(Placed::InMemory)
     }
 
-    fn slot(&self, slot: u32) -> Result<&AtomicPtr<Open>, FabricError> {
-        self.slots
-            .get(slot as usize)
-            .ok_or(FabricError::OutOfBounds {
-                offset: u64::from(slot),
-                length: 1,
-                limit: self.slots.len() as u64,
-            })
+    /// What is published at a slot: null if that is nothing. A worker that calls this is in a batch.
+    fn load(&self, slot: u32) -> *mut Open {
+        let Some((page, in_page)) = self.find(slot) else {
+            return ptr::null_mut();
+        };
+        // Acquire, here and below: pairs with the release in `open`.
+        let page = page.load(Ordering::Acquire);
+        // SAFETY: null, or not freed: a page that a worker finds published in a batch is not freed
+        // before the batch ends (`Closings`), and the control object itself takes pages away.
+        match unsafe { page.as_ref() } {
+            Some(page) => page.slots[in_page].load(Ordering::Acquire),
+            None => ptr::null_mut(),
+        }
+    }
+
+    /// Where the page of a slot is published, and the slot's place in the page; `None` for a slot
+    /// that does not exist.
+    fn find(&self, slot: u32) -> Option<(&AtomicPtr<Page>, usize)> {
+        let slot = Some(slot).filter(|&slot| slot < self.count)? as usize;
+        let page = self.pages.get(slot / PAGE_SLOTS)?;
+        Some((page, slot % PAGE_SLOTS))
     }
 }
 
@@ -166,9 +233,100 @@ impl Unpublished {
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`, and nobody else frees it. No worker has the pointer any
-        // more: `Closings` drops windows after every worker has left its batch, the graveyard in
-        // `Epochs` with the last worker, and `Slots` when no worker holds the slots.
-        drop(unsafe { Box::from_raw(self.open) });
+        // SAFETY: both are from `Box::into_raw`, and nobody else frees them. No worker has the
+        // pointers any more: `Closings` drops windows after every worker has left its batch, the
+        // graveyard in `Epochs` with the last worker, and `Slots` when no worker holds the slots.
+        unsafe {
+            drop(Box::from_raw(self.open));
+            if !self.page.is_null() {
+                drop(Box::from_raw(self.page));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Epochs, Worker};
+    use super::*;
+    use crate::contract::{Region, WindowSet};
+
+    /// Two pages and three slots.
+    const SLOTS: u32 = 131;
+
+    fn region() -> Arc<Registered> {
+        Arc::new(Registered::new(Region::owned(vec![0; 8])))
+    }
+
+    fn open(slots: &Slots, slot: u32) -> Window {
+        let window = Window {
+            set: WindowSet(1),
+            slot,
+            serial: slot.into(),
+        };
+        slots.open(window, &region(), 0, 8).unwrap();
+        window
+    }
+
+    fn pages(slots: &Slots) -> Vec<bool> {
+        let pages = slots.pages.iter();
+        pages
+            .map(|page| !page.load(Ordering::Relaxed).is_null())
+            .collect()
+    }
+
+    #[test]
+    fn a_page_lives_from_its_first_window_to_its_last() {
+        let slots = Slots::new(SLOTS, 8);
+        assert_eq!(pages(&slots), [false; 3]);
+        let windows = [0, 63, 64, SLOTS - 1].map(|slot| open(&slots, slot));
+        assert_eq!(pages(&slots), [true; 3]);
+        let held = [false, true, true, true];
+        for (window, is_last) in windows.into_iter().zip(held) {
+            let closed = slots.close(window).unwrap();
+            assert_eq!(closed.window(), window);
+            assert_eq!(!closed.page.is_null(), is_last);
+            assert!(slots.close(window).is_none());
+        }
+        assert_eq!(pages(&slots), [false; 3]);
+        open(&slots, 63);
+        assert_eq!(pages(&slots), [true, false, false]);
+    }
+
+    #[test]
+    fn all_windows_close_with_their_pages() {
+        let slots = Slots::new(SLOTS, 8);
+        let windows = [1, 62, 63, SLOTS - 2].map(|slot| open(&slots, slot));
+        let closed: Vec<_> = slots.close_all().collect();
+        assert!(closed.iter().map(Unpublished::window).eq(windows));
+        assert_eq!(pages(&slots), [false; 3]);
+        assert_eq!(slots.close_all().count(), 0);
+    }
+
+    #[test]
+    fn slots_end_where_the_set_does() {
+        let slots = Slots::new(SLOTS, 8);
+        open(&slots, SLOTS - 1);
+        let mut worker = Worker::new(Arc::new(Epochs::new(1)), 0);
+        let batch = worker.begin_batch();
+        let place = |slot: u32| slots.place(u64::from(slot) * 8, &[1; 8], &batch);
+        assert_eq!(place(0), Ok(Placed::Nowhere), "no page");
+        assert_eq!(
+            place(SLOTS - 2),
+            Ok(Placed::Nowhere),
+            "no window in the page"
+        );
+        assert_eq!(place(SLOTS - 1), Ok(Placed::InMemory));
+        // In the last page, but not of the set.
+        assert_eq!(place(SLOTS), Err(DropReason::OutOfBounds));
+        assert_eq!(place(u32::MAX), Err(DropReason::OutOfBounds));
+        let beyond = Window {
+            set: WindowSet(1),
+            slot: SLOTS,
+            serial: 0,
+        };
+        let refused = slots.open(beyond, &region(), 0, 8);
+        assert!(matches!(refused, Err(FabricError::OutOfBounds { .. })));
+        assert!(slots.close(beyond).is_none());
     }
 }

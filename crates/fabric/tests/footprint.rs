@@ -1,0 +1,94 @@
+//! What idle queue pairs cost in memory, whatever they did before.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, Lkey, QpAttr, Qpn, Region, RemoteQp};
+use farwrite_fabric::sim::{SimFabric, SimNetwork};
+
+/// Most bytes of the fabric for a queue pair of SDR, of its default options, that is idle. All of
+/// them count, whether they were ever touched or not.
+const MOST_BYTES: usize = 3 << 10;
+/// An SDR queue pair has a queue pair and a window set for each generation, and a queue pair for
+/// control.
+const GENERATIONS: usize = 4;
+const SLOTS: u32 = 1024;
+const SLOT_BYTES: u64 = 1 << 30;
+
+/// Bytes that are allocated.
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+/// The system's allocator, counted.
+struct Counting;
+
+// SAFETY: all is handed to the system's allocator. The default methods call these two.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Makes the fabric's part of an SDR queue pair, and uses every slot once.
+fn make_and_use(end: &mut Adapter<SimFabric>, lkey: Lkey) {
+    let addr = "10.0.0.2:5000".parse().unwrap();
+    for recv_buffers in [0, 0, 0, 0, SLOTS] {
+        let attr = QpAttr {
+            mtu: 4096,
+            port: 0,
+            context: 0,
+            recv_buffers,
+        };
+        let qpn = end.create_qp(attr).unwrap();
+        let remote = RemoteQp { addr, qpn: Qpn(77) };
+        end.connect_qp(qpn, remote).unwrap();
+    }
+    for _ in 0..GENERATIONS {
+        let set = end.create_windows(SLOTS, SLOT_BYTES).unwrap();
+        let open = |slot| end.open_window(set, slot, lkey, 0, 8).unwrap().0;
+        let windows: Vec<_> = (0..SLOTS).map(open).collect();
+        for window in windows {
+            end.close_window(window).unwrap();
+        }
+        while end.poll_closed().is_some() {}
+    }
+    // The port takes in what was changed.
+    end.poll(&mut Vec::new()).unwrap();
+    end.end_batch();
+    end.poll_departed(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn an_idle_queue_pair_costs_little() {
+    let addr = "10.0.0.1:5000".parse().unwrap();
+    let mut end = Adapter::new(SimNetwork::new(1).endpoint(addr, 1).unwrap()).unwrap();
+    let lkey = end.register(Region::owned(vec![0; 8])).unwrap();
+    make_and_use(&mut end, lkey);
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    // Tables double when they are full: among so many counts are the worst ones.
+    let mut worst = 0;
+    for count in 1..=400 {
+        make_and_use(&mut end, lkey);
+        let bytes = (ALLOCATED.load(Ordering::Relaxed) - before) / count;
+        if count >= 50 {
+            worst = worst.max(bytes);
+        }
+        if [50, 100, 200, 400].contains(&count) {
+            println!("{count} queue pairs of SDR: {bytes} bytes each");
+        }
+    }
+    println!("at worst {worst} bytes each");
+    assert!(worst <= MOST_BYTES, "{worst} bytes");
+}
