@@ -1,6 +1,6 @@
 //! A fabric whose ports are all driven by one thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Adapter<F: Fabric> {
     rx: Vec<F::Rx>,
     ports: HashMap<Qpn, u16>,
     /// Windows that were closed and not asked for.
-    closed: Vec<Window>,
+    closed: HashSet<Window>,
 }
 
 impl<F: Fabric> Adapter<F> {
@@ -38,7 +38,7 @@ impl<F: Fabric> Adapter<F> {
             tx,
             rx,
             ports: HashMap::new(),
-            closed: Vec::new(),
+            closed: HashSet::new(),
         })
     }
 
@@ -114,10 +114,9 @@ impl<F: Fabric> Adapter<F> {
     /// must ask for every window that it closes.
     pub fn take_closed(&mut self, window: Window) -> bool {
         while let Some(closed) = self.fabric.poll_closed() {
-            self.closed.push(closed);
+            self.closed.insert(closed);
         }
-        let place = self.closed.iter().position(|&closed| closed == window);
-        place.map(|place| self.closed.swap_remove(place)).is_some()
+        self.closed.remove(&window)
     }
 
     /// Hands the workers of all ports out, to be driven by threads of their own. From now on
