@@ -14,8 +14,9 @@ pub(crate) struct Clearing {
     cursor: u64,
     /// The sender is known to hold the clearances of messages `0..known`.
     known: u64,
-    /// When a clear-to-send went out last.
-    sent_ns: Option<u64>,
+    /// When clearances were told last. An answer without any does not count: the sender that asks
+    /// for one gains nothing by it.
+    told_ns: Option<u64>,
     /// The sender waits for clearances from this one on.
     pull: Option<u64>,
     /// When offers taken in are to be answered, if no other clear-to-send did it before.
@@ -62,7 +63,7 @@ impl Clearing {
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
         if let Some(first) = self.pull.take() {
-            let again_ns = self.sent_ns.map(|sent| sent.saturating_add(waits.first_ns));
+            let again_ns = self.told_ns.map(|told| told.saturating_add(waits.first_ns));
             if again_ns.is_none_or(|again| now_ns >= again) {
                 self.cursor = self.cursor.min(first);
             }
@@ -77,7 +78,9 @@ impl Clearing {
         }
         let first = self.cursor;
         self.cursor = posted.end.min(first + MAX_CLEARANCES);
-        self.sent_ns = Some(now_ns);
+        if first < self.cursor {
+            self.told_ns = Some(now_ns);
+        }
         self.answer_ns = None;
         if self.fresh {
             self.fresh = false;
