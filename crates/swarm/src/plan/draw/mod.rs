@@ -10,9 +10,6 @@ use farwrite_link::{LinkConfig, Loss, Reorder};
 use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
 use crate::dice::Dice;
 
-/// The longest round trip that `Timing::datacenter` is for.
-const MAX_DATACENTER_RTT: Duration = Duration::from_millis(20);
-
 /// Codes of all shapes, and what does without.
 const SCHEMES: [&str; 13] = [
     "sr-rto",
@@ -168,18 +165,17 @@ impl Draft {
             &[1, 50_000, 256 * 1024]
         };
         let burst_bytes = dice.pick(bursts);
-        let rtt = links[0].delay + links[1].delay;
-        let timings: &[Timing] = if rtt <= MAX_DATACENTER_RTT {
-            &[Timing::wide_area(), Timing::datacenter()]
-        } else {
-            &[Timing::wide_area()]
-        };
         let too_fast = dice.chance(0.25) && (sdr.packets_per_chunk <= 4 || !has_queue);
         let rate_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
         let options = QpOptions {
             rate_bps,
             burst_bytes,
-            timing: dice.pick(timings),
+            // On every path: a profile that does not fit the round trip costs time, not progress.
+            timing: dice.pick(&[
+                Timing::wide_area(),
+                Timing::wide_area(),
+                Timing::datacenter(),
+            ]),
             initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
             reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
             expected_scheme: if sdr.parity {
