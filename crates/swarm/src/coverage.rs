@@ -9,7 +9,7 @@ use crate::plan::{Plan, Repair};
 use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
-const KINDS: [&str; 51] = [
+const KINDS: [&str; 65] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -61,6 +61,20 @@ const KINDS: [&str; 51] = [
     "completed early",
     "buffer too short",
     "both ends agree",
+    "ends differ",
+    "deadline in time",
+    "deadline of the receive before the offer",
+    "deadline of the receive after the offer",
+    "whole at the deadline of the receive",
+    "deadline of the send, partial",
+    "deadline of the send, failed",
+    "deadline of the send before any data",
+    "receive ended by the deadline of the send",
+    "deadline in the sleep of a host",
+    "refused for its scheme",
+    "refused for its length",
+    "refused for its immediate",
+    "whole as foreseen",
 ];
 
 /// What one case met.
@@ -75,7 +89,7 @@ impl Coverage {
         self.met.insert(kind);
     }
 
-    fn saw_if(&mut self, kind: &'static str, is_so: bool) {
+    pub(crate) fn saw_if(&mut self, kind: &'static str, is_so: bool) {
         if is_so {
             self.saw(kind);
         }

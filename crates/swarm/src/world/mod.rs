@@ -1,5 +1,6 @@
 //! The hosts of a case, their users, and the loop that advances the common time.
 
+mod deadlines;
 mod faults;
 mod outcomes;
 mod users;
@@ -11,7 +12,8 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::{LinkCounters, SimNetwork};
 use farwrite::{
-    Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle, SendHandle,
+    Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle, SchemeTag,
+    SendHandle,
 };
 
 use crate::coverage::Coverage;
@@ -43,6 +45,8 @@ pub(crate) struct World<'p> {
     pub(crate) open: BTreeSet<usize>,
     /// When users end which messages.
     endings: BTreeSet<(u64, usize)>,
+    /// By when which side of which message must have its outcome: time, message, end.
+    deadlines: BTreeSet<(u64, usize, usize)>,
     /// Instants of the plan at which something begins or ends, still to come.
     instants: BTreeSet<u64>,
     /// Instant up to which faults were applied.
@@ -65,6 +69,8 @@ pub(crate) struct Host {
     endpoint: Option<Endpoint<Ledger>>,
     pub(crate) fullness: Rc<RefCell<Fullness>>,
     paused: bool,
+    /// When its last pause ended.
+    woke_ns: u64,
     /// Endpoints that it has had.
     starts: u8,
 }
@@ -103,8 +109,14 @@ pub(crate) struct Message {
     pub(crate) send: Option<SendHandle>,
     pub(crate) target: Option<MemoryRegion>,
     pub(crate) recv: Option<RecvHandle>,
+    /// What is offered as its scheme.
+    pub(crate) scheme: SchemeTag,
+    pub(crate) send_deadline_ns: Option<u64>,
+    pub(crate) recv_deadline_ns: Option<u64>,
     pub(crate) sent: Option<Outcome>,
+    pub(crate) sent_ns: u64,
     pub(crate) received: Option<Outcome>,
+    pub(crate) received_ns: u64,
     /// The buffer, guards included, when the receive's outcome was seen.
     pub(crate) snapshot: Vec<u8>,
     pub(crate) cancelled: bool,
@@ -144,6 +156,7 @@ impl<'p> World<'p> {
             messages: plan.messages.iter().map(|_| Message::default()).collect(),
             open: BTreeSet::new(),
             endings: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
             instants: instants(plan),
             applied_ns: None,
             healed: false,
@@ -169,6 +182,7 @@ impl<'p> World<'p> {
     pub(crate) fn run(&mut self) -> Result<(), Violation> {
         for _ in 0..MAX_ROUNDS {
             self.apply_faults()?;
+            self.check_deadlines()?;
             self.open_pairs()?;
             self.end_messages()?;
             self.post_messages()?;
@@ -318,6 +332,7 @@ impl Host {
             endpoint: None,
             fullness: Rc::new(RefCell::new(fullness)),
             paused: false,
+            woke_ns: 0,
             starts: 0,
         };
         host.restart(network);

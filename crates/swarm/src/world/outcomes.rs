@@ -57,6 +57,7 @@ impl World<'_> {
                 .borrow_mut()
                 .note(index as u64 * 8 + outcome as u64);
             self.messages[index].received = Some(outcome);
+            self.messages[index].received_ns = self.now_ns();
             self.take_snapshot(index)?;
         }
         let message = &self.messages[index];
@@ -67,6 +68,7 @@ impl World<'_> {
                 .borrow_mut()
                 .note(index as u64 * 8 + 4 + outcome as u64);
             self.messages[index].sent = Some(outcome);
+            self.messages[index].sent_ns = self.now_ns();
             self.give_source_back(index)?;
         }
         if self.messages[index].is_decided() {

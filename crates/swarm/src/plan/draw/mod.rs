@@ -1,11 +1,13 @@
 //! Plans drawn from a seed.
 
 mod faults;
+mod terms;
 
 use std::time::Duration;
 
 use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag, Timing};
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_wire::control::Terms;
 
 use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
 use crate::dice::Dice;
@@ -42,6 +44,9 @@ struct Draft {
     span_ns: u64,
     packets: u64,
     bytes: u64,
+    /// How many of the messages have deadlines, and how many of the receives have terms.
+    deadline_share: f64,
+    terms_share: f64,
 }
 
 impl Plan {
@@ -63,6 +68,8 @@ impl Plan {
             span_ns: 0,
             packets: 0,
             bytes: 0,
+            deadline_share: dice.pick(&[0.0, 0.0, 0.2, 0.6]),
+            terms_share: dice.pick(&[0.0, 0.3, 0.8]),
             dice,
         };
         draft.add_paths();
@@ -297,6 +304,7 @@ impl Draft {
             (bytes + spare).min(sdr.max_message_bytes)
         };
         let immediate = dice.pick(&[None, None, Some(0), Some(0x8765_4321)]);
+        let immediate = immediate.filter(|_| sdr.split.user_bits > 0);
         let (early, late) = (dice.chance(0.3), dice.chance(0.3));
         let slack_ns = self.span_ns / 4;
         let after_ns = dice.within(1..self.span_ns / 2);
@@ -307,7 +315,10 @@ impl Draft {
             bytes: usize::try_from(bytes).expect("small"),
             capacity: usize::try_from(capacity).expect("small"),
             scheme,
-            immediate: immediate.filter(|_| sdr.split.user_bits > 0),
+            immediate,
+            terms: Terms::default(),
+            send_limit_ns: None,
+            recv_limit_ns: None,
             send_ns: at_ns + if late { dice.within(0..slack_ns) } else { 0 },
             recv_ns: at_ns + if early { 0 } else { dice.within(0..slack_ns) },
             ending: match scheme {
@@ -317,5 +328,7 @@ impl Draft {
                 _ => Ending::Complete { after_ns, outcome },
             },
         });
+        self.set_terms(schemes);
+        self.set_limits();
     }
 }
