@@ -1,6 +1,6 @@
 //! Whether the outcomes of a message follow from its plan, its deadlines and what its users did.
 
-use farwrite::{Outcome, Refusal};
+use farwrite::{Outcome, RecvHandle, Refusal, SendHandle};
 
 use crate::coverage::Coverage;
 use crate::plan::{MessagePlan, Repair};
@@ -17,8 +17,8 @@ struct Story<'a> {
     received: Outcome,
     /// In what the message is not what its receive demands.
     differences: Vec<Refusal>,
-    /// Whether a data packet of it was sent.
-    wrote: bool,
+    /// When the last data packet of it was sent, if one was.
+    written_ns: Option<u64>,
 }
 
 /// All in which a message is not what its receive demands (P3.12).
@@ -54,7 +54,25 @@ impl Story<'_> {
     fn check(&self) -> Result<(), Broken> {
         self.check_received()?;
         self.check_sent()?;
-        self.check_refusals()
+        self.check_refusals()?;
+        demand(
+            Rule::Afterwards,
+            self.written_ns <= Some(self.message.sent_ns),
+            "it was written after its send was over",
+        )
+    }
+
+    fn is_written(&self) -> bool {
+        self.written_ns.is_some()
+    }
+
+    /// Why the sender and the receiver refuse it.
+    fn refusals(&self) -> [Option<Refusal>; 2] {
+        let Message { send, recv, .. } = self.message;
+        [
+            send.as_ref().and_then(SendHandle::refusal),
+            recv.as_ref().and_then(RecvHandle::refusal),
+        ]
     }
 
     fn send_expired(&self) -> bool {
@@ -107,9 +125,9 @@ impl Story<'_> {
             }
             Outcome::Failed => {
                 let is_withdrawn = self.sent == Outcome::Failed && self.receiver_heard();
-                let refusal = self.message.recv.as_ref().and_then(|recv| recv.refusal());
+                let is_refused = self.refusals()[1].is_some();
                 demand(
-                    is_withdrawn || refusal.is_some(),
+                    is_withdrawn || is_refused,
                     "nobody gave it up, and the receive failed",
                 )
             }
@@ -130,9 +148,7 @@ impl Story<'_> {
     /// The send has an outcome for a reason (P3.9).
     fn check_sent(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
-        let Message {
-            cancelled, send, ..
-        } = self.message;
+        let cancelled = self.message.cancelled;
         let accepts_partial = self.plan.terms.accepts_partial;
         match self.sent {
             Outcome::Whole => demand(
@@ -148,9 +164,8 @@ impl Story<'_> {
                 )
             }
             Outcome::Failed => {
-                let refusal = send.as_ref().and_then(|send| send.refusal());
-                let is_given_up = *cancelled || refusal.is_some();
-                let at_deadline = self.send_expired() && !(accepts_partial && self.wrote);
+                let is_given_up = cancelled || self.refusals()[0].is_some();
+                let at_deadline = self.send_expired() && !(accepts_partial && self.is_written());
                 demand(
                     self.sender_heard() || is_given_up || at_deadline,
                     "the sender takes it for failed",
@@ -159,25 +174,26 @@ impl Story<'_> {
         }
     }
 
-    /// An end that refuses a message names a difference, and nothing of such a message is sent.
+    /// An end that refuses a message names a difference, a receive that fails with one names it,
+    /// and nothing of such a message is sent.
     fn check_refusals(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Terms, is_so, otherwise);
-        let (send, recv) = (&self.message.send, &self.message.recv);
-        let refusals = [
-            send.as_ref().and_then(|send| send.refusal()),
-            recv.as_ref().and_then(|recv| recv.refusal()),
-        ];
-        for refusal in refusals.into_iter().flatten() {
+        for refusal in self.refusals().into_iter().flatten() {
             demand(
                 self.differences.contains(&refusal),
                 "it was refused for what is not so",
             )?;
         }
+        let differs = !self.differences.is_empty();
+        let failed = self.received == Outcome::Failed && self.message.completed.is_none();
+        demand(
+            !(differs && failed) || self.refusals()[1].is_some(),
+            "the receive fails, and does not say in what the message differs",
+        )?;
         // A stream may be cleared, and write, before its length is known.
         let is_stream = self.plan.scheme == Repair::Stream;
-        let is_refused = !self.differences.is_empty() && !is_stream;
         demand(
-            !(is_refused && self.wrote),
+            !(differs && !is_stream && self.is_written()),
             "it should be refused, and was written",
         )
     }
@@ -230,7 +246,9 @@ impl Story<'_> {
         if self.send_expired() && !self.sender_heard() {
             match self.sent {
                 Outcome::Partial => coverage.saw("deadline of the send, partial"),
-                Outcome::Failed if self.wrote => coverage.saw("deadline of the send, failed"),
+                Outcome::Failed if self.is_written() => {
+                    coverage.saw("deadline of the send, failed")
+                }
                 Outcome::Failed => coverage.saw("deadline of the send before any data"),
                 Outcome::Whole => {}
             }
@@ -241,12 +259,7 @@ impl Story<'_> {
 
     fn cover_terms(&self, coverage: &mut Coverage) {
         let terms = &self.plan.terms;
-        let Message { send, recv, .. } = self.message;
-        let refusals = [
-            send.as_ref().and_then(|send| send.refusal()),
-            recv.as_ref().and_then(|recv| recv.refusal()),
-        ];
-        for refusal in refusals.into_iter().flatten() {
+        for refusal in self.refusals().into_iter().flatten() {
             match refusal {
                 Refusal::Scheme { .. } => coverage.saw("refused for its scheme"),
                 Refusal::Length { .. } => coverage.saw("refused for its length"),
@@ -272,15 +285,17 @@ impl World<'_> {
                 let what = format!("message {index} is open at the end");
                 return Err(self.violation(Rule::Liveness, what));
             };
-            let number = message.send.as_ref().map(farwrite::SendHandle::message);
-            let wrote = number.is_some_and(|n| self.tap.borrow().wrote(plan.pair, plan.from, n));
+            let number = message.send.as_ref().map(SendHandle::message);
+            let tap = self.tap.borrow();
+            let written_ns = number.and_then(|n| tap.written_ns(plan.pair, plan.from, n));
+            drop(tap);
             let story = Story {
                 plan,
                 message,
                 sent,
                 received,
                 differences: differences(plan, message),
-                wrote,
+                written_ns,
             };
             if let Err((rule, why)) = story.check() {
                 let Message {

@@ -82,6 +82,32 @@ impl Plan {
     }
 }
 
+/// A profile, or any timing. It need not fit the path: what does not fit costs time, not progress.
+fn timing(dice: &mut Dice) -> Timing {
+    let mut about = |bits: std::ops::Range<u64>| {
+        let ns = 1 << dice.within(bits);
+        ns + dice.within(0..ns)
+    };
+    let max_repeat_ns = about(21..29);
+    let any = Timing {
+        lateness_ns: about(13..26),
+        min_repeat_ns: about(12..23).min(max_repeat_ns),
+        max_repeat_ns,
+        min_ping_ns: about(17..25).min(max_repeat_ns),
+        max_probe_ns: about(22..31),
+        pace_recovery_ns: about(20..34),
+        fabric_retry_ns: about(11..20),
+    };
+    dice.pick(&[
+        Timing::wide_area(),
+        Timing::wide_area(),
+        Timing::wide_area(),
+        Timing::datacenter(),
+        Timing::datacenter(),
+        any,
+    ])
+}
+
 impl Draft {
     fn add_paths(&mut self) {
         let hosts = self.dice.pick(&[2, 2, 2, 3, 4]);
@@ -172,17 +198,13 @@ impl Draft {
             &[1, 50_000, 256 * 1024]
         };
         let burst_bytes = dice.pick(bursts);
+        let timing = timing(dice);
         let too_fast = dice.chance(0.25) && (sdr.packets_per_chunk <= 4 || !has_queue);
         let rate_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
         let options = QpOptions {
             rate_bps,
             burst_bytes,
-            // On every path: a profile that does not fit the round trip costs time, not progress.
-            timing: dice.pick(&[
-                Timing::wide_area(),
-                Timing::wide_area(),
-                Timing::datacenter(),
-            ]),
+            timing,
             initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
             reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
             expected_scheme: if sdr.parity {
