@@ -287,7 +287,8 @@ impl<'p> World<'p> {
                 let posted = |course: &Course| {
                     course.sent == course.messages.len() && course.posted == course.messages.len()
                 };
-                pair.opened && (pair.is_gone() || pair.courses.iter().all(posted))
+                let is_done = pair.is_connected() && pair.courses.iter().all(posted);
+                pair.opened && (pair.is_gone() || is_done)
             })
     }
 
@@ -373,6 +374,13 @@ impl Pair {
             courses: [course(0), course(1)],
             ..Self::default()
         }
+    }
+
+    /// Whether both ends are connected, as far as they are still there. Before that, an end cannot
+    /// hear that a message is over, and its peer goes on telling it.
+    fn is_connected(&self) -> bool {
+        let mut ends = self.ends.iter().zip(&self.peers);
+        ends.all(|(end, peer)| end.is_none() || peer.is_none())
     }
 
     /// Whether an end went away before its messages were over.
