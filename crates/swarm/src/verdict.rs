@@ -247,7 +247,7 @@ impl Story<'_> {
             match self.sent {
                 Outcome::Partial => coverage.saw("deadline of the send, partial"),
                 Outcome::Failed if self.is_written() => {
-                    coverage.saw("deadline of the send, failed")
+                    coverage.saw("deadline of the send, failed");
                 }
                 Outcome::Failed => coverage.saw("deadline of the send before any data"),
                 Outcome::Whole => {}

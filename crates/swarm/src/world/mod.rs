@@ -11,10 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{LinkCounters, SimNetwork};
-use farwrite::{
-    Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle, SchemeTag,
-    SendHandle,
-};
+use farwrite::{Counters, Endpoint, QpInfo, QpStats, QueuePair};
 
 use crate::coverage::Coverage;
 use crate::dice::{Dice, mix};
@@ -23,6 +20,7 @@ use crate::plan::show::Millis;
 use crate::plan::{MS, PairPlan, Plan};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
+pub(crate) use outcomes::Message;
 
 /// Time after which a user posts again where there was no slot.
 const RETRY_NS: u64 = 10 * MS;
@@ -100,28 +98,6 @@ struct Course {
     messages: Vec<usize>,
     sent: usize,
     posted: usize,
-}
-
-/// A message at run time.
-#[derive(Default)]
-pub(crate) struct Message {
-    pub(crate) content: Vec<u8>,
-    source: Option<MemoryRegion>,
-    pub(crate) send: Option<SendHandle>,
-    pub(crate) target: Option<MemoryRegion>,
-    pub(crate) recv: Option<RecvHandle>,
-    /// What is offered as its scheme.
-    pub(crate) scheme: SchemeTag,
-    pub(crate) send_deadline_ns: Option<u64>,
-    pub(crate) recv_deadline_ns: Option<u64>,
-    pub(crate) sent: Option<Outcome>,
-    pub(crate) sent_ns: u64,
-    pub(crate) received: Option<Outcome>,
-    pub(crate) received_ns: u64,
-    /// The buffer, guards included, when the receive's outcome was seen.
-    pub(crate) snapshot: Vec<u8>,
-    pub(crate) cancelled: bool,
-    pub(crate) completed: Option<Outcome>,
 }
 
 /// What is gone, so that it can be counted at the end.
