@@ -102,7 +102,8 @@ impl SendHandle {
         self.shared.outcome.get()
     }
 
-    /// What of the message is not as its receiver demands; `None` where it did not fail for that.
+    /// What of the message is not as its receiver demands; `None` where it did not fail for that,
+    /// or where the receiver found it out first and its clearance has not come.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.shared.refusal.get().copied()

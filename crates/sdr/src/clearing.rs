@@ -1,5 +1,6 @@
 //! When to tell the sender which receives are posted (P3.8).
 
+use alloc::collections::VecDeque;
 use core::ops::Range;
 
 use crate::repeat::Waits;
@@ -14,8 +15,7 @@ pub(crate) struct Clearing {
     cursor: u64,
     /// The sender is known to hold the clearances of messages `0..known`.
     known: u64,
-    /// When a clear-to-send went out last.
-    sent_ns: Option<u64>,
+    told: Told,
     /// The sender waits for clearances from this one on.
     pull: Option<u64>,
     /// When offers taken in are to be answered, if no other clear-to-send did it before.
@@ -24,6 +24,49 @@ pub(crate) struct Clearing {
     repeat: Option<(u64, u64)>,
     /// Whether a receive was posted since the repeats last started from a short wait.
     fresh: bool,
+}
+
+/// Which clearances were told lately. They are told from one message on, up to the newest, so the
+/// lowest message says it all.
+///
+/// Only these count when a sender asks again. An answer without clearances, or clearances of newer
+/// messages, are of no use to it: if they counted, it could be refused for ever.
+#[derive(Default)]
+struct Told {
+    /// When clearances were told, and from which message on. Both rise.
+    recent: VecDeque<(u64, u64)>,
+}
+
+impl Told {
+    /// Forgets what was told `span_ns` ago or earlier, or only of messages before `oldest`. So there
+    /// is at most one entry for each message with a clearance, and one more.
+    fn forget(&mut self, now_ns: u64, span_ns: u64, oldest: u64) {
+        let is_old = |&(told_ns, _): &(u64, u64)| told_ns.saturating_add(span_ns) <= now_ns;
+        while self.recent.front().is_some_and(is_old) {
+            self.recent.pop_front();
+        }
+        while self
+            .recent
+            .get(1)
+            .is_some_and(|&(_, first)| first <= oldest)
+        {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Clearances are told from message `first` on.
+    fn add(&mut self, now_ns: u64, first: u64) {
+        while self.recent.back().is_some_and(|&(_, from)| from >= first) {
+            self.recent.pop_back();
+        }
+        self.recent.push_back((now_ns, first));
+    }
+
+    /// Whether the clearance of a message is among them.
+    fn holds(&self, message: u64) -> bool {
+        let lowest = self.recent.front();
+        lowest.is_some_and(|&(_, first)| first <= message)
+    }
 }
 
 impl Clearing {
@@ -62,8 +105,8 @@ impl Clearing {
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
         if let Some(first) = self.pull.take() {
-            let again_ns = self.sent_ns.map(|sent| sent.saturating_add(waits.first_ns));
-            if again_ns.is_none_or(|again| now_ns >= again) {
+            self.told.forget(now_ns, waits.first_ns, posted.start);
+            if !self.told.holds(first) {
                 self.cursor = self.cursor.min(first);
             }
         }
@@ -77,7 +120,10 @@ impl Clearing {
         }
         let first = self.cursor;
         self.cursor = posted.end.min(first + MAX_CLEARANCES);
-        self.sent_ns = Some(now_ns);
+        if first < self.cursor {
+            self.told.forget(now_ns, waits.first_ns, posted.start);
+            self.told.add(now_ns, first);
+        }
         self.answer_ns = None;
         if self.fresh {
             self.fresh = false;

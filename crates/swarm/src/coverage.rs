@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
 
+use farwrite::Timing;
 use farwrite_link::{LinkCounters, Loss};
 
 use crate::plan::{Plan, Repair};
 use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
-const KINDS: [&str; 51] = [
+const KINDS: [&str; 67] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -38,6 +40,8 @@ const KINDS: [&str; 51] = [
     "several packets a chunk",
     "no parity ids",
     "one slot",
+    "datacenter timing far away",
+    "timing of no profile",
     "empty message",
     "message of 1 byte",
     "length not a multiple of 4",
@@ -61,6 +65,20 @@ const KINDS: [&str; 51] = [
     "completed early",
     "buffer too short",
     "both ends agree",
+    "ends differ",
+    "deadline in time",
+    "deadline of the receive before the offer",
+    "deadline of the receive after the offer",
+    "whole at the deadline of the receive",
+    "deadline of the send, partial",
+    "deadline of the send, failed",
+    "deadline of the send before any data",
+    "receive ended by the deadline of the send",
+    "deadline in the sleep of a host",
+    "refused for its scheme",
+    "refused for its length",
+    "refused for its immediate",
+    "whole as foreseen",
 ];
 
 /// What one case met.
@@ -75,7 +93,7 @@ impl Coverage {
         self.met.insert(kind);
     }
 
-    fn saw_if(&mut self, kind: &'static str, is_so: bool) {
+    pub(crate) fn saw_if(&mut self, kind: &'static str, is_so: bool) {
         if is_so {
             self.saw(kind);
         }
@@ -186,6 +204,13 @@ fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
         coverage.saw_if("several packets a chunk", sdr.packets_per_chunk > 1);
         coverage.saw_if("no parity ids", !sdr.parity);
         coverage.saw_if("one slot", sdr.slots == 1);
+        let links = &plan.paths[pair.path].links;
+        let is_far = links[0].delay + links[1].delay > Duration::from_millis(20);
+        let timing = pair.options.timing;
+        let is_datacenter = timing == Timing::datacenter();
+        coverage.saw_if("datacenter timing far away", is_datacenter && is_far);
+        let is_profile = is_datacenter || timing == Timing::wide_area();
+        coverage.saw_if("timing of no profile", !is_profile);
     }
     for message in &plan.messages {
         coverage.saw_if("late post of a buffer", message.recv_ns > message.send_ns);

@@ -17,8 +17,10 @@ mod dice;
 mod ledger;
 mod oracle;
 mod plan;
+mod remains;
 mod shrink;
 mod tap;
+mod verdict;
 mod violation;
 mod world;
 

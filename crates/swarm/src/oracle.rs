@@ -1,8 +1,9 @@
-//! What must hold of every message: its bytes, its bitmap, its outcome.
+//! What must hold of the buffer of every message: its bytes, its bitmap, its label.
 
-use farwrite::{Outcome, RecvHandle};
+use farwrite::{Outcome, QpConfig, RecvHandle};
 
-use crate::plan::{MessagePlan, Repair};
+use crate::plan::MessagePlan;
+use crate::remains::Remains;
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World};
 
@@ -17,8 +18,7 @@ struct Buffer<'a> {
     /// What has been sent so far; empty before the send is posted.
     content: &'a [u8],
     memory: &'a [u8],
-    mtu: usize,
-    packets_per_chunk: usize,
+    sdr: &'a QpConfig,
 }
 
 type Broken = (Rule, String);
@@ -52,10 +52,8 @@ impl<'a> Buffer<'a> {
     /// Every packet's bytes are those of the message, or untouched. Returns which packets arrived.
     fn check_packets(&self) -> Result<Vec<bool>, Broken> {
         let mut there = Vec::new();
-        let packets = self
-            .filled()
-            .chunks(self.mtu)
-            .zip(self.content.chunks(self.mtu));
+        let mtu = self.sdr.mtu as usize;
+        let packets = self.filled().chunks(mtu).zip(self.content.chunks(mtu));
         for (packet, (found, sent)) in packets.enumerate() {
             let is_right = found == &sent[..found.len()];
             if !is_right && !is_untouched(found) {
@@ -63,7 +61,7 @@ impl<'a> Buffer<'a> {
                     .iter()
                     .zip(sent)
                     .position(|(found, sent)| found != sent);
-                let at = at.unwrap_or(0) + packet * self.mtu;
+                let at = at.unwrap_or(0) + packet * mtu;
                 return Err((Rule::Bytes, format!("byte {at} is not that of the message")));
             }
             there.push(is_right);
@@ -74,7 +72,8 @@ impl<'a> Buffer<'a> {
     /// Set bits are chunks in memory; once the length is known, others are not.
     fn check_bitmap(&self, recv: &RecvHandle, there: &[bool]) -> Result<(), Broken> {
         let bitmap = recv.bitmap();
-        for (chunk, packets) in (0..).zip(there.chunks(self.packets_per_chunk)) {
+        let packets_per_chunk = self.sdr.packets_per_chunk as usize;
+        for (chunk, packets) in (0..).zip(there.chunks(packets_per_chunk)) {
             let is_there = packets.iter().all(|&packet| packet);
             if bitmap.get(chunk) && !is_there {
                 return Err((
@@ -83,7 +82,7 @@ impl<'a> Buffer<'a> {
                 ));
             }
             // Packets without bytes can belong to the last chunk.
-            let is_last = (chunk as usize + 1) * self.packets_per_chunk >= there.len();
+            let is_last = (chunk as usize + 1) * packets_per_chunk >= there.len();
             if is_there && !bitmap.get(chunk) && !is_last && recv.length().is_some() {
                 return Err((
                     Rule::Bitmap,
@@ -96,7 +95,10 @@ impl<'a> Buffer<'a> {
 
     fn check_label(&self, recv: &RecvHandle) -> Result<(), Broken> {
         let (length, immediate) = (recv.length(), recv.immediate());
-        if length.is_some_and(|length| length != self.plan.bytes as u64) {
+        // A receive for one length knows it from the beginning, and keeps it where it is refused.
+        let demanded = self.plan.capacity as u64;
+        let is_demanded = self.plan.terms.exact_length && length == Some(demanded);
+        if !is_demanded && length.is_some_and(|length| length != self.plan.bytes as u64) {
             return Err((
                 Rule::Label,
                 format!("length {length:?}, not {}", self.plan.bytes),
@@ -136,15 +138,33 @@ impl<'a> Buffer<'a> {
         Ok(())
     }
 
+    fn check_partial(&self, recv: &RecvHandle, there: &[bool]) -> Result<(), Broken> {
+        let remains = Remains {
+            plan: self.plan,
+            sdr: self.sdr,
+            recv,
+            there,
+        };
+        remains.check().map_err(|what| (Rule::Partial, what))
+    }
+
     fn check(&self, recv: &RecvHandle, outcome: Option<Outcome>) -> Result<(), Broken> {
         self.check_guards()?;
         let there = self.check_packets()?;
         self.check_bitmap(recv, &there)?;
         self.check_label(recv)?;
         match outcome {
-            Some(Outcome::Whole) => self.check_whole(recv, &there),
-            _ => Ok(()),
+            Some(Outcome::Whole) => self.check_whole(recv, &there)?,
+            Some(Outcome::Partial) => self.check_partial(recv, &there)?,
+            Some(Outcome::Failed) | None => {}
         }
+        if outcome != Some(Outcome::Partial) && recv.partial().is_some() {
+            return Err((
+                Rule::Partial,
+                format!("outcome {outcome:?}, and yet {:?}", recv.partial()),
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -166,8 +186,7 @@ impl World<'_> {
             plan,
             content,
             memory: &memory,
-            mtu: sdr.mtu as usize,
-            packets_per_chunk: sdr.packets_per_chunk as usize,
+            sdr,
         };
         let broken = |(rule, what)| self.violation(rule, format!("message {index}: {what}"));
         buffer.check(recv, outcome).map_err(broken)?;
@@ -219,51 +238,6 @@ impl World<'_> {
             self.violation(Rule::Leak, what)
         };
         back.map_err(why)?;
-        Ok(())
-    }
-
-    /// Both ends of every message saw what the plan leads to.
-    pub(crate) fn check_outcomes(&mut self) -> Result<(), Violation> {
-        for (index, plan) in self.plan.messages.iter().enumerate() {
-            if self.pairs[plan.pair].is_deserted() {
-                continue;
-            }
-            let Message {
-                sent,
-                received,
-                cancelled,
-                completed,
-                ..
-            } = self.messages[index];
-            let (Some(sent), Some(received)) = (sent, received) else {
-                let what = format!("message {index} is open at the end");
-                return Err(self.violation(Rule::Liveness, what));
-            };
-            let is_short = plan.capacity < plan.bytes;
-            let is_right = match completed {
-                _ if cancelled => sent == Outcome::Failed,
-                // A sender that finds the buffer too short may do so before it hears the end.
-                Some(outcome) if is_short => {
-                    received == outcome && (sent == Outcome::Failed || sent == outcome)
-                }
-                Some(outcome) => received == outcome && sent == outcome,
-                None if is_short => (sent, received) == (Outcome::Failed, Outcome::Failed),
-                None => (sent, received) == (Outcome::Whole, Outcome::Whole),
-            };
-            if !is_right {
-                let what = format!(
-                    "message {index}: sent {sent:?}, received {received:?}, \
-                     cancelled {cancelled}, completed {completed:?}: {plan}"
-                );
-                return Err(self.violation(Rule::Outcome, what));
-            }
-            self.coverage.saw(match (cancelled, completed) {
-                (true, _) => "cancelled",
-                (_, Some(_)) if matches!(plan.scheme, Repair::Scheme(_)) => "completed early",
-                _ if is_short => "buffer too short",
-                _ => "both ends agree",
-            });
-        }
         Ok(())
     }
 }

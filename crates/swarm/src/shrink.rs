@@ -1,6 +1,7 @@
 //! Smaller plans that break the same rule.
 
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_wire::control::Terms;
 
 use crate::plan::{Ending, Fault, MessagePlan, Plan, Repair};
 use crate::run;
@@ -112,9 +113,16 @@ const CALMERS: [fn(&mut LinkConfig); 6] = [
     |link| link.rate_bps = None,
 ];
 
-const SIMPLIFIERS: [fn(&mut MessagePlan); 6] = [
+const SIMPLIFIERS: [fn(&mut MessagePlan); 12] = [
+    |message| message.send_limit_ns = None,
+    |message| message.recv_limit_ns = None,
+    |message| message.terms = Terms::default(),
+    |message| message.terms.scheme = None,
+    |message| message.terms.exact_length = false,
+    |message| message.terms.accepts_partial = false,
     |message| {
         message.immediate = None;
+        message.terms.immediate = false;
     },
     |message| {
         if matches!(message.scheme, Repair::Scheme(_)) {
@@ -126,7 +134,12 @@ const SIMPLIFIERS: [fn(&mut MessagePlan); 6] = [
     |message| message.capacity = message.capacity.min(message.bytes),
     |message| {
         if message.capacity >= message.bytes && message.scheme != Repair::Stream {
+            // What is as long as its receive demands stays so.
+            let is_exact = message.terms.exact_length && message.capacity == message.bytes;
             message.bytes /= 2;
+            if is_exact {
+                message.capacity = message.bytes;
+            }
         }
     },
 ];

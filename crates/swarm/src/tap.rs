@@ -43,6 +43,8 @@ pub(crate) struct Tap {
     routes: HashMap<(IpAddr, u32), Route>,
     /// Sends started, by queue pair and sending end.
     started: Vec<[u64; 2]>,
+    /// When the last data packet of each message was sent; by queue pair, sending end, number.
+    written: BTreeMap<(usize, usize, u64), u64>,
     kept: Vec<Kept>,
     /// Control packets held back, by the time of their arrival and in the order of sending.
     held: BTreeMap<(u64, u64), Datagram>,
@@ -74,6 +76,7 @@ impl Tap {
             hash: 0,
             routes: HashMap::new(),
             started: vec![[0; 2]; plan.pairs.len()],
+            written: BTreeMap::new(),
             kept: Vec::new(),
             held: BTreeMap::new(),
             tally: TapTally::default(),
@@ -109,6 +112,11 @@ impl Tap {
 
     pub(crate) fn started(&mut self, pair: usize, from: usize) {
         self.started[pair][from] += 1;
+    }
+
+    /// When the last data packet of a message was sent, if one was.
+    pub(crate) fn written_ns(&self, pair: usize, from: usize, message: u64) -> Option<u64> {
+        self.written.get(&(pair, from, message)).copied()
     }
 
     /// The packets that are due when `posted` receives are posted, by queue pair and sending end.
@@ -202,6 +210,8 @@ impl Tap {
 
     fn see_data(&mut self, now_ns: u64, route: Route, imm: u32, datagram: &Datagram) -> Verdict {
         let Route { pair, from, .. } = route;
+        let message = self.message(route, imm);
+        self.written.insert((pair, from, message), now_ns);
         let is_here = |fault: &&Fault| {
             matches!(fault, Fault::Late { pair: p, from: f, span, .. }
                 if *p == pair && *f == from && span.contains(now_ns))
@@ -220,7 +230,7 @@ impl Tap {
         self.kept.push(Kept {
             pair,
             from,
-            due: self.message(route, imm) + age * slots,
+            due: message + age * slots,
             datagram: datagram.clone(),
         });
         if copies {

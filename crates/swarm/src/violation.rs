@@ -19,6 +19,12 @@ pub enum Rule {
     Afterwards,
     /// Both ends see the outcome that the plan leads to.
     Outcome,
+    /// A partial outcome names what is in memory, and nothing else.
+    Partial,
+    /// A message is refused where it is not what its receive demands, and nowhere else.
+    Terms,
+    /// A side with a deadline has its outcome by then.
+    Deadline,
     /// Every message is over a bounded time after the last fault.
     Liveness,
     /// Nobody sends, and no timer runs, when all messages are over.
@@ -44,6 +50,9 @@ impl Display for Rule {
             Self::Label => "label",
             Self::Afterwards => "afterwards",
             Self::Outcome => "outcome",
+            Self::Partial => "partial",
+            Self::Terms => "terms",
+            Self::Deadline => "deadline",
             Self::Liveness => "liveness",
             Self::Silence => "silence",
             Self::Leak => "leak",

@@ -79,9 +79,13 @@ impl Timing {
     }
 
     /// For round trips from 10 us to 20 ms, between ends that poll without sleeping. An end that is
-    /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm. On a
-    /// path with a round trip of 200 ms or more, the fault swarm found that a message can stay open
-    /// for minutes: use [`Timing::wide_area`] there.
+    /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm.
+    ///
+    /// On a longer path, messages arrive as well, but both ends send more than they need to: pings
+    /// and credits every 10 ms, and, once a quarter of the round trip is more than 10 ms, an offer
+    /// for each open message every quarter of the round trip. Bursts are shorter, so more of the
+    /// processor goes into system calls. A pace that credits brought down grows back within 100 ms,
+    /// before a sender far away can see what that does. [`Timing::wide_area`] does without that.
     #[must_use]
     pub const fn datacenter() -> Self {
         Self {

@@ -1,11 +1,13 @@
 //! Lost offers, clearances and ends (P3.8).
 
-use farwrite_sdr::{Event, QpConfig, SdrQp, SendSpec};
+use std::collections::VecDeque;
+
+use farwrite_sdr::{Event, QpConfig, QpInfo, SdrQp, SendSpec, Timing};
 use farwrite_wire::control::{Control, Offer, Outcome};
 
 use crate::lossy::plain;
 use crate::world::{Faults, RTT_NS, World};
-use crate::{connected, offer, post, small, tell};
+use crate::{connected, info, offer, post, small, tell};
 
 /// Nanoseconds until ten messages are over at both ends, and all is silent.
 fn time_ns(faults: Faults) -> u64 {
@@ -179,4 +181,91 @@ fn a_sender_does_not_wait_for_clearances_of_what_is_over() {
         panic!("no offer");
     };
     assert_eq!((offer.message, offer.cleared), (4, 5));
+}
+
+/// The control messages that arrive by `now_ns`, of those under way with their times of arrival.
+fn take_due(under_way: &mut VecDeque<(u64, Control)>, now_ns: u64) -> Vec<Control> {
+    let due = under_way.iter().take_while(|(at_ns, _)| *at_ns <= now_ns);
+    let due = due.count();
+    under_way.drain(..due).map(|(_, control)| control).collect()
+}
+
+/// Round trips from the first offer on until a sender is cleared whose first clearance is lost. That
+/// clearance leaves a twentieth of the round trip before the offer comes, and the sender measures a
+/// fifth more than the round trip of the receiver, `rtt_ns`. `posts` more receives are posted then,
+/// thirty in a round trip.
+fn round_trips_until_clear(timing: Timing, rtt_ns: u64, posts: u64) -> u64 {
+    let config = QpConfig {
+        slots: 512,
+        ..small()
+    };
+    let [mut sender, mut receiver] = [0, 1].map(|_| {
+        let mut qp = SdrQp::new(config, timing).unwrap();
+        let peer = QpInfo {
+            timing,
+            ..info(config)
+        };
+        qp.connect(&peer).unwrap();
+        qp
+    });
+    let spec = SendSpec {
+        length: Some(1),
+        ..SendSpec::default()
+    };
+    let message = sender.start_send(spec).unwrap();
+    let post_ns = rtt_ns / 2 - rtt_ns / 20;
+    let mut to_receiver = VecDeque::new();
+    let mut to_sender = VecDeque::new();
+    let mut is_lost = false;
+    let mut posted = 0;
+    for now_ns in (0..100 * rtt_ns).step_by(10_000) {
+        for control in take_due(&mut to_receiver, now_ns) {
+            receiver.handle_control(now_ns, &control).unwrap();
+        }
+        for control in take_due(&mut to_sender, now_ns) {
+            sender.handle_control(now_ns, &control).unwrap();
+        }
+        let due = now_ns.checked_sub(post_ns).map(|ns| ns / (rtt_ns / 30));
+        if due.is_some_and(|due| due >= posted && posted <= posts) {
+            post(&mut receiver, 1);
+            posted += 1;
+        }
+        let arrives_ns = now_ns + rtt_ns / 2;
+        while let Some(control) = sender.poll_control(now_ns, rtt_ns / 5 * 6) {
+            to_receiver.push_back((arrives_ns, control));
+        }
+        while let Some(control) = receiver.poll_control(now_ns, rtt_ns) {
+            if std::mem::replace(&mut is_lost, true) {
+                to_sender.push_back((arrives_ns, control));
+            }
+        }
+        if sender.is_clear(message) {
+            return now_ns / rtt_ns;
+        }
+    }
+    panic!("never cleared at a round trip of {rtt_ns} ns, {timing}");
+}
+
+/// A receiver that answers an offer has not told a clearance by that: else the answer to one offer
+/// would keep it from telling the clearance that the next one asks for.
+#[test]
+fn a_lost_clearance_is_told_again_however_long_the_round_trip_is() {
+    for (timing, rtt_ms) in [
+        (Timing::datacenter(), 10),
+        (Timing::datacenter(), 200),
+        (Timing::wide_area(), 200),
+        (Timing::wide_area(), 2_000),
+    ] {
+        let round_trips = round_trips_until_clear(timing, rtt_ms * 1_000_000, 0);
+        assert!(round_trips <= 2, "{rtt_ms} ms, {timing}: {round_trips}");
+    }
+}
+
+/// Only the clearance that is asked for counts, not those of newer messages.
+#[test]
+fn a_lost_clearance_does_not_wait_for_others_that_are_told() {
+    for timing in [Timing::datacenter(), Timing::wide_area()] {
+        let round_trips = round_trips_until_clear(timing, 25_000_000, 400);
+        assert!(round_trips <= 2, "{timing}: {round_trips}");
+    }
 }

@@ -5,6 +5,7 @@ pub(crate) mod show;
 
 use farwrite::{Outcome, QpOptions, SchemeName};
 use farwrite_link::LinkConfig;
+use farwrite_wire::control::Terms;
 
 /// A microsecond in nanoseconds.
 pub(crate) const US: u64 = 1_000;
@@ -76,6 +77,12 @@ pub struct MessagePlan {
     pub send_ns: u64,
     /// When its buffer is posted at the earliest, in nanoseconds.
     pub recv_ns: u64,
+    /// What its buffer is posted with.
+    pub terms: Terms,
+    /// Time from the post of the send to its deadline, in nanoseconds. A stream has none.
+    pub send_limit_ns: Option<u64>,
+    /// Time from the post of the buffer to its deadline, in nanoseconds.
+    pub recv_limit_ns: Option<u64>,
     /// What its users do to it.
     pub ending: Ending,
 }

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use farwrite::SchemeTag;
 use farwrite_link::{LinkConfig, Loss};
+use farwrite_wire::control::Terms;
 
 use super::{Ending, Fault, MS, MessagePlan, PairPlan, Plan, Repair, Span};
 
@@ -136,7 +138,15 @@ impl Display for MessagePlan {
             write!(f, ", immediate {immediate:#x}")?;
         }
         let (send, recv) = (Millis(self.send_ns), Millis(self.recv_ns));
-        write!(f, ", sent at {send}, buffer at {recv}")?;
+        write!(f, ", sent at {send}")?;
+        if let Some(limit_ns) = self.send_limit_ns {
+            write!(f, " for {} at most", Millis(limit_ns))?;
+        }
+        write!(f, ", buffer at {recv}")?;
+        if let Some(limit_ns) = self.recv_limit_ns {
+            write!(f, " for {} at most", Millis(limit_ns))?;
+        }
+        self.write_terms(f)?;
         match self.ending {
             Ending::Natural => Ok(()),
             Ending::Cancel { after_ns } => write!(f, ", cancelled {} later", Millis(after_ns)),
@@ -144,6 +154,28 @@ impl Display for MessagePlan {
                 write!(f, ", completed {} later as {outcome:?}", Millis(after_ns))
             }
         }
+    }
+}
+
+impl MessagePlan {
+    fn write_terms(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Terms {
+            exact_length,
+            immediate,
+            scheme,
+            accepts_partial,
+        } = self.terms;
+        if exact_length {
+            let immediate = if immediate { "an" } else { "no" };
+            write!(f, ", of exactly this length with {immediate} immediate")?;
+        }
+        if let Some(SchemeTag { id, params }) = scheme {
+            write!(f, ", for scheme {id} {params:?}")?;
+        }
+        if accepts_partial {
+            f.write_str(", partial accepted")?;
+        }
+        Ok(())
     }
 }
 

@@ -58,6 +58,7 @@ impl World<'_> {
     /// Puts links and hosts into the state that the spans of the plan give them now.
     fn apply_spans(&mut self) {
         let (plan, now_ns) = (self.plan, self.now_ns());
+        let were_paused: Vec<bool> = self.hosts.iter().map(|host| host.paused).collect();
         self.end_host_faults();
         let mut down = vec![[false; 2]; plan.paths.len()];
         for fault in &plan.faults {
@@ -78,6 +79,11 @@ impl World<'_> {
                     self.hosts[*host].fullness.borrow_mut().share = *share;
                 }
                 _ => {}
+            }
+        }
+        for (host, was_paused) in self.hosts.iter_mut().zip(were_paused) {
+            if was_paused && !host.paused {
+                host.woke_ns = now_ns;
             }
         }
         for (path, down) in plan.paths.iter().zip(down) {

@@ -1,5 +1,6 @@
 //! The hosts of a case, their users, and the loop that advances the common time.
 
+mod deadlines;
 mod faults;
 mod outcomes;
 mod users;
@@ -10,9 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{LinkCounters, SimNetwork};
-use farwrite::{
-    Counters, Endpoint, MemoryRegion, Outcome, QpInfo, QpStats, QueuePair, RecvHandle, SendHandle,
-};
+use farwrite::{Counters, Endpoint, QpInfo, QpStats, QueuePair};
 
 use crate::coverage::Coverage;
 use crate::dice::{Dice, mix};
@@ -21,13 +20,15 @@ use crate::plan::show::Millis;
 use crate::plan::{MS, PairPlan, Plan};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
+pub(crate) use outcomes::Message;
 
 /// Time after which a user posts again where there was no slot.
 const RETRY_NS: u64 = 10 * MS;
 /// Rounds of the loop, far beyond what a case takes.
 const MAX_ROUNDS: u64 = 1_000_000;
-/// Polls of one endpoint at one instant, more than the packets and the coding of a case take.
-const MAX_POLLS: u32 = 64;
+/// Polls of one endpoint at one instant, more than the packets and the coding of a case take; at
+/// its end, all late packets arrive at once.
+const MAX_POLLS: u32 = 1024;
 /// Not 4791: from there an end takes packets of RNICs, whose ICRC is checked less strictly (P2.5).
 const FIRST_PORT: u16 = 5000;
 
@@ -43,6 +44,8 @@ pub(crate) struct World<'p> {
     pub(crate) open: BTreeSet<usize>,
     /// When users end which messages.
     endings: BTreeSet<(u64, usize)>,
+    /// By when which side of which message must have its outcome: time, message, end.
+    deadlines: BTreeSet<(u64, usize, usize)>,
     /// Instants of the plan at which something begins or ends, still to come.
     instants: BTreeSet<u64>,
     /// Instant up to which faults were applied.
@@ -65,6 +68,8 @@ pub(crate) struct Host {
     endpoint: Option<Endpoint<Ledger>>,
     pub(crate) fullness: Rc<RefCell<Fullness>>,
     paused: bool,
+    /// When its last pause ended.
+    woke_ns: u64,
     /// Endpoints that it has had.
     starts: u8,
 }
@@ -93,22 +98,6 @@ struct Course {
     messages: Vec<usize>,
     sent: usize,
     posted: usize,
-}
-
-/// A message at run time.
-#[derive(Default)]
-pub(crate) struct Message {
-    pub(crate) content: Vec<u8>,
-    source: Option<MemoryRegion>,
-    pub(crate) send: Option<SendHandle>,
-    pub(crate) target: Option<MemoryRegion>,
-    pub(crate) recv: Option<RecvHandle>,
-    pub(crate) sent: Option<Outcome>,
-    pub(crate) received: Option<Outcome>,
-    /// The buffer, guards included, when the receive's outcome was seen.
-    pub(crate) snapshot: Vec<u8>,
-    pub(crate) cancelled: bool,
-    pub(crate) completed: Option<Outcome>,
 }
 
 /// What is gone, so that it can be counted at the end.
@@ -144,6 +133,7 @@ impl<'p> World<'p> {
             messages: plan.messages.iter().map(|_| Message::default()).collect(),
             open: BTreeSet::new(),
             endings: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
             instants: instants(plan),
             applied_ns: None,
             healed: false,
@@ -169,6 +159,7 @@ impl<'p> World<'p> {
     pub(crate) fn run(&mut self) -> Result<(), Violation> {
         for _ in 0..MAX_ROUNDS {
             self.apply_faults()?;
+            self.check_deadlines()?;
             self.open_pairs()?;
             self.end_messages()?;
             self.post_messages()?;
@@ -272,7 +263,8 @@ impl<'p> World<'p> {
                 let posted = |course: &Course| {
                     course.sent == course.messages.len() && course.posted == course.messages.len()
                 };
-                pair.opened && (pair.is_gone() || pair.courses.iter().all(posted))
+                let is_done = pair.is_connected() && pair.courses.iter().all(posted);
+                pair.opened && (pair.is_gone() || is_done)
             })
     }
 
@@ -318,6 +310,7 @@ impl Host {
             endpoint: None,
             fullness: Rc::new(RefCell::new(fullness)),
             paused: false,
+            woke_ns: 0,
             starts: 0,
         };
         host.restart(network);
@@ -357,6 +350,13 @@ impl Pair {
             courses: [course(0), course(1)],
             ..Self::default()
         }
+    }
+
+    /// Whether both ends are connected, as far as they are still there. Before that, an end cannot
+    /// hear that a message is over, and its peer goes on telling it.
+    fn is_connected(&self) -> bool {
+        let mut ends = self.ends.iter().zip(&self.peers);
+        ends.all(|(end, peer)| end.is_none() || peer.is_none())
     }
 
     /// Whether an end went away before its messages were over.

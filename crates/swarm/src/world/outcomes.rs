@@ -1,12 +1,34 @@
 //! What users see of their messages: outcomes, and memory that comes back.
 
-use farwrite::Outcome;
+use farwrite::{MemoryRegion, Outcome, RecvHandle, SchemeTag, SendHandle};
 
-use super::{Message, World};
+use super::World;
 use crate::violation::{Rule, Violation};
 
 /// How often a user looks at the bitmap of an open receive.
 const GLANCE: f64 = 0.02;
+
+/// A message at run time.
+#[derive(Default)]
+pub(crate) struct Message {
+    pub(crate) content: Vec<u8>,
+    pub(super) source: Option<MemoryRegion>,
+    pub(crate) send: Option<SendHandle>,
+    pub(crate) target: Option<MemoryRegion>,
+    pub(crate) recv: Option<RecvHandle>,
+    /// What is offered as its scheme.
+    pub(crate) scheme: SchemeTag,
+    pub(crate) send_deadline_ns: Option<u64>,
+    pub(crate) recv_deadline_ns: Option<u64>,
+    pub(crate) sent: Option<Outcome>,
+    pub(crate) sent_ns: u64,
+    pub(crate) received: Option<Outcome>,
+    pub(crate) received_ns: u64,
+    /// The buffer, guards included, when the receive's outcome was seen.
+    pub(crate) snapshot: Vec<u8>,
+    pub(crate) cancelled: bool,
+    pub(crate) completed: Option<Outcome>,
+}
 
 impl Message {
     /// Whether every posted side has an outcome.
@@ -57,6 +79,7 @@ impl World<'_> {
                 .borrow_mut()
                 .note(index as u64 * 8 + outcome as u64);
             self.messages[index].received = Some(outcome);
+            self.messages[index].received_ns = self.now_ns();
             self.take_snapshot(index)?;
         }
         let message = &self.messages[index];
@@ -67,6 +90,7 @@ impl World<'_> {
                 .borrow_mut()
                 .note(index as u64 * 8 + 4 + outcome as u64);
             self.messages[index].sent = Some(outcome);
+            self.messages[index].sent_ns = self.now_ns();
             self.give_source_back(index)?;
         }
         if self.messages[index].is_decided() {

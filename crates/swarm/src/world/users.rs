@@ -1,6 +1,7 @@
 //! What the users of the endpoints do: connect, post messages and end them.
 
-use farwrite::{Error, Outcome, SchemeTag, SendOptions};
+use farwrite::{Error, MemoryRegion, Outcome, RecvOptions, SchemeTag, SendHandle, SendOptions};
+use farwrite_wire::control::Terms;
 
 use super::World;
 use crate::dice::Dice;
@@ -15,6 +16,16 @@ fn content(plan: &Plan, index: usize) -> Vec<u8> {
     let words = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes());
     let written = |byte| if byte == UNTOUCHED { !UNTOUCHED } else { byte };
     words.map(written).take(bytes).collect()
+}
+
+fn recv_options(terms: &Terms, deadline_ns: Option<u64>) -> RecvOptions {
+    RecvOptions {
+        scheme: terms.scheme,
+        exact_length: terms.exact_length,
+        immediate: terms.immediate,
+        deadline_ns,
+        accept_partial: terms.accepts_partial,
+    }
 }
 
 impl World<'_> {
@@ -115,7 +126,9 @@ impl World<'_> {
         let region = region.map_err(|error| self.failed("register", error))?;
         self.messages[index].target = Some(region);
         let target = region.slice(GUARD as u64..(GUARD + plan.capacity) as u64);
-        let recv = match self.hosts[host].endpoint().post_recv(qp, target) {
+        let options = recv_options(&plan.terms, self.deadline_ns(plan.recv_limit_ns));
+        let endpoint = self.hosts[host].endpoint();
+        let recv = match endpoint.post_recv_with(qp, target, options) {
             Ok(recv) => recv,
             Err(Error::Retry { .. }) => {
                 self.is_waiting = true;
@@ -135,6 +148,8 @@ impl World<'_> {
         }
         self.say(|| format!("message {index}: buffer posted, number {number}"));
         self.messages[index].recv = Some(recv);
+        self.messages[index].recv_deadline_ns = options.deadline_ns;
+        self.watch_deadline(index, 1 - from, options.deadline_ns);
         if let Ending::Complete { after_ns, .. } = plan.ending {
             self.endings.insert((now_ns + after_ns, index));
         }
@@ -180,6 +195,8 @@ impl World<'_> {
         }
         self.say(|| format!("message {index}: sent, number {number}"));
         self.messages[index].send = Some(send);
+        let deadline_ns = self.messages[index].send_deadline_ns;
+        self.watch_deadline(index, from, deadline_ns);
         if let Ending::Cancel { after_ns } = plan.ending {
             self.endings.insert((now_ns + after_ns, index));
         }
@@ -188,57 +205,62 @@ impl World<'_> {
         Ok(true)
     }
 
-    fn send(&mut self, index: usize, host: usize) -> Result<farwrite::SendHandle, Error> {
+    /// Starts a message.
+    fn send(&mut self, index: usize, host: usize) -> Result<SendHandle, Error> {
         let plan = &self.plan.messages[index];
-        let MessagePlan {
-            pair,
-            from,
-            immediate,
-            ..
-        } = *plan;
-        let qp = self.pairs[pair].ends[from].expect("it is awake");
+        let qp = self.pairs[plan.pair].ends[plan.from].expect("it is awake");
         let source = self.messages[index].source.expect("registered");
-        let endpoint = self.hosts[host].endpoint();
         let scheme = match plan.scheme {
             Repair::Scheme(scheme) => scheme.tag(),
             Repair::Nothing => SchemeTag::NONE,
             Repair::Stream => {
-                let stream = endpoint.start_stream(qp, immediate)?;
-                let sdr = &self.plan.pairs[pair].options.sdr;
-                let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
-                let bytes = source.length();
-                let chunks = u32::try_from(bytes.div_ceil(chunk_bytes)).expect("short");
-                let half = chunks / 2;
-                let at = chunk_bytes * u64::from(half);
-                endpoint.send_chunks(&stream, source.slice(at..bytes), half)?;
-                if half > 0 {
-                    endpoint.send_chunks(&stream, source.slice(0..at), 0)?;
-                }
-                endpoint.end_stream(&stream)?;
-                return Ok(stream);
+                self.messages[index].scheme = SchemeTag::NONE;
+                return self.send_stream(plan, host, source);
             }
         };
-        let sent = endpoint.post_send(
-            qp,
-            source.whole(),
-            SendOptions {
-                scheme,
-                immediate,
-                ..SendOptions::default()
-            },
-        );
-        match sent {
-            // Its parity would be longer than a message can be.
-            Err(Error::TooLong { .. }) => endpoint.post_send(
-                qp,
-                source.whole(),
-                SendOptions {
-                    immediate,
-                    ..SendOptions::default()
-                },
-            ),
-            sent => sent,
+        let options = SendOptions {
+            scheme,
+            immediate: plan.immediate,
+            deadline_ns: self.deadline_ns(plan.send_limit_ns),
+        };
+        self.messages[index].scheme = scheme;
+        self.messages[index].send_deadline_ns = options.deadline_ns;
+        let endpoint = self.hosts[host].endpoint();
+        let sent = endpoint.post_send(qp, source.whole(), options);
+        let Err(Error::TooLong { .. }) = sent else {
+            return sent;
+        };
+        // Its parity would be longer than a message can be.
+        let options = SendOptions {
+            scheme: SendOptions::default().scheme,
+            ..options
+        };
+        self.messages[index].scheme = options.scheme;
+        endpoint.post_send(qp, source.whole(), options)
+    }
+
+    /// Sends a stream in two runs, the later chunks first.
+    fn send_stream(
+        &mut self,
+        plan: &MessagePlan,
+        host: usize,
+        source: MemoryRegion,
+    ) -> Result<SendHandle, Error> {
+        let qp = self.pairs[plan.pair].ends[plan.from].expect("it is awake");
+        let endpoint = self.hosts[host].endpoint();
+        let stream = endpoint.start_stream(qp, plan.immediate)?;
+        let sdr = &self.plan.pairs[plan.pair].options.sdr;
+        let chunk_bytes = u64::from(sdr.mtu) * u64::from(sdr.packets_per_chunk);
+        let bytes = source.length();
+        let chunks = u32::try_from(bytes.div_ceil(chunk_bytes)).expect("short");
+        let half = chunks / 2;
+        let at = chunk_bytes * u64::from(half);
+        endpoint.send_chunks(&stream, source.slice(at..bytes), half)?;
+        if half > 0 {
+            endpoint.send_chunks(&stream, source.slice(0..at), 0)?;
         }
+        endpoint.end_stream(&stream)?;
+        Ok(stream)
     }
 
     /// Cancels and completes messages whose time has come.

@@ -1,17 +1,16 @@
 //! Plans drawn from a seed.
 
 mod faults;
+mod terms;
 
 use std::time::Duration;
 
 use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag, Timing};
 use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_wire::control::Terms;
 
 use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
 use crate::dice::Dice;
-
-/// The longest round trip that `Timing::datacenter` is for.
-const MAX_DATACENTER_RTT: Duration = Duration::from_millis(20);
 
 /// Codes of all shapes, and what does without.
 const SCHEMES: [&str; 13] = [
@@ -45,6 +44,9 @@ struct Draft {
     span_ns: u64,
     packets: u64,
     bytes: u64,
+    /// How many of the messages have deadlines, and how many of the receives have terms.
+    deadline_share: f64,
+    terms_share: f64,
 }
 
 impl Plan {
@@ -66,6 +68,8 @@ impl Plan {
             span_ns: 0,
             packets: 0,
             bytes: 0,
+            deadline_share: dice.pick(&[0.0, 0.0, 0.2, 0.6]),
+            terms_share: dice.pick(&[0.0, 0.3, 0.8]),
             dice,
         };
         draft.add_paths();
@@ -76,6 +80,32 @@ impl Plan {
         draft.heal();
         draft.plan
     }
+}
+
+/// A profile, or any timing. It need not fit the path: what does not fit costs time, not progress.
+fn timing(dice: &mut Dice) -> Timing {
+    let mut about = |bits: std::ops::Range<u64>| {
+        let ns = 1 << dice.within(bits);
+        ns + dice.within(0..ns)
+    };
+    let max_repeat_ns = about(21..29);
+    let any = Timing {
+        lateness_ns: about(13..26),
+        min_repeat_ns: about(12..23).min(max_repeat_ns),
+        max_repeat_ns,
+        min_ping_ns: about(17..25).min(max_repeat_ns),
+        max_probe_ns: about(22..31),
+        pace_recovery_ns: about(20..34),
+        fabric_retry_ns: about(11..20),
+    };
+    dice.pick(&[
+        Timing::wide_area(),
+        Timing::wide_area(),
+        Timing::wide_area(),
+        Timing::datacenter(),
+        Timing::datacenter(),
+        any,
+    ])
 }
 
 impl Draft {
@@ -168,18 +198,13 @@ impl Draft {
             &[1, 50_000, 256 * 1024]
         };
         let burst_bytes = dice.pick(bursts);
-        let rtt = links[0].delay + links[1].delay;
-        let timings: &[Timing] = if rtt <= MAX_DATACENTER_RTT {
-            &[Timing::wide_area(), Timing::datacenter()]
-        } else {
-            &[Timing::wide_area()]
-        };
+        let timing = timing(dice);
         let too_fast = dice.chance(0.25) && (sdr.packets_per_chunk <= 4 || !has_queue);
         let rate_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
         let options = QpOptions {
             rate_bps,
             burst_bytes,
-            timing: dice.pick(timings),
+            timing,
             initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),
             reordering_window: dice.pick(&[None, Some(links[0].delay / 2)]),
             expected_scheme: if sdr.parity {
@@ -301,6 +326,7 @@ impl Draft {
             (bytes + spare).min(sdr.max_message_bytes)
         };
         let immediate = dice.pick(&[None, None, Some(0), Some(0x8765_4321)]);
+        let immediate = immediate.filter(|_| sdr.split.user_bits > 0);
         let (early, late) = (dice.chance(0.3), dice.chance(0.3));
         let slack_ns = self.span_ns / 4;
         let after_ns = dice.within(1..self.span_ns / 2);
@@ -311,7 +337,10 @@ impl Draft {
             bytes: usize::try_from(bytes).expect("small"),
             capacity: usize::try_from(capacity).expect("small"),
             scheme,
-            immediate: immediate.filter(|_| sdr.split.user_bits > 0),
+            immediate,
+            terms: Terms::default(),
+            send_limit_ns: None,
+            recv_limit_ns: None,
             send_ns: at_ns + if late { dice.within(0..slack_ns) } else { 0 },
             recv_ns: at_ns + if early { 0 } else { dice.within(0..slack_ns) },
             ending: match scheme {
@@ -321,5 +350,7 @@ impl Draft {
                 _ => Ending::Complete { after_ns, outcome },
             },
         });
+        self.set_terms(schemes);
+        self.set_limits();
     }
 }

@@ -1,0 +1,85 @@
+//! What is agreed of a message beyond its bytes: deadlines and terms, drawn from the seed.
+
+use farwrite::{SchemeName, SchemeTag};
+
+use super::Draft;
+use crate::plan::{MessagePlan, Repair, SECOND};
+
+/// How many of the demands of a receive are not met by its message.
+const WRONG: f64 = 0.05;
+/// Beyond the end of every case.
+const HOUR_NS: u64 = 3600 * SECOND;
+
+impl Draft {
+    /// Gives the last message its deadlines.
+    pub(super) fn set_limits(&mut self) {
+        if !self.dice.chance(self.deadline_share) {
+            return;
+        }
+        let usual_ns = self.usual_ns();
+        let (at_sender, at_receiver) =
+            self.dice
+                .pick(&[(true, false), (false, true), (false, true), (true, true)]);
+        let send_limit_ns = self.limit(usual_ns);
+        let recv_limit_ns = self.limit(usual_ns);
+        let message = self.last();
+        let is_stream = message.scheme == Repair::Stream;
+        message.send_limit_ns = (at_sender && !is_stream).then_some(send_limit_ns);
+        // A buffer that is posted early waits for its message first.
+        let early_ns = message.send_ns.saturating_sub(message.recv_ns);
+        message.recv_limit_ns = at_receiver.then_some(recv_limit_ns + early_ns);
+    }
+
+    fn last(&mut self) -> &mut MessagePlan {
+        let messages = &mut self.plan.messages;
+        messages.last_mut().expect("one was added")
+    }
+
+    /// About what the last message takes where nothing goes wrong.
+    fn usual_ns(&mut self) -> u64 {
+        let &mut MessagePlan { pair, bytes, .. } = self.last();
+        let pair = &self.plan.pairs[pair];
+        let links = &self.plan.paths[pair.path].links;
+        let rtt_ns = u64::try_from((links[0].delay + links[1].delay).as_nanos());
+        let wire_ns = bytes as u64 * 8 * SECOND / pair.options.rate_bps;
+        rtt_ns.expect("a short delay") + wire_ns
+    }
+
+    /// How long an end waits: too short, about long enough, or for long.
+    fn limit(&mut self, usual_ns: u64) -> u64 {
+        match self.dice.within(0..10) {
+            0 => 0,
+            1..3 => self.dice.within(1..usual_ns),
+            3..7 => usual_ns / 2 + self.dice.within(0..2 * usual_ns),
+            7 => HOUR_NS,
+            _ => self.dice.within(10 * usual_ns..10 * usual_ns + 10 * SECOND),
+        }
+    }
+
+    /// Gives the receive of the last message its terms. Most of its demands are met.
+    pub(super) fn set_terms(&mut self, schemes: &[SchemeName]) {
+        if !self.dice.chance(self.terms_share) {
+            return;
+        }
+        let dice = &mut self.dice;
+        let message = self.plan.messages.last_mut().expect("one was added");
+        let sdr = &self.plan.pairs[message.pair].options.sdr;
+        let tag = match message.scheme {
+            Repair::Scheme(scheme) if !dice.chance(WRONG) => scheme.tag(),
+            Repair::Nothing | Repair::Stream if !dice.chance(WRONG) => SchemeTag::NONE,
+            _ => dice.pick(schemes).tag(),
+        };
+        message.terms.scheme = dice.chance(0.6).then_some(tag);
+        message.terms.accepts_partial = dice.chance(0.6);
+        if !dice.chance(0.6) {
+            return;
+        }
+        message.terms.exact_length = true;
+        if message.capacity >= message.bytes && !dice.chance(WRONG) {
+            message.capacity = message.bytes;
+        }
+        let has_immediate = message.immediate.is_some();
+        let is_wrong = sdr.split.user_bits > 0 && dice.chance(WRONG);
+        message.terms.immediate = has_immediate != is_wrong;
+    }
+}

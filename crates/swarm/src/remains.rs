@@ -1,0 +1,99 @@
+//! What a partial outcome must name: what lies in the buffer, and nothing else.
+
+use farwrite::{QpConfig, RecvHandle};
+
+use crate::plan::MessagePlan;
+
+/// A receive that ended as partial.
+pub(crate) struct Remains<'a> {
+    pub(crate) plan: &'a MessagePlan,
+    pub(crate) sdr: &'a QpConfig,
+    pub(crate) recv: &'a RecvHandle,
+    /// Of each packet with bytes, whether these are in memory; empty where nothing was sent.
+    pub(crate) there: &'a [bool],
+}
+
+impl Remains<'_> {
+    /// # Errors
+    /// What is named wrongly.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let Some(partial) = self.recv.partial() else {
+            return Err("the outcome is partial, and nothing says what arrived".into());
+        };
+        let (named, found) = (partial.bytes(), self.bytes());
+        if named != found {
+            return Err(format!("{found} bytes are there, {named} are named"));
+        }
+        let (named, possible) = (partial.chunks(), self.possible_chunks());
+        if !possible.contains(&named) {
+            return Err(format!("{named} chunks are named, not one of {possible:?}"));
+        }
+        self.check_chunks()?;
+        let (bits, live) = (partial.bits(), self.recv.bitmap().to_bytes());
+        match bits == live {
+            true => Ok(()),
+            false => Err(format!("bits {bits:?}, in the bitmap {live:?}")),
+        }
+    }
+
+    /// Bytes of the message that are in memory.
+    fn bytes(&self) -> u64 {
+        let mtu = self.sdr.mtu as usize;
+        let filled = self.plan.bytes.min(self.plan.capacity);
+        let starts = (0..filled).step_by(mtu);
+        let packets = starts.map(|at| mtu.min(filled - at));
+        let arrived = packets.zip(self.there).filter(|(_, there)| **there);
+        arrived.map(|(bytes, _)| bytes as u64).sum()
+    }
+
+    /// Chunks of the message where it is known, else of the buffer. What terms foresee may be known
+    /// or not.
+    fn possible_chunks(&self) -> Vec<u32> {
+        let MessagePlan {
+            bytes,
+            capacity,
+            immediate,
+            terms,
+            ..
+        } = self.plan;
+        let of_buffer = self.chunks(*capacity, true);
+        let of_message = self.chunks(*bytes, immediate.is_some());
+        let of_terms = self.chunks(*capacity, terms.immediate);
+        match (self.recv.length(), terms.exact_length) {
+            (None, _) => vec![of_buffer],
+            (Some(_), false) => vec![of_message],
+            (Some(_), true) => vec![of_buffer, of_message, of_terms],
+        }
+    }
+
+    /// Chunks of `bytes` bytes (P3.2).
+    fn chunks(&self, bytes: usize, has_immediate: bool) -> u32 {
+        let user_bits = self.sdr.split.user_bits;
+        let fragments = match has_immediate && user_bits > 0 {
+            true => 32_u32.div_ceil(user_bits.into()),
+            false => 0,
+        };
+        let packets = bytes.div_ceil(self.sdr.mtu as usize).max(1);
+        let packets = u32::try_from(packets).expect("short");
+        packets.max(fragments).div_ceil(self.sdr.packets_per_chunk)
+    }
+
+    /// Every chunk that is named is in memory, and every chunk that is in memory is named.
+    fn check_chunks(&self) -> Result<(), String> {
+        let partial = self.recv.partial().expect("the receive ended as partial");
+        let packets_per_chunk = self.sdr.packets_per_chunk as usize;
+        for (chunk, packets) in (0..).zip(self.there.chunks(packets_per_chunk)) {
+            let is_there = packets.iter().all(|&packet| packet);
+            let is_named = partial.has_chunk(chunk);
+            // Packets without bytes leave no trace in memory: only a full chunk has none of them.
+            let is_full = packets.len() == packets_per_chunk;
+            if is_named && !is_there {
+                return Err(format!("chunk {chunk} is named, and not there"));
+            }
+            if is_there && is_full && !is_named {
+                return Err(format!("chunk {chunk} is there, and not named"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,316 @@
+//! Whether the outcomes of a message follow from its plan, its deadlines and what its users did.
+
+use farwrite::{Outcome, RecvHandle, Refusal, SendHandle};
+
+use crate::coverage::Coverage;
+use crate::plan::{MessagePlan, Repair};
+use crate::violation::{Rule, Violation};
+use crate::world::{Message, World};
+
+type Broken = (Rule, &'static str);
+
+/// How a message ended.
+struct Story<'a> {
+    plan: &'a MessagePlan,
+    message: &'a Message,
+    sent: Outcome,
+    received: Outcome,
+    /// In what the message is not what its receive demands.
+    differences: Vec<Refusal>,
+    /// When the last data packet of it was sent, if one was.
+    written_ns: Option<u64>,
+}
+
+/// All in which a message is not what its receive demands (P3.12).
+fn differences(plan: &MessagePlan, message: &Message) -> Vec<Refusal> {
+    let mut differences = Vec::new();
+    let (length, capacity) = (plan.bytes as u64, plan.capacity as u64);
+    let (offered, has_immediate) = (message.scheme, plan.immediate.is_some());
+    if let Some(expected) = plan.terms.scheme.filter(|expected| *expected != offered) {
+        differences.push(Refusal::Scheme { offered, expected });
+    }
+    if plan.terms.exact_length && has_immediate != plan.terms.immediate {
+        differences.push(Refusal::Immediate {
+            offered: has_immediate,
+        });
+    }
+    if plan.terms.exact_length && length != capacity {
+        differences.push(Refusal::Length {
+            offered: length,
+            expected: capacity,
+        });
+    }
+    if length > capacity {
+        differences.push(Refusal::TooLong { length, capacity });
+    }
+    differences
+}
+
+fn demand(rule: Rule, is_so: bool, otherwise: &'static str) -> Result<(), Broken> {
+    is_so.then_some(()).ok_or((rule, otherwise))
+}
+
+impl Story<'_> {
+    fn check(&self) -> Result<(), Broken> {
+        self.check_received()?;
+        self.check_sent()?;
+        self.check_refusals()?;
+        demand(
+            Rule::Afterwards,
+            self.written_ns <= Some(self.message.sent_ns),
+            "it was written after its send was over",
+        )
+    }
+
+    fn is_written(&self) -> bool {
+        self.written_ns.is_some()
+    }
+
+    /// Why the sender and the receiver refuse it.
+    fn refusals(&self) -> [Option<Refusal>; 2] {
+        let Message { send, recv, .. } = self.message;
+        [
+            send.as_ref().and_then(SendHandle::refusal),
+            recv.as_ref().and_then(RecvHandle::refusal),
+        ]
+    }
+
+    fn send_expired(&self) -> bool {
+        let Message {
+            send_deadline_ns,
+            sent_ns,
+            ..
+        } = self.message;
+        send_deadline_ns.is_some_and(|deadline_ns| deadline_ns <= *sent_ns)
+    }
+
+    fn recv_expired(&self) -> bool {
+        let Message {
+            recv_deadline_ns,
+            received_ns,
+            ..
+        } = self.message;
+        recv_deadline_ns.is_some_and(|deadline_ns| deadline_ns <= *received_ns)
+    }
+
+    /// Whether the receiver can have heard how the sender ended the message.
+    fn receiver_heard(&self) -> bool {
+        self.message.sent_ns < self.message.received_ns
+    }
+
+    /// Whether the sender can have heard how the receiver ended the message.
+    fn sender_heard(&self) -> bool {
+        self.message.received_ns < self.message.sent_ns && self.sent == self.received
+    }
+
+    /// The receive has an outcome for a reason (P3.9).
+    fn check_received(&self) -> Result<(), Broken> {
+        let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
+        if let Some(outcome) = self.message.completed {
+            return demand(
+                self.received == outcome,
+                "the outcome is not that of the user",
+            );
+        }
+        match self.received {
+            Outcome::Whole => demand(self.differences.is_empty(), "it should be refused"),
+            Outcome::Partial => {
+                demand(!self.is_all_there(), "all has arrived, and it is partial")?;
+                let accepted = self.plan.terms.accepts_partial && self.sent == Outcome::Partial;
+                let by_sender = accepted && self.send_expired() && self.receiver_heard();
+                demand(
+                    self.recv_expired() || by_sender,
+                    "it is partial before any deadline that makes it so",
+                )
+            }
+            Outcome::Failed => {
+                let is_withdrawn = self.sent == Outcome::Failed && self.receiver_heard();
+                let is_refused = self.refusals()[1].is_some();
+                demand(
+                    is_withdrawn || is_refused,
+                    "nobody gave it up, and the receive failed",
+                )
+            }
+        }
+    }
+
+    /// Whether what a partial receive names is the whole message.
+    fn is_all_there(&self) -> bool {
+        let recv = self.message.recv.as_ref();
+        let Some((recv, partial)) = recv.and_then(|recv| Some((recv, recv.partial()?))) else {
+            return false;
+        };
+        let is_labelled = recv.length() == Some(self.plan.bytes as u64)
+            && recv.immediate() == self.plan.immediate;
+        is_labelled && (0..partial.chunks()).all(|chunk| partial.has_chunk(chunk))
+    }
+
+    /// The send has an outcome for a reason (P3.9).
+    fn check_sent(&self) -> Result<(), Broken> {
+        let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
+        let cancelled = self.message.cancelled;
+        let accepts_partial = self.plan.terms.accepts_partial;
+        match self.sent {
+            Outcome::Whole => demand(
+                self.received == Outcome::Whole && !cancelled,
+                "the sender takes it for whole",
+            ),
+            Outcome::Partial => {
+                let stands = self.received != Outcome::Failed || self.message.completed.is_some();
+                let at_deadline = self.send_expired() && accepts_partial && stands;
+                demand(
+                    (self.sender_heard() || at_deadline) && !cancelled,
+                    "the sender takes it for partial",
+                )
+            }
+            Outcome::Failed => {
+                let is_given_up = cancelled || self.refusals()[0].is_some();
+                let at_deadline = self.send_expired() && !(accepts_partial && self.is_written());
+                demand(
+                    self.sender_heard() || is_given_up || at_deadline,
+                    "the sender takes it for failed",
+                )
+            }
+        }
+    }
+
+    /// An end that refuses a message names a difference, a receive that fails with one names it,
+    /// and nothing of such a message is sent.
+    fn check_refusals(&self) -> Result<(), Broken> {
+        let demand = |is_so, otherwise| demand(Rule::Terms, is_so, otherwise);
+        for refusal in self.refusals().into_iter().flatten() {
+            demand(
+                self.differences.contains(&refusal),
+                "it was refused for what is not so",
+            )?;
+        }
+        let differs = !self.differences.is_empty();
+        let failed = self.received == Outcome::Failed && self.message.completed.is_none();
+        demand(
+            !(differs && failed) || self.refusals()[1].is_some(),
+            "the receive fails, and does not say in what the message differs",
+        )?;
+        // A stream may be cleared, and write, before its length is known.
+        let is_stream = self.plan.scheme == Repair::Stream;
+        demand(
+            !(differs && !is_stream && self.is_written()),
+            "it should be refused, and was written",
+        )
+    }
+
+    fn cover(&self, coverage: &mut Coverage) {
+        let Message {
+            cancelled,
+            completed,
+            ..
+        } = self.message;
+        let is_short = self.plan.capacity < self.plan.bytes;
+        let ends = (self.sent, self.received);
+        coverage.saw_if("cancelled", *cancelled);
+        let has_scheme = matches!(self.plan.scheme, Repair::Scheme(_));
+        coverage.saw_if("completed early", completed.is_some() && has_scheme);
+        coverage.saw_if("buffer too short", is_short);
+        coverage.saw_if(
+            "both ends agree",
+            ends == (Outcome::Whole, Outcome::Whole) && completed.is_none(),
+        );
+        coverage.saw_if("ends differ", self.sent != self.received);
+        self.cover_deadlines(coverage);
+        self.cover_terms(coverage);
+    }
+
+    fn cover_deadlines(&self, coverage: &mut Coverage) {
+        let Message {
+            send_deadline_ns,
+            recv_deadline_ns,
+            completed,
+            recv,
+            ..
+        } = self.message;
+        let length = recv.as_ref().and_then(|recv| recv.length());
+        let deadlines = [send_deadline_ns, recv_deadline_ns];
+        let is_whole = (self.sent, self.received) == (Outcome::Whole, Outcome::Whole);
+        let any = deadlines.into_iter().any(Option::is_some);
+        coverage.saw_if("deadline in time", any && is_whole);
+        let by_user = completed.is_some();
+        if self.recv_expired() && !by_user {
+            match self.received {
+                Outcome::Whole => coverage.saw("whole at the deadline of the receive"),
+                Outcome::Partial if length.is_none() => {
+                    coverage.saw("deadline of the receive before the offer");
+                }
+                Outcome::Partial => coverage.saw("deadline of the receive after the offer"),
+                Outcome::Failed => {}
+            }
+        }
+        if self.send_expired() && !self.sender_heard() {
+            match self.sent {
+                Outcome::Partial => coverage.saw("deadline of the send, partial"),
+                Outcome::Failed if self.is_written() => {
+                    coverage.saw("deadline of the send, failed");
+                }
+                Outcome::Failed => coverage.saw("deadline of the send before any data"),
+                Outcome::Whole => {}
+            }
+        }
+        let by_sender = self.received == Outcome::Partial && !self.recv_expired() && !by_user;
+        coverage.saw_if("receive ended by the deadline of the send", by_sender);
+    }
+
+    fn cover_terms(&self, coverage: &mut Coverage) {
+        let terms = &self.plan.terms;
+        for refusal in self.refusals().into_iter().flatten() {
+            match refusal {
+                Refusal::Scheme { .. } => coverage.saw("refused for its scheme"),
+                Refusal::Length { .. } => coverage.saw("refused for its length"),
+                Refusal::Immediate { .. } => coverage.saw("refused for its immediate"),
+                Refusal::TooLong { .. } | Refusal::Contradicted { .. } => {}
+            }
+        }
+        let is_foreseen = terms.exact_length && terms.scheme.is_some();
+        let is_whole = self.received == Outcome::Whole;
+        coverage.saw_if("whole as foreseen", is_foreseen && is_whole);
+    }
+}
+
+impl World<'_> {
+    /// Both ends of every message saw what its plan leads to.
+    pub(crate) fn check_outcomes(&mut self) -> Result<(), Violation> {
+        for (index, plan) in self.plan.messages.iter().enumerate() {
+            if self.pairs[plan.pair].is_deserted() {
+                continue;
+            }
+            let message = &self.messages[index];
+            let (Some(sent), Some(received)) = (message.sent, message.received) else {
+                let what = format!("message {index} is open at the end");
+                return Err(self.violation(Rule::Liveness, what));
+            };
+            let number = message.send.as_ref().map(SendHandle::message);
+            let tap = self.tap.borrow();
+            let written_ns = number.and_then(|n| tap.written_ns(plan.pair, plan.from, n));
+            drop(tap);
+            let story = Story {
+                plan,
+                message,
+                sent,
+                received,
+                differences: differences(plan, message),
+                written_ns,
+            };
+            if let Err((rule, why)) = story.check() {
+                let Message {
+                    cancelled,
+                    completed,
+                    ..
+                } = message;
+                let what = format!(
+                    "message {index}: {why}: sent {sent:?}, received {received:?}, \
+                     cancelled {cancelled}, completed {completed:?}: {plan}"
+                );
+                return Err(self.violation(rule, what));
+            }
+            story.cover(&mut self.coverage);
+        }
+        Ok(())
+    }
+}
