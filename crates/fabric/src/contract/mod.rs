@@ -91,7 +91,8 @@ pub trait Fabric {
     /// [`FabricError::UnknownKey`], [`FabricError::OutOfBounds`].
     fn copy_in(&mut self, lkey: Lkey, offset: u64, bytes: &[u8]) -> Result<(), FabricError>;
 
-    /// Makes a set of `slots` windows of at most `slot_bytes` each, all closed.
+    /// Makes a set of `slots` windows of at most `slot_bytes` each, all closed. Closed windows cost
+    /// next to no memory.
     ///
     /// A software NIC gives a set one key, zero-based as in the paper's Fig. 5. Then a place that
     /// is known to the peer stays the same when a window is closed and another opened at its slot.
