@@ -8,6 +8,7 @@ mod hostile;
 mod info;
 mod lossy;
 mod parity;
+mod release;
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/sdr.rs"]
 mod targets;
