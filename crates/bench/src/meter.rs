@@ -1,5 +1,6 @@
 //! Wall and processor time of a piece of work.
 
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -11,7 +12,7 @@ pub(crate) struct Meter {
 }
 
 /// What a piece of work took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Time on the clock.
     pub(crate) wall: Duration,
@@ -41,6 +42,13 @@ impl Usage {
     /// Processors kept busy, on average.
     pub(crate) fn cores(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64()
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.wall += other.wall;
+        self.cpu += other.cpu;
     }
 }
 
