@@ -29,20 +29,22 @@ impl Bits {
         }
     }
 
-    /// Sets a bit. Whether it was clear; false for a bit past the end.
+    /// Sets a bit. `None` if it was set already, or lies past the end.
     #[inline]
-    pub(crate) fn insert(&self, bit: u32) -> bool {
-        let Some((word, mask)) = self.place(bit) else {
-            return false;
-        };
-        if word.fetch_or(mask, Ordering::SeqCst) & mask != 0 {
-            return false;
+    pub(crate) fn insert(&self, bit: u32) -> Option<Neighbours> {
+        let (word, mask) = self.place(bit)?;
+        let before = word.fetch_or(mask, Ordering::SeqCst);
+        if before & mask != 0 {
+            return None;
         }
         let touched = bit / 64 + 1;
         if self.touched.load(Ordering::SeqCst) < touched {
             self.touched.fetch_max(touched, Ordering::SeqCst);
         }
-        true
+        Some(Neighbours {
+            first: bit / 64 * 64,
+            bits: u64::from_le(before | mask),
+        })
     }
 
     /// Clears a bit.
@@ -58,7 +60,7 @@ impl Bits {
         let mut at = range.start;
         while at < range.end {
             let until = range.end.min((at / 64 + 1) * 64);
-            let mask = (u64::MAX >> (64 - (until - at))) << (at % 64);
+            let mask = mask(at % 64, until - at);
             let Some(word) = self.words.get((at / 64) as usize) else {
                 return false;
             };
@@ -128,6 +130,32 @@ impl Bits {
         let word = self.words.get((bit / 64) as usize)?;
         Some((word, (1_u64 << (bit % 64)).to_le()))
     }
+}
+
+/// The word of a bit that was set, as that left it.
+#[derive(Clone, Copy)]
+pub(crate) struct Neighbours {
+    /// The bit in the lowest place.
+    first: u32,
+    bits: u64,
+}
+
+impl Neighbours {
+    /// Whether a bit of the range, which includes the one that was set, is clear in this word.
+    /// Most bits leave such a hole: then nothing else need be read.
+    #[inline]
+    pub(crate) fn has_hole(self, range: &Range<u32>) -> bool {
+        let start = range.start.max(self.first);
+        let end = range.end.min(self.first + 64);
+        let mask = mask(start - self.first, end.saturating_sub(start));
+        self.bits & mask != mask
+    }
+}
+
+/// `count` bits from bit `first` on, both together at most 64.
+#[inline]
+fn mask(first: u32, count: u32) -> u64 {
+    u64::MAX.checked_shr(64 - count).unwrap_or(0) << first
 }
 
 // The bytes behind `as_ptr` are those of little-endian words.

@@ -1,5 +1,7 @@
 //! The memory of one message: which of its packets and chunks have arrived.
 
+use core::ops::Range;
+
 use crate::bits::Bits;
 use crate::geometry::Geometry;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, write_before_read};
@@ -82,11 +84,11 @@ impl SlotMemory {
         if !self.fits(extent, packet, bytes) {
             return Arrival::Invalid;
         }
-        if !self.packets.insert(packet) {
+        let Some(neighbours) = self.packets.insert(packet) else {
             // Its fragment can be missing where the chunk was rebuilt rather than received.
             self.keep_fragment(packet, fragment);
             return Arrival::Duplicate { message };
-        }
+        };
         // Pairs with `set_extent` and with workers that set other bits of the chunk: of two that
         // race, at least one sees what the other wrote.
         write_before_read();
@@ -101,9 +103,11 @@ impl SlotMemory {
         self.add_short(bytes);
         self.keep_fragment(packet, fragment);
         let chunk = self.geometry.chunk_of(packet);
+        let packets = self.packets_of_chunk(chunk, extent);
+        let completes = !neighbours.has_hole(&packets) && self.complete_chunk(chunk, packets);
         Arrival::New {
             message,
-            chunk_completed: self.complete_chunk(chunk, extent).then_some(chunk),
+            chunk_completed: completes.then_some(chunk),
         }
     }
 
@@ -118,8 +122,9 @@ impl SlotMemory {
             has_immediate,
         } = extent;
         let mut is_new = false;
-        for packet in self.packets_of_chunk(chunk, Some(extent)) {
-            if self.packets.insert(packet) {
+        let packets = self.packets_of_chunk(chunk, Some(extent));
+        for packet in packets.clone() {
+            if self.packets.insert(packet).is_some() {
                 let bytes = self.geometry.packet_bytes(length, has_immediate, packet);
                 self.add_short(bytes.unwrap_or(0));
                 is_new = true;
@@ -127,7 +132,7 @@ impl SlotMemory {
         }
         write_before_read();
         if is_new {
-            self.complete_chunk(chunk, Some(extent));
+            self.complete_chunk(chunk, packets);
         }
     }
 
@@ -149,7 +154,7 @@ impl SlotMemory {
         }
         if end > 0 {
             let last = self.geometry.chunk_of(total - 1);
-            self.complete_chunk(last, Some(extent));
+            self.complete_chunk(last, self.packets_of_chunk(last, Some(extent)));
         }
         Ok(end > 0)
     }
@@ -259,8 +264,9 @@ impl SlotMemory {
         packets.div_ceil(self.geometry.config().packets_per_chunk)
     }
 
+    /// The packets of a chunk, as far as the message, or what it can be, has them.
     #[inline]
-    fn packets_of_chunk(&self, chunk: u32, extent: Option<Extent>) -> core::ops::Range<u32> {
+    fn packets_of_chunk(&self, chunk: u32, extent: Option<Extent>) -> Range<u32> {
         let per_chunk = self.geometry.config().packets_per_chunk;
         let first = chunk.saturating_mul(per_chunk);
         let end = first.saturating_add(per_chunk);
@@ -275,12 +281,11 @@ impl SlotMemory {
 
     /// Sets a chunk's bit if all its packets are there. True for the one caller that set it.
     #[inline]
-    fn complete_chunk(&self, chunk: u32, extent: Option<Extent>) -> bool {
+    fn complete_chunk(&self, chunk: u32, packets: Range<u32>) -> bool {
         let Some(chunks) = &self.chunks else {
             return true;
         };
-        let packets = self.packets_of_chunk(chunk, extent);
-        self.packets.has_all(packets) && chunks.insert(chunk)
+        self.packets.has_all(packets) && chunks.insert(chunk).is_some()
     }
 
     /// Counts what a packet that has arrived lacks to a full one.
