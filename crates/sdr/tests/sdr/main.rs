@@ -14,6 +14,7 @@ mod release;
 mod targets;
 mod terms;
 mod threads;
+mod workers;
 mod world;
 mod wraparound;
 
