@@ -68,7 +68,7 @@ $(DENY):
 
 COMPLETION := $(CARGO) run --release --quiet --package farwrite-bench --bin completion --
 
-bench: ## measure: goodput beside a raw blast, simulated transfers a second, codes beside ISA-L, schemes over a lossy path
+bench: ## measure: goodput beside a raw blast, simulated transfers a second, packets into bitmaps, codes beside ISA-L, schemes over a lossy path
 	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20
