@@ -70,7 +70,7 @@ $(DENY):
 COMPLETION := $(CARGO) run --release --quiet --package farwrite-bench --bin completion --
 
 # One part alone: `cargo run --release --package farwrite-bench -- PART`; --help lists the parts.
-bench: ## measure: goodput and processor time beside a raw blast, many queue pairs, memory, codes beside ISA-L, schemes over a lossy path
+bench: ## measure: goodput and processor time beside a raw blast, many queue pairs, memory, packets into bitmaps, codes beside ISA-L, schemes over a lossy path
 	$(CARGO) run --release --package farwrite-bench
 	crates/bench/prepare-isal && $(CARGO) run --release --package farwrite-bench --features isal --bin codes
 	$(COMPLETION) --size-kib 8192 --loss 1e-4,1e-2 --samples 20

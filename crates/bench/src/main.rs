@@ -1,5 +1,6 @@
 //! Benchmarks of Farwrite, and what they are held against.
 
+mod bitmap;
 mod blast;
 mod conditions;
 mod connect;
@@ -52,6 +53,8 @@ enum Part {
     QueuePairs,
     /// Simulated transfers a second.
     Transfers,
+    /// Packets into chunk bitmaps a second, without a network.
+    Bitmap,
 }
 
 fn main() -> Result<(), Failure> {
@@ -70,6 +73,7 @@ fn main() -> Result<(), Failure> {
             Part::Idle => idle::run(runs)?,
             Part::QueuePairs => queue_pairs::run(runs)?,
             Part::Transfers => transfers::run(runs)?,
+            Part::Bitmap => bitmap::run(runs)?,
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ pub(crate) struct Meter {
 }
 
 /// What a piece of work took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
     /// Time on the clock.
     pub(crate) wall: Duration,

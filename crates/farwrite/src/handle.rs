@@ -192,8 +192,8 @@ impl RecvHandle {
         self.pair
     }
 
-    /// Which chunks have arrived: live, one bit a chunk (paper section 3.1.1). Reads as empty once
-    /// the receive is over and its slot was posted again.
+    /// Which chunks have arrived: live, one bit a chunk (paper section 3.1.1). A clone of it stays
+    /// readable for as long as it lives.
     #[must_use]
     pub fn bitmap(&self) -> &ChunkBitmap {
         &self.bitmap

@@ -1,7 +1,7 @@
 //! Which schemes an endpoint knows, and the halves of them that a queue pair runs.
 
 use farwrite_schemes::scheme::{Arrivals, Path, Receiver, Scheme, Sender, SenderCounters};
-use farwrite_sdr::SlotTable;
+use farwrite_sdr::Received;
 use farwrite_wire::control::SchemeTag;
 
 /// Turns a tag that a peer offered into the scheme it names; `None` for a foreign tag.
@@ -133,12 +133,12 @@ impl Halves {
         self.senders.len()
     }
 
-    pub(crate) fn handle_timeouts(&mut self, path: &Path, table: &SlotTable) {
+    pub(crate) fn handle_timeouts(&mut self, path: &Path, received: &Received) {
         let due = |timeout: Option<u64>| timeout.is_some_and(|at| at <= path.now_ns);
         for sender in self.senders().filter(|sender| due(sender.next_timeout())) {
             sender.handle_timeout(path);
         }
-        let arrivals = TableArrivals(table);
+        let arrivals = TableArrivals(received);
         for receiver in self
             .receivers()
             .filter(|receiver| due(receiver.next_timeout()))
@@ -173,8 +173,8 @@ impl Halves {
     }
 }
 
-/// The slot table, as schemes look at it.
-pub(crate) struct TableArrivals<'a>(pub(crate) &'a SlotTable);
+/// What has arrived, as schemes look at it.
+pub(crate) struct TableArrivals<'a>(pub(crate) &'a Received);
 
 impl Arrivals for TableArrivals<'_> {
     fn word(&self, message: u64, word: u32) -> u64 {

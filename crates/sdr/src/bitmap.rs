@@ -3,40 +3,35 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::table::SlotTable;
+use crate::memory::SlotMemory;
 
 /// The chunk bitmap of one receive (paper section 3.1.1): a cheap handle, live while chunks arrive.
 ///
-/// It stays readable after the receive is completed; once its slot has a new message it reads as
-/// empty.
-#[derive(Clone, Debug)]
-pub struct ChunkBitmap {
-    table: Arc<SlotTable>,
-    message: u64,
-}
+/// It stays readable for as long as it lives, whatever becomes of the receive, its slot and its
+/// queue pair.
+#[derive(Clone)]
+pub struct ChunkBitmap(Arc<SlotMemory>);
 
 impl ChunkBitmap {
-    pub(crate) fn new(table: Arc<SlotTable>, message: u64) -> Self {
-        Self { table, message }
+    pub(crate) fn new(memory: Arc<SlotMemory>) -> Self {
+        Self(memory)
     }
 
     /// Number of the message on its queue pair.
     #[must_use]
     pub fn message(&self) -> u64 {
-        self.message
+        self.0.message()
     }
 
     /// Bits, that is chunks: those of the posted buffer until the message's length is known, then
-    /// those of the message.
+    /// those of the message. At least one.
     #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "every message has a chunk, so none is empty"
+    )]
     pub fn len(&self) -> u32 {
-        self.table.chunks(self.message)
-    }
-
-    /// Whether the slot has moved on, so that there is nothing to see.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        !self.table.holds(self.message)
+        self.0.chunks()
     }
 
     /// Whether chunk `chunk` has arrived whole.
@@ -45,35 +40,36 @@ impl ChunkBitmap {
         self.word(chunk / 64) >> (chunk % 64) & 1 == 1
     }
 
-    /// Chunks `64 * word ..` in one word, the first in the least significant bit.
+    /// Chunks `64 * word ..` in one word, the first in the least significant bit; 0 past the end.
     #[must_use]
     pub fn word(&self, word: u32) -> u64 {
-        self.table.word(self.message, word)
+        self.0.word(word)
     }
 
     /// How many chunks have arrived whole.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.table.count(self.message)
+        self.0.count()
     }
 
-    /// Payload bytes that have arrived, duplicates left out.
+    /// Payload bytes that have arrived, duplicates left out. While packets arrive, it can be wrong
+    /// by a packet for each worker; it is exact once they have arrived.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.table.bytes(self.message)
+        self.0.bytes()
     }
 
     /// Whether the length is known and every chunk has arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.table.is_complete(self.message)
+        self.0.is_complete()
     }
 
     /// The packets of one chunk, the first in the least significant bit; of a chunk of more than
     /// 64 packets, the first 64.
     #[must_use]
     pub fn packets(&self, chunk: u32) -> u64 {
-        self.table.packets_of(self.message, chunk)
+        self.0.packets_of(chunk)
     }
 
     /// A copy of the bits, eight chunks a byte, the first in the least significant bit.
@@ -90,13 +86,20 @@ impl ChunkBitmap {
     }
 
     /// Where the live bits lie, in the layout of [`ChunkBitmap::to_bytes`], for readers outside
-    /// Rust. Valid as long as this handle or a clone lives; the bytes change while chunks arrive,
-    /// and belong to the slot's next message once that is posted.
+    /// Rust: as many whole 64-bit words as the chunks of the posted buffer need. The pointer is
+    /// valid for as long as this handle or a clone lives. The bytes change while chunks arrive.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
-        self.table.chunk_bitmap_of(self.message).as_ptr().cast()
+        self.0.as_ptr()
     }
 }
 
-// The bytes behind `as_ptr` are those of little-endian words, whatever the machine.
-const _: () = assert!(size_of::<core::sync::atomic::AtomicU64>() == 8);
+impl core::fmt::Debug for ChunkBitmap {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ChunkBitmap")
+            .field("message", &self.message())
+            .field("count", &self.count())
+            .field("len", &self.len())
+            .finish()
+    }
+}

@@ -95,13 +95,16 @@ impl Clearing {
         self.pull = Some(self.pull.map_or(first, |pull| pull.min(first)));
     }
 
-    /// The clearances to tell now, perhaps none; `None` if nothing is to be told. `posted` are the
-    /// messages whose clearances can be told, `is_known` says which the sender must hold already.
+    /// The clearances to tell now, an empty range if only the answer is due; `None` if nothing is
+    /// to be told. `posted` holds all open receives, `is_open` says which of it are open, `is_known`
+    /// which of these the sender must hold already. A receive that is over is not told: its sender
+    /// learns of its end.
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
         waits: &Waits,
         posted: Range<u64>,
+        is_open: impl Fn(u64) -> bool,
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
         if let Some(first) = self.pull.take() {
@@ -111,15 +114,21 @@ impl Clearing {
             }
         }
         if self.cursor >= posted.end {
-            self.poll_repeat(now_ns, waits, &posted, is_known);
+            self.poll_repeat(now_ns, waits, &posted, |m| !is_open(m) || is_known(m));
         }
         self.cursor = self.cursor.max(posted.start);
+        while self.cursor < posted.end && !is_open(self.cursor) {
+            self.cursor += 1;
+        }
         let answer_due = self.answer_ns.is_some_and(|due_ns| now_ns >= due_ns);
         if self.cursor >= posted.end && !answer_due {
             return None;
         }
         let first = self.cursor;
-        self.cursor = posted.end.min(first + MAX_CLEARANCES);
+        let most = posted.end.min(first + MAX_CLEARANCES);
+        while self.cursor < most && is_open(self.cursor) {
+            self.cursor += 1;
+        }
         if first < self.cursor {
             self.told.forget(now_ns, waits.first_ns, posted.start);
             self.told.add(now_ns, first);

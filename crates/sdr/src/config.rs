@@ -56,7 +56,7 @@ pub struct QpConfig {
 impl Default for QpConfig {
     /// The paper's 10+18+4 split with all its ids, packets of 4096 bytes, a bit a packet, four
     /// generations, one channel: messages of up to 1 GiB, 512 in flight, each with its parity. A
-    /// slot's bitmap memory is touched only as far as its messages reach.
+    /// posted receive has bitmaps for its buffer, a slot without one has none.
     fn default() -> Self {
         Self {
             mtu: 4096,
@@ -101,13 +101,7 @@ impl QpConfig {
             return Err(ConfigError::Channels(self.channels));
         }
         self.validate_split()?;
-        let geometry = Geometry::new(*self);
-        // The bitmaps of all slots together have at most 2^(id_bits + offset_bits) bits, so only
-        // a 32-bit machine can fail here.
-        geometry
-            .table_words()
-            .ok_or(ConfigError::TooLarge { config: *self })?;
-        Ok(geometry)
+        Ok(Geometry::new(*self))
     }
 
     fn validate_split(&self) -> Result<(), ConfigError> {
@@ -208,10 +202,4 @@ pub enum ConfigError {
     /// The timing of the queue pair.
     #[error(transparent)]
     Timing(#[from] TimingError),
-    /// The bitmaps do not fit the address space of this machine.
-    #[error("the bitmaps of {} slots of {} bytes do not fit this machine's memory", .config.slots, .config.max_message_bytes)]
-    TooLarge {
-        /// What was asked for.
-        config: QpConfig,
-    },
 }

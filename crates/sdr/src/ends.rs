@@ -1,124 +1,175 @@
 //! Receives that are over, and telling their sender so (P3.8).
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
 
 use farwrite_wire::control::{Control, Outcome};
 
 use crate::repeat::Waits;
+use crate::sparse::Sparse;
 
-/// How often an end is told without being asked for. A sender that missed it would find out by a
-/// timeout only, and send the whole message again.
-const UNASKED: u8 = 3;
+/// How often an end is told again without being asked for. A sender that missed it would find out
+/// by a timeout only, and send the whole message again.
+const ECHOES: u8 = 2;
 
-/// A receive that is over, kept until the sender cannot be busy with it any more.
-#[derive(Clone, Copy)]
+/// The ends of 64 receives: in every word, a bit for each.
+#[derive(Clone, Copy, Default)]
 struct Ended {
-    message: u64,
-    outcome: Outcome,
-    queued: bool,
-    sent_ns: Option<u64>,
-    /// Times that it was told.
-    told: u8,
+    whole: u64,
+    partial: u64,
+    failed: u64,
+    /// Told in the window of time that is now.
+    told_now: u64,
+    /// Told in the window before.
+    told_before: u64,
 }
 
 pub(crate) struct Ends {
     /// By message modulo their number, which is two a slot: the sender is done with older ones.
-    ended: Box<[Option<Ended>]>,
-    /// Messages whose end is to be told; each at most once.
-    telling: VecDeque<u64>,
-    /// When to tell which end again, unasked; each at most once.
-    echoes: BTreeSet<(u64, u64)>,
+    ended: Box<[Ended]>,
+    /// Twice the slots: a power of two.
+    kept: u64,
+    /// Receives posted so far. `ended` is about the newest of these.
+    posted: u64,
+    /// Messages whose end is to be told, and how often it is told again unasked after that.
+    telling: Sparse<u64, u8>,
+    /// When to tell which end again unasked, and how often after that.
+    echoes: Sparse<(u64, u64), u8>,
+    /// Which window of time is now.
+    window: u64,
 }
 
 impl Ends {
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: u32) -> Self {
+        let kept = 2 * slots;
         Self {
-            ended: (0..2 * slots).map(|_| None).collect(),
-            telling: VecDeque::new(),
-            echoes: BTreeSet::new(),
+            ended: (0..kept.div_ceil(64)).map(|_| Ended::default()).collect(),
+            kept: kept.into(),
+            posted: 0,
+            telling: Sparse::new(),
+            echoes: Sparse::new(),
+            window: 0,
         }
     }
 
-    fn get_mut(&mut self, message: u64) -> Option<&mut Ended> {
-        let index = usize::try_from(message % self.ended.len() as u64).ok()?;
-        let ended = self.ended.get_mut(index)?.as_mut()?;
-        (ended.message == message).then_some(ended)
+    /// The word of a message, and its bit in it.
+    fn place(&mut self, message: u64) -> Option<(&mut Ended, u64)> {
+        let is_kept = message < self.posted && self.posted - message <= self.kept;
+        let at = message & (self.kept - 1);
+        let word = usize::try_from(at / 64).ok().filter(|_| is_kept)?;
+        Some((self.ended.get_mut(word)?, 1 << (at % 64)))
+    }
+
+    /// The next receive was posted: it has the place of an older one.
+    pub(crate) fn post(&mut self) {
+        self.posted += 1;
+        if let Some((ended, bit)) = self.place(self.posted - 1) {
+            ended.whole &= !bit;
+            ended.partial &= !bit;
+            ended.failed &= !bit;
+            ended.told_now &= !bit;
+            ended.told_before &= !bit;
+        }
     }
 
     /// A receive is over.
     pub(crate) fn add(&mut self, message: u64, outcome: Outcome) {
-        let index = usize::try_from(message % self.ended.len() as u64).ok();
-        if let Some(ended) = index.and_then(|index| self.ended.get_mut(index)) {
-            *ended = Some(Ended {
-                message,
-                outcome,
-                queued: true,
-                sent_ns: None,
-                told: 0,
-            });
-            self.telling.push_back(message);
+        if let Some((ended, bit)) = self.place(message) {
+            let word = match outcome {
+                Outcome::Whole => &mut ended.whole,
+                Outcome::Partial => &mut ended.partial,
+                Outcome::Failed => &mut ended.failed,
+            };
+            *word |= bit;
+            self.telling.insert(message, ECHOES);
         }
+    }
+
+    fn outcome(&mut self, message: u64) -> Option<Outcome> {
+        let (ended, bit) = self.place(message)?;
+        let outcomes = [
+            (ended.whole, Outcome::Whole),
+            (ended.partial, Outcome::Partial),
+            (ended.failed, Outcome::Failed),
+        ];
+        let outcome = outcomes.into_iter().find(|(word, _)| word & bit != 0);
+        outcome.map(|(_, outcome)| outcome)
     }
 
     /// Says a message's end again, if it is over.
     pub(crate) fn ask(&mut self, message: u64) {
-        if let Some(ended) = self.get_mut(message).filter(|ended| !ended.queued) {
-            ended.queued = true;
-            self.telling.push_back(message);
+        if !self.telling.contains(message) && self.outcome(message).is_some() {
+            self.telling.insert(message, 0);
         }
     }
 
     /// The next end to tell now.
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         let interval_ns = waits.first_ns;
-        while let Some(&(due_ns, message)) = self.echoes.first()
-            && due_ns <= now_ns
+        self.enter_window(now_ns / (interval_ns / 2).max(1));
+        while self
+            .echoes
+            .first()
+            .is_some_and(|(due_ns, _)| due_ns <= now_ns)
+            && let Some(((_, message), echoes)) = self.echoes.pop_first()
         {
-            self.echoes.pop_first();
-            if let Some(ended) = self.get_mut(message) {
-                ended.sent_ns = None;
+            if let Some((ended, bit)) = self.place(message) {
+                ended.told_now &= !bit;
+                ended.told_before &= !bit;
+                self.telling.insert(message, echoes);
             }
-            self.ask(message);
         }
-        while let Some(message) = self.telling.pop_front() {
-            let Some(ended) = self.get_mut(message) else {
+        while let Some((message, echoes)) = self.telling.pop_first() {
+            let Some(outcome) = self.outcome(message) else {
                 continue;
             };
-            ended.queued = false;
+            let Some((ended, bit)) = self.place(message) else {
+                continue;
+            };
             // Packets that were under way when it was told say nothing about whether it was heard.
-            let again_ns = ended.sent_ns.map(|sent| sent.saturating_add(interval_ns));
-            if again_ns.is_some_and(|again| now_ns < again) {
+            if (ended.told_now | ended.told_before) & bit != 0 {
                 continue;
             }
-            ended.sent_ns = Some(now_ns);
-            ended.told = ended.told.saturating_add(1);
-            let (outcome, told) = (ended.outcome, ended.told);
-            if told < UNASKED {
-                self.echoes
-                    .insert((echo_ns(now_ns, interval_ns, told), message));
+            ended.told_now |= bit;
+            if let Some(left) = echoes.checked_sub(1) {
+                let at_ns = echo_ns(now_ns, interval_ns, echoes == ECHOES);
+                self.echoes.insert((at_ns, message), left);
             }
             return Some(Control::ReceiveComplete { message, outcome });
         }
         None
     }
 
+    /// Time is cut into windows of half an interval. An end that was told in this window or in the
+    /// one before was told less than an interval ago, and more than half an interval if it is in
+    /// neither.
+    fn enter_window(&mut self, window: u64) {
+        if window == self.window {
+            return;
+        }
+        let is_next = window == self.window.wrapping_add(1);
+        for ended in &mut self.ended {
+            let told_now = core::mem::take(&mut ended.told_now);
+            ended.told_before = if is_next { told_now } else { 0 };
+        }
+        self.window = window;
+    }
+
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         if self.telling.is_empty() {
-            self.echoes.first().map(|&(due_ns, _)| due_ns)
+            self.echoes.first().map(|(due_ns, _)| due_ns)
         } else {
             Some(0)
         }
     }
 }
 
-/// When to tell an end again that was told `told` times: first after an eighth of the interval, for
-/// the sender has nothing else to wait for, then after two; at a multiple of a half of that, so that
-/// many ends share a packet.
-fn echo_ns(now_ns: u64, interval_ns: u64, told: u8) -> u64 {
-    let wait_ns = match told {
-        1 => interval_ns / 8,
-        _ => interval_ns.saturating_mul(2),
+/// When to tell an end again: the first time after an eighth of the interval, for the sender has
+/// nothing else to wait for, then after two; at a multiple of a half of that, so that many ends
+/// share a packet.
+fn echo_ns(now_ns: u64, interval_ns: u64, is_first: bool) -> u64 {
+    let wait_ns = match is_first {
+        true => interval_ns / 8,
+        false => interval_ns.saturating_mul(2),
     };
     let at_ns = now_ns.saturating_add(wait_ns);
     let grain_ns = (wait_ns / 2).max(1);

@@ -27,6 +27,9 @@ pub struct Geometry {
     max_packets: u32,
     fragments: u32,
     run_chunks: u32,
+    /// A chunk has two to the power of this packets, if that is so: a shift is faster than a
+    /// division, and receive workers need it for every packet.
+    chunk_shift: Option<u32>,
 }
 
 impl Geometry {
@@ -40,6 +43,10 @@ impl Geometry {
             max_packets: packets(config.max_message_bytes, config.mtu).max(fragments),
             fragments,
             run_chunks: CHANNEL_RUN_PACKETS.div_ceil(config.packets_per_chunk),
+            chunk_shift: config
+                .packets_per_chunk
+                .checked_ilog2()
+                .filter(|shift| 1 << shift == config.packets_per_chunk),
         }
     }
 
@@ -156,7 +163,10 @@ impl Geometry {
     /// Chunk that a packet belongs to.
     #[must_use]
     pub fn chunk_of(&self, packet: u32) -> u32 {
-        packet / self.config.packets_per_chunk
+        match self.chunk_shift {
+            Some(shift) => packet >> shift,
+            None => packet / self.config.packets_per_chunk,
+        }
     }
 
     /// Channel that a chunk of a message goes through.
@@ -213,26 +223,6 @@ impl Geometry {
             packet: shr(split.user_bits) & mask(split.offset_bits),
             fragment: imm & mask(split.user_bits),
         }
-    }
-
-    /// 64-bit words of one slot's packet bitmap.
-    pub(crate) fn packet_words(&self) -> u32 {
-        self.max_packets.div_ceil(64)
-    }
-
-    /// 64-bit words of one slot's chunk bitmap.
-    pub(crate) fn chunk_words(&self) -> u32 {
-        self.max_packets
-            .div_ceil(self.config.packets_per_chunk)
-            .div_ceil(64)
-    }
-
-    /// 64-bit words of all packet bitmaps; `None` where this machine cannot address them.
-    pub(crate) fn table_words(&self) -> Option<usize> {
-        let words = u64::from(self.packet_words()) * u64::from(self.table_slots());
-        usize::try_from(words)
-            .ok()
-            .filter(|&words| words <= usize::MAX / 32)
     }
 }
 

@@ -5,8 +5,10 @@
 //!
 //! - [`SdrQp`], the control state, has one owner: posted receives, started sends, offers, clearances
 //!   and ends, and what to tell the peer about them.
-//! - [`SlotTable`], in atomic words, is shared with whoever takes packets in: packet bitmaps,
-//!   coalesced into chunk bitmaps that [`ChunkBitmap`] shows.
+//! - [`SlotTable`] is shared with the workers that take packets in. It leads them to the memory of
+//!   each open message: a packet bitmap, coalesced into a chunk bitmap, in atomic words.
+//!
+//! [`Received`] shows the owner what has arrived, and a [`ChunkBitmap`] shows it to anyone.
 //!
 //! [`Geometry`] has the arithmetic that both ends share. Sections of the specification
 //! (`docs/protocol.md`) are cited as `P<number>`.
@@ -17,6 +19,7 @@ extern crate alloc;
 extern crate std;
 
 mod bitmap;
+mod bits;
 mod clearance;
 mod clearing;
 mod config;
@@ -26,13 +29,16 @@ mod event;
 mod fields;
 mod geometry;
 mod info;
+mod memory;
 mod offer;
 mod qp;
+mod received;
 mod recv;
+mod release;
 mod repeat;
 mod send;
 mod sending;
-mod slot;
+mod sparse;
 mod sync;
 mod table;
 mod terms;
@@ -51,6 +57,7 @@ pub use fields::{EndpointId, FieldError};
 pub use geometry::{Geometry, ImmediateParts};
 pub use info::{InfoError, QpInfo, VERSION};
 pub use qp::SdrQp;
+pub use received::Received;
 pub use recv::RecvPlace;
 pub use sending::SendSpec;
 pub use table::{Arrival, SlotTable};

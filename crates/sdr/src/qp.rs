@@ -13,12 +13,16 @@ use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::info::QpInfo;
+use crate::received::Received;
 use crate::recv::{RecvHalf, RecvPlace};
 use crate::repeat::Waits;
 use crate::send::SendHalf;
 use crate::sending::SendSpec;
 use crate::table::SlotTable;
 use crate::writes::PacketWrites;
+
+/// Events that there is always room for.
+const KEPT_EVENTS: usize = 4;
 
 /// The control state of an SDR queue pair: everything but the slot table, for one owner.
 ///
@@ -29,7 +33,7 @@ use crate::writes::PacketWrites;
 pub struct SdrQp {
     geometry: Geometry,
     table: Arc<SlotTable>,
-    recv: RecvHalf,
+    pub(crate) recv: RecvHalf,
     send: SendHalf,
     events: VecDeque<Event>,
     connected: bool,
@@ -39,7 +43,7 @@ pub struct SdrQp {
 }
 
 impl SdrQp {
-    /// A queue pair of the given shape and timing, with all its memory.
+    /// A queue pair of the given shape and timing.
     ///
     /// # Errors
     /// The field of `config` or `timing` that will not do.
@@ -77,6 +81,12 @@ impl SdrQp {
         &self.table
     }
 
+    /// What has arrived of messages that are being received.
+    #[must_use]
+    pub fn received(&self) -> &Received {
+        &self.recv.received
+    }
+
     /// Checks that [`SdrQp::connect`] would succeed, and changes nothing.
     ///
     /// # Errors
@@ -104,7 +114,8 @@ impl SdrQp {
     ///
     /// # Errors
     /// [`SdrError::Retry`] while the slot is taken: complete the receive in it. Also while the
-    /// slot's last message was completed before it was offered: the offer will come (P3.6).
+    /// slot's last message was completed before it was offered and before a packet of it or of a
+    /// later message counted: the offer will come (P3.6).
     pub fn next_recv(&self) -> Result<RecvPlace, SdrError> {
         self.recv.next_place()
     }
@@ -115,8 +126,7 @@ impl SdrQp {
     /// With [`Terms::exact_length`] the length of the message is known at once: `target.length`.
     /// An offer that disagrees with `terms` is answered by [`Event::Refused`].
     ///
-    /// No worker may still be in a call of [`SlotTable::handle_packet`] that began before the
-    /// slot's last receive was completed.
+    /// The slot's last receive need not be released.
     ///
     /// # Errors
     /// [`SdrError::StalePlace`] if `place` is not the answer of [`SdrQp::next_recv`],
@@ -143,8 +153,7 @@ impl SdrQp {
 
     /// Posts memory for the parity of an open receive (P3.11), once: with the receive, or when
     /// [`Event::Offered`] is polled. The sender is told with the next [`SdrQp::poll_control`], and
-    /// does without the parity if there is no memory by then. The same holds for workers as in
-    /// [`SdrQp::post_recv`].
+    /// does without the parity if there is no memory by then.
     ///
     /// # Errors
     /// [`SdrError::ParityOff`], [`SdrError::TooLong`], [`SdrError::BadTarget`],
@@ -164,8 +173,9 @@ impl SdrQp {
     }
 
     /// Completes a receive, early or not (paper section 3.3.1): no more packets count for it, and
-    /// the sender is told `outcome`. Unbind its memory before it is used for anything else. Its
-    /// bitmap stays readable until its slot is posted again.
+    /// the sender is told `outcome`. Unbind its memory before it is used for anything else. A worker
+    /// may still be in [`SlotTable::handle_packet`] with a packet of it: once that cannot be any
+    /// more, call [`SdrQp::release_recv`].
     ///
     /// # Errors
     /// [`SdrError::UnknownMessage`] if no such receive is open.
@@ -173,11 +183,11 @@ impl SdrQp {
         self.recv.complete(message, outcome)
     }
 
-    /// The user immediate that came with a message.
+    /// The user immediate that came with an open receive's message.
     ///
     /// # Errors
     /// [`SdrError::Retry`] until it is whole, [`SdrError::NoImmediate`] if the sender gave none,
-    /// [`SdrError::UnknownMessage`], [`SdrError::ImmediatesOff`].
+    /// [`SdrError::UnknownMessage`] if no such receive is open, [`SdrError::ImmediatesOff`].
     pub fn recv_immediate(&self, message: u64) -> Result<u32, SdrError> {
         self.recv.immediate(message)
     }
@@ -289,7 +299,11 @@ impl SdrQp {
     /// completed or a send that was closed at this end in the meantime.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
-            let event = self.events.pop_front()?;
+            let Some(event) = self.events.pop_front() else {
+                // A burst of events must not cost memory for ever.
+                self.events.shrink_to(KEPT_EVENTS);
+                return None;
+            };
             let matters = match event {
                 Event::Offered { message, .. }
                 | Event::LengthKnown { message, .. }

@@ -1,6 +1,5 @@
 //! The receiving half of a queue pair: posted receives, offers, and their ends.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
@@ -14,9 +13,11 @@ use crate::ends::Ends;
 use crate::error::{SdrError, Violation};
 use crate::event::{Event, Refusal};
 use crate::geometry::Geometry;
+use crate::memory::Extent;
 use crate::offer;
+use crate::received::Received;
 use crate::repeat::Waits;
-use crate::slot::Extent;
+use crate::sparse::Sparse;
 use crate::table::SlotTable;
 use crate::terms::{self, Described};
 
@@ -31,11 +32,8 @@ pub struct RecvPlace {
     pub generation: u8,
 }
 
-/// The newest receive of a slot.
-#[derive(Clone, Copy)]
+/// An open receive.
 struct Posted {
-    message: u64,
-    open: bool,
     clearance: Clearance,
     offer: Option<Offer>,
 }
@@ -43,15 +41,16 @@ struct Posted {
 pub(crate) struct RecvHalf {
     geometry: Geometry,
     table: Arc<SlotTable>,
+    pub(crate) received: Received,
     /// Receives posted so far: the number of the next.
     next: u64,
-    /// By slot.
-    posted: Box<[Option<Posted>]>,
-    /// Offers for messages `next..next + slots`, by slot.
-    ahead: Box<[Option<Offer>]>,
+    /// Open receives.
+    posted: Sparse<u64, Posted>,
+    /// Offers for messages `next..next + slots`.
+    ahead: Sparse<u64, Offer>,
     ends: Ends,
-    /// One past the highest message offered.
-    offered: u64,
+    /// One past the highest message that the sender is known to have started.
+    started: u64,
     /// Messages `0..settled` have a known length or are over.
     settled: u64,
     clearing: Clearing,
@@ -59,13 +58,13 @@ pub(crate) struct RecvHalf {
 
 impl RecvHalf {
     pub(crate) fn new(geometry: Geometry, table: Arc<SlotTable>) -> Self {
-        let slots = geometry.slots() as usize;
         Self {
-            posted: (0..slots).map(|_| None).collect(),
-            ahead: (0..slots).map(|_| None).collect(),
-            ends: Ends::new(slots),
+            received: Received::new(table.clone()),
+            posted: Sparse::new(),
+            ahead: Sparse::new(),
+            ends: Ends::new(geometry.slots()),
             next: 0,
-            offered: 0,
+            started: 0,
             settled: 0,
             clearing: Clearing::default(),
             geometry,
@@ -81,37 +80,27 @@ impl RecvHalf {
         }
     }
 
-    fn index(&self, message: u64) -> usize {
-        self.geometry.slot(message) as usize
-    }
-
-    fn posted(&self, message: u64) -> Option<&Posted> {
-        let posted = self.posted.get(self.index(message))?.as_ref();
-        posted.filter(|posted| posted.message == message)
-    }
-
-    fn open_mut(&mut self, message: u64) -> Option<&mut Posted> {
-        let index = self.index(message);
-        let posted = self.posted.get_mut(index)?.as_mut();
-        posted.filter(|posted| posted.message == message && posted.open)
+    fn open_mut(&mut self, message: u64) -> Result<&mut Posted, SdrError> {
+        let posted = self.posted.get_mut(message);
+        posted.ok_or(SdrError::UnknownMessage(message))
     }
 
     pub(crate) fn is_open(&self, message: u64) -> bool {
-        self.posted(message).is_some_and(|posted| posted.open)
+        self.posted.contains(message)
     }
 
     pub(crate) fn next_place(&self) -> Result<RecvPlace, SdrError> {
-        let slot = self.posted.get(self.index(self.next));
-        if slot.copied().flatten().is_some_and(|posted| posted.open) {
-            return Err(SdrError::Retry("a receive is posted in every message slot"));
-        }
-        // An offer or a packet of the slot's last message says that its sender is done with the
-        // one before that: so what is late is late in the network, not at the sender (P3.6).
-        let last = self.next.checked_sub(self.geometry.slots().into());
-        if last.is_some_and(|last| last >= self.offered && self.table.packets(last) == 0) {
-            return Err(SdrError::Retry(
-                "the last message of this slot is not offered yet",
-            ));
+        if let Some(last) = self.next.checked_sub(self.geometry.slots().into()) {
+            if self.is_open(last) {
+                return Err(SdrError::Retry("a receive is posted in every message slot"));
+            }
+            // A sender that has started the slot's last message is done with the one before that:
+            // so what is late is late in the network, not at the sender (P3.6).
+            if last >= self.started {
+                return Err(SdrError::Retry(
+                    "the last message of this slot is not offered yet",
+                ));
+            }
         }
         Ok(self.place(self.next))
     }
@@ -135,14 +124,12 @@ impl RecvHalf {
             return Err(SdrError::ImmediatesOff);
         }
         let message = place.message;
-        self.table.open(message, length);
+        let memory = self.received.post(message, length);
         if let Some(extent) = terms::extent(&self.geometry, &terms, length) {
-            let set = self.table.set_extent(message, extent);
+            let set = self.received.set_extent(message, extent);
             debug_assert!(set.is_ok(), "packets in a slot that was just opened");
         }
         let posted = Posted {
-            message,
-            open: true,
             clearance: Clearance {
                 generation: place.generation,
                 rkey,
@@ -153,17 +140,15 @@ impl RecvHalf {
             },
             offer: None,
         };
-        let index = self.index(message);
-        if let Some(slot) = self.posted.get_mut(index) {
-            *slot = Some(posted);
-        }
+        self.posted.insert(message, posted);
         self.next += 1;
+        self.table.set_posted(self.next);
+        self.ends.post();
         self.clearing.posted();
-        let early = self.ahead.get_mut(index).and_then(Option::take);
-        if let Some(offer) = early {
+        if let Some(offer) = self.ahead.remove(message) {
             self.take_offer(None, offer, events);
         }
-        Ok(ChunkBitmap::new(self.table.clone(), message))
+        Ok(ChunkBitmap::new(memory))
     }
 
     fn check_place(&self, target: Place) -> Result<Place, SdrError> {
@@ -189,22 +174,18 @@ impl RecvHalf {
     pub(crate) fn post_parity(&mut self, message: u64, target: Place) -> Result<(), SdrError> {
         self.parity_place(message)?;
         let target = self.check_place(target)?;
-        let posted = self
-            .open_mut(message)
-            .ok_or(SdrError::UnknownMessage(message))?;
+        let posted = self.open_mut(message)?;
         if posted.clearance.parity.is_some() {
             return Err(SdrError::ParityPosted(message));
         }
         posted.clearance.parity = Some(target);
-        self.table.open(parity_of(message), target.length);
+        self.received.post(parity_of(message), target.length);
         self.clearing.tell(message);
         Ok(())
     }
 
     pub(crate) fn expect_parity(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
-        let posted = self
-            .open_mut(message)
-            .ok_or(SdrError::UnknownMessage(message))?;
+        let posted = self.open_mut(message)?;
         let max = posted.clearance.parity.map_or(0, |place| place.length);
         if length > max {
             return Err(SdrError::TooLong { length, max });
@@ -213,7 +194,7 @@ impl RecvHalf {
             length,
             has_immediate: false,
         };
-        let set = self.table.set_extent(parity_of(message), extent);
+        let set = self.received.set_extent(parity_of(message), extent);
         set.map_err(|_| SdrError::TooLong { length, max })
     }
 
@@ -222,14 +203,12 @@ impl RecvHalf {
         message: u64,
         outcome: Outcome,
     ) -> Result<RecvPlace, SdrError> {
-        let posted = self
-            .open_mut(message)
-            .ok_or(SdrError::UnknownMessage(message))?;
-        posted.open = false;
-        let has_parity = posted.clearance.parity.is_some();
-        self.table.close(message);
-        if has_parity {
-            self.table.close(parity_of(message));
+        let posted = self.posted.remove(message);
+        posted.ok_or(SdrError::UnknownMessage(message))?;
+        self.received.close(message);
+        self.received.close(parity_of(message));
+        if self.received.seen(message) > 0 {
+            self.started = self.started.max(message + 1);
         }
         self.ends.add(message, outcome);
         self.settle();
@@ -240,9 +219,8 @@ impl RecvHalf {
         if self.geometry.fragments() == 0 {
             return Err(SdrError::ImmediatesOff);
         }
-        let posted = self
-            .posted(message)
-            .ok_or(SdrError::UnknownMessage(message))?;
+        let posted = self.posted.get(message);
+        let posted = posted.ok_or(SdrError::UnknownMessage(message))?;
         let terms = posted.clearance.terms;
         let demanded = terms.exact_length.then_some(terms.immediate);
         match posted
@@ -252,7 +230,7 @@ impl RecvHalf {
             None => Err(SdrError::Retry("the message is not offered yet")),
             Some(false) => Err(SdrError::NoImmediate(message)),
             Some(true) => self
-                .table
+                .received
                 .immediate(message)
                 .ok_or(SdrError::Retry("the user immediate is not whole yet")),
         }
@@ -271,24 +249,23 @@ impl RecvHalf {
     ) -> Result<(), Violation> {
         let message = offer.message;
         offer::check(&self.geometry, self.next, offer)?;
-        self.offered = self.offered.max(message + 1);
+        self.started = self.started.max(message + 1);
         self.clearing.sender_holds(offer.cleared.min(self.next));
         let unposted = message >= self.next;
-        let index = self.index(message);
         let known = if unposted {
-            self.ahead.get(index).copied().flatten()
+            self.ahead.get(message).copied()
         } else {
-            let Some(posted) = self.open_mut(message) else {
+            let Some(posted) = self.posted.get(message) else {
                 self.late(message);
                 return Ok(());
             };
             posted.offer
         };
         if let Some(offer) = offer::merge(known.as_ref(), offer)? {
-            if !unposted {
+            if unposted {
+                self.ahead.insert(message, offer);
+            } else {
                 self.take_offer(known, offer, events);
-            } else if let Some(ahead) = self.ahead.get_mut(index) {
-                *ahead = Some(offer);
             }
         }
         self.settle();
@@ -304,9 +281,7 @@ impl RecvHalf {
     /// Puts a new or changed offer to its open receive.
     fn take_offer(&mut self, known: Option<Offer>, offer: Offer, events: &mut VecDeque<Event>) {
         let message = offer.message;
-        let table = self.table.clone();
-        let geometry = self.geometry;
-        let Some(posted) = self.open_mut(message) else {
+        let Some(posted) = self.posted.get_mut(message) else {
             return;
         };
         posted.offer = Some(offer);
@@ -316,8 +291,8 @@ impl RecvHalf {
                 length,
                 has_immediate: offer.has_immediate,
             };
-            let packets = geometry.packets(length, offer.has_immediate);
-            let set = table.set_extent(message, extent);
+            let packets = self.geometry.packets(length, offer.has_immediate);
+            let set = self.received.set_extent(message, extent);
             fits = set.map_err(|seen| Refusal::Contradicted { packets, seen });
         }
         if let Err(refusal) = fits {
@@ -348,15 +323,13 @@ impl RecvHalf {
         while self.settled < self.next + slots {
             let message = self.settled;
             let offer = if message >= self.next {
-                self.ahead.get(self.index(message)).copied().flatten()
+                self.ahead.get(message).copied()
             } else {
-                match self.posted(message) {
-                    Some(posted) if posted.open => posted.offer,
-                    _ => {
-                        self.settled += 1;
-                        continue;
-                    }
-                }
+                let Some(posted) = self.posted.get(message) else {
+                    self.settled += 1;
+                    continue;
+                };
+                posted.offer
             };
             if offer.is_none_or(|offer| offer.length.is_none()) {
                 break;
@@ -372,21 +345,22 @@ impl RecvHalf {
     }
 
     fn poll_clearance(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
-        let Self { next, .. } = *self;
-        let oldest = next.saturating_sub(self.geometry.slots().into());
-        let (posted, geometry, table) = (&self.posted, &self.geometry, &self.table);
-        let entry = |message: u64| {
-            let entry = posted.get(geometry.slot(message) as usize)?.as_ref()?;
-            (entry.message == message).then_some(entry)
-        };
-        // Whoever writes into a buffer, or was told that it is gone, knows of it.
-        let is_known = |m: u64| entry(m).is_none_or(|e| !e.open) || table.packets(m) > 0;
-        let range = self.clearing.poll(now_ns, waits, oldest..next, is_known)?;
+        let oldest = self.next.saturating_sub(self.geometry.slots().into());
+        let (posted, received) = (&self.posted, &self.received);
+        let is_open = |message| posted.contains(message);
+        // A sender that writes into a buffer knows of it.
+        let is_known = |message| received.seen(message) > 0;
+        let range = oldest..self.next;
+        let range = self
+            .clearing
+            .poll(now_ns, waits, range, is_open, is_known)?;
         Some(Control::ClearToSend(ClearToSend {
-            posted: next,
+            posted: self.next,
             offers: self.settled,
             first: range.start,
-            clearances: range.map_while(|m| Some(entry(m)?.clearance)).collect(),
+            clearances: range
+                .map_while(|m| Some(posted.get(m)?.clearance))
+                .collect(),
         }))
     }
 

@@ -1,7 +1,6 @@
 //! The sending half of a queue pair: started sends, their offers and clearances.
 
-use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 
 use farwrite_wire::control::{
     ClearToSend, Clearance, Control, Offer, Outcome, Withdrawal, data_of, is_parity, parity_of,
@@ -13,6 +12,7 @@ use crate::event::Event;
 use crate::geometry::Geometry;
 use crate::repeat::Waits;
 use crate::sending::{SendSpec, Sending, Stage, adds_parity};
+use crate::sparse::Sparse;
 use crate::terms::{self, Described};
 use crate::writes::PacketWrites;
 
@@ -20,10 +20,10 @@ pub(crate) struct SendHalf {
     geometry: Geometry,
     /// Sends started so far: the number of the next.
     next: u64,
-    /// By slot, with the message number.
-    sends: Box<[Option<(u64, Sending)>]>,
-    /// Newest clearance of every slot, and its message.
-    clearances: Box<[Option<(u64, Clearance)>]>,
+    /// Sends that are not over.
+    sends: Sparse<u64, Sending>,
+    /// Clearances of messages from `next` on, which are not started.
+    ahead: Sparse<u64, Clearance>,
     /// The most receives that the peer is known to have posted.
     posted: u64,
     /// All clearances of messages `0..cleared` have come, or are not needed any more.
@@ -31,21 +31,20 @@ pub(crate) struct SendHalf {
     /// The peer knows the lengths of messages `0..answered`.
     answered: u64,
     /// When to offer again: time and message, one for every send.
-    timers: BTreeSet<(u64, u64)>,
+    timers: Sparse<(u64, u64), ()>,
 }
 
 impl SendHalf {
     pub(crate) fn new(geometry: Geometry) -> Self {
-        let slots = geometry.slots() as usize;
         Self {
             geometry,
             next: 0,
-            sends: (0..slots).map(|_| None).collect(),
-            clearances: (0..slots).map(|_| None).collect(),
+            sends: Sparse::new(),
+            ahead: Sparse::new(),
             posted: 0,
             cleared: 0,
             answered: 0,
-            timers: BTreeSet::new(),
+            timers: Sparse::new(),
         }
     }
 
@@ -53,35 +52,18 @@ impl SendHalf {
         self.next
     }
 
-    fn index(&self, message: u64) -> usize {
-        self.geometry.slot(message) as usize
-    }
-
-    fn get(&self, message: u64) -> Option<&Sending> {
-        let (number, sending) = self.sends.get(self.index(message))?.as_ref()?;
-        (*number == message).then_some(sending)
-    }
-
-    fn get_mut(&mut self, message: u64) -> Option<&mut Sending> {
-        let index = self.index(message);
-        let (number, sending) = self.sends.get_mut(index)?.as_mut()?;
-        (*number == message).then_some(sending)
-    }
-
     fn remove(&mut self, message: u64) -> Option<Sending> {
-        self.get(message)?;
-        let index = self.index(message);
-        let (_, sending) = self.sends.get_mut(index)?.take()?;
-        self.timers.remove(&(sending.due_ns, message));
+        let sending = self.sends.remove(message)?;
+        self.timers.remove((sending.due_ns, message));
         Some(sending)
     }
 
     /// Sets when a send is offered again.
     fn schedule(&mut self, message: u64, due_ns: u64) {
-        if let Some(sending) = self.get_mut(message) {
+        if let Some(sending) = self.sends.get_mut(message) {
             let old_ns = core::mem::replace(&mut sending.due_ns, due_ns);
-            self.timers.remove(&(old_ns, message));
-            self.timers.insert((due_ns, message));
+            self.timers.remove((old_ns, message));
+            self.timers.insert((due_ns, message), ());
         }
     }
 
@@ -102,15 +84,16 @@ impl SendHalf {
             return Err(SdrError::ImmediatesOff);
         }
         let message = self.next;
-        let index = self.index(message);
-        let Some(free @ None) = self.sends.get_mut(index) else {
+        let last = message.checked_sub(self.geometry.slots().into());
+        if last.is_some_and(|last| self.sends.contains(last)) {
             return Err(SdrError::Retry("a message is in flight in every slot"));
-        };
+        }
         let sending = Sending {
             spec,
             streaming: spec.length.is_none(),
             stage: Stage::Active,
             clearance: None,
+            refused: false,
             parity: None,
             parity_refused: false,
             answered: false,
@@ -118,20 +101,18 @@ impl SendHalf {
             due_ns: 0,
             interval_ns: 0,
         };
-        *free = Some((message, sending));
+        self.sends.insert(message, sending);
         self.next += 1;
-        self.timers.insert((0, message));
-        self.clear(message, events);
+        self.timers.insert((0, message), ());
+        if let Some(clearance) = self.ahead.remove(message) {
+            self.clear(message, &clearance, events);
+        }
         Ok(message)
     }
 
-    /// Lets a send write, if its clearance is there and asks for such a message.
-    fn clear(&mut self, message: u64, events: &mut VecDeque<Event>) {
-        let clearance = self.clearances.get(self.index(message)).copied().flatten();
-        let Some((_, clearance)) = clearance.filter(|&(number, _)| number == message) else {
-            return;
-        };
-        let Some(sending) = self.get_mut(message) else {
+    /// Lets a send write, if its clearance asks for such a message.
+    fn clear(&mut self, message: u64, clearance: &Clearance, events: &mut VecDeque<Event>) {
+        let Some(sending) = self.sends.get_mut(message) else {
             return;
         };
         if sending.stage != Stage::Active {
@@ -143,13 +124,14 @@ impl SendHalf {
                 has_immediate: sending.spec.immediate.is_some(),
                 scheme: sending.spec.scheme,
             };
-            if let Err(refusal) = terms::check(&clearance, &described) {
+            if let Err(refusal) = terms::check(clearance, &described) {
+                sending.refused = true;
                 events.push_back(Event::SendRefused { message, refusal });
                 return;
             }
-            sending.clearance = Some(clearance);
             events.push_back(Event::ClearToSend { message });
         }
+        sending.clearance = Some(*clearance);
         let needed = sending.spec.parity_bytes;
         if sending.lacks_parity()
             && let Some(place) = clearance.parity.filter(|place| place.length >= needed)
@@ -161,7 +143,7 @@ impl SendHalf {
     }
 
     fn active(&self, message: u64) -> Option<&Sending> {
-        let sending = self.get(data_of(message))?;
+        let sending = self.sends.get(data_of(message))?;
         (sending.stage == Stage::Active).then_some(sending)
     }
 
@@ -198,6 +180,7 @@ impl SendHalf {
     pub(crate) fn end(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
         let limit = self.geometry.config().max_message_bytes;
         let sending = self
+            .sends
             .get_mut(message)
             .filter(|sending| sending.stage == Stage::Active)
             .ok_or(SdrError::UnknownMessage(message))?;
@@ -219,7 +202,7 @@ impl SendHalf {
     }
 
     pub(crate) fn close(&mut self, message: u64, outcome: Outcome) {
-        let Some(sending) = self.get_mut(message) else {
+        let Some(sending) = self.sends.get_mut(message) else {
             return;
         };
         if sending.stage != Stage::Active {
@@ -250,21 +233,11 @@ impl SendHalf {
     ) -> Result<(), Violation> {
         clearance::check(&self.geometry, self.next, cts)?;
         for (message, clearance) in (cts.first..).zip(&cts.clearances) {
-            let index = self.index(message);
-            if let Some(slot) = self.clearances.get_mut(index) {
-                // What a slot's newer message has must not give way to a late copy.
-                if slot.is_none_or(|(newest, known)| {
-                    newest < message || (newest == message && adds_parity(&known, clearance))
-                }) {
-                    *slot = Some((message, *clearance));
-                    self.hear(now_ns, message);
-                    self.clear(message, events);
-                }
-            }
+            self.take_clearance(now_ns, message, clearance, events);
             // A receiver that knows the offer has posted all the memory for parity that it will
             // (P3.11).
             if message < cts.offers
-                && let Some(sending) = self.get_mut(message)
+                && let Some(sending) = self.sends.get_mut(message)
                 && sending.parity.is_none()
             {
                 sending.parity_refused = true;
@@ -274,12 +247,6 @@ impl SendHalf {
         // Messages so old that their slot is posted again are over: nobody clears them again.
         let slots = u64::from(self.geometry.slots());
         self.cleared = self.cleared.max(self.posted.saturating_sub(slots));
-        while let Some(Some((newest, _))) = self.clearances.get(self.index(self.cleared)) {
-            if *newest != self.cleared {
-                break;
-            }
-            self.cleared += 1;
-        }
         let oldest = self.next.saturating_sub(slots);
         for message in self.answered.max(oldest)..cts.offers {
             self.answer(now_ns, message);
@@ -288,10 +255,54 @@ impl SendHalf {
         Ok(())
     }
 
+    /// Keeps a clearance, or lets its send write. Copies of it that come later bring nothing.
+    fn take_clearance(
+        &mut self,
+        now_ns: u64,
+        message: u64,
+        clearance: &Clearance,
+        events: &mut VecDeque<Event>,
+    ) {
+        let known = if message >= self.next {
+            self.ahead.get(message)
+        } else {
+            match self.sends.get(message) {
+                Some(sending) if !sending.refused => sending.clearance.as_ref(),
+                // A message that is over, or cannot go there, needs none.
+                _ => return,
+            }
+        };
+        if known.is_some_and(|known| !adds_parity(known, clearance)) {
+            return;
+        }
+        if message >= self.next {
+            self.ahead.insert(message, *clearance);
+        } else {
+            self.hear(now_ns, message);
+            self.clear(message, clearance, events);
+        }
+    }
+
+    /// Moves `cleared` on.
+    fn count_cleared(&mut self) {
+        while self.has_clearance(self.cleared) {
+            self.cleared += 1;
+        }
+    }
+
+    /// Whether the clearance of a message has come, or is not needed any more.
+    fn has_clearance(&self, message: u64) -> bool {
+        if message >= self.next {
+            return self.ahead.contains(message);
+        }
+        let sending = self.sends.get(message);
+        sending.is_none_or(|sending| !sending.awaits_clearance())
+    }
+
     /// The receiver knows the length of a message.
     fn answer(&mut self, now_ns: u64, message: u64) {
         self.hear(now_ns, message);
-        let Some(sending) = self.get_mut(message) else {
+        let Some(sending) = self.sends.get_mut(message) else {
             return;
         };
         sending.answered = true;
@@ -301,14 +312,14 @@ impl SendHalf {
     }
 
     fn hear(&mut self, now_ns: u64, message: u64) {
-        if let Some(sending) = self.get_mut(message) {
+        if let Some(sending) = self.sends.get_mut(message) {
             sending.heard_ns = now_ns;
         }
     }
 
     /// The receiver reported on a message: it runs its scheme, so it has had an offer.
     pub(crate) fn handle_report(&mut self, now_ns: u64, message: u64) {
-        match self.get(message) {
+        match self.sends.get(message) {
             Some(sending) if sending.streaming => self.hear(now_ns, message),
             Some(_) => self.answer(now_ns, message),
             None => {}
@@ -335,13 +346,14 @@ impl SendHalf {
     }
 
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
-        while let Some(&(due_ns, message)) = self.timers.first() {
+        self.count_cleared();
+        while let Some((due_ns, message)) = self.timers.first() {
             if due_ns > now_ns {
                 return None;
             }
             let mut cleared = self.cleared;
-            let Some(sending) = self.get_mut(message) else {
-                self.timers.remove(&(due_ns, message));
+            let Some(sending) = self.sends.get_mut(message) else {
+                self.timers.remove((due_ns, message));
                 continue;
             };
             let quiet_ns = sending.heard_ns.saturating_add(waits.longest_ns);
@@ -376,6 +388,6 @@ impl SendHalf {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        self.timers.first().map(|&(due_ns, _)| due_ns)
+        self.timers.first().map(|(due_ns, _)| due_ns)
     }
 }

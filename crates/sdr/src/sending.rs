@@ -32,6 +32,8 @@ pub(crate) struct Sending {
     pub(crate) streaming: bool,
     pub(crate) stage: Stage,
     pub(crate) clearance: Option<Clearance>,
+    /// Whether the receiver demands another message than this, so that it is never cleared.
+    pub(crate) refused: bool,
     /// Where the parity may be written, once there is enough memory for it.
     pub(crate) parity: Option<Place>,
     /// Whether the receiver is known to have no memory for the parity, or too little.
@@ -51,6 +53,11 @@ impl Sending {
     pub(crate) fn is_settled(&self) -> bool {
         let is_clear = self.clearance.is_some() && !self.lacks_parity();
         self.stage == Stage::Active && self.answered && is_clear
+    }
+
+    /// Whether it waits for its clearance.
+    pub(crate) fn awaits_clearance(&self) -> bool {
+        self.stage == Stage::Active && self.clearance.is_none() && !self.refused
     }
 
     /// Whether it is not known yet if there is memory for the parity.

@@ -2,9 +2,9 @@
 //! (`RUSTFLAGS="--cfg loom" cargo test -p farwrite-sdr --lib`).
 
 #[cfg(not(all(test, loom)))]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(all(test, loom))]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use alloc::boxed::Box;
 
@@ -16,4 +16,13 @@ pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
 #[cfg(all(test, loom))]
 pub(crate) fn zeroed(words: usize) -> Box<[AtomicU64]> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// Stands where the order of a write before it and a read after it matters. Both are sequentially
+/// consistent, which orders them without a fence. Loom treats them as acquire and release, so its
+/// models need the fence.
+#[inline]
+pub(crate) fn write_before_read() {
+    #[cfg(all(test, loom))]
+    fence(Ordering::SeqCst);
 }

@@ -4,7 +4,7 @@ use farwrite_wire::control::{Clearance, Offer, SchemeTag, Terms};
 
 use crate::event::Refusal;
 use crate::geometry::Geometry;
-use crate::slot::Extent;
+use crate::memory::Extent;
 
 /// What a sender says of its message.
 #[derive(Clone, Copy)]

@@ -1,9 +1,11 @@
 //! Receives that are over, until no worker can write into their memory.
+#![allow(unsafe_code)]
 
 use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Window};
+use farwrite_sdr::ChunkBitmap;
 use farwrite_wire::control::Outcome;
 
 use super::Pair;
@@ -20,21 +22,19 @@ pub(super) struct Closing {
     lent: Option<Lent>,
     shared: Arc<RecvShared>,
     outcome: Outcome,
-    /// What arrived, where the outcome is partial. The slot's bitmap may be another's by the end.
-    partial: Option<Partial>,
+    bitmap: ChunkBitmap,
 }
 
 impl Closing {
     pub(super) fn new(message: u64, recv: Recv, outcome: Outcome) -> Self {
         let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
-        let is_partial = outcome == Outcome::Partial;
         Self {
-            partial: is_partial.then(|| Partial::of(&recv.bitmap)),
             message,
             windows: windows.into_iter().flatten().collect(),
             lent: recv.lent,
             shared: recv.shared,
             outcome,
+            bitmap: recv.bitmap,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Closing {
 impl Pair {
     /// Ends the receives of which the windows are closed: now no packet changes their memory.
     pub(crate) fn settle_closing<F: Fabric>(&mut self, fabric: &mut Adapter<F>) {
-        let workshop = &mut self.workshop;
+        let (workshop, sdr) = (&mut self.workshop, &mut self.sdr);
         self.closing.retain_mut(|closing| {
             closing
                 .windows
@@ -53,9 +53,17 @@ impl Pair {
             if let Some(lent) = closing.lent {
                 workshop.give_lent(lent.scratch);
             }
-            match closing.partial.take() {
-                Some(partial) => closing.shared.finish_partial(partial),
-                None => closing.shared.finish(closing.outcome),
+            // SAFETY: packets are taken in between the poll and the end of a batch of a receive
+            // worker, on whichever thread (`Reception`). The receive was completed before its
+            // windows were closed, and the fabric has reported these as closed: each worker has
+            // left the batch that it was in then, and finds nothing at the slot in later ones.
+            unsafe { sdr.release_recv(closing.message) };
+            match closing.outcome {
+                Outcome::Partial => {
+                    let partial = Partial::of(&closing.bitmap);
+                    closing.shared.finish_partial(partial);
+                }
+                outcome => closing.shared.finish(outcome),
             }
             false
         });

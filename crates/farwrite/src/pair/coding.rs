@@ -4,7 +4,7 @@ use farwrite_codes::{Code, Codec, Group, Layout, Present};
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
 use farwrite_schemes::scheme::{Job, Work};
-use farwrite_sdr::SlotTable;
+use farwrite_sdr::Received;
 use farwrite_wire::control::parity_of;
 
 use super::Pair;
@@ -66,12 +66,18 @@ fn codec(codecs: &mut Vec<Codec>, code: Code) -> &Codec {
 }
 
 /// What of a group is there.
-fn present(table: &SlotTable, message: u64, job: &Job, layout: &Layout, group: &Group) -> Present {
+fn present(
+    received: &Received,
+    message: u64,
+    job: &Job,
+    layout: &Layout,
+    group: &Group,
+) -> Present {
     let code = layout.code();
     let arrived = |message: u64, first: usize, count: usize| {
         let chunk = |i: &usize| {
             let chunk = u32::try_from(first + i).unwrap_or(u32::MAX);
-            table.word(message, chunk / 64) >> (chunk % 64) & 1 == 1
+            received.word(message, chunk / 64) >> (chunk % 64) & 1 == 1
         };
         (0..count).filter(chunk).collect()
     };
@@ -161,12 +167,12 @@ impl Pair {
         let path = self.path(now_ns);
         for index in 0..self.halves.receiver_count() {
             loop {
-                let arrivals = TableArrivals(self.sdr.table());
+                let arrivals = TableArrivals(self.sdr.received());
                 let Some(job) = self.halves.receiver_at(index).poll_job(&arrivals) else {
                     break;
                 };
                 self.rebuild_group(fabric, coder, &job)?;
-                let arrivals = TableArrivals(self.sdr.table());
+                let arrivals = TableArrivals(self.sdr.received());
                 let receiver = self.halves.receiver_at(index);
                 receiver.handle_job(&path, &job, &arrivals);
             }
@@ -190,8 +196,8 @@ impl Pair {
             return Ok(());
         };
         debug_assert_eq!(job.work, Work::Rebuild);
-        let table = self.sdr.table();
-        let present = present(table, job.message, job, &layout, &group);
+        let received = self.sdr.received();
+        let present = present(received, job.message, job, &layout, &group);
         // Too much is missing, whatever the scheme believed.
         if !layout.code().recoverable(group.data_chunks, &present) {
             return Ok(());
@@ -210,7 +216,7 @@ impl Pair {
         let first = job.group as usize * layout.code().k();
         for chunk in missing.iter() {
             let chunk = u32::try_from(first + chunk).unwrap_or(u32::MAX);
-            table.handle_rebuilt(job.message, chunk);
+            received.handle_rebuilt(job.message, chunk);
             if let Some(meter) = recv.scheme().and_then(|tag| self.losses.meter(tag)) {
                 meter.handle_rebuilt(job.message, chunk);
             }

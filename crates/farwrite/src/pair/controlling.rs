@@ -119,7 +119,7 @@ impl Pair {
             control,
             ..
         } = self;
-        let arrivals = TableArrivals(sdr.table());
+        let arrivals = TableArrivals(sdr.received());
         for receiver in halves.receivers() {
             while !control.is_crowded() {
                 let max_bytes = control.report_room();

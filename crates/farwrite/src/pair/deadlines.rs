@@ -47,8 +47,8 @@ impl Pair {
     ) -> Result<bool, Error> {
         let mut any = false;
         while let Some(message) = self.recv_deadlines.pop_due(now_ns) {
-            let table = self.sdr.table();
-            let is_whole = table.is_complete(message) && table.immediate_is_whole(message);
+            let received = self.sdr.received();
+            let is_whole = received.is_complete(message) && received.immediate_is_whole(message);
             let outcome = match is_whole {
                 true => Outcome::Whole,
                 false => Outcome::Partial,

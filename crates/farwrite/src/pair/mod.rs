@@ -370,9 +370,9 @@ impl Pair {
 
     fn handle_timeouts(&mut self, now_ns: u64) {
         let path = self.path(now_ns);
-        self.halves.handle_timeouts(&path, self.sdr.table());
+        self.halves.handle_timeouts(&path, self.sdr.received());
         self.losses
-            .handle_timeouts(&path, &TableArrivals(self.sdr.table()));
+            .handle_timeouts(&path, &TableArrivals(self.sdr.received()));
     }
 
     /// Shortest sleep of a paced sender: packets that leave together cost one system call, not one

@@ -137,7 +137,11 @@ impl Pair {
             .recvs
             .remove(&message)
             .ok_or(Error::NoSuchMessage(message))?;
-        // First the memory, then the slot: its next window must not be taken for this one.
+        // First the slot, then the memory: when the windows are closed, no worker finds the receive
+        // at its slot.
+        self.sdr
+            .complete_recv(message, outcome)
+            .map_err(|e| self.sdr_error(e))?;
         fabric.close_window(recv.window)?;
         if let Some(lent) = recv.lent {
             fabric.close_window(lent.window)?;
@@ -152,11 +156,8 @@ impl Pair {
         {
             receiver.abandon(message);
         }
-        self.sdr
-            .complete_recv(message, outcome)
-            .map_err(|e| self.sdr_error(e))?;
         if let Some(meter) = recv.scheme.and_then(|tag| self.losses.meter(tag)) {
-            meter.end(message, &TableArrivals(self.sdr.table()));
+            meter.end(message, &TableArrivals(self.sdr.received()));
         }
         self.closing.push(Closing::new(message, recv, outcome));
         self.settle_closing(fabric);
@@ -204,8 +205,8 @@ impl Pair {
         self.inlet.take_announcement();
         let mut arrived = std::mem::take(&mut self.arrived);
         arrived.clear();
-        let table = self.sdr.table();
-        table.drain_arrivals(|message| arrived.push(message));
+        let received = self.sdr.received();
+        received.drain_arrivals(|message| arrived.push(message));
         if let Some(newest) = arrived.iter().copied().map(data_of).max() {
             self.begin_foreseen(fabric, known, now_ns, newest)?;
         }
@@ -217,7 +218,7 @@ impl Pair {
             losses,
             ..
         } = self;
-        let arrivals = TableArrivals(sdr.table());
+        let arrivals = TableArrivals(sdr.received());
         for &message in &arrived {
             let Some(recv) = recvs.get_mut(&data_of(message)) else {
                 continue;
@@ -333,7 +334,7 @@ impl Pair {
         };
         receiver.start(&path, &message);
         // Chunks may have come before the offer.
-        let arrivals = TableArrivals(self.sdr.table());
+        let arrivals = TableArrivals(self.sdr.received());
         receiver.handle_arrivals(&path, offer.message, &arrivals);
         if let Some(scheme) = known.find(offer.scheme) {
             self.losses

@@ -1,5 +1,7 @@
-//! Every interleaving of a few workers and the control thread, by loom.
+//! Every interleaving of a few workers and the owner of the queue pair, by loom.
+#![allow(unsafe_code)]
 
+use loom::sync::atomic::{AtomicBool, Ordering, fence};
 use loom::thread;
 use std::sync::Arc;
 use std::vec::Vec;
@@ -7,7 +9,7 @@ use std::vec::Vec;
 use super::{Arrival, SlotTable};
 use crate::config::{ImmediateSplit, QpConfig};
 use crate::geometry::ImmediateParts;
-use crate::slot::Extent;
+use crate::memory::{Extent, SlotMemory};
 
 /// One slot of up to 130 packets of 64 bytes, three a chunk: chunk 21 lies in two words.
 fn table() -> Arc<SlotTable> {
@@ -26,6 +28,17 @@ fn table() -> Arc<SlotTable> {
         channels: 1,
     };
     Arc::new(SlotTable::new(config.validate().unwrap()))
+}
+
+/// Posts a message whose buffer has `capacity` bytes, of a length that may be known.
+fn post(table: &SlotTable, message: u64, capacity: u64, length: Option<u64>) -> Arc<SlotMemory> {
+    let memory = Arc::new(SlotMemory::new(table.geometry, message, capacity));
+    table.publish(memory.clone());
+    table.set_posted(message + 1);
+    if let Some(length) = length {
+        memory.set_extent(extent(length)).unwrap();
+    }
+    memory
 }
 
 fn arrive(table: &SlotTable, packet: u32, bytes: u32) -> Arrival {
@@ -58,8 +71,7 @@ fn completed(arrival: Arrival) -> u32 {
 fn a_chunk_in_two_words_is_completed_once() {
     loom::model(|| {
         let table = table();
-        table.open(0, 64 * 130);
-        table.set_extent(0, extent(64 * 130)).unwrap();
+        let memory = post(&table, 0, 64 * 130, Some(64 * 130));
         arrive(&table, 64, 64);
         let workers: Vec<_> = [63, 65]
             .map(|packet| {
@@ -68,7 +80,7 @@ fn a_chunk_in_two_words_is_completed_once() {
             })
             .into();
         let told: u32 = workers.into_iter().map(|w| w.join().unwrap()).sum();
-        assert_eq!((told, table.count(0), table.word(0, 0)), (1, 1, 1 << 21));
+        assert_eq!((told, memory.count(), memory.word(0)), (1, 1, 1 << 21));
     });
 }
 
@@ -76,14 +88,13 @@ fn a_chunk_in_two_words_is_completed_once() {
 fn two_copies_count_once() {
     loom::model(|| {
         let table = table();
-        table.open(0, 64);
-        table.set_extent(0, extent(64)).unwrap();
+        let memory = post(&table, 0, 64, Some(64));
         let worker = {
             let table = table.clone();
             thread::spawn(move || completed(arrive(&table, 0, 64)))
         };
         let told = completed(arrive(&table, 0, 64)) + worker.join().unwrap();
-        assert_eq!((told, table.count(0), table.bytes(0)), (1, 1, 64));
+        assert_eq!((told, memory.count(), memory.bytes()), (1, 1, 64));
     });
 }
 
@@ -91,14 +102,15 @@ fn two_copies_count_once() {
 fn a_last_chunk_is_completed_by_its_packet_or_by_its_length() {
     loom::model(|| {
         let table = table();
-        table.open(0, 64 * 130);
+        let memory = post(&table, 0, 64 * 130, None);
         let worker = {
             let table = table.clone();
             thread::spawn(move || arrive(&table, 0, 9))
         };
-        table.set_extent(0, extent(9)).unwrap();
+        memory.set_extent(extent(9)).unwrap();
         assert!(matches!(worker.join().unwrap(), Arrival::New { .. }));
-        assert!(table.is_complete(0));
+        assert!(memory.is_complete());
+        assert_eq!(memory.bytes(), 9);
     });
 }
 
@@ -106,52 +118,77 @@ fn a_last_chunk_is_completed_by_its_packet_or_by_its_length() {
 fn a_packet_beyond_the_length_is_noticed_by_one_side() {
     loom::model(|| {
         let table = table();
-        table.open(0, 64 * 130);
+        let memory = post(&table, 0, 64 * 130, None);
         let worker = {
             let table = table.clone();
             thread::spawn(move || arrive(&table, 7, 64))
         };
-        let set = table.set_extent(0, extent(9));
+        let set = memory.set_extent(extent(9));
         let arrival = worker.join().unwrap();
         assert!(set.is_err() || arrival == Arrival::Invalid);
-        assert!(!table.is_complete(0));
+        assert!(!memory.is_complete());
     });
+}
+
+/// What the owner sees of the packets of a message each time that its slot is marked.
+fn look(table: &SlotTable, memory: &SlotMemory) -> Option<(u32, u32)> {
+    let mut seen = None;
+    table.drain_dirty(|_| seen = Some((memory.packets(), memory.count())));
+    seen
 }
 
 #[test]
 fn every_arrival_is_drained() {
     loom::model(|| {
         let table = table();
-        table.open(0, 128);
-        table.set_extent(0, extent(128)).unwrap();
+        let memory = post(&table, 0, 192, Some(192));
         arrive(&table, 0, 64);
+        arrive(&table, 1, 64);
         let worker = {
             let table = table.clone();
-            thread::spawn(move || arrive(&table, 1, 64))
+            thread::spawn(move || arrive(&table, 2, 64))
         };
-        let mut seen = 0;
-        table.drain_arrivals(|message| seen = table.packets(message));
+        let first = look(&table, &memory);
         worker.join().unwrap();
-        table.drain_arrivals(|message| seen = table.packets(message));
-        assert_eq!(seen, 2);
+        let last = look(&table, &memory).or(first);
+        assert_eq!(last, Some((3, 1)));
     });
 }
 
 #[test]
-fn a_reader_never_sees_the_next_message() {
+fn arrivals_of_two_workers_are_drained() {
     loom::model(|| {
         let table = table();
-        table.open(0, 64 * 130);
-        table.set_extent(0, extent(64 * 130)).unwrap();
+        let memory = post(&table, 0, 128, Some(128));
+        let workers: Vec<_> = [0, 1]
+            .map(|packet| {
+                let table = table.clone();
+                thread::spawn(move || arrive(&table, packet, 64))
+            })
+            .into();
+        let first = look(&table, &memory);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        let last = look(&table, &memory).or(first);
+        assert_eq!(last, Some((2, 1)));
+    });
+}
+
+#[test]
+fn a_message_never_shows_packets_of_the_next() {
+    loom::model(|| {
+        let table = table();
+        let memory = post(&table, 0, 192, Some(192));
         for packet in 0..3 {
             arrive(&table, packet, 64);
         }
         let reader = {
-            let table = table.clone();
-            thread::spawn(move || (table.word(0, 0), table.packets_of(0, 0)))
+            let memory = memory.clone();
+            thread::spawn(move || (memory.word(0), memory.packets_of(0)))
         };
-        table.close(0);
-        table.open(1, 64 * 130);
+        let closed = table.unpublish(0).unwrap();
+        let next = post(&table, 1, 192, Some(192));
         let parts = ImmediateParts {
             slot: 0,
             packet: 1,
@@ -159,8 +196,75 @@ fn a_reader_never_sees_the_next_message() {
         };
         let imm = table.geometry().encode_immediate(parts);
         table.handle_packet(1, imm, 64);
-        let (word, packets) = reader.join().unwrap();
-        assert!(word == 0 || word == 1, "{word}");
-        assert!(packets == 0 || packets == 0b111, "{packets}");
+        // SAFETY: this thread alone takes packets in. The reader counts.
+        unsafe { closed.free() };
+        assert_eq!(reader.join().unwrap(), (1, 0b111));
+        assert_eq!((next.word(0), next.packets_of(0)), (0, 0b10));
+    });
+}
+
+/// A worker takes a packet in, in a batch that it announces, while the owner closes the message,
+/// with or without posting the slot again, and releases it if no worker is in a batch.
+fn release_beside_a_worker(post_again: bool) {
+    let table = table();
+    post(&table, 0, 64, Some(64));
+    let in_batch = Arc::new(AtomicBool::new(false));
+    let worker = {
+        let (table, in_batch) = (table.clone(), in_batch.clone());
+        thread::spawn(move || {
+            in_batch.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            let arrival = arrive(&table, 0, 64);
+            in_batch.store(false, Ordering::Release);
+            arrival
+        })
+    };
+    let closed = table.unpublish(0).unwrap();
+    if post_again {
+        post(&table, 1, 64, Some(64));
+    }
+    fence(Ordering::SeqCst);
+    let is_busy = in_batch.load(Ordering::Acquire);
+    if is_busy {
+        // The table frees it later.
+        table.leave([closed].into());
+    } else {
+        // SAFETY: the worker has left its batch, or is yet to begin it and finds the slot empty.
+        unsafe { closed.free() };
+    }
+    let arrival = worker.join().unwrap();
+    let completes = Arrival::New {
+        message: 0,
+        chunk_completed: Some(0),
+    };
+    let late = Arrival::Late { message: 0 };
+    assert!(arrival == completes || arrival == late, "{arrival:?}");
+}
+
+#[test]
+fn memory_outlives_the_batch_that_found_it() {
+    loom::model(|| release_beside_a_worker(false));
+}
+
+#[test]
+fn memory_outlives_the_batch_that_found_it_where_the_slot_is_posted_again() {
+    loom::model(|| release_beside_a_worker(true));
+}
+
+#[test]
+fn a_worker_sees_all_of_a_message_that_it_finds() {
+    loom::model(|| {
+        let table = table();
+        let worker = {
+            let table = table.clone();
+            thread::spawn(move || arrive(&table, 0, 64))
+        };
+        let memory = post(&table, 0, 64, None);
+        let arrival = worker.join().unwrap();
+        let is_new = matches!(arrival, Arrival::New { message: 0, .. });
+        // Before it is posted, the slot never had a message.
+        let is_early = matches!(arrival, Arrival::Invalid | Arrival::Late { .. });
+        assert!(is_new || is_early, "{arrival:?}");
+        assert_eq!(memory.packets(), u32::from(is_new));
     });
 }

@@ -6,6 +6,7 @@ use farwrite_sdr::{Arrival, Event, QpConfig, Refusal, SdrQp};
 use farwrite_wire::control::{Control, Offer, Outcome};
 use proptest::prelude::*;
 
+use crate::release::release;
 use crate::{arrive, connected, offer, post, small};
 
 const NEW: Arrival = Arrival::New {
@@ -44,7 +45,7 @@ fn a_chunk_is_told_once_when_its_last_packet_comes() {
     assert_eq!(arrive(&qp, 0, 9, 24), NEW);
     assert_eq!(arrive(&qp, 0, 8, 64), completes(2));
     assert_eq!((bitmap.to_bytes(), bitmap.packets(2)), (vec![0b110], 0b11));
-    assert_eq!(qp.table().seen(0), 3);
+    assert_eq!(qp.received().seen(0), 3);
     assert!(!bitmap.is_complete());
 }
 
@@ -68,7 +69,7 @@ fn once_the_length_is_known_every_packet_has_its_share() {
             "{packet}: {bytes} bytes"
         );
     }
-    assert_eq!(qp.table().packets(0), 0);
+    assert_eq!(qp.received().packets(0), 0);
 }
 
 #[test]
@@ -106,11 +107,12 @@ fn a_late_offer_completes_the_last_short_chunk() {
         assert_eq!(arrive(&qp, 0, packet, bytes), NEW);
     }
     assert_eq!((bitmap.count(), bitmap.len()), (0, 4));
-    qp.table().drain_arrivals(|_| {});
+    qp.received().drain_arrivals(|_| {});
     take(&mut qp, offer(0, 64 * 5 + 8));
     assert_eq!((bitmap.word(0), bitmap.count(), bitmap.len()), (0b10, 1, 2));
     let mut changed = Vec::new();
-    qp.table().drain_arrivals(|message| changed.push(message));
+    qp.received()
+        .drain_arrivals(|message| changed.push(message));
     assert_eq!(changed, [0]);
     assert_eq!(arrive(&qp, 0, 3, 64), completes(0));
     assert!(bitmap.is_complete());
@@ -121,7 +123,8 @@ fn copies_are_drained_too_and_what_is_over_is_not() {
     let mut qp = connected(small());
     let drained = |qp: &SdrQp| {
         let mut messages = Vec::new();
-        qp.table().drain_arrivals(|message| messages.push(message));
+        qp.received()
+            .drain_arrivals(|message| messages.push(message));
         messages
     };
     for _ in 0..4 {
@@ -194,28 +197,30 @@ fn packets_before_the_first_receive_or_of_no_slot_are_invalid() {
 }
 
 #[test]
-fn a_bitmap_outlives_its_receive_but_not_its_slot() {
+fn a_bitmap_outlives_its_receive_and_its_slot() {
     let mut qp = connected(small());
     let first = post(&mut qp, 64);
     take(&mut qp, offer(0, 64));
     arrive(&qp, 0, 0, 64);
     qp.complete_recv(0, Outcome::Whole).unwrap();
     assert_eq!(arrive(&qp, 0, 0, 64), Arrival::Late { message: 0 });
-    assert!(first.get(0) && first.is_complete() && !first.is_empty());
+    assert!(first.get(0) && first.is_complete());
     for _ in 1..4 {
         post(&mut qp, 64);
     }
+    // The slot is posted again before its last receive is released.
     let second = post(&mut qp, 64);
-    assert_eq!(second.as_ptr(), first.as_ptr());
-    assert_eq!(
-        (first.len(), first.count(), first.word(0), first.bytes()),
-        (0, 0, 0, 0)
-    );
-    assert!(first.is_empty() && !first.is_complete() && first.to_bytes().is_empty());
     assert_eq!((second.count(), second.word(0)), (0, 0));
     // Late again, now told from another generation.
     assert_eq!(arrive(&qp, 0, 0, 64), Arrival::Late { message: 0 });
     assert_eq!(second.bytes(), 0);
+    assert_eq!(qp.received().count(0), 1);
+    release(&mut qp, 0);
+    assert_eq!(qp.received().count(0), 0);
+    assert_eq!(arrive(&qp, 0, 0, 64), Arrival::Late { message: 0 });
+    drop(qp);
+    assert_eq!((first.len(), first.count(), first.bytes()), (1, 1, 64));
+    assert_eq!((first.to_bytes(), second.to_bytes()), (vec![1], vec![0]));
 }
 
 #[test]
@@ -303,7 +308,7 @@ proptest! {
         prop_assert_eq!(&shown, &whole);
         prop_assert_eq!(bitmap.count() as usize, whole.iter().filter(|&&whole| whole).count());
         prop_assert_eq!(bitmap.is_complete(), whole.iter().all(|&whole| whole));
-        prop_assert_eq!(qp.table().packets(0) as usize, arrived.len());
+        prop_assert_eq!(qp.received().packets(0) as usize, arrived.len());
         let bytes = bitmap.to_bytes();
         for (chunk, whole) in whole.iter().enumerate() {
             prop_assert_eq!(bytes[chunk / 8] >> (chunk % 8) & 1 == 1, *whole);

@@ -7,6 +7,7 @@ use farwrite_wire::control::{
 };
 use proptest::prelude::*;
 
+use crate::release::release;
 use crate::{connected, offer, post, small};
 
 fn clearance(message: u64) -> Clearance {
@@ -278,6 +279,7 @@ enum Step {
     Packet(u8, u32, u32),
     Post(u64, Terms),
     Complete(u64, Outcome),
+    Release(u64),
     Start(SendSpec),
     End(u64, u64),
     Close(u64, Outcome),
@@ -295,6 +297,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0_u8..5, imm, bytes).prop_map(|(g, i, b)| Step::Packet(g, i, b)),
         2 => (0_u64..5000, terms()).prop_map(|(l, t)| Step::Post(l, t)),
         2 => (number(), outcome()).prop_map(|(m, o)| Step::Complete(m, o)),
+        2 => number().prop_map(Step::Release),
         2 => (prop::option::of(0_u64..5000), prop::option::of(any::<u32>())).prop_map(
             |(length, immediate)| Step::Start(SendSpec { length, immediate, ..SendSpec::default() })
         ),
@@ -325,6 +328,7 @@ fn run(qp: &mut SdrQp, step: Step, now_ns: &mut u64) -> bool {
             return qp.post_recv(place, target, terms).is_ok();
         }
         Step::Complete(message, outcome) => drop(qp.complete_recv(message, outcome)),
+        Step::Release(message) => release(qp, message),
         Step::Start(spec) => return qp.start_send(spec).is_ok(),
         Step::End(message, length) => drop(qp.end_send(message, length)),
         Step::Close(message, outcome) => qp.close_send(message, outcome),
@@ -351,11 +355,11 @@ proptest! {
                 for write in qp.writes(message, 0..u32::MAX) {
                     prop_assert!(write.bytes <= 64 && write.offset + u64::from(write.bytes) <= 4096);
                 }
-                let table = qp.table();
-                let chunks = table.chunks(message);
-                let bits: u32 = (0..2).map(|w| table.word(message, w).count_ones()).sum();
-                prop_assert_eq!(bits, table.count(message));
-                prop_assert!(bits <= chunks && table.seen(message) <= chunks);
+                let received = qp.received();
+                let chunks = received.chunks(message);
+                let bits: u32 = (0..2).map(|w| received.word(message, w).count_ones()).sum();
+                prop_assert_eq!(bits, received.count(message));
+                prop_assert!(bits <= chunks && received.seen(message) <= chunks);
             }
         }
         // Told at most three things of every receive posted, two of every send started.

@@ -8,11 +8,13 @@ mod hostile;
 mod info;
 mod lossy;
 mod parity;
+mod release;
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/sdr.rs"]
 mod targets;
 mod terms;
 mod threads;
+mod workers;
 mod world;
 mod wraparound;
 

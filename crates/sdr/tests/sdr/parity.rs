@@ -90,11 +90,11 @@ fn memory_posted_with_the_receive_clears_both_at_once() {
     }
     let mut seen = Vec::new();
     receiver
-        .table()
+        .received()
         .drain_arrivals(|message| seen.push(message));
     assert_eq!(seen, [parity_of(message)]);
-    assert_eq!(receiver.table().count(parity_of(message)), 1);
-    assert_eq!(receiver.table().count(message), 0);
+    assert_eq!(receiver.received().count(parity_of(message)), 1);
+    assert_eq!(receiver.received().count(message), 0);
 }
 
 #[test]
@@ -272,17 +272,17 @@ fn a_rebuilt_chunk_counts_as_arrived_once() {
     let mut receiver = connected(with_parity());
     let bitmap = post(&mut receiver, 1000);
     // The length is not known yet: nobody can have rebuilt anything.
-    receiver.table().handle_rebuilt(0, 1);
+    receiver.received().handle_rebuilt(0, 1);
     assert_eq!(bitmap.count(), 0);
     receiver
         .handle_control(0, &Control::Offer(offer(0, 1000)))
         .unwrap();
     arrive(&receiver, 0, 4, 64);
     for _ in 0..2 {
-        receiver.table().handle_rebuilt(0, 1);
-        receiver.table().handle_rebuilt(0, 3);
-        receiver.table().handle_rebuilt(0, 4);
-        receiver.table().handle_rebuilt(1, 0);
+        receiver.received().handle_rebuilt(0, 1);
+        receiver.received().handle_rebuilt(0, 3);
+        receiver.received().handle_rebuilt(0, 4);
+        receiver.received().handle_rebuilt(1, 0);
     }
     assert_eq!((bitmap.word(0), bitmap.count()), (0b1010, 2));
     assert_eq!(bitmap.bytes(), 256 + (1000 - 3 * 256));
@@ -293,7 +293,7 @@ fn a_rebuilt_chunk_counts_as_arrived_once() {
     }
     assert!(bitmap.is_complete());
     receiver.complete_recv(0, Outcome::Whole).unwrap();
-    receiver.table().handle_rebuilt(0, 2);
+    receiver.received().handle_rebuilt(0, 2);
     assert_eq!(bitmap.bytes(), 1000);
 }
 
@@ -311,7 +311,7 @@ fn an_immediate_is_completed_by_duplicates_of_rebuilt_chunks() {
         .unwrap();
     tell(0, &mut sender, &mut receiver);
     for chunk in 0..8 {
-        receiver.table().handle_rebuilt(message, chunk);
+        receiver.received().handle_rebuilt(message, chunk);
     }
     assert!(receiver.recv_immediate(message).is_err());
     for write in sender.writes(message, 0..2) {

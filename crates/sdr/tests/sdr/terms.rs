@@ -35,7 +35,7 @@ fn the_length_is_known_from_posting_on() {
         chunk_completed: Some(2),
     };
     assert_eq!(arrive(&receiver, 0, 9, 24), last);
-    assert!(bitmap.is_complete() && receiver.table().immediate_is_whole(0));
+    assert!(bitmap.is_complete() && receiver.received().immediate_is_whole(0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use farwrite_sdr::{
 };
 use farwrite_wire::control::{Ack, Control, Outcome};
 
+use crate::release::release;
 use crate::{Random, connected};
 
 pub(crate) const RTT_NS: u64 = 20_000_000;
@@ -406,9 +407,9 @@ impl World {
 
     /// Acknowledges what has arrived, and completes what is whole.
     fn acknowledge(&mut self) {
-        let table = self.b.table().clone();
+        let received = self.b.received();
         let mut arrived = BTreeSet::new();
-        table.drain_arrivals(|message| {
+        received.drain_arrivals(|message| {
             arrived.insert(message);
         });
         for message in arrived {
@@ -421,7 +422,7 @@ impl World {
             let ack = Ack {
                 message,
                 cumulative: 0,
-                seen: table.seen(message),
+                seen: self.b.received().seen(message),
                 window_start: 0,
                 bits: recv.bitmap.to_bytes(),
             };
@@ -450,6 +451,7 @@ impl World {
             }
         }
         self.b.complete_recv(message, outcome).unwrap();
+        release(&mut self.b, message);
         self.receiver_outcomes.insert(message, outcome);
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use farwrite_sdr::{Arrival, Event, PacketWrite, QpConfig, SdrQp, SendSpec};
 use farwrite_wire::control::Outcome;
 
+use crate::release::release;
 use crate::{connected, post, tell};
 
 const LENGTH: u32 = 100;
@@ -79,6 +80,7 @@ fn transfer(
     assert!(bitmap.is_complete());
 
     receiver.complete_recv(message, Outcome::Whole).unwrap();
+    release(receiver, message);
     let buffer = memory.bound.remove(&key).unwrap();
     assert!(buffer.iter().all(|&byte| byte == value_of(message)));
     tell(0, receiver, sender);
