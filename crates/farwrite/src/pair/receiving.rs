@@ -133,10 +133,12 @@ impl Pair {
         message: u64,
         outcome: Outcome,
     ) -> Result<(), Error> {
-        let recv = self
+        let mut recv = self
             .recvs
             .remove(&message)
             .ok_or(Error::NoSuchMessage(message))?;
+        // A worker may have brought the rest of it since the last look.
+        recv.look_for_immediate(&self.sdr);
         // First the slot, then the memory: when the windows are closed, no worker finds the receive
         // at its slot.
         self.sdr
