@@ -1,10 +1,48 @@
-//! Releasing receives, and what they cost until then.
+//! Releasing receives.
 #![allow(unsafe_code)]
 
-use farwrite_sdr::SdrQp;
+use farwrite_sdr::{Arrival, SdrQp};
+use farwrite_wire::control::Outcome;
+
+use crate::{arrive, connected, post, small};
 
 /// Releases a receive where one thread does everything.
 pub(crate) fn release(qp: &mut SdrQp, message: u64) {
     // SAFETY: this thread alone takes packets of the queue pair in, and does not do so now.
     unsafe { qp.release_recv(message) };
+}
+
+#[test]
+fn only_a_receive_that_is_over_is_released() {
+    let mut qp = connected(small());
+    let bitmap = post(&mut qp, 1000);
+    for message in [0, 1, u64::MAX] {
+        release(&mut qp, message);
+    }
+    for packet in 0..4 {
+        arrive(&qp, 0, packet, 64);
+    }
+    assert_eq!((bitmap.word(0), qp.received().word(0, 0)), (1, 1));
+    qp.complete_recv(0, Outcome::Partial).unwrap();
+    for _ in 0..2 {
+        release(&mut qp, 0);
+    }
+    assert_eq!((bitmap.word(0), qp.received().word(0, 0)), (1, 0));
+}
+
+#[test]
+fn a_table_outlives_its_queue_pair() {
+    let mut qp = connected(small());
+    let bitmaps = [post(&mut qp, 64), post(&mut qp, 64)];
+    arrive(&qp, 0, 0, 64);
+    qp.complete_recv(0, Outcome::Partial).unwrap();
+    let table = qp.table().clone();
+    drop(qp);
+    // The first slot is empty, the second has its message still.
+    let late = Arrival::Late { message: 0 };
+    assert_eq!(table.handle_packet(0, 0, 64), late);
+    let arrival = table.handle_packet(0, 1 << 22, 64);
+    assert!(matches!(arrival, Arrival::New { message: 1, .. }));
+    drop(table);
+    assert_eq!(bitmaps.map(|bitmap| bitmap.bytes()), [64, 64]);
 }

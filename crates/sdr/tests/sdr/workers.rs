@@ -13,8 +13,9 @@ use crate::{Random, connected, offer, post_with, small};
 
 const SLOTS: u64 = 4;
 /// Miri takes a thousand times as long.
-const MESSAGES: u64 = if cfg!(miri) { 12 } else { 60 };
-const MOST_PACKETS: u64 = if cfg!(miri) { 12 } else { 150 };
+const MESSAGES: u64 = if cfg!(miri) { 10 } else { 60 };
+const MOST_PACKETS: u64 = if cfg!(miri) { 8 } else { 150 };
+const PACKETS_PER_CHUNK: &[u32] = if cfg!(miri) { &[1, 5] } else { &[1, 4, 5, 64] };
 
 /// What the threads share beside the table.
 struct Shared {
@@ -261,9 +262,9 @@ fn check(geometry: &Geometry, bitmap: &ChunkBitmap, told: &[Told], seed: u64) {
 #[test]
 fn messages_come_and_go_while_workers_take_packets_in() {
     for (seed, workers) in [(1, 1), (2, 2), (3, 4)] {
-        for per_chunk in [1, 4, 5, 64] {
+        for &packets_per_chunk in PACKETS_PER_CHUNK {
             let config = QpConfig {
-                packets_per_chunk: per_chunk,
+                packets_per_chunk,
                 max_message_bytes: MOST_PACKETS * 64,
                 ..small()
             };
