@@ -74,7 +74,7 @@ const KINDS: [&str; 67] = [
     "deadline of the send, failed",
     "deadline of the send before any data",
     "receive ended by the deadline of the send",
-    "deadline in the sleep of a host",
+    "deadline in a pause",
     "refused for its scheme",
     "refused for its length",
     "refused for its immediate",

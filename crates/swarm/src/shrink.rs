@@ -183,4 +183,31 @@ mod tests {
         assert_eq!((message.capacity, message.immediate), (message.bytes, None));
         assert_eq!(small.paths[0].links[1].loss, Loss::None);
     }
+
+    #[test]
+    fn a_deadline_and_a_demand_are_left_alone() {
+        let needs = |plan: &Plan| {
+            plan.messages.iter().any(|message| {
+                let is_exact = message.terms.exact_length && message.bytes == message.capacity;
+                is_exact && message.bytes >= 100 && message.recv_limit_ns.is_some()
+            })
+        };
+        let has_more = |plan: &Plan| {
+            plan.messages.iter().any(|message| {
+                let terms = &message.terms;
+                message.send_limit_ns.is_some() && terms.scheme.is_some() && terms.accepts_partial
+            })
+        };
+        let mut plans = (0..).map(Plan::draw);
+        let plan = plans.find(|plan| needs(plan) && has_more(plan));
+        let small = shrink_while(&plan.expect("some seed"), needs);
+        assert_eq!(small.messages.len(), 1);
+        let message = &small.messages[0];
+        assert!(message.bytes < 200, "{message}");
+        let terms = Terms {
+            exact_length: true,
+            ..Terms::default()
+        };
+        assert_eq!((message.terms, message.send_limit_ns), (terms, None));
+    }
 }

@@ -15,7 +15,8 @@ pub enum Rule {
     Bitmap,
     /// The length and the immediate that a receiver sees are those of its message.
     Label,
-    /// Memory does not change once the outcome of its receive is known.
+    /// Memory does not change once the outcome of its receive is known, and no packet of a message
+    /// leaves once the outcome of its send is.
     Afterwards,
     /// Both ends see the outcome that the plan leads to.
     Outcome,

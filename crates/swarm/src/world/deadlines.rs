@@ -32,7 +32,7 @@ impl World<'_> {
                 let wakes_ns = self.instants.first().copied();
                 let wakes_ns = wakes_ns.expect("a pause ends before links heal");
                 self.deadlines.insert((wakes_ns, index, end));
-                self.coverage.saw("deadline in the sleep of a host");
+                self.coverage.saw("deadline in a pause");
             } else if host.woke_ns > due_ns {
                 self.deadlines.insert((host.woke_ns, index, end));
             } else {

@@ -44,7 +44,7 @@ struct Draft {
     span_ns: u64,
     packets: u64,
     bytes: u64,
-    /// How many of the messages have deadlines, and how many of the receives have terms.
+    /// Shares of the messages that have deadlines, and of the receives that have terms.
     deadline_share: f64,
     terms_share: f64,
 }
@@ -82,14 +82,15 @@ impl Plan {
     }
 }
 
-/// A profile, or any timing. It need not fit the path: what does not fit costs time, not progress.
+/// A profile, or other durations. They need not fit the path: a timing that does not fit costs time,
+/// and all messages end all the same.
 fn timing(dice: &mut Dice) -> Timing {
     let mut about = |bits: std::ops::Range<u64>| {
         let ns = 1 << dice.within(bits);
         ns + dice.within(0..ns)
     };
     let max_repeat_ns = about(21..29);
-    let any = Timing {
+    let other = Timing {
         lateness_ns: about(13..26),
         min_repeat_ns: about(12..23).min(max_repeat_ns),
         max_repeat_ns,
@@ -104,7 +105,7 @@ fn timing(dice: &mut Dice) -> Timing {
         Timing::wide_area(),
         Timing::datacenter(),
         Timing::datacenter(),
-        any,
+        other,
     ])
 }
 

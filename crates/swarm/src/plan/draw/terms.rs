@@ -5,7 +5,7 @@ use farwrite::{SchemeName, SchemeTag};
 use super::Draft;
 use crate::plan::{MessagePlan, Repair, SECOND};
 
-/// How many of the demands of a receive are not met by its message.
+/// Share of the demands of receives that their messages do not meet.
 const WRONG: f64 = 0.05;
 /// Beyond the end of every case.
 const HOUR_NS: u64 = 3600 * SECOND;
