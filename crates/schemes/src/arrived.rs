@@ -8,19 +8,7 @@ use crate::scheme::Arrivals;
 /// First chunk from `from` on that has not arrived, `chunks` if all have. With `from` the last
 /// answer, successive calls read each word of the bitmap about once.
 pub fn cumulative(arrivals: &dyn Arrivals, message: u64, from: u32, chunks: u32) -> u32 {
-    first(arrivals, message, from..chunks, false)
-}
-
-/// First chunk of the range that has `arrived`, or has not; the range's end if there is none.
-fn first(arrivals: &dyn Arrivals, message: u64, range: Range<u32>, arrived: bool) -> u32 {
-    for (word, mask) in words_of(range.clone()) {
-        let bits = arrivals.word(message, word);
-        let found = mask & if arrived { bits } else { !bits };
-        if found != 0 {
-            return word * 64 + found.trailing_zeros();
-        }
-    }
-    range.end
+    Missing::new(arrivals, message, from..chunks).first(false)
 }
 
 /// How many chunks of the range have arrived.
@@ -37,20 +25,48 @@ pub fn highest(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> Opti
 }
 
 /// The runs of chunks in a range that have not arrived, in order.
+///
+/// It reads every word of the bitmap once. More chunks may arrive meanwhile, so a second reading of
+/// a word could disagree with the first, and make a run that is empty.
 pub struct Missing<'a> {
     arrivals: &'a dyn Arrivals,
     message: u64,
     rest: Range<u32>,
+    /// The word that was read last, and its number.
+    read: Option<(u32, u64)>,
 }
 
 impl<'a> Missing<'a> {
-    /// Looks at `range` of `message`, as it stands when each run is asked for.
+    /// Looks at `range` of `message`, word by word as the runs are asked for.
     pub fn new(arrivals: &'a dyn Arrivals, message: u64, range: Range<u32>) -> Self {
         Self {
             arrivals,
             message,
             rest: range,
+            read: None,
         }
+    }
+
+    fn word(&mut self, word: u32) -> u64 {
+        match self.read {
+            Some((read, bits)) if read == word => bits,
+            _ => {
+                let bits = self.arrivals.word(self.message, word);
+                self.read = Some((word, bits));
+                bits
+            }
+        }
+    }
+
+    /// The first chunk of the rest that has `arrived`, or has not; the end if there is none.
+    fn first(&mut self, arrived: bool) -> u32 {
+        let end = self.rest.end;
+        let found = words_of(self.rest.clone()).find_map(|(word, mask)| {
+            let bits = self.word(word);
+            let found = mask & if arrived { bits } else { !bits };
+            (found != 0).then(|| word * 64 + found.trailing_zeros())
+        });
+        found.unwrap_or(end)
     }
 }
 
@@ -58,13 +74,13 @@ impl Iterator for Missing<'_> {
     type Item = Range<u32>;
 
     fn next(&mut self) -> Option<Range<u32>> {
+        self.rest.start = self.first(false);
         if self.rest.is_empty() {
             return None;
         }
-        let Range { start, end } = self.rest;
-        let start = first(self.arrivals, self.message, start..end, false);
-        self.rest.start = first(self.arrivals, self.message, start..end, true);
-        (start < end).then_some(start..self.rest.start)
+        let start = self.rest.start;
+        self.rest.start = self.first(true);
+        Some(start..self.rest.start)
     }
 }
 

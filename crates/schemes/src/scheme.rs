@@ -59,6 +59,9 @@ pub struct Chunks {
 
 /// What has arrived of the messages that a queue pair receives, as a receiving half may look at it.
 /// A message that has no buffer reads as one of which nothing has arrived.
+///
+/// Receive workers set bits at any time, so a second reading may show more than the first. Nothing
+/// that has arrived goes away while its message is open.
 pub trait Arrivals {
     /// 64 chunks from `64 * word` on, the first in the least significant bit; set: arrived whole.
     /// Chunks past the end read as not arrived.

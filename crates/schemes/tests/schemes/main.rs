@@ -12,4 +12,5 @@ mod hostile;
 mod losses;
 mod repair;
 mod reports;
+mod restless;
 mod sweep;
