@@ -126,6 +126,11 @@ impl Frame {
             .saturating_add(payload)
             .saturating_add(trailer)
     }
+
+    /// Cuts the payload off.
+    pub(crate) fn trim(&mut self) {
+        self.payload = Payload::Trimmed(self.payload.sent_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -158,5 +163,14 @@ mod tests {
             let bytes = vec![0; payload as usize].into();
             assert_eq!(frame(Payload::Bytes(bytes)).ip_bytes(), want);
         }
+    }
+
+    #[test]
+    fn a_trimmed_frame_is_its_header_and_knows_what_it_was() {
+        let mut frame = frame(Payload::Ghost(1000));
+        frame.trim();
+        frame.trim();
+        assert_eq!(frame.payload, Payload::Trimmed(1000));
+        assert_eq!((frame.ip_bytes(), frame.payload.sent_bytes()), (44, 1000));
     }
 }
