@@ -5,6 +5,9 @@
 //! its way be duplicated, corrupted or held back. The same model runs in the virtual-time fabric,
 //! in the real-time emulator and in tests.
 //!
+//! A link is a [`Queue`] at the bottleneck and a [`Wire`] behind it. A simulator that has queues of
+//! its own uses the [`Serialiser`] and the wire alone.
+//!
 //! It has no clock and no entropy: instants are arguments (`now_ns`, nanoseconds of the caller's
 //! clock, never running backward), and every draw comes from a seed, so that the same
 //! configuration, seed and calls give the same results.
@@ -48,10 +51,16 @@ mod datagram;
 mod dice;
 mod link;
 mod loss;
+mod queue;
 mod serialiser;
+mod wire;
 
 pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, Reorder};
 pub use counters::LinkCounters;
 pub use datagram::Datagram;
+pub use dice::Dice;
 pub use link::Link;
 pub use loss::Loss;
+pub use queue::Queue;
+pub use serialiser::Serialiser;
+pub use wire::{Journey, Passage, Wire};

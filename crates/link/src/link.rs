@@ -1,12 +1,9 @@
 //! One direction of a path.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::time::Duration;
 
-use crate::dice::Dice;
-use crate::loss::LossProcess;
-use crate::serialiser::Serialiser;
-use crate::{ConfigError, Datagram, LinkConfig, LinkCounters};
+use crate::wire::{Journey, Passage, Wire};
+use crate::{ConfigError, Datagram, LinkConfig, LinkCounters, Queue};
 
 /// When a datagram arrives: the instant, then the order of sending among equals.
 type Due = (u64, u64);
@@ -18,14 +15,9 @@ type Due = (u64, u64);
 /// whenever [`next_ns`](Self::next_ns) is reached. `now_ns` may not run backward.
 #[derive(Clone, Debug)]
 pub struct Link {
-    config: LinkConfig,
-    delay_ns: u64,
-    extra_delay_ns: u64,
-    bottleneck: Option<Serialiser>,
-    /// Draws apart from the other faults: a seed loses the same datagrams whatever else happens to
-    /// them.
-    loss: LossProcess,
-    dice: Dice,
+    /// None: no rate, nothing waits.
+    queue: Option<Queue>,
+    wire: Wire,
     down: bool,
     sequence: u64,
     /// On their way in order: the bottleneck lets nothing out before what came earlier.
@@ -41,15 +33,11 @@ impl Link {
     /// # Errors
     /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, ConfigError> {
-        config.validate()?;
-        let dice = Dice::new(seed);
+        let wire = Wire::new(config, seed)?;
+        let queue = config.rate_bps;
         Ok(Self {
-            config,
-            delay_ns: nanoseconds(config.delay),
-            extra_delay_ns: nanoseconds(config.reorder.extra_delay),
-            bottleneck: config.rate_bps.map(Serialiser::new),
-            loss: LossProcess::new(config.loss, dice.split()),
-            dice,
+            queue: queue.map(|rate_bps| Queue::new(rate_bps, config.queue_bytes)),
+            wire,
             down: false,
             sequence: 0,
             in_order: VecDeque::new(),
@@ -65,23 +53,22 @@ impl Link {
             self.counters.lost += 1;
             return;
         }
-        let Some(departure_ns) = self.depart(now_ns, datagram.ip_bytes()) else {
+        let departure_ns = match &mut self.queue {
+            Some(queue) => queue.offer(now_ns, datagram.ip_bytes()),
+            None => Some(now_ns),
+        };
+        let Some(departure_ns) = departure_ns else {
             self.counters.queue_dropped += 1;
             return;
         };
-        if self.loss.next_is_lost() {
-            self.counters.lost += 1;
-            return;
-        }
-        let due_ns = departure_ns.saturating_add(self.delay_ns);
-        let copy = self
-            .dice
-            .chance(self.config.duplicate)
-            .then(|| datagram.clone());
-        self.carry(due_ns, datagram);
-        if let Some(copy) = copy {
-            self.counters.duplicated += 1;
-            self.carry(due_ns, copy);
+        match self.wire.carry(datagram.payload.len()) {
+            Passage::Lost => self.counters.lost += 1,
+            Passage::Once(journey) => self.travel(departure_ns, journey, datagram),
+            Passage::Twice(journey, copy) => {
+                self.counters.duplicated += 1;
+                self.travel(departure_ns, journey, datagram.clone());
+                self.travel(departure_ns, copy, datagram);
+            }
         }
     }
 
@@ -114,8 +101,8 @@ impl Link {
             self.counters.lost += self.in_flight();
             self.in_order.clear();
             self.held_back.clear();
-            if let Some(bottleneck) = &mut self.bottleneck {
-                bottleneck.clear();
+            if let Some(queue) = &mut self.queue {
+                queue.clear();
             }
         }
     }
@@ -123,9 +110,8 @@ impl Link {
     /// Bytes of IP datagrams that wait to be sent or are under way into the link; 0 without a rate.
     #[must_use]
     pub fn queue_bytes(&self, now_ns: u64) -> u64 {
-        self.bottleneck
-            .as_ref()
-            .map_or(0, |bottleneck| bottleneck.backlog_bytes(now_ns))
+        let queue = self.queue.as_ref();
+        queue.map_or(0, |queue| queue.backlog_bytes(now_ns))
     }
 
     /// Datagrams taken in, not lost, and not handed out yet: queued ones and copies count.
@@ -149,42 +135,21 @@ impl Link {
         }
     }
 
-    /// Passes `bytes` through the bottleneck: when they are out, `None` if the queue is full.
-    fn depart(&mut self, now_ns: u64, bytes: u64) -> Option<u64> {
-        let Some(bottleneck) = &mut self.bottleneck else {
-            return Some(now_ns);
-        };
-        if let Some(limit) = self.config.queue_bytes {
-            let backlog = bottleneck.backlog_bytes(now_ns);
-            if backlog > 0 && backlog.saturating_add(bytes) > limit {
-                return None;
-            }
-        }
-        Some(bottleneck.accept(now_ns, bytes))
-    }
-
     /// Sends a datagram on its way, with what happens to it there.
-    fn carry(&mut self, due_ns: u64, mut datagram: Datagram) {
-        if !datagram.payload.is_empty() && self.dice.chance(self.config.corrupt) {
-            let bit = self.dice.below(datagram.payload.len() * 8);
+    fn travel(&mut self, departure_ns: u64, journey: Journey, mut datagram: Datagram) {
+        if let Some(bit) = journey.flipped_bit {
             if let Some(byte) = datagram.payload.get_mut(bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
             self.counters.corrupted += 1;
         }
-        let sequence = self.sequence;
+        let due = (departure_ns.saturating_add(journey.delay_ns), self.sequence);
         self.sequence += 1;
-        if self.dice.chance(self.config.reorder.probability) {
+        if journey.held_back {
             self.counters.reordered += 1;
-            let due_ns = due_ns.saturating_add(self.extra_delay_ns);
-            self.held_back.insert((due_ns, sequence), datagram);
+            self.held_back.insert(due, datagram);
         } else {
-            self.in_order.push_back(((due_ns, sequence), datagram));
+            self.in_order.push_back((due, datagram));
         }
     }
-}
-
-/// A validated delay in nanoseconds.
-fn nanoseconds(delay: Duration) -> u64 {
-    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }

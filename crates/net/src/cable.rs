@@ -1,0 +1,61 @@
+//! What a cable is like.
+
+use std::time::Duration;
+
+use farwrite_link::{ConfigError, LinkConfig, Loss, Wire};
+use serde::Deserialize;
+
+/// A cable, the same in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CableConfig {
+    /// Bits a second, each way.
+    #[serde(rename = "rate", deserialize_with = "crate::units::rate")]
+    pub rate_bps: u64,
+    /// Time from the last bit sent to the last bit received.
+    #[serde(deserialize_with = "crate::units::time")]
+    pub delay: Duration,
+    /// Frames that the cable loses. A lost frame takes its time on the cable. Damaged frames count
+    /// as lost, because the next port drops them by their Ethernet check sequence.
+    #[serde(default, deserialize_with = "crate::units::loss")]
+    pub loss: Loss,
+}
+
+impl CableConfig {
+    /// A cable that loses nothing.
+    #[must_use]
+    pub const fn new(rate_bps: u64, delay: Duration) -> Self {
+        Self {
+            rate_bps,
+            delay,
+            loss: Loss::None,
+        }
+    }
+
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.link().validate()
+    }
+
+    /// The delay in nanoseconds; a validated one is at most a day.
+    pub(crate) fn delay_ns(&self) -> u64 {
+        u64::try_from(self.delay.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// One direction, behind the port that sends into it.
+    pub(crate) fn wire(&self, seed: u64) -> Result<Wire, ConfigError> {
+        Wire::new(self.link(), seed)
+    }
+
+    fn link(&self) -> LinkConfig {
+        LinkConfig {
+            delay: self.delay,
+            rate_bps: Some(self.rate_bps),
+            loss: self.loss,
+            ..LinkConfig::default()
+        }
+    }
+}

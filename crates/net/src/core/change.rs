@@ -1,0 +1,93 @@
+//! Cables that fail, come back and change.
+
+use farwrite_link::Wire;
+
+use super::Core;
+use crate::events::Event;
+use crate::ids::PortId;
+use crate::{CableConfig, CableId};
+
+/// What happens to a cable, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Change {
+    /// The cable goes down. Frames that are on it or are sent into it are lost. Both ends forget
+    /// pauses.
+    Down,
+    /// The cable comes up.
+    Up,
+    /// Rate, delay and loss change, whether the cable is up or down. Frames that are on it arrive
+    /// when they would have arrived. The headroom of switches does not change.
+    Config(CableConfig),
+}
+
+/// A change that is ready to be applied.
+pub(super) struct Planned {
+    cable: CableId,
+    action: Action,
+}
+
+enum Action {
+    Down(bool),
+    /// The new configuration, and a wire for each direction.
+    Config(CableConfig, Box<[Wire; 2]>),
+}
+
+impl Core {
+    /// Plans a change.
+    ///
+    /// # Panics
+    /// If there is no such cable.
+    pub(crate) fn plan(
+        &mut self,
+        at_ns: u64,
+        cable: CableId,
+        change: Change,
+    ) -> Result<(), farwrite_link::ConfigError> {
+        assert!(
+            cable.index() < self.cables.len(),
+            "{cable} is not one of {}",
+            self.cables.len()
+        );
+        let action = match change {
+            Change::Down => Action::Down(true),
+            Change::Up => Action::Down(false),
+            Change::Config(config) => {
+                let wires = [
+                    config.wire(self.dice.bits())?,
+                    config.wire(self.dice.bits())?,
+                ];
+                Action::Config(config, Box::new(wires))
+            }
+        };
+        let number = crate::ids::next_id(self.changes.len());
+        self.changes.push(Planned { cable, action });
+        self.events
+            .add(at_ns.max(self.now_ns), Event::Change(number));
+        Ok(())
+    }
+
+    /// Applies a planned change, and returns both ends of the cable.
+    pub(crate) fn change(&mut self, number: u32) -> [PortId; 2] {
+        let Planned { cable, action } = &self.changes[number as usize];
+        let ends = self.cables[cable.index()];
+        match action {
+            Action::Config(config, wires) => {
+                for (end, wire) in ends.into_iter().zip(&**wires) {
+                    self.ports[end.index()].set_cable(config, wire.clone());
+                }
+            }
+            &Action::Down(down) => {
+                for end in ends {
+                    self.ports[end.index()].set_down(down);
+                }
+                for end in ends {
+                    self.start(end);
+                }
+                if let Some(after_ns) = self.reroute_ns {
+                    self.add_event(after_ns, Event::Reroute);
+                }
+            }
+        }
+        ends
+    }
+}

@@ -1,0 +1,99 @@
+//! How switches handle frames that come in.
+
+use super::Core;
+use crate::arena::FrameId;
+use crate::counters::DropReason;
+use crate::ids::{PortId, next_id};
+use crate::switch::MarkAt;
+use crate::topology::Role;
+use crate::trace::Step;
+
+impl Core {
+    /// Finds the port for a frame, and puts the frame into its queue if the buffer has room.
+    pub(crate) fn forward(&mut self, ingress: PortId, id: FrameId) {
+        self.arena[id].ingress = ingress;
+        let Some(egress) = self.route(ingress, id) else {
+            self.drop_frame(ingress, id, DropReason::NoRoute);
+            return;
+        };
+        let mut admitted = self.admit(ingress, egress, id);
+        if admitted == Err(DropReason::Buffer) && self.trim(egress, id) {
+            admitted = self.admit(ingress, egress, id);
+            self.ports[egress.index()].counters.trimmed += u64::from(admitted.is_ok());
+        }
+        if let Err(reason) = admitted {
+            self.drop_frame(egress, id, reason);
+            return;
+        }
+        let priority = self.arena[id].frame.priority.min(7);
+        let queue_bytes = self.ports[egress.index()].queue_bytes(priority);
+        self.mark(egress, id, MarkAt::Arrival, queue_bytes);
+        self.review_pause(ingress, priority);
+        self.enqueue(egress, id);
+    }
+
+    /// The port that leads to the frame's destination.
+    fn route(&mut self, ingress: PortId, id: FrameId) -> Option<PortId> {
+        let frame = &self.arena[id].frame;
+        let host = self.nodes.get(frame.dst.index())?;
+        if host.role != Role::Host {
+            return None;
+        }
+        let node = &self.nodes[self.ports[ingress.index()].node.index()];
+        let (first, ports) = (node.ports().start, &self.ports);
+        let queued_bytes = |number: u16| ports[first + usize::from(number)].queued_bytes();
+        let router = &mut self.switches[node.number].router;
+        let number = router.choose(frame, host.number, self.now_ns, queued_bytes)?;
+        Some(PortId(next_id(first + usize::from(number))))
+    }
+
+    /// Takes a frame into the shared buffer.
+    fn admit(&mut self, ingress: PortId, egress: PortId, id: FrameId) -> Result<(), DropReason> {
+        let slot = &self.arena[id];
+        let (bytes, priority) = (u64::from(slot.bytes), slot.frame.priority.min(7));
+        let port = &self.ports[egress.index()];
+        let queue_bytes = port.queue_bytes(priority);
+        let switch = &mut self.switches[self.nodes[port.node.index()].number];
+        let trims = switch.config.trim.filter(|trim| trim.priority != priority);
+        if trims.is_some_and(|trim| queue_bytes + bytes > trim.queue_bytes)
+            && !switch.buffer.is_lossless(priority)
+        {
+            return Err(DropReason::Buffer);
+        }
+        let ingress = usize::from(self.ports[ingress.index()].number);
+        switch.buffer.admit(ingress, priority, bytes, queue_bytes)
+    }
+
+    /// Cuts the payload off a frame. Returns `false` if the switch does not trim or there is no
+    /// payload.
+    fn trim(&mut self, egress: PortId, id: FrameId) -> bool {
+        let switch = self.nodes[self.ports[egress.index()].node.index()].number;
+        let slot = &mut self.arena[id];
+        let Some(trim) = self.switches[switch].config.trim else {
+            return false;
+        };
+        if slot.frame.payload.carried_bytes() == 0 {
+            return false;
+        }
+        slot.frame.trim();
+        slot.frame.priority = trim.priority;
+        slot.bytes = slot.frame.ip_bytes().saturating_add(self.framing_bytes);
+        self.trace
+            .note(self.now_ns, Step::Trimmed, egress, slot.serial);
+        true
+    }
+
+    /// Asks the peer of a port to stop or resume a priority if the buffer demands it.
+    pub(super) fn review_pause(&mut self, ingress: PortId, priority: u8) {
+        let port = &self.ports[ingress.index()];
+        let buffer = &self.switches[self.nodes[port.node.index()].number].buffer;
+        if !buffer.is_lossless(priority) {
+            return;
+        }
+        let stopped = port.asks & 1 << priority != 0;
+        let stops = buffer.stops(usize::from(port.number), priority, stopped);
+        if stops != stopped {
+            self.set_asks(ingress, priority, stops);
+        }
+    }
+}

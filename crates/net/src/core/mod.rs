@@ -1,0 +1,288 @@
+//! Everything in a network except its devices.
+
+mod change;
+mod forward;
+mod transmit;
+
+use std::ops::Range;
+
+use farwrite_link::Dice;
+
+pub use change::Change;
+
+use crate::arena::{Arena, FrameId};
+use crate::counters::DropReason;
+use crate::events::{Event, Events};
+use crate::ids::{PortId, next_id};
+use crate::options::{NetworkError, Options};
+use crate::port::{Place, Port};
+use crate::switch::Switch;
+use crate::topology::{Role, Topology};
+use crate::trace::{Step, Trace};
+use crate::{CableId, Frame, NodeId, PRIORITIES, SwitchError, routes};
+
+/// The state of a network.
+pub(crate) struct Core {
+    pub(crate) now_ns: u64,
+    pub(crate) events: Events,
+    pub(crate) arena: Arena,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) nodes: Vec<NodeState>,
+    pub(crate) trace: Trace,
+    /// Frames that devices have sent.
+    pub(crate) sent: u64,
+    /// Frames that devices have received.
+    pub(crate) delivered: u64,
+    switches: Vec<Switch>,
+    /// Both ends of each cable.
+    cables: Vec<[PortId; 2]>,
+    changes: Vec<change::Planned>,
+    framing_bytes: u32,
+    reroute_ns: Option<u64>,
+    /// Source of every seed.
+    dice: Dice,
+}
+
+/// A node of a running network.
+#[derive(Debug)]
+pub(crate) struct NodeState {
+    pub(crate) role: Role,
+    /// Its number among the nodes of its role.
+    pub(crate) number: usize,
+    /// Time from a frame's arrival until the node handles it.
+    pub(crate) latency_ns: u64,
+    ports: Range<usize>,
+}
+
+impl NodeState {
+    /// The places of its ports among all ports.
+    pub(crate) fn ports(&self) -> Range<usize> {
+        self.ports.clone()
+    }
+}
+
+impl Core {
+    pub(crate) fn new(
+        topology: &Topology,
+        options: &Options,
+        seed: u64,
+    ) -> Result<Self, NetworkError> {
+        topology.validate()?;
+        options.validate(topology)?;
+        let mut dice = Dice::new(seed);
+        let nodes = lay_out(topology, options);
+        let (ports, cables) = plug_in(topology, options, &nodes, &mut dice)?;
+        let mut core = Self {
+            now_ns: 0,
+            events: Events::default(),
+            arena: Arena::default(),
+            ports,
+            nodes,
+            trace: Trace::default(),
+            sent: 0,
+            delivered: 0,
+            switches: Vec::new(),
+            cables,
+            changes: Vec::new(),
+            framing_bytes: options.framing_bytes,
+            reroute_ns: options.reroute_ns(),
+            dice,
+        };
+        core.add_switches(topology, options)?;
+        core.reroute();
+        Ok(core)
+    }
+
+    fn add_switches(&mut self, topology: &Topology, options: &Options) -> Result<(), NetworkError> {
+        for node in topology.with_role(Role::Switch) {
+            let config = options.switch_config(node);
+            let ports = &self.ports[self.nodes[node.index()].ports()];
+            let headroom = |port: &Port| {
+                let cable = &topology.cables()[port.cable.index()].config;
+                let pfc = config.pfc.as_ref();
+                pfc.map_or(0, |pfc| {
+                    let given = pfc.headroom_bytes;
+                    given.unwrap_or_else(|| pfc.headroom_of(cable, config.latency))
+                })
+            };
+            let headroom: Vec<_> = ports.iter().map(headroom).collect();
+            check_headroom(config, &headroom)?;
+            let switch = Switch::new(config.clone(), headroom, &mut self.dice);
+            self.switches.push(switch);
+        }
+        Ok(())
+    }
+
+    /// Gives every switch the shortest paths over the cables that are up.
+    pub(crate) fn reroute(&mut self) {
+        let tables = routes::tables(&self.nodes, &self.ports);
+        for (switch, groups) in self.switches.iter_mut().zip(tables) {
+            switch.router.set_groups(groups);
+        }
+    }
+
+    /// Puts a device's frame into the queue of one of its ports.
+    ///
+    /// # Panics
+    /// If the device has no such port.
+    pub(crate) fn send(&mut self, node: NodeId, number: usize, frame: Frame) {
+        let port = self.port_of(node, number);
+        let bytes = frame.ip_bytes().saturating_add(self.framing_bytes);
+        let slot = crate::arena::Slot::new(frame, self.sent, bytes, port);
+        self.sent += 1;
+        let id = self.arena.insert(slot);
+        self.enqueue(port, id);
+    }
+
+    /// Makes a device ask its peer to stop or resume a priority.
+    ///
+    /// # Panics
+    /// If the device has no such port.
+    pub(crate) fn ask(&mut self, node: NodeId, number: usize, priority: u8, stop: bool) {
+        let port = self.port_of(node, number);
+        self.set_asks(port, priority.min(7), stop);
+    }
+
+    /// # Panics
+    /// If the node has no such port.
+    pub(crate) fn port_of(&self, node: NodeId, number: usize) -> PortId {
+        let ports = self.nodes[node.index()].ports();
+        let port = ports.clone().nth(number);
+        let port = port
+            .unwrap_or_else(|| panic!("{node} has {} ports, and no port {number}", ports.len()));
+        PortId(next_id(port))
+    }
+
+    pub(crate) fn role_at(&self, port: PortId) -> Role {
+        self.nodes[self.ports[port.index()].node.index()].role
+    }
+
+    /// Both ends of a cable.
+    ///
+    /// # Panics
+    /// If there is no such cable.
+    pub(crate) fn ends(&self, cable: CableId) -> [PortId; 2] {
+        self.cables[cable.index()]
+    }
+
+    /// Takes a frame off its cable. Returns `false` if the cable went down meanwhile: the frame is
+    /// lost.
+    pub(crate) fn arrive(&mut self, at: PortId, id: FrameId) -> bool {
+        let slot = &self.arena[id];
+        let (epoch, serial) = (slot.epoch, slot.serial);
+        let port = &mut self.ports[at.index()];
+        if epoch != port.epoch {
+            let sender = port.peer;
+            self.drop_frame(sender, id, DropReason::CableDown);
+            return false;
+        }
+        port.counters.received += 1;
+        self.trace.note(self.now_ns, Step::Arrived, at, serial);
+        true
+    }
+
+    fn drop_frame(&mut self, at: PortId, id: FrameId, reason: DropReason) {
+        let slot = self.arena.remove(id);
+        self.ports[at.index()].counters.dropped[reason as usize] += 1;
+        self.trace.note(self.now_ns, Step::Dropped, at, slot.serial);
+    }
+
+    fn add_event(&mut self, after_ns: u64, event: Event) {
+        self.events.add(self.now_ns.saturating_add(after_ns), event);
+    }
+
+    /// Bytes of the shared buffer that a switch uses, without headroom; 0 for devices.
+    pub(crate) fn buffer_bytes(&self, node: NodeId) -> u64 {
+        let node = &self.nodes[node.index()];
+        match node.role {
+            Role::Switch => self.switches[node.number].buffer.used_bytes(),
+            Role::Host | Role::Box => 0,
+        }
+    }
+}
+
+fn check_headroom(config: &crate::SwitchConfig, headroom: &[u64]) -> Result<(), SwitchError> {
+    let lossless = config.pfc.as_ref().map_or(0, |pfc| pfc.mask().count_ones());
+    let of_ports = headroom
+        .iter()
+        .fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
+    let headroom_bytes = of_ports.saturating_mul(u64::from(lossless));
+    if headroom_bytes < config.buffer_bytes {
+        return Ok(());
+    }
+    Err(SwitchError::Headroom {
+        headroom_bytes,
+        buffer_bytes: config.buffer_bytes,
+    })
+}
+
+/// All nodes, with the places of their ports.
+fn lay_out(topology: &Topology, options: &Options) -> Vec<NodeState> {
+    let mut counts = vec![0; topology.nodes().len()];
+    for end in topology.cables().iter().flat_map(|cable| cable.ends) {
+        counts[end.index()] += 1;
+    }
+    let mut numbers = [0; 3];
+    let mut first = 0;
+    let mut nodes = Vec::with_capacity(counts.len());
+    for ((node, count), id) in topology.nodes().iter().zip(counts).zip(0..) {
+        let number = &mut numbers[node.role as usize];
+        let latency = options.switch_config(NodeId(id)).latency.as_nanos();
+        nodes.push(NodeState {
+            role: node.role,
+            number: *number,
+            latency_ns: match node.role {
+                Role::Switch => u64::try_from(latency).unwrap_or(u64::MAX),
+                Role::Host | Role::Box => 0,
+            },
+            ports: first..first + count,
+        });
+        *number += 1;
+        first += count;
+    }
+    nodes
+}
+
+/// All ports in the order of their places, and the two ends of each cable.
+fn plug_in(
+    topology: &Topology,
+    options: &Options,
+    nodes: &[NodeState],
+    dice: &mut Dice,
+) -> Result<(Vec<Port>, Vec<[PortId; 2]>), NetworkError> {
+    let mut taken = vec![0; nodes.len()];
+    let mut ports = Vec::with_capacity(2 * topology.cables().len());
+    let mut cables = Vec::with_capacity(topology.cables().len());
+    for (cable, id) in topology.cables().iter().zip(0..) {
+        let ends = cable.ends.map(|end| {
+            let number = taken[end.index()];
+            taken[end.index()] += 1;
+            (
+                PortId(next_id(nodes[end.index()].ports.start + number)),
+                number,
+            )
+        });
+        cables.push(ends.map(|(port, _)| port));
+        for (at, other) in [(0, 1), (1, 0)] {
+            let node = cable.ends[at];
+            let place = Place {
+                node,
+                // The topology was validated: MAX_PORTS is 2^15.
+                number: u16::try_from(ends[at].1).unwrap_or(u16::MAX),
+                peer: ends[other].0,
+                cable: CableId(id),
+            };
+            let weights = match nodes[node.index()].role {
+                Role::Switch => options.switch_config(node).weights,
+                Role::Host | Role::Box => [0; PRIORITIES],
+            };
+            let wire = cable
+                .config
+                .wire(dice.bits())
+                .map_err(NetworkError::Cable)?;
+            ports.push((ends[at].0, Port::new(place, &cable.config, wire, weights)));
+        }
+    }
+    ports.sort_by_key(|(place, _)| *place);
+    Ok((ports.into_iter().map(|(_, port)| port).collect(), cables))
+}

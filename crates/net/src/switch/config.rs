@@ -1,0 +1,323 @@
+//! What a switch is like.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::PRIORITIES;
+use crate::cable::CableConfig;
+
+/// Bytes of a PFC frame on a cable: 64 of Ethernet, 20 of preamble and gap (IEEE 802.1Qbb).
+pub(crate) const PFC_FRAME_BYTES: u64 = 84;
+
+/// A switch. The default stores and forwards, with 9 MiB of buffer.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SwitchConfig {
+    /// Bytes of frames that all ports hold together.
+    #[serde(rename = "buffer", deserialize_with = "crate::units::size")]
+    pub buffer_bytes: u64,
+    /// A queue takes frames while it has fewer bytes than `alpha` times the free bytes of the
+    /// shared buffer (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking,
+    /// 1998). Queues of lossless priorities are bounded by [`Pfc`] instead.
+    pub alpha: f64,
+    /// Time from a frame's last bit in until the frame joins a queue.
+    #[serde(deserialize_with = "crate::units::time")]
+    pub latency: Duration,
+    /// Weight of each priority; 0 is strict. Strict priorities go first, the highest first. The
+    /// others share the rest in proportion to their weights.
+    pub weights: [u16; PRIORITIES],
+    /// Marks of congestion.
+    pub ecn: Option<Red>,
+    /// Lossless priorities.
+    pub pfc: Option<Pfc>,
+    /// Payloads cut off instead of frames dropped.
+    pub trim: Option<Trim>,
+    /// Which of the shortest paths a frame takes.
+    pub routing: Policy,
+}
+
+/// Marking by queue length (RED on the instantaneous queue, as DCQCN sets it up: SIGCOMM 2015,
+/// section 5). `kmin_bytes = kmax_bytes` and `pmax = 1` is the step of DCTCP (SIGCOMM 2010).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Red {
+    /// Nothing is marked up to here, in bytes of the frame's queue.
+    #[serde(rename = "kmin", deserialize_with = "crate::units::size")]
+    pub kmin_bytes: u64,
+    /// Everything is marked beyond here.
+    #[serde(rename = "kmax", deserialize_with = "crate::units::size")]
+    pub kmax_bytes: u64,
+    /// The probability that is reached at `kmax_bytes`, 0 to 1; linear between.
+    pub pmax: f64,
+    /// When the queue is looked at.
+    #[serde(default)]
+    pub at: MarkAt,
+}
+
+/// When a frame's queue is looked at for marking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MarkAt {
+    /// When it joins the queue: the bytes before it count.
+    Arrival,
+    /// When it leaves the queue: the bytes behind it count, so the mark is newer when it arrives.
+    #[default]
+    Departure,
+}
+
+impl Red {
+    /// Probability that a frame is marked, by the bytes of its queue.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a queue has fewer than 2^53 bytes"
+    )]
+    pub fn probability(&self, queue_bytes: u64) -> f64 {
+        if queue_bytes <= self.kmin_bytes {
+            return 0.0;
+        }
+        if queue_bytes > self.kmax_bytes {
+            return 1.0;
+        }
+        let above = (queue_bytes - self.kmin_bytes) as f64;
+        self.pmax * above / (self.kmax_bytes - self.kmin_bytes) as f64
+    }
+}
+
+/// Priority-based flow control (IEEE 802.1Qbb), by what the switch holds of each port's input.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pfc {
+    /// The lossless priorities.
+    pub priorities: Vec<u8>,
+    /// How many bytes of a port's priority the shared buffer holds before the peer must stop.
+    pub xoff: XoffThreshold,
+    /// The peer resumes when the headroom is empty and the count is this far below `xoff`.
+    #[serde(
+        rename = "xon_gap",
+        default = "Pfc::default_xon_gap",
+        deserialize_with = "crate::units::size"
+    )]
+    pub xon_gap_bytes: u64,
+    /// Bytes reserved for what still comes after a stop, for each port and lossless priority.
+    /// `None`: what the port's cable needs ([`Pfc::headroom_of`]).
+    #[serde(
+        rename = "headroom",
+        default,
+        deserialize_with = "crate::units::maybe_size"
+    )]
+    pub headroom_bytes: Option<u64>,
+    /// The longest frame, framing included. It determines the headroom.
+    #[serde(
+        rename = "max_frame",
+        default = "Pfc::default_max_frame",
+        deserialize_with = "crate::units::size"
+    )]
+    pub max_frame_bytes: u64,
+}
+
+/// When a port's priority must stop.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XoffThreshold {
+    /// At this multiple of the free bytes of the shared buffer.
+    Alpha(f64),
+    /// At this number of bytes.
+    #[serde(deserialize_with = "crate::units::size")]
+    Bytes(u64),
+}
+
+impl Pfc {
+    /// Flow control of some priorities. They stop at 1/16 of the free buffer, and have the headroom
+    /// that the cables need.
+    #[must_use]
+    pub fn new(priorities: &[u8]) -> Self {
+        Self {
+            priorities: priorities.to_vec(),
+            xoff: XoffThreshold::Alpha(1.0 / 16.0),
+            xon_gap_bytes: Self::default_xon_gap(),
+            headroom_bytes: None,
+            max_frame_bytes: Self::default_max_frame(),
+        }
+    }
+
+    /// Bytes that can still come after a switch with this latency decides to stop a priority: the
+    /// frame that crossed the threshold, the frame that the PFC frame waits for, the PFC frame, the
+    /// frame that the peer has begun, and what the cable carries in twice its delay and the
+    /// latency. This is the calculation of IEEE 802.1Qbb, annex O, without reaction times, which
+    /// the model does not have.
+    #[must_use]
+    pub fn headroom_of(&self, cable: &CableConfig, latency: Duration) -> u64 {
+        let round = cable.delay.saturating_mul(2).saturating_add(latency);
+        let bits = u128::from(cable.rate_bps).saturating_mul(round.as_nanos());
+        let bytes = u64::try_from(bits.div_ceil(8_000_000_000)).unwrap_or(u64::MAX);
+        let frames = self.max_frame_bytes.saturating_mul(3);
+        bytes.saturating_add(frames).saturating_add(PFC_FRAME_BYTES)
+    }
+
+    fn default_xon_gap() -> u64 {
+        3 * 1024
+    }
+
+    /// A payload of 4096 bytes with the headers of a write and Ethernet's framing, rounded up.
+    fn default_max_frame() -> u64 {
+        4352
+    }
+
+    /// The lossless priorities as a mask.
+    pub(crate) fn mask(&self) -> u8 {
+        let priorities = self.priorities.iter();
+        priorities.fold(0, |mask, priority| mask | 1 << (priority & 7))
+    }
+}
+
+/// Trimming: a frame that finds no room loses its payload, and its headers go on (NDP, SIGCOMM
+/// 2017).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trim {
+    /// Bytes of a queue beyond which frames are trimmed. Frames are also trimmed if
+    /// [`SwitchConfig::alpha`] leaves no room.
+    #[serde(rename = "queue", deserialize_with = "crate::units::size")]
+    pub queue_bytes: u64,
+    /// The priority of trimmed frames, 0 to 7.
+    pub priority: u8,
+}
+
+/// Which of the ports on shortest paths a frame takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(tag = "policy", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Policy {
+    /// By a hash of source, destination and UDP source port: a flow stays on its path (RFC 2992).
+    #[default]
+    Ecmp,
+    /// A random one for each frame (Dixit et al., INFOCOM 2013).
+    Spray,
+    /// The least loaded of `d` that are drawn and `m` that were least loaded before, for each frame
+    /// (DRILL, SIGCOMM 2017).
+    Drill {
+        /// Ports drawn for a frame.
+        d: usize,
+        /// Ports remembered for each set of equal paths.
+        m: usize,
+    },
+    /// Any, with equal chance, for each run of frames of a flow without a gap (Vanini et al.,
+    /// NSDI 2017).
+    Flowlet {
+        /// The gap that ends a run.
+        #[serde(deserialize_with = "crate::units::time")]
+        gap: Duration,
+        /// Entries of the table of flows. Flows that share an entry count as one flow.
+        #[serde(default = "Policy::default_flows")]
+        flows: usize,
+    },
+}
+
+impl Policy {
+    /// The size of the table in the paper's hardware.
+    fn default_flows() -> usize {
+        65_536
+    }
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: 9 << 20,
+            alpha: 1.0,
+            latency: Duration::ZERO,
+            weights: [0; PRIORITIES],
+            ecn: None,
+            pfc: None,
+            trim: None,
+            routing: Policy::Ecmp,
+        }
+    }
+}
+
+/// Why a switch configuration is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SwitchError {
+    /// A number is out of its range.
+    #[error("switch {field} = {value}: {want}")]
+    Range {
+        /// Which.
+        field: &'static str,
+        /// What came.
+        value: f64,
+        /// What is possible.
+        want: &'static str,
+    },
+    /// The headroom takes the whole buffer.
+    #[error(
+        "{headroom_bytes} bytes of headroom for all ports leave nothing of a switch buffer of \
+         {buffer_bytes} bytes; give it more buffer, or fewer lossless priorities"
+    )]
+    Headroom {
+        /// Of all ports and lossless priorities.
+        headroom_bytes: u64,
+        /// Of the switch.
+        buffer_bytes: u64,
+    },
+}
+
+impl SwitchConfig {
+    /// Checks the values.
+    ///
+    /// # Errors
+    /// [`SwitchError::Range`] names the first field that is out of its range, and its value.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "the values are for an error message"
+    )]
+    pub fn validate(&self) -> Result<(), SwitchError> {
+        let check = |fits: bool, field, value, want| match fits {
+            true => Ok(()),
+            false => Err(SwitchError::Range { field, value, want }),
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        check(positive(self.alpha), "alpha", self.alpha, POSITIVE)?;
+        let day = Duration::from_secs(86_400);
+        let latency = self.latency.as_secs_f64();
+        check(self.latency <= day, "latency", latency, "at most a day")?;
+        if let Some(red) = &self.ecn {
+            check(
+                (0.0..=1.0).contains(&red.pmax),
+                "ecn.pmax",
+                red.pmax,
+                "0 to 1",
+            )?;
+            let (kmin, kmax) = (red.kmin_bytes, red.kmax_bytes);
+            check(kmin <= kmax, "ecn.kmin", kmin as f64, "at most ecn.kmax")?;
+        }
+        if let Some(pfc) = &self.pfc {
+            let beyond = pfc.priorities.iter().find(|priority| **priority > 7);
+            let beyond = beyond.map_or(0.0, |priority| f64::from(*priority));
+            check(beyond == 0.0, "pfc.priorities", beyond, "0 to 7")?;
+            if let XoffThreshold::Alpha(alpha) = pfc.xoff {
+                check(positive(alpha), "pfc.xoff.alpha", alpha, POSITIVE)?;
+            }
+            let max_frame = pfc.max_frame_bytes;
+            let fits = max_frame <= 1 << 32;
+            check(fits, "pfc.max_frame", max_frame as f64, "at most 4 GiB")?;
+        }
+        if let Some(trim) = &self.trim {
+            let priority = trim.priority;
+            check(priority < 8, "trim.priority", priority.into(), "0 to 7")?;
+        }
+        match self.routing {
+            Policy::Drill { d, m } => {
+                check((1..=64).contains(&d), "routing.d", d as f64, "1 to 64")?;
+                check(m <= 64, "routing.m", m as f64, "0 to 64")
+            }
+            Policy::Flowlet { flows, .. } => {
+                let fits = (1..=1 << 24).contains(&flows);
+                check(fits, "routing.flows", flows as f64, "1 to 2^24")
+            }
+            Policy::Ecmp | Policy::Spray => Ok(()),
+        }
+    }
+}
+
+const POSITIVE: &str = "a number above 0";

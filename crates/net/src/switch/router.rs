@@ -1,0 +1,265 @@
+//! Which of the equal paths a frame takes.
+
+use farwrite_link::Dice;
+
+use super::config::Policy;
+use crate::Frame;
+
+/// The ports on shortest paths from one switch, by destination.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// Which group leads to each host.
+    pub(crate) of_host: Vec<u32>,
+    /// Ports of each group, ascending. A group without ports leads nowhere.
+    pub(crate) ports: Vec<Vec<u16>>,
+}
+
+/// A switch's choice among the ports of a group.
+#[derive(Debug)]
+pub(crate) struct Router {
+    policy: Policy,
+    groups: Groups,
+    /// Makes the hashes of switches differ, so that each spreads what another has sent to it.
+    salt: u64,
+    dice: Dice,
+    /// The least loaded ports of each group as DRILL remembers them.
+    remembered: Vec<Vec<u16>>,
+    flowlets: Vec<Flowlet>,
+}
+
+/// A run of frames of a flow.
+#[derive(Clone, Copy, Debug)]
+struct Flowlet {
+    port: u16,
+    /// When the run ends unless another frame comes.
+    until_ns: u64,
+}
+
+impl Router {
+    pub(crate) fn new(policy: Policy, dice: &mut Dice) -> Self {
+        let flows = match policy {
+            Policy::Flowlet { flows, .. } => flows,
+            _ => 0,
+        };
+        let over = Flowlet {
+            port: 0,
+            until_ns: 0,
+        };
+        Self {
+            policy,
+            groups: Groups::default(),
+            salt: dice.bits(),
+            dice: Dice::new(dice.bits()),
+            remembered: Vec::new(),
+            flowlets: vec![over; flows],
+        }
+    }
+
+    /// Replaces the tables, and forgets remembered ports.
+    pub(crate) fn set_groups(&mut self, groups: Groups) {
+        self.remembered = vec![Vec::new(); groups.ports.len()];
+        self.groups = groups;
+    }
+
+    /// The port for a frame to a host, or `None` if no path leads there. `queued_bytes` returns how
+    /// much waits at a port.
+    pub(crate) fn choose(
+        &mut self,
+        frame: &Frame,
+        host: usize,
+        now_ns: u64,
+        queued_bytes: impl Fn(u16) -> u64,
+    ) -> Option<u16> {
+        let group = *self.groups.of_host.get(host)? as usize;
+        let ports = &self.groups.ports[group];
+        if ports.len() < 2 {
+            return ports.first().copied();
+        }
+        match self.policy {
+            Policy::Ecmp => {
+                let hash = self.hash(frame);
+                ports.get(scale(hash, ports.len())).copied()
+            }
+            Policy::Spray => ports.get(self.dice.below(ports.len())).copied(),
+            Policy::Drill { d, m } => Some(self.drill(group, d, m, queued_bytes)),
+            Policy::Flowlet { gap, .. } => {
+                let gap_ns = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
+                Some(self.flowlet(group, frame, now_ns, gap_ns))
+            }
+        }
+    }
+
+    /// Chooses the least loaded of `d` random ports and the remembered ones, and remembers the `m`
+    /// least loaded of these.
+    fn drill(&mut self, group: usize, d: usize, m: usize, bytes: impl Fn(u16) -> u64) -> u16 {
+        let ports = &self.groups.ports[group];
+        let seen = &mut self.remembered[group];
+        // Drawn ports stand before remembered ones: of equal loads, a drawn port wins. Otherwise
+        // idle ports would never change.
+        let known = seen.len();
+        for _ in 0..d {
+            seen.push(ports[self.dice.below(ports.len())]);
+        }
+        seen.rotate_left(known);
+        seen.sort_by_key(|&port| bytes(port));
+        let best = seen[0];
+        // A port that was drawn twice, or drawn and remembered, is remembered once.
+        let mut kept = 0;
+        for at in 0..seen.len() {
+            if kept < m && !seen[..kept].contains(&seen[at]) {
+                seen[kept] = seen[at];
+                kept += 1;
+            }
+        }
+        seen.truncate(kept);
+        best
+    }
+
+    fn flowlet(&mut self, group: usize, frame: &Frame, now_ns: u64, gap_ns: u64) -> u16 {
+        let ports = &self.groups.ports[group];
+        let place = scale(self.hash(frame), self.flowlets.len());
+        let flowlet = &mut self.flowlets[place];
+        if now_ns >= flowlet.until_ns || !ports.contains(&flowlet.port) {
+            flowlet.port = ports[self.dice.below(ports.len())];
+        }
+        flowlet.until_ns = now_ns.saturating_add(gap_ns);
+        flowlet.port
+    }
+
+    fn hash(&self, frame: &Frame) -> u64 {
+        let hosts = u64::from(frame.src.0) << 32 | u64::from(frame.dst.0);
+        mix(mix(hosts ^ self.salt) ^ u64::from(frame.src_port))
+    }
+}
+
+/// A hash as a number in `0..limit`.
+fn scale(hash: u64, limit: usize) -> usize {
+    // A product's upper half is below its second factor, so it fits.
+    #[allow(clippy::cast_possible_truncation)]
+    let scaled = ((u128::from(hash) * limit as u128) >> 64) as usize;
+    scaled
+}
+
+/// Mixes all bits into all others, as the generator of Steele, Lea and Flood does (OOPSLA 2014).
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ x >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Header;
+    use crate::{Ecn, NodeId, Payload};
+    use std::time::Duration;
+
+    fn frame(src_port: u16) -> Frame {
+        Frame {
+            src: NodeId(1),
+            dst: NodeId(2),
+            src_port,
+            ipv4_id: 0,
+            priority: 0,
+            ecn: Ecn::NotCapable,
+            header: Header::Other([].into()),
+            payload: Payload::Ghost(0),
+        }
+    }
+
+    fn router(policy: Policy, ports: u16) -> Router {
+        let mut router = Router::new(policy, &mut Dice::new(7));
+        router.set_groups(Groups {
+            of_host: vec![0],
+            ports: vec![(0..ports).collect()],
+        });
+        router
+    }
+
+    #[test]
+    fn ecmp_keeps_each_flow_and_spreads_flows() {
+        let mut router = router(Policy::Ecmp, 8);
+        let mut flows = [0; 8];
+        for src_port in 0..8000 {
+            let port = router.choose(&frame(src_port), 0, 0, |_| 0).unwrap();
+            let again = router.choose(&frame(src_port), 0, 9, |p| p.into());
+            assert_eq!(again, Some(port));
+            flows[usize::from(port)] += 1;
+        }
+        // 1000 each, with a standard deviation of 30.
+        assert!(flows.iter().all(|n| (850..1150).contains(n)), "{flows:?}");
+    }
+
+    #[test]
+    fn spraying_is_even() {
+        let mut router = router(Policy::Spray, 8);
+        let mut frames = [0; 8];
+        for _ in 0..80_000 {
+            let port = router.choose(&frame(1), 0, 0, |_| 0).unwrap();
+            frames[usize::from(port)] += 1;
+        }
+        // 10,000 each, with a standard deviation of 94.
+        assert!(
+            frames.iter().all(|n| (9_500..10_500).contains(n)),
+            "{frames:?}"
+        );
+    }
+
+    /// DRILL(1, 1): once the least loaded port is drawn, it is remembered for as long as it is
+    /// least loaded; whatever else is drawn is no better.
+    #[test]
+    fn drill_finds_the_least_loaded_port_and_remembers_it() {
+        let mut router = router(Policy::Drill { d: 1, m: 1 }, 8);
+        let load = |port: u16| if port == 5 { 0 } else { 1000 };
+        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap());
+        assert!(choices.any(|port| port == 5));
+        assert!(choices.all(|port| port == 5));
+        // Now another is: the memory follows.
+        let load = |port: u16| if port == 2 { 0 } else { 1000 };
+        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap());
+        assert!(choices.any(|port| port == 2));
+        assert!(choices.all(|port| port == 2));
+    }
+
+    /// DRILL(2, 0) is the better of two draws: the worst of n ports is taken only if both draws are
+    /// it, once in n^2.
+    #[test]
+    fn drill_without_memory_takes_the_better_of_its_draws() {
+        let mut router = router(Policy::Drill { d: 2, m: 0 }, 4);
+        let mut frames = [0; 4];
+        for _ in 0..16_000 {
+            let port = router.choose(&frame(1), 0, 0, u64::from).unwrap();
+            frames[usize::from(port)] += 1;
+        }
+        for (count, want) in frames.into_iter().zip([7000, 5000, 3000, 1000]) {
+            assert!((want - 250..want + 250).contains(&count), "{frames:?}");
+        }
+    }
+
+    #[test]
+    fn a_flowlet_keeps_its_port_until_a_gap() {
+        let gap = Duration::from_nanos(100);
+        let mut router = router(Policy::Flowlet { gap, flows: 64 }, 8);
+        let mut now_ns = 1000;
+        let mut ports = Vec::new();
+        for _ in 0..200 {
+            let port = router.choose(&frame(1), 0, now_ns, |_| 0).unwrap();
+            for _ in 0..5 {
+                now_ns += 99;
+                assert_eq!(router.choose(&frame(1), 0, now_ns, |_| 0), Some(port));
+            }
+            now_ns += 100;
+            ports.push(port);
+        }
+        for port in 0..8 {
+            assert!(ports.contains(&port), "{port} of {ports:?}");
+        }
+    }
+
+    #[test]
+    fn no_path_is_no_port() {
+        let mut router = router(Policy::Spray, 0);
+        assert_eq!(router.choose(&frame(1), 0, 0, |_| 0), None);
+        assert_eq!(router.choose(&frame(1), 1, 0, |_| 0), None);
+    }
+}

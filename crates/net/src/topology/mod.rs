@@ -1,0 +1,220 @@
+//! Nodes and the cables between them.
+
+mod file;
+mod shapes;
+
+pub use file::{FileError, read_toml};
+pub use shapes::{LeafSpine, Shape};
+
+use std::time::Duration;
+
+use farwrite_link::ConfigError;
+
+use crate::ids::next_id;
+use crate::{CableConfig, CableId, NodeId};
+
+/// Most nodes of a network.
+pub const MAX_NODES: usize = 1 << 16;
+/// Most ports of a node.
+pub const MAX_PORTS: usize = 1 << 15;
+
+/// What a node does with frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Sends and receives frames. A device; paths begin and end here.
+    Host,
+    /// Forwards frames.
+    Switch,
+    /// Sits in a path and sends on what it chooses. A device; it does not count in the length of a
+    /// path.
+    Box,
+}
+
+/// A node of a topology.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name in files.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+}
+
+/// A cable of a topology.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cable {
+    /// The nodes that it joins.
+    pub ends: [NodeId; 2],
+    /// What it is like.
+    pub config: CableConfig,
+}
+
+/// Nodes and the cables between them. The ports of a node are numbered from 0 in the order in which
+/// [`connect`](Self::connect) made its cables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Topology {
+    nodes: Vec<Node>,
+    cables: Vec<Cable>,
+    /// How many of the nodes are hosts.
+    hosts: usize,
+}
+
+/// Why a topology is invalid.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum TopologyError {
+    /// A parameter of a shape is out of its range.
+    #[error("{field} = {value}: {want}")]
+    Size {
+        /// Which parameter.
+        field: &'static str,
+        /// What came.
+        value: usize,
+        /// What is possible.
+        want: &'static str,
+    },
+    /// There are more nodes than [`MAX_NODES`].
+    #[error("the topology has {nodes} nodes; a network has at most {MAX_NODES}")]
+    Nodes {
+        /// How many.
+        nodes: usize,
+    },
+    /// A node has more ports than [`MAX_PORTS`].
+    #[error("{name} has {ports} ports; a node has at most {MAX_PORTS}")]
+    Ports {
+        /// Of which node.
+        name: String,
+        /// How many.
+        ports: usize,
+    },
+    /// A cable joins a node to itself, or to a node that does not exist.
+    #[error("cable {cable} joins node {} and node {}, which are not two of the {nodes} nodes", ends[0].0, ends[1].0)]
+    Ends {
+        /// Which cable.
+        cable: usize,
+        /// What it joins.
+        ends: [NodeId; 2],
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// A cable configuration is invalid.
+    #[error("the cable from {from} to {to}: {source}")]
+    Cable {
+        /// The name of one end.
+        from: String,
+        /// The name of the other.
+        to: String,
+        /// What is wrong.
+        source: ConfigError,
+    },
+}
+
+impl Topology {
+    /// A topology without nodes.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a node.
+    pub fn add(&mut self, role: Role, name: impl Into<String>) -> NodeId {
+        let id = NodeId(next_id(self.nodes.len()));
+        let name = name.into();
+        self.hosts += usize::from(role == Role::Host);
+        self.nodes.push(Node { name, role });
+        id
+    }
+
+    /// Joins two nodes by a cable.
+    pub fn connect(&mut self, a: NodeId, b: NodeId, config: CableConfig) -> CableId {
+        let id = CableId(next_id(self.cables.len()));
+        let ends = [a, b];
+        self.cables.push(Cable { ends, config });
+        id
+    }
+
+    /// Puts a box into a cable, next to its second end. Port 0 of the box is the new end of the
+    /// cable. Port 1 is joined to the old end by a new cable of the same rate without delay or
+    /// loss.
+    ///
+    /// # Panics
+    /// If there is no such cable.
+    pub fn insert_box(&mut self, cable: CableId, name: impl Into<String>) -> NodeId {
+        let middle = self.add(Role::Box, name);
+        let long = &mut self.cables[cable.index()];
+        let end = std::mem::replace(&mut long.ends[1], middle);
+        let short = CableConfig::new(long.config.rate_bps, Duration::ZERO);
+        self.connect(middle, end, short);
+        middle
+    }
+
+    /// All nodes; a [`NodeId`] is a place in it.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All cables; a [`CableId`] is a place in it.
+    #[must_use]
+    pub fn cables(&self) -> &[Cable] {
+        &self.cables
+    }
+
+    /// The nodes of one role.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = NodeId> + '_ {
+        let nodes = self.nodes.iter().zip(0..);
+        nodes
+            .filter(move |(node, _)| node.role == role)
+            .map(|(_, id)| NodeId(id))
+    }
+
+    /// The hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.with_role(Role::Host)
+    }
+
+    /// The first node of a name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        let at = self.nodes.iter().position(|node| node.name == name)?;
+        Some(NodeId(next_id(at)))
+    }
+
+    /// The first cable between two nodes.
+    #[must_use]
+    pub fn cable_between(&self, a: NodeId, b: NodeId) -> Option<CableId> {
+        let joins = |cable: &Cable| cable.ends == [a, b] || cable.ends == [b, a];
+        Some(CableId(next_id(self.cables.iter().position(joins)?)))
+    }
+
+    /// Checks nodes, cables and sizes.
+    ///
+    /// # Errors
+    /// [`TopologyError`].
+    pub fn validate(&self) -> Result<(), TopologyError> {
+        let nodes = self.nodes.len();
+        if nodes > MAX_NODES {
+            return Err(TopologyError::Nodes { nodes });
+        }
+        let mut ports = vec![0; nodes];
+        for (cable, Cable { ends, config }) in self.cables.iter().enumerate() {
+            let ends = *ends;
+            if ends[0] == ends[1] || ends.iter().any(|end| end.index() >= nodes) {
+                return Err(TopologyError::Ends { cable, ends, nodes });
+            }
+            config.validate().map_err(|source| TopologyError::Cable {
+                from: self.nodes[ends[0].index()].name.clone(),
+                to: self.nodes[ends[1].index()].name.clone(),
+                source,
+            })?;
+            for end in ends {
+                ports[end.index()] += 1;
+            }
+        }
+        let crowded = ports.iter().position(|ports| *ports > MAX_PORTS);
+        crowded.map_or(Ok(()), |at| {
+            Err(TopologyError::Ports {
+                name: self.nodes[at].name.clone(),
+                ports: ports[at],
+            })
+        })
+    }
+}

@@ -1,0 +1,296 @@
+//! Topologies by name and parameters.
+
+use serde::Deserialize;
+
+use super::{MAX_NODES, Role, Topology, TopologyError};
+use crate::{CableConfig, NodeId};
+
+/// Most cables between the leaves and spines of a site.
+const MAX_SPINE_CABLES: usize = 1 << 20;
+
+/// A topology by name and parameters. Hosts are named `host0`, `host1` and so on, in the order that
+/// each shape describes. The names of switches are given with each shape.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(tag = "shape", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Shape {
+    /// Two hosts and a cable.
+    PointToPoint {
+        /// The cable.
+        cable: CableConfig,
+    },
+    /// Two switches, `left` and `right`, with hosts at each and one cable between them.
+    Dumbbell {
+        /// Hosts at the left switch.
+        left: usize,
+        /// Hosts at the right switch, which come after those at the left one.
+        right: usize,
+        /// From each host to its switch.
+        host_cable: CableConfig,
+        /// Between the switches.
+        middle_cable: CableConfig,
+    },
+    /// Switches in a row, `switch0` and so on, with hosts at each.
+    Chain {
+        /// How many switches.
+        switches: usize,
+        /// Hosts at each, one after the other.
+        hosts_per_switch: usize,
+        /// From each host to its switch.
+        host_cable: CableConfig,
+        /// From each switch to the next.
+        switch_cable: CableConfig,
+    },
+    /// Hosts around one switch, `switch0`.
+    Star {
+        /// How many hosts.
+        hosts: usize,
+        /// From each host to the switch.
+        cable: CableConfig,
+    },
+    /// A two-level Clos network.
+    LeafSpine(LeafSpine),
+    /// A three-level fat tree of switches with `k` ports (Al-Fares, Loukissas and Vahdat, SIGCOMM
+    /// 2008): `k` pods of `k / 2` switches `edge0` and so on, and as many `aggregation0` and so on;
+    /// `k^2 / 4` switches `core0` and so on; `k^3 / 4` hosts, pod by pod.
+    FatTree {
+        /// Ports of each switch; even.
+        k: usize,
+        /// From each host to its edge switch.
+        host_cable: CableConfig,
+        /// From each edge switch to each aggregation switch of its pod.
+        pod_cable: CableConfig,
+        /// From each aggregation switch to its core switches.
+        core_cable: CableConfig,
+    },
+    /// Equal datacenters, each a two-level Clos network whose spines are joined to one border
+    /// switch (`site0-leaf0`, `site0-spine0`, `site0-border` and so on); each border switch is
+    /// joined to each other one.
+    Datacenters {
+        /// How many.
+        sites: usize,
+        /// Each of them.
+        site: LeafSpine,
+        /// From each spine to the border switch of its site.
+        border_cable: CableConfig,
+        /// Between the border switches of each two sites.
+        long_cable: CableConfig,
+    },
+}
+
+/// A two-level Clos network: hosts at leaves (`leaf0` and so on), and a cable from each leaf to
+/// each spine (`spine0` and so on).
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeafSpine {
+    /// How many leaves.
+    pub leaves: usize,
+    /// How many spines.
+    pub spines: usize,
+    /// Hosts at each leaf, one leaf after the other.
+    pub hosts_per_leaf: usize,
+    /// From each host to its leaf.
+    pub host_cable: CableConfig,
+    /// From each leaf to each spine.
+    pub spine_cable: CableConfig,
+}
+
+impl Shape {
+    /// The nodes and cables.
+    ///
+    /// # Errors
+    /// [`TopologyError`].
+    pub fn build(&self) -> Result<Topology, TopologyError> {
+        let mut topology = Topology::new();
+        match *self {
+            Self::PointToPoint { cable } => {
+                let a = host(&mut topology);
+                let b = host(&mut topology);
+                topology.connect(a, b, cable);
+            }
+            Self::Dumbbell {
+                left,
+                right,
+                host_cable,
+                middle_cable,
+            } => {
+                check("left", left)?;
+                check("right", right)?;
+                let switches = ["left", "right"].map(|name| topology.add(Role::Switch, name));
+                for (switch, hosts) in switches.into_iter().zip([left, right]) {
+                    hosts_at(&mut topology, switch, hosts, host_cable);
+                }
+                topology.connect(switches[0], switches[1], middle_cable);
+            }
+            Self::Chain {
+                switches,
+                hosts_per_switch,
+                host_cable,
+                switch_cable,
+            } => {
+                check("switches", switches)?;
+                check("hosts_per_switch", hosts_per_switch)?;
+                check("hosts", switches.saturating_mul(hosts_per_switch))?;
+                let row = add_switches(&mut topology, "switch", switches);
+                for &switch in &row {
+                    hosts_at(&mut topology, switch, hosts_per_switch, host_cable);
+                }
+                for pair in row.windows(2) {
+                    topology.connect(pair[0], pair[1], switch_cable);
+                }
+            }
+            Self::Star { hosts, cable } => {
+                check("hosts", hosts)?;
+                let switch = topology.add(Role::Switch, "switch0");
+                hosts_at(&mut topology, switch, hosts, cable);
+            }
+            Self::LeafSpine(clos) => {
+                clos.build_into(&mut topology, "")?;
+            }
+            Self::FatTree {
+                k,
+                host_cable,
+                pod_cable,
+                core_cable,
+            } => fat_tree(&mut topology, k, [host_cable, pod_cable, core_cable])?,
+            Self::Datacenters {
+                sites,
+                site,
+                border_cable,
+                long_cable,
+            } => datacenters(&mut topology, sites, &site, [border_cable, long_cable])?,
+        }
+        topology.validate()?;
+        Ok(topology)
+    }
+}
+
+impl LeafSpine {
+    /// Adds this network to a topology, with a prefix to the names of its switches. Returns its
+    /// spines.
+    fn build_into(
+        &self,
+        topology: &mut Topology,
+        prefix: &str,
+    ) -> Result<Vec<NodeId>, TopologyError> {
+        check("leaves", self.leaves)?;
+        check("spines", self.spines)?;
+        check("hosts_per_leaf", self.hosts_per_leaf)?;
+        check("hosts", self.leaves.saturating_mul(self.hosts_per_leaf))?;
+        let spine_cables = self.leaves.saturating_mul(self.spines);
+        if spine_cables > MAX_SPINE_CABLES {
+            return Err(TopologyError::Size {
+                field: "leaves * spines",
+                value: spine_cables,
+                want: "at most 2^20",
+            });
+        }
+        let leaves = add_switches(topology, &format!("{prefix}leaf"), self.leaves);
+        let spines = add_switches(topology, &format!("{prefix}spine"), self.spines);
+        for &leaf in &leaves {
+            hosts_at(topology, leaf, self.hosts_per_leaf, self.host_cable);
+        }
+        for &leaf in &leaves {
+            for &spine in &spines {
+                topology.connect(leaf, spine, self.spine_cable);
+            }
+        }
+        Ok(spines)
+    }
+}
+
+/// Adds a fat tree. The cables are those of hosts, pods and core.
+fn fat_tree(
+    topology: &mut Topology,
+    k: usize,
+    [host_cable, pod_cable, core_cable]: [CableConfig; 3],
+) -> Result<(), TopologyError> {
+    if !(2..=62).contains(&k) || !k.is_multiple_of(2) {
+        return Err(TopologyError::Size {
+            field: "k",
+            value: k,
+            want: "an even number from 2 to 62",
+        });
+    }
+    let half = k / 2;
+    let edges = add_switches(topology, "edge", k * half);
+    let aggregations = add_switches(topology, "aggregation", k * half);
+    let cores = add_switches(topology, "core", half * half);
+    for &edge in &edges {
+        hosts_at(topology, edge, half, host_cable);
+    }
+    for (pod_edges, pod_aggregations) in edges.chunks(half).zip(aggregations.chunks(half)) {
+        for &edge in pod_edges {
+            for &aggregation in pod_aggregations {
+                topology.connect(edge, aggregation, pod_cable);
+            }
+        }
+        // The i-th aggregation switch of every pod has the i-th k / 2 cores.
+        for (&aggregation, its_cores) in pod_aggregations.iter().zip(cores.chunks(half)) {
+            for &core in its_cores {
+                topology.connect(aggregation, core, core_cable);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds datacenters. The cables are those from spine to border and from border to border.
+fn datacenters(
+    topology: &mut Topology,
+    sites: usize,
+    site: &LeafSpine,
+    [border_cable, long_cable]: [CableConfig; 2],
+) -> Result<(), TopologyError> {
+    if !(1..=1024).contains(&sites) {
+        return Err(TopologyError::Size {
+            field: "sites",
+            value: sites,
+            want: "1 to 1024",
+        });
+    }
+    let hosts = site.leaves.saturating_mul(site.hosts_per_leaf);
+    check("hosts", sites.saturating_mul(hosts))?;
+    let mut borders: Vec<NodeId> = Vec::with_capacity(sites);
+    for number in 0..sites {
+        let spines = site.build_into(topology, &format!("site{number}-"))?;
+        let border = topology.add(Role::Switch, format!("site{number}-border"));
+        for spine in spines {
+            topology.connect(spine, border, border_cable);
+        }
+        for &earlier in &borders {
+            topology.connect(earlier, border, long_cable);
+        }
+        borders.push(border);
+    }
+    Ok(())
+}
+
+/// Adds a host, named by its number.
+fn host(topology: &mut Topology) -> NodeId {
+    let number = topology.hosts;
+    topology.add(Role::Host, format!("host{number}"))
+}
+
+fn hosts_at(topology: &mut Topology, switch: NodeId, hosts: usize, cable: CableConfig) {
+    for _ in 0..hosts {
+        let host = host(topology);
+        topology.connect(host, switch, cable);
+    }
+}
+
+fn add_switches(topology: &mut Topology, name: &str, count: usize) -> Vec<NodeId> {
+    let names = (0..count).map(|number| format!("{name}{number}"));
+    names.map(|name| topology.add(Role::Switch, name)).collect()
+}
+
+fn check(field: &'static str, value: usize) -> Result<(), TopologyError> {
+    const { assert!(MAX_NODES == 65_536, "the text below says so") };
+    if (1..=MAX_NODES).contains(&value) {
+        return Ok(());
+    }
+    Err(TopologyError::Size {
+        field,
+        value,
+        want: "1 to 65536",
+    })
+}

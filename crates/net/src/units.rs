@@ -1,0 +1,67 @@
+//! Quantities in files: `"100Gbit"`, `"1us"`, `"9MiB"`, and losses.
+
+use std::time::Duration;
+
+use farwrite_link::Loss;
+use farwrite_units::parse::{parse_count, parse_path_rate};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    let bps = parse_path_rate(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
+    // Within 1 kbit/s and 1000 Tbit/s.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let bps = (bps + 0.5) as u64;
+    Ok(bps)
+}
+
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text)
+        .map_err(|_| D::Error::custom(format!("{text:?}: not a time; write it like 500ns or 25ms")))
+}
+
+pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))
+}
+
+pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    size(from).map(Some)
+}
+
+/// A probability, or the four of the two-state model under the names of [`Loss::Markov`].
+pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, deny_unknown_fields)]
+    enum Written {
+        Iid(f64),
+        Markov {
+            p_good_to_bad: f64,
+            p_bad_to_good: f64,
+            loss_good: f64,
+            loss_bad: f64,
+        },
+    }
+    let written = Written::deserialize(from).map_err(|_| {
+        D::Error::custom(
+            "a loss is a probability such as 1e-5, or a table of p_good_to_bad, p_bad_to_good, \
+             loss_good and loss_bad",
+        )
+    })?;
+    Ok(match written {
+        Written::Iid(loss_packet) => Loss::Iid { loss_packet },
+        Written::Markov {
+            p_good_to_bad,
+            p_bad_to_good,
+            loss_good,
+            loss_bad,
+        } => Loss::Markov {
+            p_good_to_bad,
+            p_bad_to_good,
+            loss_good,
+            loss_bad,
+        },
+    })
+}
