@@ -31,11 +31,24 @@ impl Growth {
         Self(((UNIT + part) << doublings) - UNIT)
     }
 
-    /// Bytes that it adds to a window of `window_bytes`.
+    /// Bytes that it adds to a window of `window_bytes`: by doubling up to a quarter of the window,
+    /// then by a quarter each round trip.
     pub(super) fn bytes(self, window_bytes: u64, packet_bytes: u64) -> u64 {
         let packets = window_bytes / packet_bytes.max(1);
         let step_bytes = packets.max(1).isqrt().saturating_mul(packet_bytes);
-        mul_div(step_bytes, self.0, UNIT * FIRST_STEP)
+        let doubled_bytes = mul_div(step_bytes, self.0, UNIT * FIRST_STEP);
+        let quarter_bytes = (window_bytes / 4).max(packet_bytes);
+        let times = doubled_bytes / quarter_bytes.max(1);
+        if times < 1 {
+            return doubled_bytes;
+        }
+        // Between two powers of two the logarithm is a line too.
+        let doublings = u64::from(times.ilog2());
+        let power_bytes = quarter_bytes.saturating_mul(1 << doublings);
+        let part_bytes = mul_div(quarter_bytes, doubled_bytes - power_bytes, power_bytes);
+        quarter_bytes
+            .saturating_mul(1 + doublings)
+            .saturating_add(part_bytes)
     }
 }
 

@@ -164,18 +164,21 @@ impl Probe {
         if !all && sent_bytes < self.train_bytes / 4 * 3 {
             return None;
         }
-        // The reported part may end before the latest packet that gave a sample.
-        let nominal_ns = time_of(sent_bytes / 8 * 7, self.rate_bps).max(1);
+        // The first packet takes no part of the time between it and the latest.
+        let nominal_ns = time_of(sent_bytes, self.rate_bps).max(1);
         let length_ns = latest.departed_ns.saturating_sub(self.first_ns?);
-        let length_ns = length_ns.max(nominal_ns);
-        let empty_ns = self.shortest_ns?.min(self.rtt_ns);
-        let queue_ns = latest.rtt_ns.saturating_sub(empty_ns);
+        let length_ns = length_ns.max(nominal_ns / 8 * 7).max(1);
+        let queue_ns = latest
+            .rtt_ns
+            .saturating_sub(self.shortest_ns?.min(self.rtt_ns));
+        // The sender itself was slower than the train should be.
         let late = length_ns / 2 > nominal_ns;
         if queue_ns <= (length_ns / 8).saturating_add(jitter_ns) && !few && !late {
             return Some(Verdict::Carried);
         }
+        let paced_ns = if late { nominal_ns } else { length_ns };
         let whole_ns = length_ns.saturating_add(queue_ns);
-        let carried_bps = mul_div(self.rate_bps, nominal_ns.min(length_ns), whole_ns);
+        let carried_bps = mul_div(self.rate_bps, paced_ns, whole_ns);
         let arrived_bps = mul_div(carried_bps, received_bytes, sent_bytes);
         Some(Verdict::Limited(arrived_bps.clamp(1, self.rate_bps)))
     }
