@@ -53,6 +53,15 @@ fn random_loss_is_no_congestion() {
 }
 
 #[test]
+fn heavy_random_loss_stops_no_flow() {
+    let outcome = checked(&Case {
+        loss: 0.2,
+        ..path()
+    });
+    assert!(outcome.utilisation > 0.5, "{outcome:?}");
+}
+
+#[test]
 fn a_short_queue_is_enough() {
     let outcome = checked(&Case {
         buffer: 0.2,

@@ -57,6 +57,12 @@ impl Cycle {
         self.queue = None;
     }
 
+    /// What is known of the path is young again.
+    pub(super) fn forget(&mut self) {
+        self.succeed();
+        self.drains = 0;
+    }
+
     /// Ignores what was sent up to now, but goes on.
     pub(super) fn skip_to(&mut self, sent_bytes: u64) {
         self.cut_bytes = sent_bytes;
@@ -139,7 +145,7 @@ impl Cycle {
     pub(super) fn dip(&self, share_bytes: u64) -> u64 {
         let deep = self.fell || self.blind || self.drains < YOUNG;
         let attempt = if deep { 2 } else { self.failures.min(2) };
-        share_bytes / 256 * KEPT[attempt as usize] + share_bytes % 256 / 2
+        mul_div(share_bytes, KEPT[attempt as usize], 256)
     }
 
     /// The queue did not drain, with a window of `window_bytes` before the attempt.

@@ -9,7 +9,7 @@ const UNIT: u64 = 256;
 const MAX_DOUBLINGS: u64 = 40;
 
 /// The first round trip adds the square root of the window, in packets, over this.
-const FIRST_STEP: u64 = 4;
+const FIRST_STEP: u64 = 8;
 
 /// Growth since a cut, in units of the first step: `2^(t / base) - 1`, in 256ths.
 ///
@@ -67,7 +67,19 @@ mod tests {
             [0, 128, 256, 768, 1_792]
         );
         let step = Growth::after(10 * MS, 10 * MS);
-        assert_eq!(step.bytes(400 * 4096, 4096), 5 * 4096);
+        assert_eq!(step.bytes(400 * 4096, 4096), 20 * 4096 / 8);
+    }
+
+    #[test]
+    fn a_window_grows_by_at_most_a_quarter_each_round_trip() {
+        let window = 1_000 * 4096;
+        let mut before = 0;
+        for round in 1..30 {
+            let added = Growth::after(round * 10 * MS, 10 * MS).bytes(window, 4096);
+            assert!(added - before <= window / 4 + window / 100, "{round}");
+            before = added;
+        }
+        assert!(before > 4 * window);
     }
 
     proptest! {

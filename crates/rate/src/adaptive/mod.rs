@@ -162,7 +162,7 @@ impl Adaptive {
 
     fn probe(&mut self, probe: Probe) {
         self.state = State::Probe(probe.after(self.sent_bytes, self.path.received_bytes()));
-        self.cycle.succeed();
+        self.cycle.forget();
         self.cycle
             .start(self.sent_bytes, self.path.base_ns(), false);
     }

@@ -1,6 +1,6 @@
 //! What the reports say about the path: round trip, queue, rate, loss, marks.
 
-use crate::math::{mul_div, rate_of};
+use crate::math::mul_div;
 use crate::{Feedback, Newest};
 
 /// Longest round trip believed, in nanoseconds: a bound on what a peer may say (P5.6.1).
@@ -26,7 +26,6 @@ struct Point {
 /// What happened between two reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
-    pub(super) ns: u64,
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
     pub(super) packets: u64,
@@ -34,11 +33,6 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Bits a second that arrived.
-    pub(super) fn rate_bps(&self) -> u64 {
-        rate_of(self.received_bytes, self.ns)
-    }
-
     /// Parts of a million of the bytes that did not arrive.
     pub(super) fn loss_ppm(&self) -> u64 {
         let lost = self.sent_bytes.saturating_sub(self.received_bytes);
@@ -170,7 +164,6 @@ impl Path {
         }
         let from = found?;
         Some(Span {
-            ns: self.latest.arrived_ns - from.arrived_ns,
             sent_bytes: self.latest.sent_bytes - from.sent_bytes,
             received_bytes: self.latest.received_bytes - from.received_bytes,
             packets: self.latest.received_packets - from.received_packets,

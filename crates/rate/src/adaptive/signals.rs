@@ -2,7 +2,7 @@
 
 use super::Adaptive;
 use super::path::{self, Sample, Span};
-use crate::math::{bytes_in, mul_div};
+use crate::math::mul_div;
 
 impl Adaptive {
     /// Delay of the queue, in nanoseconds, of which single late packets are no part.
@@ -42,15 +42,14 @@ impl Adaptive {
         let Some(round) = self.path.span(base_ns, from_bytes) else {
             return false;
         };
-        if round.sent_bytes < 8 * self.options.packet_bytes {
-            return false;
-        }
-        let allowed_ppm = if queue_ns > threshold_ns / 4 {
-            path::MILLION / 50
+        // Without a queue, only much loss among many packets shows something: a policer.
+        let (packets, allowed_ppm) = if queue_ns > threshold_ns / 4 {
+            (8, path::MILLION / 50)
         } else {
-            path::MILLION / 10
+            (64, path::MILLION / 10)
         };
-        self.excess_loss_ppm(&round) > allowed_ppm
+        round.sent_bytes >= packets * self.options.packet_bytes
+            && self.excess_loss_ppm(&round) > allowed_ppm
     }
 
     /// Bytes in flight that fill the flow's part of the path and no queue: those that were in flight
@@ -61,11 +60,12 @@ impl Adaptive {
             Some(sample) => mul_div(sample.in_flight_bytes, base_ns, sample.rtt_ns),
             None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
         };
-        match self.path.span(base_ns / 4, self.cycle.cut_bytes()) {
-            Some(span) if self.excess_loss_ppm(&span) > path::MILLION / 50 => {
-                share_bytes.min(bytes_in(span.rate_bps(), base_ns))
-            }
-            _ => share_bytes,
+        let span = self.path.span(base_ns / 4, self.cycle.cut_bytes());
+        let excess_ppm = span.map_or(0, |span| self.excess_loss_ppm(&span));
+        if excess_ppm > path::MILLION / 50 {
+            mul_div(share_bytes, path::MILLION - excess_ppm, path::MILLION)
+        } else {
+            share_bytes
         }
     }
 

@@ -13,8 +13,12 @@ impl Adaptive {
         self.set_share(share_bytes);
         self.state = State::Drain { back };
         let blind = self.queue_ns() < self.threshold_ns() / 4;
-        self.cycle
-            .start(self.sent_bytes, self.path.base_ns(), blind);
+        let base_ns = self.path.base_ns();
+        if blind && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes()) {
+            // If the loss is no congestion, it is the same at the next cut, and is known in time.
+            self.path.note_random_loss(&round);
+        }
+        self.cycle.start(self.sent_bytes, base_ns, blind);
     }
 
     pub(super) fn grow(&mut self, share_bytes: u64) {
@@ -36,13 +40,13 @@ impl Adaptive {
             return self.drain(target, None);
         }
         self.cycle.fail(self.window_bytes);
-        if self.follow_longer_path() {
+        let held_bytes = self.cycle.held_bytes();
+        if self.follow_longer_path(held_bytes) {
             return;
         }
         if self.cycle.is_patient() {
             self.drain(share_bytes, None);
         } else {
-            let held_bytes = self.cycle.held_bytes();
             self.compete(Cubic::new(
                 self.now_ns,
                 held_bytes,
@@ -70,14 +74,13 @@ impl Adaptive {
         )
     }
 
-    /// If the delay depends on the window no more, it is no queue but a longer path: then takes it
-    /// for that and answers true.
-    fn follow_longer_path(&mut self) -> bool {
+    /// If the delay does not depend on the window, it is no queue but a longer path. Then takes it
+    /// for that, with the rate that filled `window_bytes` before, and answers true.
+    fn follow_longer_path(&mut self, window_bytes: u64) -> bool {
         let Some(base_ns) = self.cycle.steady_ns(self.threshold_ns() / 8) else {
             return false;
         };
-        let held_bytes = self.cycle.held_bytes();
-        let share_bytes = mul_div(held_bytes, base_ns, self.path.base_ns());
+        let share_bytes = mul_div(window_bytes, base_ns, self.path.base_ns());
         self.path.set_base(base_ns);
         self.cycle.succeed();
         self.drain(share_bytes, None);
@@ -110,7 +113,7 @@ impl Adaptive {
             cubic.on_loss(self.now_ns, rtt_ns);
             self.cycle.skip_to(self.sent_bytes);
             self.state = State::Compete { cubic, drain_ns };
-        } else if self.now_ns >= drain_ns && !self.follow_longer_path() {
+        } else if self.now_ns >= drain_ns && !self.follow_longer_path(self.window_bytes) {
             let share_bytes = self.measured_share(sample);
             self.cycle.succeed();
             self.drain(share_bytes, Some(cubic));
