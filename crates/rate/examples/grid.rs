@@ -34,34 +34,43 @@ fn paths() -> impl Iterator<Item = Case> {
         .flat_map(|rate_bps| RTTS.map(|rtt_ns| Case::new(rate_bps, rtt_ns)))
 }
 
-/// Runs a case and prints its line.
-fn row(case: &Case, note: &str) {
-    let out = run(case);
-    println!(
-        "| {:>6} | {:>6} | {:>4} | {:>5} | {:>3} | {:>2} | {note:>8} | {:.3} | {:.3} | {:.3} | {:.3} | {:.4} | {:.3} | {:.2} | {:>4} |",
-        case.rate_bps / 1_000_000,
-        case.rtt_ns as f64 / 1e6,
-        case.buffer,
-        case.loss,
-        if case.ecn { "yes" } else { "no" },
-        case.flows.len(),
-        out.utilisation,
-        out.queue_mean,
-        out.queue_p99,
-        out.queue_most,
-        out.dropped,
-        out.jain,
-        out.first_share,
-        out.rounds_to_90
-            .map_or("-".into(), |rounds| format!("{rounds}")),
-    );
+/// The columns: delays are shares of the round trip, `first` is the share of the first flow.
+const COLUMNS: [&str; 15] = [
+    "Mbit/s", "RTT ms", "buffer", "loss", "ECN", "flows", "case", "used", "mean", "p99", "most",
+    "dropped", "Jain", "first", "to 90%",
+];
+
+fn print_row(cells: [String; 15]) {
+    let cells = cells.map(|cell| format!("{cell:>7}"));
+    println!("| {} |", cells.join(" | "));
 }
 
 fn head() {
-    println!(
-        "| Mbit/s | RTT ms | buffer | loss | ECN | flows | | used | queue mean | p99 | most | dropped | Jain | first | rounds to 90% |"
-    );
-    println!("|{}", "---|".repeat(15));
+    print_row(COLUMNS.map(String::from));
+    print_row(COLUMNS.map(|_| "---:".into()));
+}
+
+/// Runs a case and prints its line.
+fn row(case: &Case, note: &str) {
+    let out = run(case);
+    print_row([
+        (case.rate_bps / 1_000_000).to_string(),
+        (case.rtt_ns as f64 / 1e6).to_string(),
+        case.buffer.to_string(),
+        case.loss.to_string(),
+        if case.ecn { "yes" } else { "no" }.into(),
+        case.flows.len().to_string(),
+        note.into(),
+        format!("{:.3}", out.utilisation),
+        format!("{:.3}", out.queue_mean),
+        format!("{:.3}", out.queue_p99),
+        format!("{:.3}", out.queue_most),
+        format!("{:.4}", out.dropped),
+        format!("{:.3}", out.jain),
+        format!("{:.2}", out.first_share),
+        out.rounds_to_90
+            .map_or("-".into(), |rounds| rounds.to_string()),
+    ]);
 }
 
 fn alone() {

@@ -19,7 +19,8 @@ pub struct Sent {
     pub now_ns: u64,
     /// Bytes on the wire, headers included.
     pub bytes: u64,
-    /// Bytes in flight with it: all that was sent after the newest packet that was reported.
+    /// Bytes in flight with it: all that was sent after the newest packet that was reported, and
+    /// after the latest [`RateControl::on_timeout`] that was due.
     pub in_flight_bytes: u64,
     /// The sender had nothing more to send, although pace and window would have allowed it.
     pub app_limited: bool,
@@ -30,8 +31,8 @@ pub struct Sent {
 pub struct Newest {
     /// Bytes sent on the path up to this packet, with it: the sum of [`Sent::bytes`].
     pub sent_bytes: u64,
-    /// When it left, in nanoseconds of the sender's clock. `None` if the sender cannot know which of
-    /// several copies arrived: such a packet gives no round-trip sample.
+    /// When it left, in nanoseconds of the sender's clock. `None` if the sender cannot know which
+    /// of several copies arrived: such a packet gives no round-trip sample.
     pub departed_ns: Option<u64>,
     /// How long the receiver had held it when it sent the report, in nanoseconds.
     pub hold_ns: u64,

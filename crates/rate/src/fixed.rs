@@ -7,8 +7,8 @@ use crate::{Feedback, Limits, RateControl, Sent};
 /// control: for a path, or a share of one, that belongs to the user.
 ///
 /// When a report counts more dropped packets than the one before, the pace becomes nine tenths of
-/// the receiver's drain rate, but at least half of what it was and at least 1 Mbit/s. Reports without
-/// drops let it grow back.
+/// the receiver's drain rate, but at least half of what it was and at least 1 Mbit/s. Reports
+/// without drops let it grow back.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     receiver: ReceiverLimit,
@@ -16,8 +16,8 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Paces at `rate_bps` bits a second (0 counts as 1). After drops at the receiver the pace would
-    /// grow from nothing to the rate in `recovery_ns` nanoseconds (`pace_recovery` of P5.8).
+    /// Paces at `rate_bps` bits a second (0 counts as 1). After drops at the receiver the pace
+    /// would grow from nothing to the rate in `recovery_ns` nanoseconds (`pace_recovery` of P5.8).
     pub fn new(rate_bps: u64, recovery_ns: u64) -> Self {
         Self {
             receiver: ReceiverLimit::new(rate_bps, recovery_ns),

@@ -11,8 +11,8 @@ const FLOOR_BPS: u64 = 1_000_000;
 /// nothing.
 const MAX_REPORT_SHARE: u64 = 50;
 
-/// A ceiling on the pace that follows the receiver's drain rate when the receiver drops packets, and
-/// that grows back while it drops none.
+/// A ceiling on the pace that follows the receiver's drain rate when the receiver drops packets,
+/// and that grows back while it drops none.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverLimit {
     max_bps: u64,

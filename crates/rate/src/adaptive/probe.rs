@@ -15,8 +15,8 @@ const FIRST_PACKETS: u64 = 16;
 /// Length of the first train on an unknown path, in nanoseconds.
 const FIRST_NS: u64 = 1_000_000;
 
-/// Rate of a train over that of the one before, which the path carried: so a train meets a path of at
-/// least a quarter of its rate, and queues at most 3/16 of what that holds.
+/// Rate of a train over that of the one before, which the path carried: so a train meets a path of
+/// at least a quarter of its rate, and queues at most 3/16 of what that holds.
 const STEP: u64 = 4;
 
 /// A train under way.
@@ -139,9 +139,9 @@ impl Probe {
         self.sent_bytes.saturating_add(self.train_bytes)
     }
 
-    /// What the train shows when `sent_bytes` are reported, of which `received_bytes` arrived; `None`
-    /// until most of the train is reported. A delay of up to `jitter_ns`, and an eighth of the time
-    /// of the train, is not taken for a queue.
+    /// What the train shows when `sent_bytes` are reported, of which `received_bytes` arrived;
+    /// `None` until most of the train is reported. A delay of up to `jitter_ns`, and an eighth of
+    /// the time of the train, is not taken for a queue.
     pub(super) fn verdict(
         &self,
         sent_bytes: u64,

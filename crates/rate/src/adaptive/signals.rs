@@ -52,8 +52,9 @@ impl Adaptive {
             && self.excess_loss_ppm(&round) > allowed_ppm
     }
 
-    /// Bytes in flight that fill the flow's part of the path and no queue: those that were in flight
-    /// with a packet, less its part of the queue. Where packets were dropped, what arrived counts.
+    /// Bytes in flight that fill the flow's part of the path and no queue: those that were in
+    /// flight with a packet, less its part of the queue. Where packets were dropped, what arrived
+    /// counts.
     pub(super) fn measured_share(&self, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         let share_bytes = match sample {
