@@ -79,7 +79,7 @@ fn a_train_that_arrives_as_it_left_opens_the_window() {
 }
 
 #[test]
-fn a_train_without_samples_still_ends() {
+fn a_train_without_samples_is_followed_by_another() {
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);
     controller.on_feedback(&Feedback {
@@ -93,8 +93,9 @@ fn a_train_without_samples_still_ends() {
         received_packets: TRAIN_PACKETS,
         ..Feedback::default()
     });
-    assert_eq!(controller.phase(), Phase::Grow);
+    assert_eq!(controller.phase(), Phase::Probe);
     assert_eq!(controller.learned(), None);
+    assert_eq!(controller.limits().window_bytes, 195_312);
 }
 
 #[test]
@@ -113,6 +114,34 @@ fn drops_at_the_receiver_bound_the_pace() {
     send(&mut controller, 0, TRAIN_PACKETS, false);
     report(&mut controller, 0, TRAIN_PACKETS, 3);
     assert!(controller.limits().pace_bps <= 500_000_000);
+}
+
+#[test]
+fn known_drops_and_marks_are_congestion() {
+    for (marked, dropped) in [(0, 3), (40, 0)] {
+        let mut controller = known();
+        send(&mut controller, 0, TRAIN_PACKETS, false);
+        report(&mut controller, 0, TRAIN_PACKETS, 0);
+        assert_eq!(controller.phase(), Phase::Grow);
+        send(&mut controller, 30 * MS, 200, false);
+        for packets in [100, 200] {
+            let departed_ns = 30 * MS + (packets - 1) * 32_768;
+            controller.on_feedback(&Feedback {
+                now_ns: departed_ns + 25 * MS,
+                newest: Some(Newest {
+                    sent_bytes: (TRAIN_PACKETS + packets) * 4_096,
+                    departed_ns: Some(departed_ns),
+                    hold_ns: 0,
+                }),
+                received_bytes: (TRAIN_PACKETS + packets) * 4_096,
+                received_packets: TRAIN_PACKETS + packets,
+                marked_packets: marked * (packets / 200),
+                dropped_packets: dropped * (packets / 200),
+                drain_bps: 1_000_000_000,
+            });
+        }
+        assert_eq!(controller.phase(), Phase::Drain, "{marked} {dropped}");
+    }
 }
 
 #[test]

@@ -163,7 +163,8 @@ impl Adaptive {
         } = self.options;
         let base_ns = self.path.base_ns();
         let (sent_bytes, received_bytes) = (self.path.reported_bytes(), self.path.received_bytes());
-        if self.is_app_limited() {
+        // Without a round trip a rate is no window.
+        if self.is_app_limited() || base_ns == 0 {
             if sent_bytes >= probe.end_bytes() {
                 self.probe(probe);
             }
