@@ -44,7 +44,7 @@ impl Adaptive {
         };
         // Without a queue, only much loss among many packets shows something: a policer.
         let (packets, allowed_ppm) = if queue_ns > threshold_ns / 4 {
-            (8, path::MILLION / 50)
+            (16, path::MILLION / 50)
         } else {
             (64, path::MILLION / 10)
         };
@@ -61,9 +61,9 @@ impl Adaptive {
             Some(sample) => mul_div(sample.in_flight_bytes, base_ns, sample.rtt_ns),
             None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
         };
-        let span = self.path.span(base_ns / 4, self.cycle.cut_bytes());
+        let span = self.path.span(base_ns, self.cycle.cut_bytes());
         let excess_ppm = span.map_or(0, |span| self.excess_loss_ppm(&span));
-        if excess_ppm > path::MILLION / 50 {
+        if excess_ppm > path::MILLION / 20 {
             mul_div(share_bytes, path::MILLION - excess_ppm, path::MILLION)
         } else {
             share_bytes
