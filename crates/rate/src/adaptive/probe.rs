@@ -112,6 +112,11 @@ impl Probe {
         }
     }
 
+    /// Whether the rate is what a description or an earlier transfer said.
+    pub(super) fn is_expected(&self) -> bool {
+        self.expected
+    }
+
     /// Bytes of the train.
     pub(super) fn train_bytes(&self) -> u64 {
         self.train_bytes

@@ -170,13 +170,21 @@ impl Adaptive {
             }
             return;
         }
-        match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
-            None => {}
-            Some(Verdict::Limited(rate_bps)) => self.grow(bytes_in(rate_bps, base_ns)),
-            Some(Verdict::Carried) => match probe.faster(base_ns, max_rate_bps, jitter_ns) {
-                Some(faster) => self.probe(faster),
-                None => self.grow(bytes_in(probe.rate_bps(), base_ns)),
-            },
+        let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
+            None => return,
+            Some(Verdict::Limited(rate_bps)) => rate_bps,
+            Some(Verdict::Carried) => {
+                if let Some(faster) = probe.faster(base_ns, max_rate_bps, jitter_ns) {
+                    return self.probe(faster);
+                }
+                probe.rate_bps()
+            }
+        };
+        if probe.is_expected() {
+            // The rest of the train reports the queue that the train made. On a path of which
+            // nothing is known, the queue may be that of others, and is a reason to cut.
+            self.cycle.start(self.sent_bytes, base_ns, false);
         }
+        self.grow(bytes_in(carried_bps, base_ns));
     }
 }
