@@ -21,7 +21,7 @@
 //!
 //! It keeps two numbers: the `base`, the shortest round trip, which is that of empty queues, and
 //! the `share`, the bytes in flight that fill the flow's part of the path without a queue.
-//! Everything else follows from which of five things it is doing ([`Phase`]):
+//! Everything else follows from which of four things it is doing ([`Phase`]):
 //!
 //! ```text
 //!            a train is carried: the next at 4 times the rate
@@ -59,7 +59,7 @@
 //! **Congestion** is a delay of more than base / 16 + jitter + one packet of the flow, or marks
 //! (ECN CE) on more than an eighth of the packets of a quarter of a round trip, or drops that the
 //! receiver reports, or 2 % of loss beyond the random one together with a quarter of that delay, or
-//! 10 % beyond it without (a policer). Loss alone is no congestion: what is lost while the queue is
+//! 10 % beyond it without (a policer). Less loss alone is no congestion: what is lost while the queue is
 //! empty is learned as the random loss of the path.
 //!
 //! **The cut.** The bytes in flight with a packet, times base over the round trip of that packet,
