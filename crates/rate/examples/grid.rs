@@ -1,0 +1,165 @@
+//! Prints how the adaptive controller does over the whole grid of paths.
+//!
+//! `cargo run --release -p farwrite-rate --example grid [PART...]`: some minutes for all.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::case::{Case, Kind, Step};
+use common::network::run;
+
+const RATES: [u64; 4] = [100_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000];
+const RTTS: [u64; 4] = [100_000, 1_000_000, 25_000_000, 300_000_000];
+const PARTS: [(&str, fn()); 5] = [
+    ("alone", alone),
+    ("equals", equals),
+    ("beside", beside),
+    ("start", start),
+    ("steps", steps),
+];
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    for (name, part) in PARTS {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            println!("\n## {name}\n");
+            part();
+        }
+    }
+}
+
+fn paths() -> impl Iterator<Item = Case> {
+    RATES
+        .into_iter()
+        .flat_map(|rate_bps| RTTS.map(|rtt_ns| Case::new(rate_bps, rtt_ns)))
+}
+
+/// The columns: delays are shares of the round trip, `first` is the share of the first flow.
+const COLUMNS: [&str; 15] = [
+    "Mbit/s", "RTT ms", "buffer", "loss", "ECN", "flows", "case", "used", "mean", "p99", "most",
+    "dropped", "Jain", "first", "to 90%",
+];
+
+fn print_row(cells: [String; 15]) {
+    let cells = cells.map(|cell| format!("{cell:>7}"));
+    println!("| {} |", cells.join(" | "));
+}
+
+fn head() {
+    print_row(COLUMNS.map(String::from));
+    print_row(COLUMNS.map(|_| "---:".into()));
+}
+
+/// Runs a case and prints its line.
+fn row(case: &Case, note: &str) {
+    let out = run(case);
+    print_row([
+        (case.rate_bps / 1_000_000).to_string(),
+        (case.rtt_ns as f64 / 1e6).to_string(),
+        case.buffer.to_string(),
+        case.loss.to_string(),
+        if case.ecn { "yes" } else { "no" }.into(),
+        case.flows.len().to_string(),
+        note.into(),
+        format!("{:.3}", out.utilisation),
+        format!("{:.3}", out.queue_mean),
+        format!("{:.3}", out.queue_p99),
+        format!("{:.3}", out.queue_most),
+        format!("{:.4}", out.dropped),
+        format!("{:.3}", out.jain),
+        format!("{:.2}", out.first_share),
+        out.rounds_to_90
+            .map_or("-".into(), |rounds| rounds.to_string()),
+    ]);
+}
+
+fn alone() {
+    head();
+    for path in paths() {
+        for buffer in [0.1, 0.2, 1.0, 4.0] {
+            for (loss, ecn) in [(0.0, false), (0.0, true), (0.001, false), (0.01, false)] {
+                let case = Case {
+                    buffer,
+                    loss,
+                    ecn,
+                    ..path.clone()
+                };
+                row(&case, "");
+            }
+        }
+    }
+}
+
+fn equals() {
+    head();
+    for path in paths() {
+        for (buffer, loss) in [(0.2, 0.0), (1.0, 0.0), (1.0, 0.01), (4.0, 0.0)] {
+            for flows in [2, 4, 16] {
+                let case = Case {
+                    buffer,
+                    loss,
+                    ..path.clone()
+                };
+                row(&case.with_flows(flows, 3.0).lasting(160.0, 100.0), "");
+            }
+        }
+    }
+}
+
+fn beside() {
+    head();
+    for (rate_bps, rtt_ns, rounds) in [
+        (100_000_000, 1_000_000, 20_000.0),
+        (100_000_000, 25_000_000, 4_000.0),
+        (1_000_000_000, 1_000_000, 20_000.0),
+        (1_000_000_000, 25_000_000, 6_000.0),
+        (10_000_000_000, 25_000_000, 6_000.0),
+        (100_000_000, 300_000_000, 1_000.0),
+    ] {
+        for buffer in [0.2, 0.5, 1.0, 2.0, 4.0] {
+            for (kind, name) in [(Kind::Cubic, "CUBIC"), (Kind::Reno, "Reno")] {
+                let case = Case {
+                    buffer,
+                    ..Case::new(rate_bps, rtt_ns)
+                };
+                row(&case.beside(kind, 20.0).lasting(rounds, rounds / 4.0), name);
+            }
+        }
+    }
+}
+
+fn start() {
+    head();
+    for path in paths() {
+        for buffer in [0.2, 1.0] {
+            let case = Case {
+                buffer,
+                ..path.clone()
+            }
+            .lasting(40.0, 20.0);
+            row(&case, "none");
+            for factor in [0.1, 0.5, 1.0, 2.0, 10.0] {
+                row(&case.clone().hinted(factor), &format!("{factor}"));
+            }
+        }
+    }
+}
+
+fn steps() {
+    head();
+    for path in paths() {
+        for (rate_factor, rtt_factor) in [(0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)] {
+            let step = Step {
+                at_rounds: 60.0,
+                rate_factor,
+                rtt_factor,
+            };
+            let case = Case {
+                step: Some(step),
+                ..path.clone()
+            }
+            .lasting(120.0, 90.0);
+            row(&case, &format!("{rate_factor},{rtt_factor}"));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! From one cut of the window to the next: what the queue did.
+
+use super::path::Sample;
+use crate::math::mul_div;
+
+/// Round trips between attempts to drain the queue beside flows that keep it full.
+pub(super) const COMPETE_ROUNDS: u64 = 24;
+
+/// Attempts to drain the queue before it is taken to be that of others.
+const PATIENCE: u32 = 6;
+
+/// Attempts to drain the queue that are deep because what is known of the path is young.
+const YOUNG: u32 = 3;
+
+/// Share of the window that is kept while the queue drains, in 256ths: a tenth below the flow's
+/// share, and lower after each attempt that failed.
+const KEPT: [u64; 3] = [230, 192, 128];
+
+/// What happened since the window was cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cycle {
+    /// Bytes sent before the cut.
+    cut_bytes: u64,
+    /// When the first packet left after it.
+    first_ns: Option<u64>,
+    /// The base round trip at the cut.
+    base_ns: u64,
+    /// Shortest round trip since the cut.
+    lowest_ns: Option<u64>,
+    /// The first sample that saw a queue.
+    queue: Option<Sample>,
+    /// Bytes sent at the start of the present round trip.
+    round_bytes: u64,
+    /// The base has fallen since the last cut: the path was never empty before.
+    fell: bool,
+    /// The window was cut without a queue: it may be that the queue was never empty.
+    blind: bool,
+    /// Times that the queue drained.
+    drains: u32,
+    failures: u32,
+    /// Window at the first of the failures.
+    held_bytes: u64,
+    /// Extremes of the samples since then.
+    range_ns: Option<(u64, u64)>,
+}
+
+impl Cycle {
+    /// The window was cut after `sent_bytes` had left.
+    pub(super) fn start(&mut self, sent_bytes: u64, base_ns: u64, blind: bool) {
+        self.blind = blind;
+        self.fell = base_ns < self.base_ns - self.base_ns / 32;
+        self.base_ns = base_ns;
+        self.cut_bytes = sent_bytes;
+        self.round_bytes = sent_bytes;
+        self.first_ns = None;
+        self.lowest_ns = None;
+        self.queue = None;
+    }
+
+    /// What is known of the path is young again.
+    pub(super) fn forget(&mut self) {
+        self.succeed();
+        self.drains = 0;
+    }
+
+    /// Ignores what was sent up to now, but goes on.
+    pub(super) fn skip_to(&mut self, sent_bytes: u64) {
+        self.cut_bytes = sent_bytes;
+    }
+
+    /// Bytes that had been sent when the window was cut.
+    pub(super) fn cut_bytes(&self) -> u64 {
+        self.cut_bytes
+    }
+
+    pub(super) fn note_sent(&mut self, now_ns: u64) {
+        self.first_ns.get_or_insert(now_ns);
+    }
+
+    /// Takes in a sample. Answers whether its packet left since the cut.
+    pub(super) fn note_sample(&mut self, sample: Sample) -> bool {
+        if self.first_ns.is_none_or(|ns| sample.departed_ns < ns) {
+            return false;
+        }
+        let rtt_ns = sample.rtt_ns;
+        self.lowest_ns = Some(self.lowest_ns.map_or(rtt_ns, |ns| ns.min(rtt_ns)));
+        self.range_ns = Some(match self.range_ns {
+            None => (rtt_ns, rtt_ns),
+            Some((low, high)) => (low.min(rtt_ns), high.max(rtt_ns)),
+        });
+        true
+    }
+
+    /// A sample saw a queue.
+    pub(super) fn note_queue(&mut self, sample: Sample) {
+        self.queue.get_or_insert(sample);
+    }
+
+    /// The share that all flows have if they are equal, from how far the flow's own growth and the
+    /// delay went together since a queue was first seen; `None` if the delay rose by less than
+    /// `least_ns`.
+    ///
+    /// Flows of windows w add g sqrt(w), with a g that is the same for all. If there are N and all
+    /// are equal, the delay rises by N g sqrt(w) over the N w bytes that the path holds, in round
+    /// trips; so w follows from g, which the flow knows from its own growth, and from the delay.
+    pub(super) fn equal_share(
+        &self,
+        share_bytes: u64,
+        sample: Sample,
+        base_ns: u64,
+        least_ns: u64,
+    ) -> Option<u64> {
+        let first = self.queue?;
+        let rise_ns = sample.rtt_ns.checked_sub(first.rtt_ns)?;
+        let added_bytes = sample.in_flight_bytes.checked_sub(first.in_flight_bytes)?;
+        if rise_ns < least_ns.max(1) {
+            return None;
+        }
+        let alone_bytes = mul_div(added_bytes, base_ns, rise_ns);
+        Some(mul_div(alone_bytes, alone_bytes, share_bytes))
+    }
+
+    /// Whether a round trip has passed since this last answered true.
+    pub(super) fn is_round_over(&mut self, reported_bytes: u64, sent_bytes: u64) -> bool {
+        let over = reported_bytes > self.round_bytes;
+        if over {
+            self.round_bytes = sent_bytes;
+        }
+        over
+    }
+
+    /// Whether the queue was nearly empty at some time since the cut.
+    pub(super) fn was_drained(&self, base_ns: u64, threshold_ns: u64) -> bool {
+        self.lowest_ns
+            .is_none_or(|ns| ns.saturating_sub(base_ns) <= threshold_ns / 2)
+    }
+
+    /// Whether sending at the lowered window has gone on for `ns`.
+    pub(super) fn has_drained_for(&self, ns: u64, now_ns: u64) -> bool {
+        self.first_ns
+            .is_some_and(|first_ns| now_ns.saturating_sub(first_ns) >= ns)
+    }
+
+    /// The window while the queue drains.
+    pub(super) fn dip(&self, share_bytes: u64) -> u64 {
+        let deep = self.fell || self.blind || self.drains < YOUNG;
+        let attempt = if deep { 2 } else { self.failures.min(2) };
+        mul_div(share_bytes, KEPT[attempt as usize], 256)
+    }
+
+    /// The queue did not drain, with a window of `window_bytes` before the attempt.
+    pub(super) fn fail(&mut self, window_bytes: u64) {
+        if self.failures == 0 {
+            self.held_bytes = window_bytes;
+            self.range_ns = None;
+        }
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// The queue drained.
+    pub(super) fn succeed(&mut self) {
+        self.drains = self.drains.saturating_add(1);
+        self.failures = 0;
+        self.range_ns = None;
+    }
+
+    /// Whether to try again to drain the queue.
+    pub(super) fn is_patient(&self) -> bool {
+        self.failures < PATIENCE
+    }
+
+    /// Window in bytes before the attempts that failed.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// The shortest round trip lately, if all were within `spread_ns`.
+    pub(super) fn steady_ns(&self, spread_ns: u64) -> Option<u64> {
+        let (low, high) = self.range_ns?;
+        (high - low <= spread_ns).then_some(low)
+    }
+
+    /// Whether a queue is nearly as long as the longest lately.
+    pub(super) fn is_queue_high(&self, queue_ns: u64, base_ns: u64) -> bool {
+        let highest_ns = self.range_ns.map_or(0, |(_, high)| high);
+        queue_ns >= highest_ns.saturating_sub(base_ns) / 4 * 3
+    }
+}

@@ -1,0 +1,101 @@
+//! How a window grows between two cuts, and which share of the path that shows.
+
+use crate::math::mul_div;
+
+/// What a unit of growth is counted in.
+const UNIT: u64 = 256;
+
+/// Doublings after which growth stops.
+const MAX_DOUBLINGS: u64 = 40;
+
+/// The first round trip adds the square root of the window, in packets, over this.
+const FIRST_STEP: u64 = 8;
+
+/// Growth since a cut, in units of the first step: `2^(t / base) - 1`, in 256ths.
+///
+/// It depends on nothing but the time since the cut and the round trip. Flows of one bottleneck see
+/// the same queue, so they cut at about the same time, and share this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Growth(u64);
+
+impl Growth {
+    /// After `elapsed_ns`, where a round trip takes `base_ns`.
+    pub(super) fn after(elapsed_ns: u64, base_ns: u64) -> Self {
+        let base_ns = base_ns.max(1);
+        let doublings = elapsed_ns / base_ns;
+        if doublings >= MAX_DOUBLINGS {
+            return Self((UNIT << MAX_DOUBLINGS) - UNIT);
+        }
+        // Between two powers of two the curve is a line.
+        let part = mul_div(elapsed_ns % base_ns, UNIT, base_ns);
+        Self(((UNIT + part) << doublings) - UNIT)
+    }
+
+    /// Bytes that it adds to a window of `window_bytes`: by doubling up to a quarter of the window,
+    /// then by a quarter of what it has become each round trip.
+    pub(super) fn bytes(self, window_bytes: u64, packet_bytes: u64) -> u64 {
+        let packets = window_bytes / packet_bytes.max(1);
+        let step_bytes = packets.max(1).isqrt().saturating_mul(packet_bytes);
+        let doubled_bytes = mul_div(step_bytes, self.0, UNIT * FIRST_STEP);
+        let quarter_bytes = (window_bytes / 4).max(packet_bytes);
+        let times = doubled_bytes / quarter_bytes.max(1);
+        if times < 1 {
+            return doubled_bytes;
+        }
+        let rounds = times.ilog2();
+        let mut added_bytes = quarter_bytes;
+        let mut step_bytes = window_bytes.saturating_add(quarter_bytes) / 4;
+        for _ in 0..rounds {
+            added_bytes = added_bytes.saturating_add(step_bytes);
+            step_bytes = step_bytes.saturating_add(step_bytes / 4);
+        }
+        // Between two powers of two the logarithm is a line too.
+        let power_bytes = quarter_bytes.saturating_mul(1 << rounds);
+        let part_bytes = mul_div(step_bytes, doubled_bytes - power_bytes, power_bytes);
+        added_bytes.saturating_add(part_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn growth_doubles_each_round_trip() {
+        let at = |ms: u64| Growth::after(ms * MS, 10 * MS).0;
+        assert_eq!(
+            [at(0), at(5), at(10), at(20), at(30)],
+            [0, 128, 256, 768, 1_792]
+        );
+        let step = Growth::after(10 * MS, 10 * MS);
+        assert_eq!(step.bytes(400 * 4096, 4096), 20 * 4096 / 8);
+    }
+
+    #[test]
+    fn a_window_grows_by_at_most_a_quarter_each_round_trip() {
+        let window = 1_000 * 4096;
+        let mut before = 0;
+        for round in 1..30 {
+            let added = Growth::after(round * 10 * MS, 10 * MS).bytes(window, 4096);
+            assert!(added - before <= (window + before) * 3 / 10, "{round}");
+            before = added;
+        }
+        assert!(before > 20 * window);
+    }
+
+    proptest! {
+        #[test]
+        fn growth_never_falls_and_never_overflows(
+            a in any::<u64>(), b in any::<u64>(), base in any::<u64>(), window in any::<u64>(),
+            packet in any::<u64>(),
+        ) {
+            let early = Growth::after(a.min(b), base);
+            let late = Growth::after(a.max(b), base);
+            prop_assert!(early <= late);
+            prop_assert!(early.bytes(window, packet) <= late.bytes(window, packet));
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! A rate that follows the path.
+
+mod cubic;
+mod cycle;
+mod growth;
+mod path;
+mod probe;
+mod signals;
+mod steps;
+
+use crate::math::{bytes_in, mul_div, rate_of, time_of};
+use crate::receiver::ReceiverLimit;
+use crate::{Feedback, Limits, RateControl, Sent, Start};
+use cubic::Cubic;
+use cycle::Cycle;
+use growth::Growth;
+use path::Path;
+use probe::Probe;
+
+/// Wait for the first report, in nanoseconds (RFC 6298 section 2.1).
+const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
+
+/// Highest rate in bits a second and largest window in bytes: room to multiply them.
+const MAX_BPS: u64 = 1 << 50;
+const MAX_BYTES: u64 = 1 << 50;
+
+/// What an [`Adaptive`] controller needs to know of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdaptiveOptions {
+    /// Bytes of a full packet on the wire, headers included.
+    pub packet_bytes: u64,
+    /// Highest rate in bits a second, whatever the path carries: the share of it that is the
+    /// sender's, or the rate of its network card.
+    pub max_rate_bps: u64,
+    /// Differences of delay that the hosts at both ends make, in nanoseconds: no sign of a queue.
+    pub jitter_ns: u64,
+    /// After drops at the receiver the pace would grow from nothing to `max_rate_bps` in this time,
+    /// in nanoseconds (`pace_recovery` of P5.8).
+    pub recovery_ns: u64,
+    /// What is known about the path.
+    pub start: Option<Start>,
+}
+
+/// What an [`Adaptive`] controller is doing: the states of the table in the documentation of the
+/// crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Sends short trains of packets to see which rate the path carries.
+    Probe,
+    /// Lets the queue run empty.
+    Drain,
+    /// Sends its share, and ever more above it until a queue forms.
+    Grow,
+    /// Holds its share beside flows that keep the queue full.
+    Compete,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Probe(Probe),
+    Drain { back: Option<Cubic> },
+    Grow { since_ns: u64 },
+    Compete { cubic: Cubic, drain_ns: u64 },
+}
+
+/// Fills a path, keeps its queue short, and shares it; the default controller.
+///
+/// The documentation of the crate describes the algorithm.
+#[derive(Clone, Debug)]
+pub struct Adaptive {
+    options: AdaptiveOptions,
+    path: Path,
+    receiver: ReceiverLimit,
+    state: State,
+    cycle: Cycle,
+    /// The flow's share of the path: rate times round trip without queues.
+    share_bytes: u64,
+    /// What the state makes of it now.
+    window_bytes: u64,
+    now_ns: u64,
+    sent_bytes: u64,
+    sent_ns: u64,
+    /// Bytes sent when the sender last had nothing more to send.
+    app_limited_bytes: u64,
+    /// Bytes sent when reports last failed to come: they are in flight no more.
+    settled_bytes: u64,
+    deadline_ns: Option<u64>,
+    timeouts: u32,
+}
+
+impl Adaptive {
+    /// A controller for one path.
+    ///
+    /// Values of 0 count as 1, and rates above 2^50 bit/s as 2^50 bit/s.
+    pub fn new(options: AdaptiveOptions) -> Self {
+        let options = AdaptiveOptions {
+            packet_bytes: options.packet_bytes.clamp(1, 1 << 30),
+            max_rate_bps: options.max_rate_bps.clamp(1, MAX_BPS),
+            ..options
+        };
+        let probe = Probe::first(options.packet_bytes, options.max_rate_bps);
+        let mut controller = Self {
+            path: Path::default(),
+            receiver: ReceiverLimit::new(options.max_rate_bps, options.recovery_ns),
+            state: State::Probe(probe),
+            cycle: Cycle::default(),
+            share_bytes: probe.train_bytes(),
+            window_bytes: probe.train_bytes(),
+            now_ns: 0,
+            sent_bytes: 0,
+            sent_ns: 0,
+            app_limited_bytes: 0,
+            settled_bytes: 0,
+            deadline_ns: None,
+            timeouts: 0,
+            options,
+        };
+        if let Some(start) = options.start {
+            controller.expect(start);
+        }
+        controller
+    }
+
+    /// What the controller is doing.
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Probe(_) => Phase::Probe,
+            State::Drain { .. } => Phase::Drain,
+            State::Grow { .. } => Phase::Grow,
+            State::Compete { .. } => Phase::Compete,
+        }
+    }
+
+    /// What a later transfer on this path can start with; `None` before the first round trip is
+    /// measured.
+    pub fn learned(&self) -> Option<Start> {
+        let rtt_ns = self.path.base_ns();
+        (rtt_ns > 0).then(|| Start {
+            rate_bps: self.rate_bps(),
+            rtt_ns,
+        })
+    }
+
+    /// The flow's share of the path, in bits a second.
+    fn rate_bps(&self) -> u64 {
+        rate_of(self.share_bytes, self.path.base_ns()).clamp(1, self.options.max_rate_bps)
+    }
+
+    /// Tests whether the path carries what `start` says.
+    fn expect(&mut self, start: Start) {
+        let start = Start {
+            rate_bps: start.rate_bps.clamp(1, self.options.max_rate_bps),
+            rtt_ns: start.rtt_ns.max(1),
+        };
+        let AdaptiveOptions {
+            packet_bytes,
+            jitter_ns,
+            ..
+        } = self.options;
+        self.probe(Probe::expecting(start, packet_bytes, jitter_ns));
+    }
+
+    fn probe(&mut self, probe: Probe) {
+        self.state = State::Probe(probe.after(self.sent_bytes, self.path.received_bytes()));
+        self.cycle.forget();
+        self.cycle
+            .start(self.sent_bytes, self.path.base_ns(), false);
+    }
+
+    fn set_share(&mut self, share_bytes: u64) {
+        let least = (self.options.packet_bytes / 16).max(1);
+        let most = bytes_in(self.options.max_rate_bps, self.path.base_ns());
+        self.share_bytes = share_bytes.clamp(least, most.clamp(least, MAX_BYTES));
+    }
+
+    /// Brings the window up to date.
+    fn refresh(&mut self) {
+        let base_ns = self.path.base_ns();
+        if let State::Drain { back } = self.state
+            && self.cycle.has_drained_for(base_ns / 4, self.now_ns)
+        {
+            match back {
+                None => self.grow(self.share_bytes),
+                Some(cubic) => self.compete(cubic),
+            }
+        }
+        let window_bytes = match self.state {
+            // The train, and nothing after it.
+            State::Probe(probe) => {
+                let settled_bytes = self.path.reported_bytes().max(self.settled_bytes);
+                probe.end_bytes().saturating_sub(settled_bytes)
+            }
+            State::Drain { .. } => self.cycle.dip(self.share_bytes),
+            State::Grow { since_ns } => self.grown(since_ns, 0),
+            State::Compete { cubic, .. } => {
+                cubic.window_bytes(self.now_ns, self.path.standing_ns())
+            }
+        };
+        self.window_bytes = window_bytes.min(MAX_BYTES);
+    }
+
+    /// The window `ahead_rounds` round trips from now, after growing since `since_ns`.
+    fn grown(&self, since_ns: u64, ahead_rounds: u64) -> u64 {
+        let base_ns = self.path.base_ns();
+        let elapsed_ns = self
+            .now_ns
+            .saturating_sub(since_ns)
+            .saturating_add(ahead_rounds * base_ns);
+        let growth = Growth::after(elapsed_ns, base_ns);
+        let grown_bytes = growth.bytes(self.share_bytes, self.options.packet_bytes);
+        self.share_bytes.saturating_add(grown_bytes).min(MAX_BYTES)
+    }
+
+    /// How long to wait for a report.
+    fn timeout_ns(&self) -> u64 {
+        let standing_ns = self.path.standing_ns();
+        let wait_ns = if standing_ns == 0 {
+            FIRST_TIMEOUT_NS
+        } else {
+            let packet_ns = time_of(2 * self.options.packet_bytes, self.rate_bps());
+            (3 * standing_ns)
+                .saturating_add(4 * self.path.interval_ns())
+                .saturating_add(4u64.saturating_mul(self.options.jitter_ns))
+                .saturating_add(packet_ns)
+        };
+        wait_ns.saturating_mul(1 << self.timeouts.min(6))
+    }
+}
+
+impl RateControl for Adaptive {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.now_ns = self.now_ns.max(sent.now_ns);
+        let idle_ns = self.now_ns.saturating_sub(self.sent_ns);
+        let was_idle = sent.in_flight_bytes <= sent.bytes && idle_ns / 2 > self.timeout_ns();
+        if let Some(learned) = self.learned()
+            && was_idle
+        {
+            self.expect(learned);
+        }
+        self.sent_bytes = self.sent_bytes.saturating_add(sent.bytes);
+        self.sent_ns = self.now_ns;
+        self.cycle.note_sent(self.now_ns);
+        if let State::Probe(probe) = &mut self.state {
+            probe.note_sent(self.now_ns);
+        }
+        if sent.app_limited {
+            self.app_limited_bytes = self.sent_bytes;
+        }
+        if self.deadline_ns.is_none() {
+            self.deadline_ns = Some(self.now_ns.saturating_add(self.timeout_ns()));
+        }
+        self.refresh();
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        let before_ns = self.now_ns;
+        let Some(sample) = self.path.take(feedback) else {
+            return;
+        };
+        self.now_ns = self.now_ns.max(feedback.now_ns);
+        let pace_bps = self.limits().pace_bps;
+        let dropped = self.receiver.on_feedback(feedback, pace_bps);
+        self.timeouts = 0;
+        let reported_bytes = self.path.reported_bytes();
+        let in_flight = self.sent_bytes > reported_bytes;
+        let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
+        self.deadline_ns = in_flight.then_some(deadline_ns);
+        if reported_bytes > self.cycle.cut_bytes() {
+            let fresh = sample.filter(|sample| self.cycle.note_sample(*sample));
+            self.step(fresh, dropped);
+        } else {
+            self.path.forget_samples();
+        }
+        let unused = sample.is_some_and(|sample| sample.in_flight_bytes < self.window_bytes / 4);
+        if let State::Grow { since_ns } = &mut self.state
+            && (unused || reported_bytes <= self.app_limited_bytes)
+        {
+            // A window that is not used cannot show that there is room for more.
+            *since_ns = since_ns
+                .saturating_add(self.now_ns - before_ns)
+                .min(self.now_ns);
+        }
+        self.refresh();
+    }
+
+    fn on_timeout(&mut self, now_ns: u64) {
+        if self
+            .deadline_ns
+            .is_none_or(|deadline_ns| now_ns < deadline_ns)
+        {
+            return;
+        }
+        self.now_ns = self.now_ns.max(now_ns);
+        self.deadline_ns = None;
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.settled_bytes = self.sent_bytes;
+        match (self.state, self.learned()) {
+            (State::Probe(probe), _) => self.probe(probe.slower()),
+            (_, Some(learned)) => self.expect(learned),
+            (_, None) => {}
+        }
+        self.refresh();
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
+    fn limits(&self) -> Limits {
+        let packet_bytes = self.options.packet_bytes;
+        let standing_ns = self.path.standing_ns();
+        let pace_bps = match self.state {
+            State::Probe(probe) => probe.rate_bps(),
+            State::Grow { since_ns } => rate_of(self.grown(since_ns, 1), standing_ns),
+            _ => rate_of(self.window_bytes, standing_ns),
+        };
+        let pace_bps = pace_bps.clamp(1, self.receiver.ceiling_bps());
+        if matches!(self.state, State::Probe(_)) {
+            return Limits {
+                pace_bps,
+                window_bytes: self.window_bytes.max(1),
+            };
+        }
+        // What arrived since the last report still counts as in flight.
+        let unreported_bytes = mul_div(self.window_bytes, self.path.interval_ns(), standing_ns);
+        let window_bytes = self.window_bytes.saturating_add(unreported_bytes);
+        Limits {
+            pace_bps,
+            window_bytes: window_bytes.max(2 * packet_bytes),
+        }
+    }
+}

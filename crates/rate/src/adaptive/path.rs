@@ -1,0 +1,226 @@
+//! What the reports say about the path: round trip, queue, rate, loss, marks.
+
+use crate::math::mul_div;
+use crate::{Feedback, Newest};
+
+/// Longest round trip believed, in nanoseconds: a bound on what a peer may say (P5.6.1).
+const MAX_RTT_NS: u64 = 10_000_000_000;
+
+/// Points that are kept, an eighth of a round trip apart: two round trips.
+const POINTS: usize = 16;
+
+/// Parts of a million.
+pub(super) const MILLION: u64 = 1_000_000;
+
+/// The sums of one report, at the instant when its newest packet arrived.
+#[derive(Clone, Copy, Debug, Default)]
+struct Point {
+    /// In the sender's clock, later than the true arrival by the way back of the report.
+    arrived_ns: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    received_packets: u64,
+    marked_packets: u64,
+}
+
+/// What happened between two reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+    pub(super) packets: u64,
+    pub(super) marked: u64,
+}
+
+impl Span {
+    /// Parts of a million of the bytes that did not arrive.
+    pub(super) fn loss_ppm(&self) -> u64 {
+        let lost = self.sent_bytes.saturating_sub(self.received_bytes);
+        mul_div(lost, MILLION, self.sent_bytes)
+    }
+}
+
+/// A round-trip sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// When the packet left.
+    pub(super) departed_ns: u64,
+    pub(super) rtt_ns: u64,
+    /// Bytes that were in flight then, with the packet. They left the path in the round trip.
+    pub(super) in_flight_bytes: u64,
+}
+
+/// What the reports say about the path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    /// Shortest round trip since the path was last found to have changed: the path with its queues
+    /// empty. 0 before the first sample.
+    base_ns: u64,
+    /// Shortest samples of the present and the previous quarter of a round trip.
+    lowest_ns: [Option<u64>; 2],
+    lowest_since_ns: u64,
+    latest: Point,
+    points: [Point; POINTS],
+    filled: usize,
+    /// Share of the bytes that is lost while the queue is empty, in parts of a million.
+    random_loss_ppm: u64,
+    /// Mean time between reports, in nanoseconds.
+    interval_ns: u64,
+    reported_ns: u64,
+}
+
+impl Path {
+    /// Takes in a report. Answers `None` if a newer one has overtaken it or nothing was received,
+    /// else the round-trip sample that it gives.
+    pub(super) fn take(&mut self, feedback: &Feedback) -> Option<Option<Sample>> {
+        let newest = feedback.newest?;
+        if newest.sent_bytes < self.latest.sent_bytes
+            || feedback.received_packets < self.latest.received_packets
+        {
+            return None;
+        }
+        let gap_ns = feedback.now_ns.saturating_sub(self.reported_ns);
+        if self.reported_ns > 0 && gap_ns < MAX_RTT_NS {
+            self.interval_ns = (self.interval_ns / 4 * 3).saturating_add(gap_ns / 4);
+        }
+        self.reported_ns = self.reported_ns.max(feedback.now_ns);
+        let sample = self.sample(feedback.now_ns, &newest);
+        if let Some(sample) = sample {
+            self.note(feedback.now_ns, sample.rtt_ns);
+        }
+        let arrived_ns = feedback.now_ns.saturating_sub(newest.hold_ns);
+        self.latest = Point {
+            arrived_ns: arrived_ns.max(self.latest.arrived_ns),
+            sent_bytes: newest.sent_bytes,
+            received_bytes: feedback.received_bytes.max(self.latest.received_bytes),
+            received_packets: feedback.received_packets,
+            marked_packets: feedback.marked_packets.max(self.latest.marked_packets),
+        };
+        self.keep();
+        Some(sample)
+    }
+
+    /// Round trip without queues, in nanoseconds; 0 before the first sample.
+    pub(super) fn base_ns(&self) -> u64 {
+        self.base_ns
+    }
+
+    /// The path has become another: its round trip without queues is what was measured lately.
+    pub(super) fn set_base(&mut self, base_ns: u64) {
+        self.base_ns = base_ns.clamp(1, MAX_RTT_NS);
+    }
+
+    /// Shortest round trip of the last quarter to half round trip: without what delays single
+    /// packets. 0 before the first sample.
+    pub(super) fn standing_ns(&self) -> u64 {
+        let lowest_ns = self.lowest_ns.into_iter().flatten().min();
+        lowest_ns.unwrap_or(self.base_ns)
+    }
+
+    /// Mean time between reports, in nanoseconds.
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.interval_ns
+    }
+
+    /// Share of the bytes that is lost while the queue is empty, in parts of a million.
+    pub(super) fn random_loss_ppm(&self) -> u64 {
+        self.random_loss_ppm
+    }
+
+    /// Bytes sent up to the newest packet reported.
+    pub(super) fn reported_bytes(&self) -> u64 {
+        self.latest.sent_bytes
+    }
+
+    /// Bytes received.
+    pub(super) fn received_bytes(&self) -> u64 {
+        self.latest.received_bytes
+    }
+
+    /// Forgets the samples of before a cut of the window.
+    pub(super) fn forget_samples(&mut self) {
+        self.lowest_ns = [None; 2];
+    }
+
+    /// A round trip passed with an empty queue: what was lost in it was lost at random.
+    pub(super) fn note_random_loss(&mut self, span: &Span) {
+        self.random_loss_ppm = (self.random_loss_ppm * 7 + span.loss_ppm()) / 8;
+    }
+
+    /// The last `ns` nanoseconds, or as much of them as was sent after the first `from_bytes`
+    /// bytes. `None` if there are no two reports of it.
+    pub(super) fn span(&self, ns: u64, from_bytes: u64) -> Option<Span> {
+        let mut found: Option<&Point> = None;
+        for point in &self.points[..self.filled] {
+            let usable = point.sent_bytes >= from_bytes;
+            if !usable || point.arrived_ns >= self.latest.arrived_ns {
+                continue;
+            }
+            let old = |point: &Point| self.latest.arrived_ns - point.arrived_ns >= ns;
+            // The points are in order: the last that is old enough, else the first.
+            if found.is_none() || old(point) {
+                found = Some(point);
+            }
+        }
+        let from = found?;
+        Some(Span {
+            sent_bytes: self.latest.sent_bytes - from.sent_bytes,
+            received_bytes: self.latest.received_bytes - from.received_bytes,
+            packets: self.latest.received_packets - from.received_packets,
+            marked: self.latest.marked_packets - from.marked_packets,
+        })
+    }
+
+    fn note(&mut self, now_ns: u64, rtt_ns: u64) {
+        if self.base_ns == 0 || rtt_ns < self.base_ns {
+            self.base_ns = rtt_ns;
+        }
+        if now_ns.saturating_sub(self.lowest_since_ns) >= self.base_ns / 8 {
+            self.lowest_ns = [None, self.lowest_ns[0]];
+            self.lowest_since_ns = now_ns;
+        }
+        let lowest_ns = self.lowest_ns[0].map_or(rtt_ns, |ns| ns.min(rtt_ns));
+        self.lowest_ns[0] = Some(lowest_ns);
+    }
+
+    fn keep(&mut self) {
+        if let Some(last) = self.points[..self.filled].last()
+            && self.latest.arrived_ns - last.arrived_ns < self.base_ns / 8
+        {
+            return;
+        }
+        if self.filled == POINTS {
+            self.points.rotate_left(1);
+            self.filled -= 1;
+        }
+        self.points[self.filled] = self.latest;
+        self.filled += 1;
+    }
+
+    /// The round trip of the newest packet; `None` if it was sent twice, or if none is plausible.
+    fn sample(&self, now_ns: u64, newest: &Newest) -> Option<Sample> {
+        let departed_ns = newest.departed_ns?;
+        let rtt_ns = now_ns
+            .checked_sub(departed_ns)?
+            .checked_sub(newest.hold_ns)?;
+        let settled_bytes = self.settled_bytes(departed_ns);
+        (1..=MAX_RTT_NS).contains(&rtt_ns).then_some(Sample {
+            departed_ns,
+            rtt_ns,
+            in_flight_bytes: newest.sent_bytes.saturating_sub(settled_bytes),
+        })
+    }
+
+    /// Bytes of what was sent that had arrived or was lost at an instant of the last two round
+    /// trips: on the line between the reports before and after it.
+    fn settled_bytes(&self, at_ns: u64) -> u64 {
+        let points = &self.points[..self.filled];
+        let after = points.partition_point(|point| point.arrived_ns <= at_ns);
+        let before = after.checked_sub(1).map_or(Point::default(), |i| points[i]);
+        let after = points.get(after).unwrap_or(&self.latest);
+        let gap_ns = after.arrived_ns.saturating_sub(before.arrived_ns);
+        let part_ns = at_ns.saturating_sub(before.arrived_ns).min(gap_ns);
+        let gap_bytes = after.sent_bytes.saturating_sub(before.sent_bytes);
+        before.sent_bytes + mul_div(gap_bytes, part_ns, gap_ns)
+    }
+}

@@ -1,0 +1,190 @@
+//! A short train of packets, to see which rate the path carries.
+
+use super::path::Sample;
+use crate::Start;
+use crate::math::{bytes_in, mul_div, rate_of, time_of};
+
+/// A train lasts for this share of the round trip.
+const TRAIN_SHARE: u64 = 16;
+
+/// Fewest packets of a train, and those of the first on an unknown path (RFC 6928 allows 10 of 1500
+/// bytes).
+const MIN_PACKETS: u64 = 8;
+const FIRST_PACKETS: u64 = 16;
+
+/// Length of the first train on an unknown path, in nanoseconds.
+const FIRST_NS: u64 = 1_000_000;
+
+/// Rate of a train over that of the one before, which the path carried: so a train meets a path of
+/// at least a quarter of its rate, and queues at most 3/16 of what that holds.
+const STEP: u64 = 4;
+
+/// A train under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    rate_bps: u64,
+    /// The rate is expected to be carried: no faster train follows.
+    expected: bool,
+    rtt_ns: u64,
+    train_bytes: u64,
+    packet_bytes: u64,
+    /// Bytes sent and received before.
+    sent_bytes: u64,
+    received_bytes: u64,
+    first_ns: Option<u64>,
+    shortest_ns: Option<u64>,
+    latest: Option<Sample>,
+}
+
+/// What a train has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The path carries the train's rate.
+    Carried,
+    /// The path carries this rate, in bits a second, less than that of the train.
+    Limited(u64),
+}
+
+impl Probe {
+    /// The first on a path of which nothing is known.
+    pub(super) fn first(packet_bytes: u64, max_rate_bps: u64) -> Self {
+        let train_bytes = FIRST_PACKETS * packet_bytes;
+        Self {
+            rate_bps: rate_of(train_bytes, FIRST_NS).min(max_rate_bps),
+            expected: false,
+            rtt_ns: u64::MAX,
+            train_bytes,
+            packet_bytes,
+            sent_bytes: 0,
+            received_bytes: 0,
+            first_ns: None,
+            shortest_ns: None,
+            latest: None,
+        }
+    }
+
+    /// One that tests what is expected of a path, where delays of `jitter_ns` show nothing.
+    pub(super) fn expecting(start: Start, packet_bytes: u64, jitter_ns: u64) -> Self {
+        let train_ns = (start.rtt_ns / TRAIN_SHARE).max(jitter_ns.saturating_mul(4));
+        let train_bytes = bytes_in(start.rate_bps, train_ns);
+        Self {
+            rate_bps: start.rate_bps,
+            expected: true,
+            rtt_ns: start.rtt_ns,
+            train_bytes: train_bytes.max(MIN_PACKETS * packet_bytes),
+            ..Self::first(packet_bytes, u64::MAX)
+        }
+    }
+
+    /// The next, faster one, if a faster one is called for.
+    pub(super) fn faster(&self, rtt_ns: u64, max_rate_bps: u64, jitter_ns: u64) -> Option<Self> {
+        if self.expected || self.rate_bps >= max_rate_bps {
+            return None;
+        }
+        let start = Start {
+            rate_bps: self.rate_bps.saturating_mul(STEP).min(max_rate_bps),
+            rtt_ns,
+        };
+        Some(Self {
+            expected: false,
+            ..Self::expecting(start, self.packet_bytes, jitter_ns)
+        })
+    }
+
+    /// Another attempt at half the rate, after none of the train was reported.
+    pub(super) fn slower(&self) -> Self {
+        Self {
+            rate_bps: (self.rate_bps / 2).max(1),
+            train_bytes: (self.train_bytes / 2).max(MIN_PACKETS * self.packet_bytes),
+            first_ns: None,
+            shortest_ns: None,
+            latest: None,
+            ..*self
+        }
+    }
+
+    /// Begins after so many bytes were sent and received.
+    pub(super) fn after(self, sent_bytes: u64, received_bytes: u64) -> Self {
+        Self {
+            sent_bytes,
+            received_bytes,
+            ..self
+        }
+    }
+
+    /// Whether the rate is what a description or an earlier transfer said.
+    pub(super) fn is_expected(&self) -> bool {
+        self.expected
+    }
+
+    /// Bytes of the train.
+    pub(super) fn train_bytes(&self) -> u64 {
+        self.train_bytes
+    }
+
+    /// Rate of the train, in bits a second.
+    pub(super) fn rate_bps(&self) -> u64 {
+        self.rate_bps
+    }
+
+    pub(super) fn note_sent(&mut self, now_ns: u64) {
+        self.first_ns.get_or_insert(now_ns);
+    }
+
+    pub(super) fn note(&mut self, sample: Sample) {
+        let shortest_ns = self
+            .shortest_ns
+            .map_or(sample.rtt_ns, |ns| ns.min(sample.rtt_ns));
+        self.shortest_ns = Some(shortest_ns);
+        self.latest = Some(sample);
+    }
+
+    /// Bytes sent when the whole train has left.
+    pub(super) fn end_bytes(&self) -> u64 {
+        self.sent_bytes.saturating_add(self.train_bytes)
+    }
+
+    /// What the train shows when `sent_bytes` are reported, of which `received_bytes` arrived;
+    /// `None` until most of the train is reported. A delay of up to `jitter_ns`, and an eighth of
+    /// the time of the train, is not taken for a queue.
+    pub(super) fn verdict(
+        &self,
+        sent_bytes: u64,
+        received_bytes: u64,
+        jitter_ns: u64,
+    ) -> Option<Verdict> {
+        let all = sent_bytes >= self.end_bytes();
+        let sent_bytes = sent_bytes.saturating_sub(self.sent_bytes);
+        let received_bytes = received_bytes.saturating_sub(self.received_bytes);
+        let few = received_bytes < sent_bytes / 8 * 7;
+        let Some(latest) = self.latest else {
+            // Packets that were sent twice gave no sample.
+            let rate_bps = if few {
+                self.rate_bps / 2
+            } else {
+                self.rate_bps
+            };
+            return all.then_some(Verdict::Limited(rate_bps.max(1)));
+        };
+        if !all && sent_bytes < self.train_bytes / 4 * 3 {
+            return None;
+        }
+        // The first packet takes no part of the time between it and the latest.
+        let nominal_ns = time_of(sent_bytes, self.rate_bps).max(1);
+        let length_ns = latest.departed_ns.saturating_sub(self.first_ns?);
+        let length_ns = length_ns.max(nominal_ns / 8 * 7).max(1);
+        let queue_ns = latest
+            .rtt_ns
+            .saturating_sub(self.shortest_ns?.min(self.rtt_ns));
+        // The sender itself was slower than the train should be.
+        let late = length_ns / 2 > nominal_ns;
+        if queue_ns <= (length_ns / 8).saturating_add(jitter_ns) && !few && !late {
+            return Some(Verdict::Carried);
+        }
+        let paced_ns = if late { nominal_ns } else { length_ns };
+        let whole_ns = length_ns.saturating_add(queue_ns);
+        let carried_bps = mul_div(self.rate_bps, paced_ns, whole_ns);
+        let arrived_bps = mul_div(carried_bps, received_bytes, sent_bytes);
+        Some(Verdict::Limited(arrived_bps.clamp(1, self.rate_bps)))
+    }
+}

@@ -1,0 +1,190 @@
+//! What a report does in each state.
+
+use super::cubic::Cubic;
+use super::cycle;
+use super::path::Sample;
+use super::probe::{Probe, Verdict};
+use super::{Adaptive, AdaptiveOptions, State};
+use crate::math::{bytes_in, mul_div};
+
+impl Adaptive {
+    /// Cuts to `share_bytes`, and below that until the queue is empty.
+    fn drain(&mut self, share_bytes: u64, back: Option<Cubic>) {
+        self.set_share(share_bytes);
+        self.state = State::Drain { back };
+        let blind = self.queue_ns() < self.threshold_ns() / 4;
+        let base_ns = self.path.base_ns();
+        if blind && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes()) {
+            // If the loss is no congestion, it is the same at the next cut, and is known in time.
+            self.path.note_random_loss(&round);
+        }
+        self.cycle.start(self.sent_bytes, base_ns, blind);
+    }
+
+    pub(super) fn grow(&mut self, share_bytes: u64) {
+        self.set_share(share_bytes);
+        self.state = State::Grow {
+            since_ns: self.now_ns,
+        };
+    }
+
+    /// A queue has formed, or packets were dropped.
+    fn cut(&mut self, sample: Option<Sample>) {
+        let drained = self
+            .cycle
+            .was_drained(self.path.base_ns(), self.threshold_ns());
+        let share_bytes = self.measured_share(sample);
+        if drained {
+            let target = self.fair_share(share_bytes, sample);
+            self.cycle.succeed();
+            return self.drain(target, None);
+        }
+        self.cycle.fail(self.window_bytes);
+        let held_bytes = self.cycle.held_bytes();
+        if self.follow_longer_path(held_bytes) {
+            return;
+        }
+        if self.cycle.is_patient() {
+            self.drain(share_bytes, None);
+        } else {
+            self.compete(Cubic::new(
+                self.now_ns,
+                held_bytes,
+                self.options.packet_bytes,
+            ));
+        }
+    }
+
+    /// Goes half of the way from the measured share to that which flows that cut together would
+    /// all have, in steps of a quarter down and a half up.
+    fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
+        let base_ns = self.path.base_ns();
+        let least_ns = self.threshold_ns() / 4;
+        let equal = sample.and_then(|sample| {
+            self.cycle
+                .equal_share(share_bytes, sample, base_ns, least_ns)
+        });
+        let Some(equal_bytes) = equal else {
+            return share_bytes;
+        };
+        let middle = share_bytes / 2 + equal_bytes / 2;
+        middle.clamp(
+            share_bytes / 4 * 3,
+            share_bytes.saturating_add(share_bytes / 2),
+        )
+    }
+
+    /// If the delay does not depend on the window, it is no queue but a longer path. Then takes it
+    /// for that, with the rate that filled `window_bytes` before, and answers true.
+    fn follow_longer_path(&mut self, window_bytes: u64) -> bool {
+        let Some(base_ns) = self.cycle.steady_ns(self.threshold_ns() / 8) else {
+            return false;
+        };
+        let share_bytes = mul_div(window_bytes, base_ns, self.path.base_ns());
+        self.path.set_base(base_ns);
+        self.cycle.succeed();
+        self.drain(share_bytes, None);
+        true
+    }
+
+    pub(super) fn compete(&mut self, cubic: Cubic) {
+        self.cycle
+            .start(self.sent_bytes, self.path.base_ns(), false);
+        let pause_ns = self.path.base_ns().saturating_mul(cycle::COMPETE_ROUNDS);
+        self.state = State::Compete {
+            cubic,
+            drain_ns: self.now_ns.saturating_add(pause_ns),
+        };
+    }
+
+    /// A report of what left since the last cut, beside flows that fill the queue.
+    fn step_compete(&mut self, mut cubic: Cubic, drain_ns: u64, sample: Option<Sample>) {
+        let queue_ns = self.queue_ns();
+        if queue_ns <= self.threshold_ns() / 2 {
+            self.cycle.succeed();
+            return self.grow(self.measured_share(sample));
+        }
+        let rtt_ns = self.path.standing_ns();
+        let lost = self
+            .path
+            .span(self.path.base_ns() / 4, self.cycle.cut_bytes())
+            .is_some_and(|span| span.loss_ppm() > 2 * self.path.random_loss_ppm());
+        if lost && self.cycle.is_queue_high(queue_ns, self.path.base_ns()) {
+            cubic.on_loss(self.now_ns, rtt_ns);
+            self.cycle.skip_to(self.sent_bytes);
+            self.state = State::Compete { cubic, drain_ns };
+        } else if self.now_ns >= drain_ns && !self.follow_longer_path(self.window_bytes) {
+            let share_bytes = self.measured_share(sample);
+            self.cycle.succeed();
+            self.drain(share_bytes, Some(cubic));
+        }
+    }
+
+    /// A report of what left since the last cut, alone or beside flows that cut too.
+    fn step_grow(&mut self, since_ns: u64, sample: Option<Sample>, dropped: bool) {
+        if self.is_congested(dropped) {
+            return self.cut(sample);
+        }
+        let base_ns = self.path.base_ns();
+        if self.queue_ns() > self.threshold_ns() / 4 {
+            if let Some(sample) = sample
+                && sample.departed_ns.saturating_sub(since_ns) > base_ns / 4 * 5
+            {
+                self.cycle.note_queue(sample);
+            }
+        } else if self
+            .cycle
+            .is_round_over(self.path.reported_bytes(), self.sent_bytes)
+            && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes())
+        {
+            self.path.note_random_loss(&round);
+        }
+    }
+
+    pub(super) fn step(&mut self, sample: Option<Sample>, dropped: bool) {
+        match self.state {
+            State::Probe(probe) => self.step_probe(probe, sample),
+            State::Drain { .. } => {}
+            State::Grow { since_ns } => self.step_grow(since_ns, sample, dropped),
+            State::Compete { cubic, drain_ns } => self.step_compete(cubic, drain_ns, sample),
+        }
+    }
+
+    /// A report while a train is under way.
+    fn step_probe(&mut self, mut probe: Probe, sample: Option<Sample>) {
+        if let Some(sample) = sample {
+            probe.note(sample);
+        }
+        self.state = State::Probe(probe);
+        let AdaptiveOptions {
+            max_rate_bps,
+            jitter_ns,
+            ..
+        } = self.options;
+        let base_ns = self.path.base_ns();
+        let (sent_bytes, received_bytes) = (self.path.reported_bytes(), self.path.received_bytes());
+        // Without a round trip a rate is no window.
+        if self.is_app_limited() || base_ns == 0 {
+            if sent_bytes >= probe.end_bytes() {
+                self.probe(probe);
+            }
+            return;
+        }
+        let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
+            None => return,
+            Some(Verdict::Limited(rate_bps)) => rate_bps,
+            Some(Verdict::Carried) => {
+                if let Some(faster) = probe.faster(base_ns, max_rate_bps, jitter_ns) {
+                    return self.probe(faster);
+                }
+                probe.rate_bps()
+            }
+        };
+        if probe.is_expected() {
+            // The rest of the train reports the queue that the train made. On a path of which
+            // nothing is known, the queue may be that of others, and is a reason to cut.
+            self.cycle.start(self.sent_bytes, base_ns, false);
+        }
+        self.grow(bytes_in(carried_bps, base_ns));
+    }
+}

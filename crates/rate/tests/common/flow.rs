@@ -1,0 +1,184 @@
+//! One sender and its receiver.
+
+use std::collections::VecDeque;
+
+use farwrite_rate::{Adaptive, AdaptiveOptions, Feedback, Newest, RateControl, Sent, TokenBucket};
+
+use super::case::{Case, FlowCase, Kind};
+use super::loss_based::LossBased;
+
+/// What a packet left behind at its sender.
+struct Departure {
+    sequence: u32,
+    departed_ns: u64,
+    sent_bytes: u64,
+}
+
+/// A report on its way to the sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Report {
+    sequence: u32,
+    hold_ns: u64,
+    bytes: u64,
+    packets: u64,
+    marked: u64,
+}
+
+/// The sending half, which always has something to send.
+pub(crate) struct Sender {
+    controller: Box<dyn RateControl>,
+    bucket: TokenBucket,
+    departures: VecDeque<Departure>,
+    sequence: u32,
+    sent_bytes: u64,
+    /// Sent before the newest packet reported, or before a timeout.
+    settled_bytes: u64,
+    pub(crate) wake_ns: Option<u64>,
+}
+
+impl Sender {
+    pub(crate) fn new(case: &Case, flow: &FlowCase) -> Self {
+        let controller: Box<dyn RateControl> = match flow.kind {
+            Kind::Adaptive => Box::new(Adaptive::new(AdaptiveOptions {
+                packet_bytes: case.packet_bytes(),
+                max_rate_bps: 400_000_000_000,
+                jitter_ns: 0,
+                recovery_ns: 1_000_000_000,
+                start: case.start(flow),
+            })),
+            Kind::Reno => Box::new(LossBased::new(false)),
+            Kind::Cubic => Box::new(LossBased::new(true)),
+        };
+        Self {
+            bucket: TokenBucket::new(controller.limits().pace_bps, 1),
+            controller,
+            departures: VecDeque::new(),
+            sequence: 0,
+            sent_bytes: 0,
+            settled_bytes: 0,
+            wake_ns: None,
+        }
+    }
+
+    /// Bytes that may leave now, at most `most`; else when to ask again, if by the clock.
+    pub(crate) fn allowed(
+        &mut self,
+        now_ns: u64,
+        least: u64,
+        most: u64,
+    ) -> Result<u64, Option<u64>> {
+        if self
+            .controller
+            .next_timeout()
+            .is_some_and(|ns| ns <= now_ns)
+        {
+            self.controller.on_timeout(now_ns);
+            self.settled_bytes = self.sent_bytes;
+        }
+        let limits = self.controller.limits();
+        let in_flight = self.sent_bytes - self.settled_bytes;
+        let room = limits.window_bytes.saturating_sub(in_flight);
+        if room == 0 || in_flight > 0 && room < least {
+            return Err(self.controller.next_timeout());
+        }
+        self.bucket.set_pace(now_ns, limits.pace_bps);
+        let next_ns = self.bucket.next_ns(now_ns);
+        if next_ns > now_ns {
+            return Err(Some(next_ns));
+        }
+        Ok(room.min(limits.window_bytes / 32).clamp(least, most))
+    }
+
+    /// Bytes leave. Answers the packet's number.
+    pub(crate) fn send(&mut self, now_ns: u64, bytes: u64) -> u32 {
+        self.sequence += 1;
+        self.sent_bytes += bytes;
+        self.bucket.consume(now_ns, bytes);
+        self.departures.push_back(Departure {
+            sequence: self.sequence,
+            departed_ns: now_ns,
+            sent_bytes: self.sent_bytes,
+        });
+        self.controller.on_sent(&Sent {
+            now_ns,
+            bytes,
+            in_flight_bytes: self.sent_bytes - self.settled_bytes,
+            app_limited: false,
+        });
+        self.sequence
+    }
+
+    /// A report arrives.
+    pub(crate) fn take(&mut self, now_ns: u64, report: &Report) {
+        while self.departures.len() > 1 && self.departures[0].sequence < report.sequence {
+            self.departures.pop_front();
+        }
+        let Some(newest) = self.departures.front() else {
+            return;
+        };
+        if newest.sequence != report.sequence {
+            return;
+        }
+        self.settled_bytes = self.settled_bytes.max(newest.sent_bytes);
+        self.controller.on_feedback(&Feedback {
+            now_ns,
+            newest: Some(Newest {
+                sent_bytes: newest.sent_bytes,
+                departed_ns: Some(newest.departed_ns),
+                hold_ns: report.hold_ns,
+            }),
+            received_bytes: report.bytes,
+            received_packets: report.packets,
+            marked_packets: report.marked,
+            dropped_packets: 0,
+            drain_bps: 0,
+        });
+    }
+}
+
+/// The receiving half.
+#[derive(Default)]
+pub(crate) struct Receiver {
+    newest: u32,
+    newest_ns: u64,
+    bytes: u64,
+    packets: u64,
+    marked: u64,
+    reported_ns: Option<u64>,
+    interval_ns: u64,
+    pub(crate) waiting: bool,
+}
+
+impl Receiver {
+    /// Reports at most once in `interval_ns`.
+    pub(crate) fn new(interval_ns: u64) -> Self {
+        Self {
+            interval_ns,
+            ..Self::default()
+        }
+    }
+
+    /// A packet arrives. Answers when to report.
+    pub(crate) fn take(&mut self, now_ns: u64, sequence: u32, bytes: u64, marked: bool) -> u64 {
+        if sequence > self.newest {
+            self.newest = sequence;
+            self.newest_ns = now_ns;
+        }
+        self.bytes += bytes;
+        self.packets += 1;
+        self.marked += u64::from(marked);
+        let due_ns = self.reported_ns.map_or(0, |ns| ns + self.interval_ns);
+        due_ns.max(now_ns)
+    }
+
+    pub(crate) fn report(&mut self, now_ns: u64) -> Report {
+        self.reported_ns = Some(now_ns);
+        Report {
+            sequence: self.newest,
+            hold_ns: now_ns - self.newest_ns,
+            bytes: self.bytes,
+            packets: self.packets,
+            marked: self.marked,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Flows that share a bottleneck, in virtual time, and what is measured of them.
+//!
+//! Used by `tests/grid.rs` and by the example `grid`, which prints the whole table.
+// Times, bytes and round trips of a simulation are far below 2^52.
+#![allow(clippy::cast_possible_truncation)]
+
+pub(crate) mod case;
+pub(crate) mod flow;
+pub(crate) mod loss_based;
+pub(crate) mod measure;
+pub(crate) mod network;

@@ -1,0 +1,224 @@
+//! Flows through one bottleneck, which `farwrite-link` models.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use farwrite_link::{Datagram, Link, LinkConfig, Loss};
+
+use super::case::{Case, Kind};
+use super::flow::{Receiver, Report, Sender};
+use super::measure::{Measure, Outcome};
+
+/// Packets in which the path is simulated, about: of a longer path, several leave as one.
+const PATH_PACKETS: f64 = 1_000.0;
+
+/// Bytes of a simulated datagram, and of the smallest.
+const DATAGRAM: u64 = 1_200;
+const SMALLEST: u64 = 40;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Wake(usize),
+    ReportDue(usize),
+    Report(usize, Report),
+    Step,
+}
+
+/// A network under way.
+pub(crate) struct Network<'a> {
+    case: &'a Case,
+    /// Real bytes of a simulated one: rates stay exact, and payloads small.
+    scale: u64,
+    rate_bps: f64,
+    rtt_ns: f64,
+    /// The last one takes packets; those before it still deliver.
+    links: Vec<Link>,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    order: u64,
+    senders: Vec<Sender>,
+    receivers: Vec<Receiver>,
+    measure: Measure,
+}
+
+/// Runs a case to its end.
+pub(crate) fn run(case: &Case) -> Outcome {
+    let mut network = Network::new(case);
+    network.run();
+    let dropped = network
+        .links
+        .iter()
+        .map(|link| link.counters().queue_dropped);
+    let offered = network.links.iter().map(|link| link.counters().offered);
+    network.measure.outcome(case, dropped.sum(), offered.sum())
+}
+
+impl<'a> Network<'a> {
+    fn new(case: &'a Case) -> Self {
+        let batch = (case.path_bytes() / PATH_PACKETS).max(case.packet_bytes() as f64);
+        let mut network = Self {
+            case,
+            scale: (batch / DATAGRAM as f64).ceil() as u64,
+            rate_bps: case.rate_bps as f64,
+            rtt_ns: case.rtt_ns as f64,
+            links: Vec::new(),
+            events: BinaryHeap::new(),
+            order: 0,
+            senders: Vec::new(),
+            receivers: Vec::new(),
+            measure: Measure::new(case),
+        };
+        network.links.push(network.link());
+        for (i, flow) in case.flows.iter().enumerate() {
+            let interval_ns = match flow.kind {
+                Kind::Adaptive => case.rtt_ns / case.reports_per_round,
+                Kind::Reno | Kind::Cubic => 0,
+            };
+            network.receivers.push(Receiver::new(interval_ns));
+            // Flows do not start in the same nanosecond.
+            let start_ns = flow.start_rounds * network.rtt_ns + 977.0 * i as f64;
+            let mut sender = Sender::new(case, flow);
+            sender.wake_ns = Some(start_ns as u64);
+            network.senders.push(sender);
+            network.schedule(start_ns as u64, Event::Wake(i));
+        }
+        if let Some(step) = case.step {
+            network.schedule((step.at_rounds * network.rtt_ns) as u64, Event::Step);
+        }
+        network
+    }
+
+    fn link(&self) -> Link {
+        let queue = self.case.queue_bytes() / self.scale as f64;
+        let config = LinkConfig {
+            delay: Duration::from_nanos((self.rtt_ns / 2.0) as u64),
+            rate_bps: Some((self.rate_bps / self.scale as f64) as u64),
+            queue_bytes: Some(queue as u64),
+            loss: Loss::Iid {
+                loss_packet: self.case.loss,
+            },
+            ..LinkConfig::default()
+        };
+        Link::new(config, self.case.seed + self.links.len() as u64).unwrap()
+    }
+
+    fn schedule(&mut self, at_ns: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((at_ns, self.order, event)));
+    }
+
+    fn run(&mut self) {
+        let end_ns = (self.case.rounds * self.case.rtt_ns as f64) as u64;
+        loop {
+            let arrival_ns = self.links.iter().filter_map(Link::next_ns).min();
+            let event_ns = self.events.peek().map(|Reverse((ns, _, _))| *ns);
+            let now_ns = match (arrival_ns, event_ns) {
+                (Some(a), Some(b)) => a.min(b),
+                (a, b) => a.or(b).unwrap_or(u64::MAX),
+            };
+            if now_ns >= end_ns {
+                return;
+            }
+            self.deliver(now_ns);
+            while let Some(Reverse((at_ns, _, event))) = self.events.peek().copied()
+                && at_ns <= now_ns
+            {
+                self.events.pop();
+                self.handle(now_ns, event);
+            }
+        }
+    }
+
+    fn deliver(&mut self, now_ns: u64) {
+        for i in 0..self.links.len() {
+            while let Some(datagram) = self.links[i].poll(now_ns) {
+                let word = |at: usize| {
+                    u32::from_be_bytes(datagram.payload[at..at + 4].try_into().unwrap())
+                };
+                let (flow, sequence) = (word(0) as usize, word(4));
+                let bytes = datagram.ip_bytes() * self.scale;
+                let receiver = &mut self.receivers[flow];
+                let due_ns = receiver.take(now_ns, sequence, bytes, datagram.tos == 3);
+                if !std::mem::replace(&mut receiver.waiting, true) {
+                    self.schedule(due_ns, Event::ReportDue(flow));
+                }
+                self.measure.delivered(now_ns, flow, bytes);
+            }
+        }
+    }
+
+    fn handle(&mut self, now_ns: u64, event: Event) {
+        match event {
+            Event::Wake(flow) => {
+                // Another wake-up may have come in the meantime.
+                if self.senders[flow].wake_ns.is_some_and(|ns| ns <= now_ns) {
+                    self.senders[flow].wake_ns = None;
+                    self.pump(now_ns, flow);
+                }
+            }
+            Event::ReportDue(flow) => {
+                self.receivers[flow].waiting = false;
+                let report = self.receivers[flow].report(now_ns);
+                let at_ns = now_ns + (self.rtt_ns / 2.0) as u64;
+                self.schedule(at_ns, Event::Report(flow, report));
+            }
+            Event::Report(flow, report) => {
+                self.senders[flow].take(now_ns, &report);
+                self.pump(now_ns, flow);
+            }
+            Event::Step => {
+                let step = self.case.step.unwrap();
+                self.rate_bps *= step.rate_factor;
+                self.rtt_ns *= step.rtt_factor;
+                self.links.push(self.link());
+            }
+        }
+    }
+
+    /// Sends what a flow may send now.
+    fn pump(&mut self, now_ns: u64, flow: usize) {
+        let packet = self.case.packet_bytes() / self.scale;
+        let least = packet.clamp(SMALLEST, DATAGRAM);
+        let most = DATAGRAM;
+        loop {
+            let sender = &mut self.senders[flow];
+            match sender.allowed(now_ns, least * self.scale, most * self.scale) {
+                Ok(bytes) => {
+                    let units = bytes / self.scale;
+                    let sequence = sender.send(now_ns, units * self.scale);
+                    self.offer(now_ns, flow, sequence, units);
+                }
+                Err(None) => return,
+                Err(Some(at_ns)) => {
+                    if sender.wake_ns.is_none_or(|ns| at_ns < ns) {
+                        sender.wake_ns = Some(at_ns);
+                        self.schedule(at_ns, Event::Wake(flow));
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn offer(&mut self, now_ns: u64, flow: usize, sequence: u32, units: u64) {
+        let link = self.links.last_mut().unwrap();
+        let queue_bytes = link.queue_bytes(now_ns) * self.scale;
+        let mark_bytes = (self.case.path_bytes() / 16.0).max(4.0 * self.case.packet_bytes() as f64);
+        let mut payload = vec![0; units as usize - 28];
+        payload[..4].copy_from_slice(&(flow as u32).to_be_bytes());
+        payload[4..8].copy_from_slice(&sequence.to_be_bytes());
+        let marked = self.case.ecn && queue_bytes as f64 > mark_bytes;
+        link.send(
+            now_ns,
+            Datagram {
+                src: "10.0.0.1:49152".parse().unwrap(),
+                dst: "10.0.0.2:4791".parse().unwrap(),
+                tos: if marked { 3 } else { 2 },
+                id: 0,
+                payload,
+            },
+        );
+        self.measure
+            .queued(now_ns, queue_bytes as f64 * 8e9 / self.rate_bps);
+    }
+}

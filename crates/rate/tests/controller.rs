@@ -1,0 +1,263 @@
+//! The adaptive controller, call by call.
+
+use farwrite_rate::{Adaptive, AdaptiveOptions, Feedback, Newest, Phase, RateControl, Sent, Start};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+fn options() -> AdaptiveOptions {
+    AdaptiveOptions {
+        packet_bytes: 4_096,
+        max_rate_bps: 100_000_000_000,
+        jitter_ns: 0,
+        recovery_ns: 1_000 * MS,
+        start: None,
+    }
+}
+
+/// Starts on a path that is known to carry 1 Gbit/s over 25 ms.
+fn known() -> Adaptive {
+    Adaptive::new(AdaptiveOptions {
+        start: Some(Start {
+            rate_bps: 1_000_000_000,
+            rtt_ns: 25 * MS,
+        }),
+        ..options()
+    })
+}
+
+/// Sends packets of 4096 bytes at 1 Gbit/s.
+fn send(controller: &mut Adaptive, from_ns: u64, packets: u64, app_limited: bool) {
+    for i in 0..packets {
+        controller.on_sent(&Sent {
+            now_ns: from_ns + i * 32_768,
+            bytes: 4_096,
+            in_flight_bytes: (i + 1) * 4_096,
+            app_limited: app_limited && i + 1 == packets,
+        });
+    }
+}
+
+/// Reports that all of `packets` arrived 25 ms after the last left, at 1 Gbit/s from `from_ns` on.
+fn report(controller: &mut Adaptive, from_ns: u64, packets: u64, dropped: u64) {
+    let departed_ns = from_ns + (packets - 1) * 32_768;
+    controller.on_feedback(&Feedback {
+        now_ns: departed_ns + 26 * MS,
+        newest: Some(Newest {
+            sent_bytes: packets * 4_096,
+            departed_ns: Some(departed_ns),
+            hold_ns: MS,
+        }),
+        received_bytes: packets * 4_096,
+        received_packets: packets,
+        dropped_packets: dropped,
+        drain_bps: 400_000_000,
+        ..Feedback::default()
+    });
+}
+
+/// Bytes of a sixteenth of the known path, rounded up to packets.
+const TRAIN_PACKETS: u64 = 48;
+
+#[test]
+fn a_train_that_arrives_as_it_left_opens_the_window() {
+    let mut controller = known();
+    assert_eq!(controller.phase(), Phase::Probe);
+    assert_eq!(controller.limits().pace_bps, 1_000_000_000);
+    assert!(controller.limits().window_bytes <= TRAIN_PACKETS * 4_096);
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    assert_eq!(controller.limits().window_bytes, 195_312);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    assert_eq!(controller.phase(), Phase::Grow);
+    let limits = controller.limits();
+    assert!(
+        (3_100_000..3_400_000).contains(&limits.window_bytes),
+        "{limits:?}"
+    );
+    let learned = controller.learned().unwrap();
+    assert_eq!((learned.rate_bps, learned.rtt_ns), (1_000_000_000, 25 * MS));
+}
+
+#[test]
+fn a_train_without_samples_is_followed_by_another() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    controller.on_feedback(&Feedback {
+        now_ns: 30 * MS,
+        newest: Some(Newest {
+            sent_bytes: TRAIN_PACKETS * 4_096,
+            departed_ns: None,
+            hold_ns: 0,
+        }),
+        received_bytes: TRAIN_PACKETS * 4_096,
+        received_packets: TRAIN_PACKETS,
+        ..Feedback::default()
+    });
+    assert_eq!(controller.phase(), Phase::Probe);
+    assert_eq!(controller.learned(), None);
+    assert_eq!(controller.limits().window_bytes, 195_312);
+}
+
+#[test]
+fn a_train_that_the_sender_could_not_fill_is_no_measure() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, true);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    assert_eq!(controller.phase(), Phase::Probe);
+    let window = controller.limits().window_bytes;
+    assert!(window >= 100_000, "the next train may leave: {window}");
+}
+
+#[test]
+fn drops_at_the_receiver_bound_the_pace() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 3);
+    assert!(controller.limits().pace_bps <= 500_000_000);
+}
+
+#[test]
+fn known_drops_and_marks_are_congestion() {
+    for (marked, dropped) in [(0, 3), (40, 0)] {
+        let mut controller = known();
+        send(&mut controller, 0, TRAIN_PACKETS, false);
+        report(&mut controller, 0, TRAIN_PACKETS, 0);
+        assert_eq!(controller.phase(), Phase::Grow);
+        send(&mut controller, 30 * MS, 200, false);
+        for packets in [100, 200] {
+            let departed_ns = 30 * MS + (packets - 1) * 32_768;
+            controller.on_feedback(&Feedback {
+                now_ns: departed_ns + 25 * MS,
+                newest: Some(Newest {
+                    sent_bytes: (TRAIN_PACKETS + packets) * 4_096,
+                    departed_ns: Some(departed_ns),
+                    hold_ns: 0,
+                }),
+                received_bytes: (TRAIN_PACKETS + packets) * 4_096,
+                received_packets: TRAIN_PACKETS + packets,
+                marked_packets: marked * (packets / 200),
+                dropped_packets: dropped * (packets / 200),
+                drain_bps: 1_000_000_000,
+            });
+        }
+        assert_eq!(controller.phase(), Phase::Drain, "{marked} {dropped}");
+    }
+}
+
+#[test]
+fn silence_halves_the_train_and_waits_longer_each_time() {
+    let mut controller = known();
+    let mut now_ns = 0;
+    let mut paces = Vec::new();
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        controller.on_sent(&Sent {
+            now_ns,
+            bytes: 4_096,
+            in_flight_bytes: 4_096,
+            app_limited: false,
+        });
+        let deadline_ns = controller.next_timeout().unwrap();
+        controller.on_timeout(deadline_ns - 1);
+        waits.push(deadline_ns - now_ns);
+        paces.push(controller.limits().pace_bps);
+        controller.on_timeout(deadline_ns);
+        assert!(controller.limits().window_bytes >= 4_096);
+        now_ns = deadline_ns;
+    }
+    assert_eq!(paces[3], paces[0] / 8);
+    assert!(
+        waits.windows(2).all(|pair| pair[1] == 2 * pair[0]),
+        "{waits:?}"
+    );
+}
+
+#[test]
+fn an_old_report_changes_nothing() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let before = (controller.phase(), controller.limits());
+    report(&mut controller, 0, 1, 1);
+    assert_eq!((controller.phase(), controller.limits()), before);
+}
+
+fn extreme() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        0..1_000_000u64,
+        0..100_000_000_000u64,
+        any::<u64>()
+    ]
+}
+
+fn start() -> impl Strategy<Value = Option<Start>> {
+    prop::option::of(
+        (extreme(), extreme()).prop_map(|(rate_bps, rtt_ns)| Start { rate_bps, rtt_ns }),
+    )
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_reported_something_may_leave(
+        packet_bytes in extreme(),
+        max_rate_bps in extreme(),
+        jitter_ns in extreme(),
+        recovery_ns in extreme(),
+        start in start(),
+        calls in prop::collection::vec(
+            (0..4u8, [extreme(), extreme(), extreme(), extreme(), extreme()], any::<bool>()),
+            1..60,
+        ),
+    ) {
+        let mut controller = Adaptive::new(AdaptiveOptions {
+            packet_bytes, max_rate_bps, jitter_ns, recovery_ns, start,
+        });
+        for (kind, [a, b, c, d, e], flag) in calls {
+            match kind {
+                0 => controller.on_sent(&Sent {
+                    now_ns: a, bytes: b, in_flight_bytes: c, app_limited: flag,
+                }),
+                1 => controller.on_timeout(a),
+                _ => controller.on_feedback(&Feedback {
+                    now_ns: a,
+                    newest: Some(Newest {
+                        sent_bytes: b, departed_ns: flag.then_some(c), hold_ns: d,
+                    }),
+                    received_bytes: e,
+                    received_packets: d,
+                    marked_packets: c,
+                    dropped_packets: b,
+                    drain_bps: a,
+                }),
+            }
+            let limits = controller.limits();
+            prop_assert!(limits.pace_bps >= 1);
+            prop_assert!(limits.window_bytes >= 1);
+            prop_assert!(limits.pace_bps <= max_rate_bps.clamp(1, 1 << 50));
+        }
+    }
+
+    #[test]
+    fn a_window_grows_with_time_alone(steps in prop::collection::vec(0..5 * MS, 1..100)) {
+        let mut controller = known();
+        send(&mut controller, 0, TRAIN_PACKETS, false);
+        report(&mut controller, 0, TRAIN_PACKETS, 0);
+        let mut now_ns = 30 * MS;
+        let mut window_bytes = 0;
+        for (i, step_ns) in steps.into_iter().enumerate() {
+            now_ns += step_ns;
+            controller.on_sent(&Sent {
+                now_ns,
+                bytes: 4_096,
+                in_flight_bytes: (i as u64 + 1) * 4_096,
+                app_limited: false,
+            });
+            let limits = controller.limits();
+            prop_assert!(limits.window_bytes >= window_bytes);
+            window_bytes = limits.window_bytes;
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The adaptive controller over a part of the grid that the example `grid` prints whole.
+
+mod common;
+
+use common::case::{Case, Kind, Step};
+use common::measure::Outcome;
+use common::network::run;
+
+/// A path of 1 Gbit/s and 25 ms, 3 MB long, that most cases vary.
+fn path() -> Case {
+    Case::new(1_000_000_000, 25_000_000)
+}
+
+/// Runs a case, and checks what holds for every one.
+fn checked(case: &Case) -> Outcome {
+    let outcome = run(case);
+    assert!(outcome.utilisation <= 1.01, "{case:?} {outcome:?}");
+    assert!(
+        outcome.queue_mean <= outcome.queue_p99,
+        "{case:?} {outcome:?}"
+    );
+    assert!(
+        outcome.queue_p99 <= outcome.queue_most,
+        "{case:?} {outcome:?}"
+    );
+    outcome
+}
+
+#[test]
+fn one_flow_fills_paths_of_all_lengths_and_keeps_the_queue_short() {
+    for (rate_bps, rtt_ns) in [
+        (100_000_000, 300_000_000),
+        (1_000_000_000, 25_000_000),
+        (10_000_000_000, 1_000_000),
+        (100_000_000_000, 25_000_000),
+        (100_000_000_000, 300_000_000),
+    ] {
+        let outcome = checked(&Case::new(rate_bps, rtt_ns));
+        assert!(
+            outcome.utilisation > 0.93,
+            "{rate_bps} {rtt_ns} {outcome:?}"
+        );
+        assert!(outcome.queue_mean < 0.12, "{rate_bps} {rtt_ns} {outcome:?}");
+    }
+}
+
+#[test]
+fn random_loss_is_no_congestion() {
+    for loss in [0.0001, 0.001, 0.01] {
+        let outcome = checked(&Case { loss, ..path() });
+        assert!(outcome.utilisation > 0.9, "{loss} {outcome:?}");
+    }
+}
+
+#[test]
+fn heavy_random_loss_stops_no_flow() {
+    let outcome = checked(&Case {
+        loss: 0.2,
+        ..path()
+    });
+    assert!(outcome.utilisation > 0.5, "{outcome:?}");
+}
+
+#[test]
+fn a_short_queue_is_enough() {
+    let outcome = checked(&Case {
+        buffer: 0.2,
+        ..path()
+    });
+    assert!(outcome.utilisation > 0.93, "{outcome:?}");
+    assert!(outcome.dropped < 0.01, "{outcome:?}");
+}
+
+#[test]
+fn marks_keep_the_queue_short() {
+    let outcome = checked(&Case {
+        ecn: true,
+        ..path()
+    });
+    assert!(outcome.utilisation > 0.93, "{outcome:?}");
+    assert!(outcome.queue_mean < 0.1, "{outcome:?}");
+}
+
+#[test]
+fn an_unknown_path_is_full_after_a_few_round_trips_without_a_flood() {
+    for (rate_bps, rounds) in [(1_000_000_000, 4.0), (100_000_000_000, 12.0)] {
+        let outcome = checked(&Case::new(rate_bps, 25_000_000));
+        assert!(
+            outcome.rounds_to_90.unwrap() <= rounds,
+            "{rate_bps} {outcome:?}"
+        );
+        assert!(outcome.queue_most < 0.5, "{rate_bps} {outcome:?}");
+    }
+}
+
+#[test]
+fn a_true_hint_costs_one_round_trip_and_a_false_one_no_flood() {
+    let outcome = checked(&path().hinted(1.0));
+    assert!(outcome.rounds_to_90.unwrap() <= 2.0, "{outcome:?}");
+    for factor in [2.0, 10.0] {
+        let outcome = checked(&path().hinted(factor));
+        assert!(outcome.utilisation > 0.9, "{factor} {outcome:?}");
+        // The train is a sixteenth of what the hint says the path holds.
+        assert!(
+            outcome.queue_most < 0.3 + factor / 16.0,
+            "{factor} {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn equal_flows_get_equal_shares() {
+    for (flows, least) in [(2, 0.9), (4, 0.9), (16, 0.8)] {
+        let case = path().with_flows(flows, 3.0).lasting(160.0, 100.0);
+        let outcome = checked(&case);
+        assert!(outcome.jain > least, "{flows} {outcome:?}");
+        assert!(outcome.utilisation > 0.9, "{flows} {outcome:?}");
+        assert!(outcome.queue_mean < 0.25, "{flows} {outcome:?}");
+    }
+}
+
+#[test]
+fn a_changed_path_is_full_again_soon() {
+    for (rate_factor, rtt_factor) in [(0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)] {
+        let step = Step {
+            at_rounds: 60.0,
+            rate_factor,
+            rtt_factor,
+        };
+        let case = Case {
+            step: Some(step),
+            ..path()
+        };
+        let outcome = checked(&case.lasting(140.0, 90.0));
+        assert!(outcome.utilisation > 0.9, "{step:?} {outcome:?}");
+        assert!(outcome.queue_mean < 0.25, "{step:?} {outcome:?}");
+        assert!(
+            outcome.rounds_to_90.unwrap() <= 12.0 * rtt_factor.max(1.0),
+            "{step:?} {outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn cubic_and_reno_leave_a_share_and_keep_one() {
+    for kind in [Kind::Cubic, Kind::Reno] {
+        let case = Case::new(100_000_000, 25_000_000).beside(kind, 20.0);
+        let case = Case {
+            buffer: 2.0,
+            ..case
+        };
+        let outcome = checked(&case.lasting(3_000.0, 1_000.0));
+        let share = outcome.first_share;
+        assert!((0.2..0.8).contains(&share), "{kind:?} {outcome:?}");
+    }
+}
