@@ -3,7 +3,7 @@
 use farwrite_fabric::contract::Counters;
 
 /// Parts of a packet in which shares are counted, so that small ones add up.
-const PARTS: u128 = 1 << 16;
+const PARTS: u64 = 1 << 16;
 
 /// Attributes packets that the sockets of a fabric dropped to one queue pair.
 ///
@@ -12,44 +12,62 @@ const PARTS: u128 = 1 << 16;
 /// They took room that the peers' packets would have had otherwise, so as many drops are theirs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DropShare {
-    counters: Counters,
-    /// Packets that the queue pair had accepted when the counters were these.
-    accepted: u64,
+    /// As of the last call.
+    seen: Seen,
     /// Drops attributed so far, in parts of a packet.
-    parts: u128,
+    parts: u64,
+}
+
+/// Packets counted so far.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    dropped: u64,
+    taken: u64,
+    accepted_by_all: u64,
+    /// By the queue pair.
+    accepted: u64,
+}
+
+impl Seen {
+    fn new(counters: &Counters, accepted: u64) -> Self {
+        Self {
+            dropped: counters.socket_drops,
+            taken: counters.taken_packets(),
+            accepted_by_all: counters.accepted_packets(),
+            accepted,
+        }
+    }
 }
 
 impl DropShare {
     /// Attributes nothing of what was dropped before.
-    pub(crate) fn new(counters: Counters, accepted: u64) -> Self {
+    pub(crate) fn new(counters: &Counters, accepted: u64) -> Self {
         Self {
-            counters,
-            accepted,
+            seen: Seen::new(counters, accepted),
             parts: 0,
         }
     }
 
     /// Attributes what was dropped since the last call, of which the queue pair has accepted
     /// `accepted` packets in all. Returns how many drops were attributed to it so far.
-    pub(crate) fn update(&mut self, counters: Counters, accepted: u64) -> u64 {
-        let since = |count: fn(&Counters) -> u64| {
-            u128::from(count(&counters).saturating_sub(count(&self.counters)))
-        };
-        let dropped = since(|counters| counters.socket_drops);
-        let taken = since(Counters::taken_packets);
-        let accepted_by_all = since(Counters::accepted_packets);
+    pub(crate) fn update(&mut self, counters: &Counters, accepted: u64) -> u64 {
+        let now = Seen::new(counters, accepted);
+        let before = std::mem::replace(&mut self.seen, now);
+        let since = |now: u64, before: u64| u128::from(now.saturating_sub(before));
+        let dropped = since(now.dropped, before.dropped);
+        let taken = since(now.taken, before.taken);
+        let accepted_by_all = since(now.accepted_by_all, before.accepted_by_all);
         let strange = taken.saturating_sub(accepted_by_all);
-        let own = u128::from(accepted.saturating_sub(self.accepted)).min(accepted_by_all);
+        let own = since(now.accepted, before.accepted).min(accepted_by_all);
         if taken > 0 && accepted_by_all > 0 {
             // What would have been dropped of the peers' packets without those of strangers.
             let of_peers = (dropped * accepted_by_all).saturating_sub(strange * taken);
-            let parts = of_peers.saturating_mul(PARTS) / taken;
-            self.parts = self
-                .parts
-                .saturating_add(parts.saturating_mul(own) / accepted_by_all);
+            let parts = of_peers.saturating_mul(PARTS.into()) / taken;
+            let own_parts = parts.saturating_mul(own) / accepted_by_all;
+            let own_parts = u64::try_from(own_parts).unwrap_or(u64::MAX);
+            self.parts = self.parts.saturating_add(own_parts);
         }
-        (self.counters, self.accepted) = (counters, accepted);
-        u64::try_from(self.parts / PARTS).unwrap_or(u64::MAX)
+        self.parts / PARTS
     }
 }
 
@@ -71,8 +89,8 @@ mod tests {
     }
 
     fn share(own: u64, accepted: u64, strange: u64, dropped: u64) -> u64 {
-        let mut share = DropShare::new(Counters::default(), 0);
-        share.update(counters(accepted, strange, dropped), own)
+        let mut share = DropShare::new(&Counters::default(), 0);
+        share.update(&counters(accepted, strange, dropped), own)
     }
 
     #[test]
@@ -102,17 +120,17 @@ mod tests {
 
     #[test]
     fn small_shares_add_up() {
-        let mut share = DropShare::new(counters(0, 0, 0), 0);
-        let attributed = (1..=1000).map(|n| share.update(counters(10 * n, 0, n), n));
+        let mut share = DropShare::new(&counters(0, 0, 0), 0);
+        let attributed = (1..=1000).map(|n| share.update(&counters(10 * n, 0, n), n));
         assert_eq!(attributed.last(), Some(99), "a tenth, but for rounding");
     }
 
     #[test]
     fn what_was_dropped_before_is_nobodys_and_counters_may_be_anything() {
-        let mut share = DropShare::new(counters(1000, 0, 1000), 500);
-        assert_eq!(share.update(counters(1000, 0, 2000), 500), 0);
-        assert_eq!(share.update(counters(0, 0, 0), 0), 0);
+        let mut share = DropShare::new(&counters(1000, 0, 1000), 500);
+        assert_eq!(share.update(&counters(1000, 0, 2000), 500), 0);
+        assert_eq!(share.update(&counters(0, 0, 0), 0), 0);
         let huge = counters(u64::MAX, 0, u64::MAX);
-        assert!(share.update(huge, u64::MAX) > 0);
+        assert!(share.update(&huge, u64::MAX) > 0);
     }
 }

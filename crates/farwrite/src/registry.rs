@@ -39,6 +39,8 @@ pub(crate) struct Halves {
     receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>)>,
     /// The sender that was pulled last, so that the next pull starts behind it.
     turn: usize,
+    /// What halves have done that are gone.
+    past: SenderCounters,
 }
 
 impl Halves {
@@ -159,17 +161,23 @@ impl Halves {
         senders.chain(receivers).min()
     }
 
+    /// Ends all halves, which have no message: each is made again at its next use.
+    pub(crate) fn rest(&mut self) {
+        *self = Self {
+            past: self.sender_counters(),
+            ..Self::default()
+        };
+    }
+
     pub(crate) fn sender_counters(&self) -> SenderCounters {
-        self.senders
-            .iter()
-            .fold(SenderCounters::default(), |sum, (_, sender)| {
-                let one = sender.counters();
-                SenderCounters {
-                    sent_chunks: sum.sent_chunks + one.sent_chunks,
-                    retransmitted_chunks: sum.retransmitted_chunks + one.retransmitted_chunks,
-                    timeouts: sum.timeouts + one.timeouts,
-                }
-            })
+        self.senders.iter().fold(self.past, |sum, (_, sender)| {
+            let one = sender.counters();
+            SenderCounters {
+                sent_chunks: sum.sent_chunks + one.sent_chunks,
+                retransmitted_chunks: sum.retransmitted_chunks + one.retransmitted_chunks,
+                timeouts: sum.timeouts + one.timeouts,
+            }
+        })
     }
 }
 

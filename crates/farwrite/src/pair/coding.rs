@@ -221,7 +221,7 @@ impl Pair {
                 meter.handle_rebuilt(job.message, chunk);
             }
         }
-        self.stats.rebuilt_chunks += missing.len() as u64;
+        self.tally.rebuilt_chunks += missing.len() as u64;
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ impl Pair {
     /// A control packet arrived from the peer, at the end of `path`.
     pub(crate) fn handle_control_packet(&mut self, now_ns: u64, bytes: &[u8], path: &mut PeerPath) {
         let Some(opened) = self.control.open(now_ns, bytes) else {
-            self.stats.refused_controls += 1;
+            self.tally.refused_controls += 1;
             return;
         };
         if let Some(echo) = opened.echo {
@@ -25,25 +25,25 @@ impl Pair {
         for message in opened.messages {
             match message {
                 Ok(message) => self.handle_control(now_ns, message),
-                Err(_) => self.stats.refused_controls += 1,
+                Err(_) => self.tally.refused_controls += 1,
             }
         }
     }
 
     fn handle_control(&mut self, now_ns: u64, message: Control) {
         if self.sdr.handle_control(now_ns, &message).is_err() {
-            self.stats.refused_controls += 1;
+            self.tally.refused_controls += 1;
             return;
         }
         match message {
             Control::Ack(ack) => self.handle_report(now_ns, ack.message, &Report::Ack(ack)),
             Control::Nack(nack) => self.handle_report(now_ns, nack.message, &Report::Nack(nack)),
             Control::Credit(credit) => {
-                self.stats.peer_socket_drops = credit.dropped_packets;
+                self.tally.peer_socket_drops = credit.dropped_packets;
                 let loss = ChunkLoss::from_counts(credit.loss);
                 // Fewer were judged when an overtaken credit left.
-                if loss.judged_chunks() >= self.stats.send_loss.judged_chunks() {
-                    self.stats.send_loss = loss;
+                if loss.judged_chunks() >= self.tally.send_loss.judged_chunks() {
+                    self.tally.send_loss = loss;
                 }
                 self.pacer.handle_credit(now_ns, &credit);
             }
@@ -153,7 +153,7 @@ impl Pair {
         self.credited_loss = loss;
         let (counters, accepted) = (fabric.counters(), counts.accepted_packets);
         let connected = self.connected.as_mut();
-        let dropped_packets = connected.map_or(0, |c| c.drops.update(counters, accepted));
+        let dropped_packets = connected.map_or(0, |c| c.drops.update(&counters, accepted));
         let credit = Credit {
             received_packets,
             received_bytes: counts.data_bytes,

@@ -93,7 +93,7 @@ pub(crate) struct Pair {
     credited_loss: ChunkLoss,
     connected: Option<Connected>,
     rest: Rest,
-    stats: QpStats,
+    tally: Tally,
 }
 
 /// What is known once the peer is.
@@ -104,6 +104,15 @@ struct Connected {
     path: usize,
     overhead_bytes: u64,
     drops: DropShare,
+}
+
+/// The part of [`QpStats`] that nothing else counts.
+#[derive(Default)]
+struct Tally {
+    rebuilt_chunks: u64,
+    refused_controls: u64,
+    peer_socket_drops: u64,
+    send_loss: ChunkLoss,
 }
 
 /// What a queue pair has done and sees.
@@ -179,7 +188,7 @@ impl Pair {
             credited_loss: ChunkLoss::default(),
             connected: None,
             rest: Rest::default(),
-            stats: QpStats::default(),
+            tally: Tally::default(),
         })
     }
 
@@ -225,7 +234,7 @@ impl Pair {
             } else {
                 OVERHEAD_V6_BYTES
             },
-            drops: DropShare::new(fabric.counters(), accepted_packets),
+            drops: DropShare::new(&fabric.counters(), accepted_packets),
         });
         Ok(())
     }
@@ -286,9 +295,11 @@ impl Pair {
             duplicate_packets: counts.duplicate_packets,
             late_packets: counts.late_packets,
             invalid_packets: counts.invalid_packets,
-            refused_controls: self.stats.refused_controls + counts.unvalidated_controls,
+            rebuilt_chunks: self.tally.rebuilt_chunks,
+            refused_controls: self.tally.refused_controls + counts.unvalidated_controls,
+            peer_socket_drops: self.tally.peer_socket_drops,
             receive_loss: self.losses.sum(),
-            ..self.stats
+            send_loss: self.tally.send_loss,
         }
     }
 

@@ -1,9 +1,12 @@
 //! A queue pair that has nothing open gives spare memory back.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError};
 
 use super::Pair;
+use super::deadlines::Deadlines;
 
 /// How long a queue pair keeps spare memory for the next message, in nanoseconds.
 const KEEP_NS: u64 = 1_000_000_000;
@@ -32,6 +35,7 @@ impl Rest {
 impl Pair {
     fn is_idle(&self) -> bool {
         self.sends.is_empty()
+            && self.streams.is_empty()
             && self.leaving.is_empty()
             && self.recvs.is_empty()
             && self.closing.is_empty()
@@ -53,15 +57,28 @@ impl Pair {
             Rest::Busy => self.rest = Rest::Due(now_ns.saturating_add(KEEP_NS)),
             Rest::Due(at_ns) if at_ns <= now_ns => {
                 self.rest = Rest::Resting;
-                self.arrived = Vec::new();
-                self.streams.shrink_to_fit();
-                self.closing.shrink_to_fit();
-                self.outgoing.shrink();
-                self.control.shrink();
+                self.give_empty_collections_back();
+                self.halves.rest();
+                self.losses.rest();
                 self.workshop.trim(fabric, 0)?;
             }
             Rest::Due(_) | Rest::Resting => {}
         }
         Ok(())
+    }
+
+    /// Collections keep memory for their next elements, a B-tree map a leaf.
+    fn give_empty_collections_back(&mut self) {
+        self.sends = BTreeMap::new();
+        self.leaving = BTreeMap::new();
+        self.recvs = BTreeMap::new();
+        self.foreseen = BTreeSet::new();
+        self.recv_deadlines = Deadlines::default();
+        self.send_deadlines = Deadlines::default();
+        self.streams = VecDeque::new();
+        self.arrived = Vec::new();
+        self.closing = Vec::new();
+        self.outgoing.shrink();
+        self.control.shrink();
     }
 }

@@ -16,8 +16,9 @@ use core::{array, ptr};
 use crate::memory::SlotMemory;
 use crate::sync::{AtomicPtr, Ordering};
 
-/// Slots of a page. With the default of 1024 slots, a page is as large as the table of pages.
-const PAGE_SLOTS: u32 = 32;
+/// Slots of a page, of which the pointers take 512 bytes. A table of 1024 slots, the default, has 16
+/// pages, so that it takes 128 bytes while nothing is open.
+const PAGE_SLOTS: u32 = 64;
 
 /// Null, or from [`Arc::into_raw`].
 struct Page([AtomicPtr<SlotMemory>; PAGE_SLOTS as usize]);

@@ -17,7 +17,7 @@ struct Open {
 }
 
 /// Slots of a page.
-const PAGE_SLOTS: usize = 64;
+const PAGE_SLOTS: usize = 128;
 
 /// Neighbouring slots of a set, of which at least one has a window.
 struct Page {
@@ -279,7 +279,7 @@ mod tests {
     fn a_page_lives_from_its_first_window_to_its_last() {
         let slots = Slots::new(SLOTS, 8);
         assert_eq!(pages(&slots), [false; 3]);
-        let windows = [0, 63, 64, SLOTS - 1].map(|slot| open(&slots, slot));
+        let windows = [0, 127, 128, SLOTS - 1].map(|slot| open(&slots, slot));
         assert_eq!(pages(&slots), [true; 3]);
         let held = [false, true, true, true];
         for (window, is_last) in windows.into_iter().zip(held) {
