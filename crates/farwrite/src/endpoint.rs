@@ -91,7 +91,8 @@ impl<F: Fabric> Endpoint<F> {
     }
 
     /// The fabric, to wait on or to advance. Queue pairs and keys made through it are not known
-    /// here, and those made here must not be touched through it.
+    /// here, and those made here must not be touched through it. Give queue pairs made through it
+    /// the context 0.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.fabric
     }

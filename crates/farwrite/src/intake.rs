@@ -16,6 +16,8 @@ use crate::route::{Role, Route};
 /// Most notices of a queue pair that wait for the owner, apart from [`Event::Arrived`]. A peer that
 /// sends more between two polls loses the rest, as with a NIC whose receive buffers are used up.
 pub(crate) const MAX_WAITING: u32 = 1024;
+/// As many of them may be duplicates and late packets, so that these leave room for control packets.
+const MAX_WAITING_DATA: u32 = MAX_WAITING / 2;
 
 /// What the intake and the owner share of a queue pair.
 #[derive(Debug)]
@@ -96,9 +98,9 @@ impl Inlet {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether one more notice may wait; if so, it is counted.
-    fn may_wait(&self) -> bool {
-        let is_full = self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING;
+    /// Whether one more notice may wait beside fewer than `most`; if so, it is counted.
+    fn may_wait(&self, most: u32) -> bool {
+        let is_full = self.waiting.fetch_add(1, Ordering::Relaxed) >= most;
         if is_full {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -228,7 +230,11 @@ impl Run<'_> {
     }
 
     fn notify(&self, event: Event, notices: &mut Vec<Notice>) {
-        if self.inlet.may_wait() {
+        let most = match event {
+            Event::Control(_) => MAX_WAITING,
+            Event::Arrived | Event::Duplicate { .. } | Event::Late { .. } => MAX_WAITING_DATA,
+        };
+        if self.inlet.may_wait(most) {
             notices.push(self.notice(event));
         }
     }

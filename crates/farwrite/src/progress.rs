@@ -14,6 +14,9 @@ use crate::error::Error;
 /// Longest sleep of the thread. Packets, timers and calls end it at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
+/// Most calls between two polls, so that packets do not wait for long.
+const CALLS_A_POLL: usize = 64;
+
 /// A call that waits for the thread.
 type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
 
@@ -68,6 +71,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// Polls after which someone was waiting.
+    polls: u64,
     /// Whether the thread has ended.
     has_ended: bool,
     /// Why, if the fabric broke.
@@ -107,11 +112,18 @@ impl<F: RealTime> ProgressThread<F> {
     /// Runs `call` on the endpoint's thread, and returns what it returns.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the thread has ended because the fabric broke.
+    /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
+    ///
+    /// # Panics
+    /// On the endpoint's own thread, that is within another call: it would wait for itself.
     pub fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Endpoint<F>) -> R + Send + 'static,
     ) -> Result<R, Error> {
+        assert!(
+            !self.is_own_thread(),
+            "a call within a call waits for itself"
+        );
         let (answer, answered) = mpsc::sync_channel(1);
         let call = Box::new(move |endpoint: &mut Endpoint<F>| {
             // The caller waits for the answer.
@@ -127,39 +139,50 @@ impl<F: RealTime> ProgressThread<F> {
     /// `None` after `at_most`.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the thread has ended because the fabric broke.
+    /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
     pub fn wait<R>(
         &self,
         at_most: Duration,
         mut ready: impl FnMut() -> Option<R>,
     ) -> Result<Option<R>, Error> {
-        let end = Instant::now() + at_most;
-        self.shared.waiting.fetch_add(1, Ordering::SeqCst);
-        let mut state = self.shared.lock();
-        let result = loop {
+        // `None`: no end.
+        let end = Instant::now().checked_add(at_most);
+        let _waiting = Waiting::new(&self.shared.waiting);
+        loop {
+            let before = self.shared.lock().polls;
             // Pairs with the fence in `Shared::announce`: either `ready` sees what a poll did, or
             // the thread sees that someone waits.
             fence(Ordering::SeqCst);
+            // Without the lock: it may call the endpoint.
             let answer = ready();
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.map_or(MAX_SLEEP, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
             if answer.is_some() || left.is_zero() {
-                break Ok(answer);
+                return Ok(answer);
             }
+            let state = self.shared.lock();
             if state.has_ended {
                 drop(state);
-                break Err(self.shared.stopped());
+                return Err(self.shared.stopped());
             }
-            let waited = self.shared.polled.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        };
-        self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
-        result
+            if state.polls == before {
+                let waited = self.shared.polled.wait_timeout(state, left);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+        }
     }
 
-    /// Ends the thread, and gives the endpoint back.
+    fn is_own_thread(&self) -> bool {
+        let thread = self.thread.as_ref().map(|handle| handle.thread().id());
+        thread == Some(std::thread::current().id())
+    }
+
+    /// Ends the thread, and gives the endpoint back. If the fabric broke, the endpoint's next poll
+    /// says so.
     ///
     /// # Panics
-    /// If the thread has panicked.
+    /// If a call has panicked.
     #[must_use]
     pub fn stop(mut self) -> Endpoint<F> {
         let thread = self.end().expect("only `stop` and `drop` take the thread");
@@ -178,7 +201,9 @@ impl<F: RealTime> ProgressThread<F> {
 
 impl<F: RealTime> Drop for ProgressThread<F> {
     fn drop(&mut self) {
-        if let Some(thread) = self.end() {
+        let is_own = self.is_own_thread();
+        // Within a call, the thread ends when the call has returned.
+        if let Some(thread) = self.end().filter(|_| !is_own) {
             // A panic was reported on the thread itself.
             let _ = thread.join();
         }
@@ -194,14 +219,29 @@ impl Shared {
     fn announce(&self) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            // Who has looked and does not sleep yet holds the lock.
-            drop(self.lock());
+            self.lock().polls += 1;
             self.polled.notify_all();
         }
     }
 
     fn stopped(&self) -> Error {
         Error::Stopped(self.lock().failure.clone())
+    }
+}
+
+/// Counts a thread that waits.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(waiting: &'a AtomicUsize) -> Self {
+        waiting.fetch_add(1, Ordering::SeqCst);
+        Self(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -224,12 +264,17 @@ impl<F: RealTime> Progress<F> {
 
     fn poll_until_stopped(&mut self) -> Result<(), Error> {
         while !self.shared.stop.load(Ordering::Acquire) {
-            for call in self.calls.try_iter() {
+            let mut calls = 0;
+            for call in self.calls.try_iter().take(CALLS_A_POLL) {
                 call(&mut self.endpoint);
+                calls += 1;
             }
             let next_ns = self.endpoint.poll_now()?;
             self.shared.announce();
-            self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
+            // More calls may be there, whose wakes have ended earlier sleeps.
+            if calls < CALLS_A_POLL {
+                self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
+            }
         }
         Ok(())
     }

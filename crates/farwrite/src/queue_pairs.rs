@@ -13,10 +13,20 @@ const MOST: usize = 1 << 24;
 
 /// All queue pairs. A place is used again once its queue pair was destroyed; the serial number
 /// distinguishes the old one from the new.
-#[derive(Default)]
 pub(crate) struct QueuePairs {
     entries: Slab<Entry>,
+    /// Never 0: no route of ours is the context 0, which users of a fabric give to queue pairs of
+    /// their own.
     next_serial: u32,
+}
+
+impl Default for QueuePairs {
+    fn default() -> Self {
+        Self {
+            entries: Slab::new(),
+            next_serial: 1,
+        }
+    }
 }
 
 struct Entry {
@@ -45,7 +55,7 @@ impl QueuePairs {
             serial: self.next_serial,
             state: State::Live(Box::new(pair)),
         });
-        self.next_serial = self.next_serial.wrapping_add(1);
+        self.next_serial = self.next_serial.wrapping_add(1).max(1);
     }
 
     /// A queue pair as its user names it.

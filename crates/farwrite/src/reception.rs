@@ -19,6 +19,8 @@ pub(crate) enum Reception {
     },
     /// Threads, one for each port.
     Threads(Workers),
+    /// Nobody any more, for this reason.
+    Broken(String),
 }
 
 impl Default for Reception {
@@ -41,11 +43,20 @@ impl Reception {
         fabric: &mut Adapter<F>,
         owner: &Waker,
     ) -> Result<(), FabricError> {
-        if let Self::Polled { intake, .. } = self {
-            let workers = Workers::start(fabric.take_workers(), intake, owner)?;
-            *self = Self::Threads(workers);
+        match self {
+            Self::Polled { intake, .. } => {
+                match Workers::start(fabric.take_workers(), intake, owner) {
+                    Ok(workers) => *self = Self::Threads(workers),
+                    Err(error) => {
+                        *self = Self::Broken(error.to_string());
+                        return Err(error);
+                    }
+                }
+                Ok(())
+            }
+            Self::Threads(_) => Ok(()),
+            Self::Broken(reason) => Err(broken(reason)),
         }
-        Ok(())
     }
 
     /// Completions of a queue pair may come from now on.
@@ -53,6 +64,7 @@ impl Reception {
         match self {
             Self::Polled { intake, .. } => intake.insert(index, Arc::clone(inlet)),
             Self::Threads(workers) => workers.insert(index, inlet),
+            Self::Broken(_) => {}
         }
     }
 
@@ -61,6 +73,7 @@ impl Reception {
         match self {
             Self::Polled { intake, .. } => intake.remove(index, serial),
             Self::Threads(workers) => workers.remove(index, serial),
+            Self::Broken(_) => {}
         }
     }
 
@@ -84,7 +97,22 @@ impl Reception {
                 fabric.end_batch();
                 more
             }
-            Self::Threads(workers) => workers.take(notices).map(|()| false),
+            Self::Threads(workers) => {
+                let taken = workers.take(notices);
+                if let Err(error) = &taken {
+                    *self = Self::Broken(error.to_string());
+                }
+                taken.map(|()| false)
+            }
+            Self::Broken(reason) => Err(broken(reason)),
         }
+    }
+}
+
+/// Receiving has ended, as it was reported before.
+fn broken(reason: &str) -> FabricError {
+    FabricError::Io {
+        what: "receiving".into(),
+        source: std::io::Error::other(reason),
     }
 }

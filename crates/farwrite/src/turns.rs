@@ -11,6 +11,8 @@ use crate::pair::{Halt, Turn};
 
 /// Bytes sent and encoded after which a poll ends, so that arrivals do not wait for long.
 const POLL_BYTES: u64 = 1 << 20;
+/// Turns in which the fabric took nothing after which a poll ends: each costs a system call.
+const POLL_REFUSALS: usize = 32;
 
 /// The line of queue pairs that may have something to send, by index.
 #[derive(Debug, Default)]
@@ -18,8 +20,8 @@ pub(crate) struct Turns {
     line: VecDeque<u32>,
     /// Whether each index is in line.
     is_in_line: Vec<bool>,
-    /// Those of this round that keep their places.
-    held: Vec<u32>,
+    /// Those of this round that keep their places, and whether the fabric took something of theirs.
+    held: Vec<(u32, bool)>,
     round: Round,
 }
 
@@ -29,6 +31,8 @@ struct Round {
     /// Queue pairs that have not had their turn.
     left: usize,
     turns: usize,
+    /// Turns in which the fabric had no room and took nothing.
+    refusals: usize,
     work_bytes: u64,
     /// A queue pair has more to send or to encode.
     more: bool,
@@ -63,7 +67,7 @@ impl Turns {
             && std::mem::take(is_in_line)
         {
             self.line.retain(|&other| other != index);
-            self.held.retain(|&other| other != index);
+            self.held.retain(|&(other, _)| other != index);
         }
     }
 
@@ -77,7 +81,7 @@ impl Turns {
 
     /// The next to have its turn in this round; report what it did with [`Turns::note`].
     pub(crate) fn next(&mut self) -> Option<u32> {
-        if self.round.left == 0 {
+        if self.round.left == 0 || self.round.refusals >= POLL_REFUSALS {
             return None;
         }
         if self.round.work_bytes >= POLL_BYTES {
@@ -95,19 +99,32 @@ impl Turns {
         let is_stuck = self.round.turns == 0 && turn.sent_bytes == 0;
         let has_more = encoded_bytes > 0 || turn.halt == Halt::TurnOver;
         match turn.halt {
-            Halt::Full if !is_stuck => self.held.push(index),
+            Halt::Full if !is_stuck => self.held.push((index, turn.sent_bytes > 0)),
             Halt::Full => self.line.push_back(index),
             _ if has_more => self.line.push_back(index),
             _ => self.is_in_line[index as usize] = false,
         }
         self.round.more |= has_more;
+        let is_refused = turn.halt == Halt::Full && turn.sent_bytes == 0;
+        self.round.refusals += usize::from(is_refused);
         self.round.turns += 1;
         self.round.work_bytes += turn.sent_bytes + encoded_bytes;
     }
 
     /// Ends a round.
     pub(crate) fn end(&mut self) -> Rest {
-        for index in self.held.drain(..).rev() {
+        // Behind those that were refused may stand others whose own queues in the fabric have room:
+        // they come first next time.
+        let is_cut = self.round.refusals >= POLL_REFUSALS;
+        for (index, _) in self.held.iter().filter(|(_, sent)| is_cut && !sent) {
+            self.line.push_back(*index);
+        }
+        for (index, _) in self
+            .held
+            .drain(..)
+            .rev()
+            .filter(|(_, sent)| !is_cut || *sent)
+        {
             self.line.push_front(index);
         }
         match (self.round.more, self.line.is_empty()) {
@@ -185,6 +202,22 @@ mod tests {
         // Nothing was sent of the first: it goes to the end, the others keep their places.
         assert_eq!(round(&mut turns, |_| (0, Halt::Full)).0, [1, 2, 3]);
         assert_eq!(round(&mut turns, full).0, [2, 3, 1]);
+    }
+
+    #[test]
+    fn a_round_ends_after_refusals_and_goes_on_with_the_others() {
+        let all: Vec<u32> = (0..100).collect();
+        let mut turns = line(&all);
+        let refused = |_| (0, Halt::Full);
+        assert_eq!(round(&mut turns, refused), (all[..32].to_vec(), Rest::Full));
+        assert_eq!(round(&mut turns, refused).0, all[32..64]);
+        assert_eq!(round(&mut turns, refused).0, all[64..96]);
+        let mut next = all[96..].to_vec();
+        next.extend(&all[..28]);
+        let mut had_turns = round(&mut turns, refused).0;
+        had_turns.sort_unstable();
+        next.sort_unstable();
+        assert_eq!(had_turns, next);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! of what arrived in the slot tables, and gives the owner what is left to look at. Schemes,
 //! control and sending stay with the owner, so a worker needs no lock on the way of a packet.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -169,11 +170,19 @@ struct Worker<R> {
 
 impl<R: RealTimeRx> Worker<R> {
     fn run(&mut self) {
-        if let Err(error) = self.receive() {
-            // Without an owner, there is nobody to know.
-            let _ = self.to_owner.send(FromThread::Failed(error));
-            self.owner.wake();
-        }
+        let received = catch_unwind(AssertUnwindSafe(|| self.receive()));
+        let failed = match received {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error,
+            // The panic is reported already; nothing of the worker is used again.
+            Err(_) => FabricError::Io {
+                what: "receiving".into(),
+                source: std::io::Error::other("a receive worker panicked"),
+            },
+        };
+        // Without an owner, there is nobody to know.
+        let _ = self.to_owner.send(FromThread::Failed(failed));
+        self.owner.wake();
     }
 
     fn receive(&mut self) -> Result<(), FabricError> {

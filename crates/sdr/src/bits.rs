@@ -33,13 +33,14 @@ impl Bits {
     #[inline]
     pub(crate) fn insert(&self, bit: u32) -> Option<Neighbours> {
         let (word, mask) = self.place(bit)?;
-        let before = word.fetch_or(mask, Ordering::SeqCst);
-        if before & mask != 0 {
-            return None;
-        }
+        // First, so that a bit that a reader finds in its word is counted too.
         let touched = bit / 64 + 1;
         if self.touched.load(Ordering::SeqCst) < touched {
             self.touched.fetch_max(touched, Ordering::SeqCst);
+        }
+        let before = word.fetch_or(mask, Ordering::SeqCst);
+        if before & mask != 0 {
+            return None;
         }
         Some(Neighbours {
             first: bit / 64 * 64,

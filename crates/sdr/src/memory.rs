@@ -95,7 +95,9 @@ impl SlotMemory {
         let mut extent = extent;
         if extent.is_none() {
             extent = self.extent();
-            if !self.fits(extent, packet, bytes) {
+            // A bit past the end is nobody's yet. One before it may have been seen: like all that
+            // came before the length was known, it stays, whatever its packet's length.
+            if extent.is_some() && packet >= self.total_packets(extent) {
                 self.packets.remove(packet);
                 return Arrival::Invalid;
             }

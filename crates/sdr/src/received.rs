@@ -44,7 +44,8 @@ impl Received {
             } else {
                 parity_of(newest)
             };
-            if self.open(message).is_some() {
+            // A worker may mark the slot for its last message when this one is posted already.
+            if self.open(message).is_some_and(|memory| memory.seen() > 0) {
                 each(message);
             }
         });
@@ -146,7 +147,8 @@ impl Received {
     }
 
     /// The user immediate of a message, once all its fragments have arrived.
-    pub(crate) fn immediate(&self, message: u64) -> Option<u32> {
+    #[must_use]
+    pub fn immediate(&self, message: u64) -> Option<u32> {
         self.get(message)?.immediate()
     }
 

@@ -232,7 +232,13 @@ pub trait RealTime: Fabric<Rx: RealTimeRx> {
 }
 
 /// A receive worker of a [`RealTime`] fabric, which can sleep on a thread of its own.
-pub trait RealTimeRx: RxWorker + Send {
+///
+/// # Safety
+/// While a worker is in a batch, [`Fabric::poll_closed`] of its fabric reports no window that was
+/// open when the batch began, as [`RxWorker`] says. Owners free memory by that which a worker's
+/// thread still uses until its batch ends.
+#[allow(unsafe_code)]
+pub unsafe trait RealTimeRx: RxWorker + Send {
     /// Ends the batch, and sleeps until something arrives at the port or [`RealTimeRx::waker`]
     /// wakes it, but at most for `at_most`. A wait may end early for no reason that the caller
     /// sees.

@@ -1,4 +1,5 @@
 //! Time, and waiting for sockets.
+#![allow(unsafe_code)]
 
 use std::time::Duration;
 
@@ -32,7 +33,9 @@ impl RealTime for UdpFabric {
     }
 }
 
-impl RealTimeRx for NicRx<UdpRx> {
+// SAFETY: `NicRx` enters an epoch with each batch, and `Closings` reports a window when all workers
+// have left the epochs that they were in.
+unsafe impl RealTimeRx for NicRx<UdpRx> {
     fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
         self.end_batch();
         let carrier = self.carrier();

@@ -23,6 +23,7 @@ pub(super) struct Closing {
     shared: Arc<RecvShared>,
     outcome: Outcome,
     bitmap: ChunkBitmap,
+    wants_immediate: bool,
 }
 
 impl Closing {
@@ -35,7 +36,17 @@ impl Closing {
             shared: recv.shared,
             outcome,
             bitmap: recv.bitmap,
+            wants_immediate: recv.wants_immediate,
         }
+    }
+
+    pub(super) fn message(&self) -> u64 {
+        self.message
+    }
+
+    /// The fabric has no such window, so there is none to wait for.
+    pub(super) fn forget(&mut self, window: Window) {
+        self.windows.retain(|&other| other != window);
     }
 }
 
@@ -52,6 +63,12 @@ impl Pair {
             }
             if let Some(lent) = closing.lent {
                 workshop.give_lent(lent.scratch);
+            }
+            // A worker sets the last bit before it keeps the last fragment.
+            if closing.wants_immediate
+                && let Some(immediate) = sdr.received().immediate(closing.message)
+            {
+                closing.shared.set_immediate(immediate);
             }
             // SAFETY: packets are taken in between the poll and the end of a batch of a receive
             // worker, on whichever thread (`Reception`). The receive was completed before its

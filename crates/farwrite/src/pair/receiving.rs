@@ -36,7 +36,7 @@ pub(super) struct Recv {
     pub(super) bitmap: ChunkBitmap,
     /// The scheme that runs it, once it has begun.
     scheme: Option<SchemeTag>,
-    wants_immediate: bool,
+    pub(super) wants_immediate: bool,
     /// Memory for parity, if there is any.
     pub(super) lent: Option<Lent>,
     /// How the message is cut into groups, once it was offered, if there is memory for all its
@@ -77,6 +77,11 @@ impl Pair {
         self.check_slice(&target)?;
         let terms = self.terms(known, options)?;
         let place = self.sdr.next_recv().map_err(|e| self.sdr_error(e))?;
+        self.settle_closing(fabric);
+        if self.has_laggard(place.message) {
+            let slots = self.geometry().slots();
+            return Err(Error::Retry { slots });
+        }
         let (window, remote) = fabric.open_window(
             self.holdings.windows(place.generation),
             place.slot,
@@ -125,6 +130,15 @@ impl Pair {
         })
     }
 
+    /// Whether a worker may still handle a packet that it would take for one of `message`: of an
+    /// older message with the same slot and generation, whose windows are not closed.
+    fn has_laggard(&self, message: u64) -> bool {
+        let geometry = self.sdr.geometry();
+        let cycle = u64::from(geometry.slots()) * u64::from(geometry.generations());
+        let mut closing = self.closing.iter().map(Closing::message);
+        closing.any(|older| older % cycle == message % cycle)
+    }
+
     /// Ends a receive, early or not. Its buffer is out of every peer's reach when its outcome is
     /// set.
     pub(crate) fn complete_recv<F: Fabric>(
@@ -133,21 +147,15 @@ impl Pair {
         message: u64,
         outcome: Outcome,
     ) -> Result<(), Error> {
-        let mut recv = self
+        let recv = self
             .recvs
             .remove(&message)
             .ok_or(Error::NoSuchMessage(message))?;
-        // A worker may have brought the rest of it since the last look.
-        recv.look_for_immediate(&self.sdr);
         // First the slot, then the memory: when the windows are closed, no worker finds the receive
         // at its slot.
         self.sdr
             .complete_recv(message, outcome)
             .map_err(|e| self.sdr_error(e))?;
-        fabric.close_window(recv.window)?;
-        if let Some(lent) = recv.lent {
-            fabric.close_window(lent.window)?;
-        }
         self.foreseen.remove(&message);
         if let Some(deadline_ns) = recv.deadline_ns {
             self.recv_deadlines.remove(deadline_ns, message);
@@ -161,9 +169,18 @@ impl Pair {
         if let Some(meter) = recv.scheme.and_then(|tag| self.losses.meter(tag)) {
             meter.end(message, &TableArrivals(self.sdr.received()));
         }
-        self.closing.push(Closing::new(message, recv, outcome));
+        let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
+        let mut closing = Closing::new(message, recv, outcome);
+        let mut result = Ok(());
+        for window in windows.into_iter().flatten() {
+            if let Err(error) = fabric.close_window(window) {
+                closing.forget(window);
+                result = Err(error.into());
+            }
+        }
+        self.closing.push(closing);
         self.settle_closing(fabric);
-        Ok(())
+        result
     }
 
     /// Whether a receive writes into the region.

@@ -87,7 +87,7 @@ fn the_name_of_a_destroyed_queue_pair_is_not_used_again() {
     assert_ne!(old, new);
     assert!(matches!(
         endpoint.qp_stats(old),
-        Err(Error::NoSuchQueuePair(0))
+        Err(Error::NoSuchQueuePair(1))
     ));
     assert!(endpoint.qp_stats(new).is_ok());
 }

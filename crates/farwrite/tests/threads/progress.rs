@@ -120,6 +120,30 @@ fn a_wait_ends_when_its_time_is_over() {
 }
 
 #[test]
+fn a_waiting_thread_can_call_the_endpoint() {
+    let progress = endpoint(1).start_thread().expect("a thread");
+    scope(|threads| {
+        // Polls go on meanwhile.
+        let caller = threads.spawn(|| {
+            for _ in 0..100 {
+                call(&progress, |endpoint| Ok(endpoint.counters()));
+            }
+        });
+        let mut looks = 0;
+        let look = || {
+            call(&progress, |endpoint| Ok(endpoint.counters()));
+            looks += 1;
+            (looks == 20).then_some(())
+        };
+        assert_eq!(
+            progress.wait(Duration::MAX, look).expect("it runs"),
+            Some(())
+        );
+        caller.join().expect("no panic");
+    });
+}
+
+#[test]
 fn a_panic_in_a_call_ends_the_calls_and_waits_of_others() {
     let progress = endpoint(1).start_thread().expect("a thread");
     scope(|threads| {

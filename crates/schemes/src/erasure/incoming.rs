@@ -147,8 +147,9 @@ impl Incoming {
         let rest = count(arrivals, shape.number, self.rest());
         let mut new = arrivals.count(shape.number).saturating_sub(self.counted);
         let any = new > 0;
-        new = new.saturating_sub(rest - self.counted_rest);
-        self.counted += rest - self.counted_rest;
+        let new_rest = rest.saturating_sub(self.counted_rest);
+        new = new.saturating_sub(new_rest);
+        self.counted += new_rest;
         self.counted_rest = rest;
         let mut whole = false;
         for block in self.blocks.values_mut().rev() {

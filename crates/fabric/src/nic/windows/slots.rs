@@ -252,7 +252,7 @@ mod tests {
     use crate::contract::{Region, WindowSet};
 
     /// Two pages and three slots.
-    const SLOTS: u32 = 131;
+    const SLOTS: u32 = 259;
 
     fn region() -> Arc<Registered> {
         Arc::new(Registered::new(Region::owned(vec![0; 8])))
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn all_windows_close_with_their_pages() {
         let slots = Slots::new(SLOTS, 8);
-        let windows = [1, 62, 63, SLOTS - 2].map(|slot| open(&slots, slot));
+        let windows = [1, 126, 127, SLOTS - 2].map(|slot| open(&slots, slot));
         let closed: Vec<_> = slots.close_all().collect();
         assert!(closed.iter().map(Unpublished::window).eq(windows));
         assert_eq!(pages(&slots), [false; 3]);
