@@ -57,7 +57,7 @@ impl<F: Fabric> Endpoint<F> {
         if let (Some(path), Some(probed_ns)) = (pair.peer_path(), pair.probed_ns()) {
             self.paths.get_mut(path).note_probe(probed_ns);
         }
-        self.schedule.set_timer(index, pair.next_ns(now_ns));
+        self.schedule.set_timer(index, pair.next_ns(now_ns, false));
         self.turns.join(index);
         self.break_if_failed(index, polled)
     }
@@ -84,8 +84,9 @@ impl<F: Fabric> Endpoint<F> {
                     continue;
                 }
             };
-            let paced_ns = (turn.halt == Halt::Paced).then(|| pair.paced_ns(now_ns));
-            let next = [pair.next_ns(now_ns), paced_ns];
+            let is_paced = turn.halt == Halt::Paced;
+            let paced_ns = is_paced.then(|| pair.paced_ns(now_ns));
+            let next = [pair.next_ns(now_ns, is_paced), paced_ns];
             self.schedule
                 .set_timer(index, next.into_iter().flatten().min());
             has_posted |= turn.halt == Halt::Idle { posted: true };

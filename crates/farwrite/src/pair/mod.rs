@@ -407,11 +407,13 @@ impl Pair {
         self.options.timing.fabric_retry_ns
     }
 
-    /// When to poll next, if the queue pair has nothing to send now.
-    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+    /// When to poll next, if the queue pair sends nothing now. If the pace holds packets back, the
+    /// poll that sends them takes departures in early enough.
+    pub(crate) fn next_ns(&self, now_ns: u64, is_paced: bool) -> Option<u64> {
         let is_connected = self.connected.is_some();
         let waits_for_fabric = !self.closing.is_empty()
-            || is_connected && (self.outgoing.is_departing() || self.control.is_waiting());
+            || is_connected && self.control.is_waiting()
+            || is_connected && !is_paced && self.outgoing.is_departing();
         let retry_ns = waits_for_fabric.then(|| now_ns.saturating_add(self.fabric_retry_ns()));
         let always = [retry_ns, self.recv_deadlines.next_ns()];
         let connected = [

@@ -89,9 +89,14 @@ impl Outgoing {
         }
     }
 
-    /// Whether there are runs of chunks that have not departed.
+    /// Whether all that was queued has departed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether the fabric has taken packets that have not departed.
     pub(crate) fn is_departing(&self) -> bool {
-        !self.runs.is_empty()
+        !self.batches.is_empty()
     }
 
     /// Whether packets of a message, or of its parity, have not departed.

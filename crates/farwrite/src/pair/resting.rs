@@ -39,7 +39,7 @@ impl Pair {
             && self.leaving.is_empty()
             && self.recvs.is_empty()
             && self.closing.is_empty()
-            && !self.outgoing.is_departing()
+            && self.outgoing.is_empty()
             && !self.control.is_waiting()
     }
 
