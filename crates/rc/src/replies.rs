@@ -1,0 +1,150 @@
+//! What a responder has to send, in order (IBTA 9.7.5).
+
+use alloc::collections::VecDeque;
+
+use farwrite_net::Payload;
+use farwrite_wire::header::Aeth;
+use farwrite_wire::opcode::Position;
+
+use crate::opcode::{self, position};
+use crate::packet::{Packet, header};
+use crate::{Memory, QpConfig, Syndrome};
+
+/// Replies that wait to be sent. Acknowledgements coalesce, and READs have a limit, so there are at
+/// most twice as many replies as READs, and one.
+#[derive(Debug)]
+pub(crate) struct Replies {
+    config: QpConfig,
+    queue: VecDeque<Reply>,
+}
+
+#[derive(Debug)]
+enum Reply {
+    /// An ACK, RNR NAK or NAK.
+    Verdict {
+        count: u64,
+        msn: u32,
+        syndrome: Syndrome,
+    },
+    Read(Read),
+}
+
+/// A READ, or what is left of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Read {
+    /// Count of the next packet of the response.
+    pub(crate) next: u64,
+    pub(crate) end: u64,
+    /// Whether that packet is the first.
+    pub(crate) first: bool,
+    pub(crate) rkey: u32,
+    pub(crate) addr: u64,
+    /// Bytes left.
+    pub(crate) bytes: u32,
+    pub(crate) msn: u32,
+}
+
+/// As many READs wait as are allowed.
+#[derive(Debug)]
+pub(crate) struct TooManyReads;
+
+impl Replies {
+    pub(crate) fn new(config: QpConfig) -> Self {
+        Self {
+            config,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Acknowledges all packets up to `count`.
+    pub(crate) fn acknowledge(&mut self, count: u64, msn: u32) {
+        self.pronounce(count, msn, Syndrome::Ack);
+    }
+
+    /// Acknowledges all packets before `count`, and refuses that one.
+    pub(crate) fn refuse(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
+        self.pronounce(count, msn, syndrome);
+    }
+
+    /// Whether a response that waits covers a repeated READ.
+    pub(crate) fn will_send(&self, again: &Read) -> bool {
+        self.queue.iter().any(|reply| match reply {
+            Reply::Read(read) => read.next <= again.next && again.end <= read.end,
+            Reply::Verdict { .. } => false,
+        })
+    }
+
+    pub(crate) fn read(&mut self, read: Read) -> Result<(), TooManyReads> {
+        let reads = self.queue.iter().filter(|r| matches!(r, Reply::Read(_)));
+        if reads.count() >= usize::from(self.config.max_reads) {
+            return Err(TooManyReads);
+        }
+        self.queue.push_back(Reply::Read(read));
+        Ok(())
+    }
+
+    /// Whether the next reply is an ACK, RNR NAK or NAK.
+    pub(crate) fn has_ack(&self) -> bool {
+        matches!(self.queue.front(), Some(Reply::Verdict { .. }))
+    }
+
+    /// Whether the next reply is a packet of a response to a READ.
+    pub(crate) fn has_read(&self) -> bool {
+        matches!(self.queue.front(), Some(Reply::Read(_)))
+    }
+
+    pub(crate) fn poll_ack(&mut self) -> Option<Packet> {
+        let Some(&Reply::Verdict {
+            count,
+            msn,
+            syndrome,
+        }) = self.queue.front()
+        else {
+            return None;
+        };
+        self.queue.pop_front();
+        let mut header = header(opcode::ACKNOWLEDGE, self.config.peer_qpn, count, false);
+        header.aeth = Some(aeth(syndrome, msn));
+        let payload = Payload::Bytes([].into());
+        Some(Packet { header, payload })
+    }
+
+    pub(crate) fn poll_read(&mut self, memory: &Memory) -> Option<Packet> {
+        let Some(Reply::Read(read)) = self.queue.front_mut() else {
+            return None;
+        };
+        let bytes = read.bytes.min(self.config.mtu_bytes);
+        let payload = memory.read(read.rkey, read.addr, bytes);
+        let position = position(read.first, read.next + 1 == read.end);
+        let opcode = opcode::read_response(position);
+        let mut header = header(opcode, self.config.peer_qpn, read.next, false);
+        header.aeth = (position != Position::Middle).then(|| aeth(Syndrome::Ack, read.msn));
+        read.addr = read.addr.wrapping_add(u64::from(bytes));
+        read.bytes -= bytes;
+        read.next += 1;
+        read.first = false;
+        if read.next == read.end {
+            self.queue.pop_front();
+        }
+        Some(Packet { header, payload })
+    }
+
+    /// The newest verdict covers an older one that nothing separates from it.
+    fn pronounce(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
+        if matches!(self.queue.back(), Some(Reply::Verdict { .. })) {
+            self.queue.pop_back();
+        }
+        self.queue.push_back(Reply::Verdict {
+            count,
+            msn,
+            syndrome,
+        });
+    }
+}
+
+fn aeth(syndrome: Syndrome, msn: u32) -> Aeth {
+    Aeth {
+        syndrome: syndrome.to_byte(),
+        msn,
+    }
+}
