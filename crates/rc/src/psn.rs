@@ -14,8 +14,8 @@ pub(crate) fn start(psn: u32) -> u64 {
 
 /// The PSN of a packet.
 pub(crate) fn of(count: u64) -> u32 {
-    // The mask leaves 24 bits.
-    (count & u64::from(MASK)) as u32
+    let [.., a, b, c] = count.to_be_bytes();
+    u32::from_be_bytes([0, a, b, c])
 }
 
 /// The count nearest to `reference` that has this PSN: from 2^23 before it to 2^23 - 1 behind it.
