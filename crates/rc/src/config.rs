@@ -26,8 +26,8 @@ pub struct QpConfig {
     pub ack_every_packets: u32,
     /// READs that may be under way, sent by this end or by the peer; 1 to 255.
     pub max_reads: u8,
-    /// How long the oldest packet waits for progress before all from it on are sent again (IBTA
-    /// 9.7.6.1).
+    /// How long the requester waits for a reply that it has asked for, since it asked or since the
+    /// last progress, before all packets from the oldest on are sent again (IBTA 9.7.6.1).
     pub ack_timeout_ns: u64,
     /// How often in a row, without progress, packets are sent again after a timeout or a sequence
     /// error.

@@ -44,7 +44,7 @@ mod syndrome;
 mod work;
 
 pub use config::{ConfigError, MAX_PACKETS, QpConfig};
-pub use memory::Memory;
+pub use memory::{Memory, RegisterError};
 pub use nic::{Connection, FIRST_QPN, Nic, NicCounters};
 pub use packet::Packet;
 pub use queue_pair::{QpCounters, QueuePair};

@@ -19,16 +19,42 @@ struct Region {
     bytes: Option<Vec<u8>>,
 }
 
+/// Why memory cannot be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// The key has a region.
+    #[error("key {0:#x} is in use; choose another one")]
+    KeyInUse(u32),
+    /// The region ends beyond the address space.
+    #[error("{length} bytes at address {addr:#x} end beyond 2^64; choose a lower address")]
+    TooLong {
+        /// The first address.
+        addr: u64,
+        /// Bytes.
+        length: u64,
+    },
+}
+
 impl Memory {
-    /// Registers `bytes` at address `addr` under a key. Returns `false`, and changes nothing, if
-    /// the key is taken or the region would end beyond the address space.
-    pub fn register(&mut self, rkey: u32, addr: u64, bytes: Vec<u8>) -> bool {
+    /// Registers `bytes` at address `addr` under a key.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn register(&mut self, rkey: u32, addr: u64, bytes: Vec<u8>) -> Result<(), RegisterError> {
         self.add(rkey, addr, bytes.len() as u64, Some(bytes))
     }
 
     /// Registers `length` bytes that exist as a length only: writes leave no trace, reads return
-    /// [`Payload::Ghost`]. Returns `false` as [`register`](Self::register) does.
-    pub fn register_ghost(&mut self, rkey: u32, addr: u64, length: u64) -> bool {
+    /// [`Payload::Ghost`].
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn register_ghost(
+        &mut self,
+        rkey: u32,
+        addr: u64,
+        length: u64,
+    ) -> Result<(), RegisterError> {
         self.add(rkey, addr, length, None)
     }
 
@@ -38,9 +64,18 @@ impl Memory {
         self.regions.get(&rkey)?.bytes.as_deref()
     }
 
-    fn add(&mut self, rkey: u32, addr: u64, length: u64, bytes: Option<Vec<u8>>) -> bool {
-        if self.regions.contains_key(&rkey) || addr.checked_add(length).is_none() {
-            return false;
+    fn add(
+        &mut self,
+        rkey: u32,
+        addr: u64,
+        length: u64,
+        bytes: Option<Vec<u8>>,
+    ) -> Result<(), RegisterError> {
+        if self.regions.contains_key(&rkey) {
+            return Err(RegisterError::KeyInUse(rkey));
+        }
+        if addr.checked_add(length).is_none() {
+            return Err(RegisterError::TooLong { addr, length });
         }
         let region = Region {
             addr,
@@ -48,7 +83,7 @@ impl Memory {
             bytes,
         };
         self.regions.insert(rkey, region);
-        true
+        Ok(())
     }
 
     /// Whether a range lies within the region of a key. An empty range needs no key (IBTA

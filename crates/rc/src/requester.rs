@@ -28,6 +28,9 @@ pub(crate) struct Requester {
     sent_end: u64,
     /// One more than the highest count that a request has.
     posted_end: u64,
+    /// One more than the highest count that an expected reply is for: of a READ, or of a packet
+    /// that asks for an acknowledgement. A timer runs while it is above `oldest`.
+    asked_end: u64,
     /// When the wait for progress ends.
     deadline_ns: Option<u64>,
     /// Until when an RNR NAK stops sending.
@@ -50,6 +53,7 @@ impl Requester {
             next: start,
             sent_end: start,
             posted_end: start,
+            asked_end: start,
             deadline_ns: None,
             not_ready_until_ns: None,
             retries: 0,
@@ -100,13 +104,17 @@ impl Requester {
             return None;
         }
         let work = self.queue.get(self.work_of(self.next))?;
-        let packet = work.packet(self.next, &self.config, self.asks_for_ack(work));
+        let asks = work.request.is_read() || self.needs_ack(work);
+        let packet = work.packet(self.next, &self.config, asks);
         counters.sent += 1;
         counters.repeated += u64::from(self.next < self.sent_end);
         self.next = work.after(self.next);
         self.sent_end = self.sent_end.max(self.next);
-        let deadline_ns = now_ns.saturating_add(self.config.ack_timeout_ns);
-        self.deadline_ns.get_or_insert(deadline_ns);
+        if asks {
+            self.asked_end = self.next;
+            let deadline_ns = now_ns.saturating_add(self.config.ack_timeout_ns);
+            self.deadline_ns.get_or_insert(deadline_ns);
+        }
         Some(packet)
     }
 
@@ -157,8 +165,7 @@ impl Requester {
                     self.failure = Some(RequestError::NotReady { retries });
                 }
                 self.not_ready_retries = self.not_ready_retries.saturating_add(1);
-                self.next = self.oldest;
-                self.deadline_ns = None;
+                self.rewind();
                 self.not_ready_until_ns = Some(now_ns.saturating_add(timer.wait_ns()));
             }
         }
@@ -198,9 +205,10 @@ impl Requester {
             completions.push_back(Completion::Failed { id, error });
             error = RequestError::Flushed;
         }
-        (self.next, self.sent_end) = (self.posted_end, self.posted_end);
         self.oldest = self.posted_end;
-        (self.deadline_ns, self.not_ready_until_ns) = (None, None);
+        self.sent_end = self.posted_end;
+        self.not_ready_until_ns = None;
+        self.rewind();
     }
 
     /// All packets before `end` are acknowledged, except that only its response acknowledges a
@@ -227,7 +235,7 @@ impl Requester {
         self.next = self.next.max(to);
         (self.retries, self.not_ready_retries) = (0, 0);
         self.not_ready_until_ns = None;
-        let waits = self.next > self.oldest;
+        let waits = self.asked_end > self.oldest;
         self.deadline_ns = waits.then(|| now_ns.saturating_add(self.config.ack_timeout_ns));
         if self.queue.front().is_some_and(|work| work.end == to) {
             completions.extend(self.queue.pop_front().map(Work::complete));
@@ -242,12 +250,18 @@ impl Requester {
             return;
         }
         self.retries += 1;
-        self.next = self.oldest;
         self.went_back_at = Some(self.oldest);
+        self.rewind();
+    }
+
+    fn rewind(&mut self) {
+        self.next = self.oldest;
+        self.asked_end = self.oldest;
         self.deadline_ns = None;
     }
 
-    fn asks_for_ack(&self, work: &Work) -> bool {
+    /// Whether the next packet asks for an acknowledgement.
+    fn needs_ack(&self, work: &Work) -> bool {
         let after = self.next + 1;
         after == work.end
             || after.is_multiple_of(u64::from(self.config.ack_every_packets))

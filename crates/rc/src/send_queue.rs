@@ -47,7 +47,7 @@ impl Work {
                 Packet { header, payload }
             }
             Request::Read { from, bytes } => {
-                let mut header = header(opcode::READ_REQUEST, peer_qpn, count, false);
+                let mut header = header(opcode::READ_REQUEST, peer_qpn, count, ack_request);
                 header.reth = Some(reth(*from, offset, bytes - offset));
                 let payload = Payload::Bytes([].into());
                 Packet { header, payload }

@@ -32,7 +32,10 @@ fn length(round: usize) -> usize {
 /// In each round a SEND, a WRITE with immediate and a READ of what it wrote, posted all at once.
 fn post_all(network: &mut Network<Node>, [a, b]: [NodeId; 2], qpn: u32) {
     let receiver = nic(network, b);
-    assert!(receiver.memory.register(RKEY, ADDR, vec![0; BYTES]));
+    receiver
+        .memory
+        .register(RKEY, ADDR, vec![0; BYTES])
+        .unwrap();
     for id in 0..2 * ROUNDS as u64 {
         receiver.post_receive(qpn, id, 1500).unwrap();
     }
@@ -210,7 +213,10 @@ fn the_goodput_of_go_back_n_follows_its_formula() {
         let qpn = connect(&mut network, [ends[0], ends[1]], 0, connection(), config);
         let bytes = 200 << 20;
         let receiver = nic(&mut network, ends[1]);
-        assert!(receiver.memory.register_ghost(1, 0, u64::from(bytes)));
+        receiver
+            .memory
+            .register_ghost(1, 0, u64::from(bytes))
+            .unwrap();
         let to = Remote { rkey: 1, addr: 0 };
         let data = Payload::Ghost(bytes);
         let request = Request::Write {

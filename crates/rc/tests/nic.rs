@@ -6,7 +6,9 @@ use common::network::{Node, cable, completions, connect, connection, middle, net
 use farwrite_net::{
     CableId, Network, NodeId, Options, Output, Payload, Pfc, Shape, SwitchConfig, Topology,
 };
-use farwrite_rc::{Completion, ConfigError, Connection, Nic, QpConfig, Remote, Request};
+use farwrite_rc::{
+    Completion, ConfigError, Connection, Memory, Nic, QpConfig, RegisterError, Remote, Request,
+};
 
 fn pair() -> Topology {
     let cable = cable(100, 1000);
@@ -20,7 +22,12 @@ fn hosts(topology: &Topology) -> [NodeId; 2] {
 
 /// A WRITE of `bytes` that have no content.
 fn write(network: &mut Network<Node>, [a, b]: [NodeId; 2], qpn: u32, bytes: u32) {
-    nic(network, b).memory.register_ghost(1, 0, 1 << 31);
+    // More than one sender may write there.
+    let registered = nic(network, b).memory.register_ghost(1, 0, 1 << 31);
+    assert!(matches!(
+        registered,
+        Ok(()) | Err(RegisterError::KeyInUse(1))
+    ));
     let request = Request::Write {
         data: Payload::Ghost(bytes),
         to: Remote { rkey: 1, addr: 0 },
@@ -87,6 +94,26 @@ fn a_queue_pair_keeps_its_pace_and_leaves_the_rest_to_others() {
     // The port may be busy when the pace allows a packet: at most a packet's time each.
     assert!((6_900_000.0..=7_010_000.0).contains(&slow), "{slow}");
     assert!(fast > 85_000_000.0, "{fast}");
+}
+
+/// 16 packets, after which the sender asks for an acknowledgement, take 14 ms at this pace; the
+/// timeout of 1 ms begins with the asking.
+#[test]
+fn a_slow_pace_causes_no_timeouts() {
+    let topology = pair();
+    let ends = hosts(&topology);
+    let mut network = network(&topology, &Options::default(), 1);
+    let slow = Connection {
+        rate_bps: Some(10_000_000),
+        ..connection()
+    };
+    let qpn = connect(&mut network, ends, 0, slow, QpConfig::new(2));
+    write(&mut network, ends, qpn, 100 << 10);
+    network.run();
+    let done = [Completion::Acknowledged { id: 0 }];
+    assert_eq!(completions(&mut network, ends[0], qpn), done);
+    let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
+    assert_eq!((counters.sent, counters.timeouts), (100, 0));
 }
 
 #[test]
@@ -221,4 +248,15 @@ fn settings_out_of_range_are_named() {
     let peer_qpn = 1 << 24;
     let wrong = QpConfig { peer_qpn, ..config };
     assert!(error(None, wrong).starts_with("peer_qpn = 16777216: "));
+}
+
+#[test]
+fn keys_and_addresses_that_cannot_be_registered_are_named() {
+    let mut memory = Memory::default();
+    memory.register(7, u64::MAX - 4, vec![0; 4]).unwrap();
+    let again = memory.register_ghost(7, 0, 1);
+    assert_eq!(again, Err(RegisterError::KeyInUse(7)));
+    let addr = u64::MAX - 4;
+    let long = memory.register_ghost(8, addr, 5);
+    assert_eq!(long, Err(RegisterError::TooLong { addr, length: 5 }));
 }

@@ -37,7 +37,7 @@ impl Ends {
             ..config
         };
         let mut memory = [Memory::default(), Memory::default()];
-        assert!(memory[1].register(RKEY, ADDR, vec![0; BYTES]));
+        memory[1].register(RKEY, ADDR, vec![0; BYTES]).unwrap();
         Self {
             a: QueuePair::new(config).unwrap(),
             b: QueuePair::new(back).unwrap(),
