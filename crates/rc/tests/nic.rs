@@ -4,7 +4,7 @@ mod common;
 
 use common::network::{Node, cable, completions, connect, connection, middle, network, nic};
 use farwrite_net::{
-    CableId, Network, NodeId, Options, Output, Payload, Pfc, Shape, SwitchConfig, Topology,
+    CableId, Network, NodeId, Options, Output, Payload, Pfc, Shape, SwitchConfig, Topology, Trim,
 };
 use farwrite_rc::{
     Completion, ConfigError, Connection, Memory, Nic, QpConfig, RegisterError, Remote, Request,
@@ -166,15 +166,13 @@ fn an_incast_on_a_lossless_priority_repeats_nothing() {
     });
     let mut network = network(&topology, &options, 1);
     let receiver = hosts[8];
-    let config = QpConfig::new(2);
     for (number, &sender) in (0..).zip(&hosts[..8]) {
         let to = |peer| Connection {
             peer,
             ..connection()
         };
         // Each sender has one queue pair, the receiver one for each of them.
-        let peer_qpn = 2 + number;
-        let config = QpConfig { peer_qpn, ..config };
+        let config = QpConfig::new(2 + number);
         nic(&mut network, sender)
             .connect(to(receiver), config)
             .unwrap();
@@ -192,6 +190,42 @@ fn an_incast_on_a_lossless_priority_repeats_nothing() {
         assert_eq!(completions(&mut network, sender, 2), done);
         let counters = nic(&mut network, sender).qp_counters(2).unwrap();
         assert_eq!((counters.repeated, counters.timeouts), (0, 0));
+    }
+}
+
+#[test]
+fn trimmed_frames_are_counted_and_sent_again() {
+    let cable = cable(100, 1000);
+    let topology = Shape::Star { hosts: 3, cable }.build().unwrap();
+    let hosts: Vec<_> = topology.hosts().collect();
+    let options = Options::with_switches(SwitchConfig {
+        trim: Some(Trim {
+            queue_bytes: 20_000,
+            priority: 7,
+        }),
+        ..SwitchConfig::default()
+    });
+    let mut network = network(&topology, &options, 1);
+    for (number, &sender) in (0..).zip(&hosts[..2]) {
+        let to = |peer| Connection {
+            peer,
+            ..connection()
+        };
+        let config = QpConfig::new(2 + number);
+        nic(&mut network, sender)
+            .connect(to(hosts[2]), config)
+            .unwrap();
+        let config = QpConfig::new(2);
+        nic(&mut network, hosts[2])
+            .connect(to(sender), config)
+            .unwrap();
+        write(&mut network, [sender, hosts[2]], 2, 100_000);
+    }
+    network.run();
+    assert!(nic(&mut network, hosts[2]).counters().trimmed > 0);
+    for &sender in &hosts[..2] {
+        let done = [Completion::Acknowledged { id: 0 }];
+        assert_eq!(completions(&mut network, sender, 2), done);
     }
 }
 
