@@ -8,23 +8,32 @@
 //!
 //! # States
 //!
-//! | half | state | what ends it |
-//! |---|---|---|
-//! | requester | sends, up to the window | the window or `max_reads` is full |
-//! | | waits for progress | an ACK or READ response; a sequence NAK, an implied NAK or the timeout: go back |
-//! | | waits after an RNR NAK | the peer's timer: go back; progress |
-//! | responder | takes the expected packet | a gap: sequence NAK; no receive buffer: RNR NAK |
-//! | | has sent a NAK; drops what comes after the gap, without another NAK | the expected packet |
-//! | both | broken: requests and receive buffers are flushed | nothing |
+//! A queue pair is made ready to send and receive (RTS of IBTA 10.3.1), and its two halves change
+//! state on their own until it breaks:
 //!
-//! A requester breaks the queue pair when retries are exhausted or the peer refuses a request; a
-//! responder, when it refuses a request for another reason than a gap or a missing receive buffer.
+//! | half | state | event | action and next state |
+//! |---|---|---|---|
+//! | requester | sending | window or `max_reads` is full | waiting |
+//! | | waiting | ACK, READ response | requests complete; sending |
+//! | | sending, waiting | sequence NAK, implied NAK, timeout | go back; sending |
+//! | | sending, waiting | RNR NAK | go back; not ready |
+//! | | not ready | peer's timer ends, progress | sending |
+//! | responder | in order | expected packet | do it; in order |
+//! | | in order | packet after a gap | sequence NAK; refusing |
+//! | | in order | no receive buffer | RNR NAK; refusing |
+//! | | refusing | packet after a gap | drop it; refusing |
+//! | | refusing | expected packet | as in order |
+//! | | any | packet from before | ACK, or READ response again; same |
+//! | both | any | retries exhausted, other NAK sent or received | broken: all is flushed |
+//!
+//! An implied NAK is a reply to a later packet while part of a READ's response is missing. A
+//! requester that has gone back to a packet ignores implied NAKs until there is progress.
 //!
 //! # What is left out
 //!
 //! Atomics, FLUSH, invalidation and path migration. Credits (IBTA 9.7.7.2): an ACK carries none, so
-//! RNR NAKs alone limit SENDs. Congestion control: the pace of a queue pair does not change by
-//! itself.
+//! RNR NAKs alone limit SENDs. Congestion control: packets are ECT(0), but nothing reacts to marks,
+//! and the pace of a queue pair does not change by itself.
 #![no_std]
 
 extern crate alloc;

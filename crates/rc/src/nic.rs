@@ -11,8 +11,8 @@ use crate::{
     Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
 };
 
-/// Number of a NIC's first queue pair; those of the others follow. 0 and 1 are special (IBTA
-/// 3.9.1).
+/// Number of a NIC's first queue pair; those of the others follow. InfiniBand reserves 0 and 1 for
+/// management.
 pub const FIRST_QPN: u32 = 2;
 const PORT: usize = 0;
 

@@ -11,7 +11,7 @@ use crate::{
     Completion, Nak, PostError, QpConfig, QpCounters, Request, RequestError, Syndrome, psn,
 };
 
-/// Longest message (IBTA 9.7.2).
+/// Longest message of a reliable service (IBTA 9.7).
 const MAX_BYTES: u32 = 1 << 31;
 
 /// Sends requests, waits for their acknowledgements, and goes back when packets are lost.

@@ -46,7 +46,8 @@ impl RnrTimer {
         if code < 32 { Some(Self(code)) } else { None }
     }
 
-    /// The wait in nanoseconds: 10 us for code 1 to 491.52 ms for code 31, and 655.36 ms for code 0.
+    /// The wait in nanoseconds: 10 us for code 1 to 491.52 ms for code 31, and 655.36 ms for
+    /// code 0.
     #[must_use]
     pub fn wait_ns(self) -> u64 {
         u64::from(Self::WAITS[usize::from(self.0)]) * 10_000

@@ -128,7 +128,7 @@ pub enum PostError {
     /// The queue pair is broken.
     #[error("the queue pair is broken; connect another one")]
     Broken,
-    /// The message has more bytes than the limit of 2^31 (IBTA 9.7.2) or takes too many packets.
+    /// The message has more bytes than the limit of 2^31 (IBTA 9.7) or takes too many packets.
     #[error("a message of {bytes} bytes is too long; at most {max_bytes} are possible")]
     TooLong {
         /// Its bytes.
