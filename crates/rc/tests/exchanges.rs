@@ -350,6 +350,71 @@ fn the_window_and_the_number_of_reads_limit_what_is_under_way() {
     assert_eq!(psns(&ends.a_sends()), [6, 7]);
 }
 
+#[test]
+fn a_copy_does_not_take_the_place_of_a_nak() {
+    let config = QpConfig {
+        ack_every_packets: 1,
+        ..config()
+    };
+    let mut ends = Ends::new(config);
+    ends.a.post(0, write(0, message(1, 600), None)).unwrap();
+    let packets = ends.a_sends();
+    let [first, _, last] = &packets[..] else {
+        panic!("{packets:?}");
+    };
+    ends.b_takes(&[first.clone(), last.clone(), first.clone()]);
+    let replies = ends.b_sends();
+    assert_eq!(psns(&replies), [1]);
+    assert_eq!(aeth(&replies[0]), (Syndrome::Nak(Nak::Sequence), 0));
+}
+
+#[test]
+fn a_copy_of_a_read_is_answered_once_if_the_response_still_waits() {
+    let mut ends = Ends::new(config());
+    ends.a.post(0, read(0, 600)).unwrap();
+    let request = ends.a_sends();
+    ends.b_takes(&request);
+    ends.b_takes(&request);
+    assert_eq!(psns(&ends.b_sends()), [0, 1, 2]);
+    // Later, it is answered again, but not with more than was asked for.
+    ends.b_takes(&request);
+    assert_eq!(psns(&ends.b_sends()), [0, 1, 2]);
+    let mut longer = request[0].clone();
+    longer.header.reth.as_mut().unwrap().dma_bytes = 769;
+    ends.b_takes(&[longer]);
+    assert_eq!(ends.b_sends(), []);
+}
+
+#[test]
+fn what_was_not_sent_cannot_be_acknowledged() {
+    let config = QpConfig {
+        window_packets: 2,
+        ..config()
+    };
+    let mut ends = Ends::new(config);
+    ends.a.post(0, write(0, message(1, 600), None)).unwrap();
+    let packets = ends.a_sends();
+    ends.b_takes(&packets);
+    let mut ack = ends.b_sends();
+    assert_eq!(psns(&ack), [1]);
+    ack[0].header.bth.psn = 2;
+    ends.a_takes(&ack);
+    assert_eq!(completions(&mut ends.a), []);
+    assert_eq!(ends.a_sends(), []);
+}
+
+#[test]
+fn requests_and_responses_take_turns() {
+    let mut ends = Ends::new(config());
+    ends.a.post(0, read(0, 768)).unwrap();
+    let request = ends.a_sends();
+    ends.b.post(0, write(0, message(1, 768), None)).unwrap();
+    ends.b_takes(&request);
+    let sent = ends.b_sends();
+    let opcodes: Vec<_> = sent.iter().map(|p| p.header.bth.opcode).collect();
+    assert_eq!(opcodes, [0x0D, 0x06, 0x0E, 0x07, 0x0F, 0x08]);
+}
+
 /// Peers' headers: anything at all.
 #[test]
 fn no_packet_breaks_a_queue_pair() {

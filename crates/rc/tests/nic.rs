@@ -96,6 +96,42 @@ fn a_queue_pair_keeps_its_pace_and_leaves_the_rest_to_others() {
     assert!(fast > 85_000_000.0, "{fast}");
 }
 
+#[test]
+fn a_queue_pair_that_was_idle_does_not_get_what_it_missed() {
+    let topology = pair();
+    let ends = hosts(&topology);
+    let mut network = network(&topology, &Options::default(), 1);
+    let config = QpConfig::new(2);
+    let busy = connect(&mut network, ends, 0, connection(), config);
+    let late = connect(&mut network, ends, 1, connection(), config);
+    write(&mut network, ends, busy, 100 << 20);
+    network.run_until(500_000);
+    let before = sent_bytes(&mut network, ends[0], busy, 1024);
+    write(&mut network, ends, late, 100 << 20);
+    network.run_until(600_000);
+    let busy = sent_bytes(&mut network, ends[0], busy, 1024) - before;
+    let late = sent_bytes(&mut network, ends[0], late, 1024);
+    assert!((busy - late).abs() < 3.0 * 1068.0, "{busy}, {late}");
+}
+
+/// The first packet has a RETH, so packet k, counted from 0, may leave 8 / 7 * (1084 + (k - 1) *
+/// 1068) ns after the start. Up to 10 ms, these are 8193.
+#[test]
+fn a_pace_keeps_fractions_of_a_nanosecond() {
+    let topology = pair();
+    let ends = hosts(&topology);
+    let mut network = network(&topology, &Options::default(), 1);
+    let paced = Connection {
+        rate_bps: Some(7_000_000_000),
+        ..connection()
+    };
+    let qpn = connect(&mut network, ends, 0, paced, QpConfig::new(2));
+    write(&mut network, ends, qpn, 100 << 20);
+    network.run_until(10_000_000);
+    let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
+    assert_eq!(counters.sent, 8193);
+}
+
 /// 16 packets, after which the sender asks for an acknowledgement, take 14 ms at this pace; the
 /// timeout of 1 ms begins with the asking.
 #[test]
