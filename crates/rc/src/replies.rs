@@ -21,7 +21,7 @@ pub(crate) struct Replies {
 #[derive(Debug)]
 enum Reply {
     /// An ACK, RNR NAK or NAK.
-    Verdict {
+    Ack {
         count: u64,
         msn: u32,
         syndrome: Syndrome,
@@ -56,26 +56,29 @@ impl Replies {
         }
     }
 
-    /// Acknowledges all packets up to `count`.
-    pub(crate) fn acknowledge(&mut self, count: u64, msn: u32) {
-        self.pronounce(count, msn, Syndrome::Ack);
-    }
-
-    /// Acknowledges all packets before `count`, and refuses that one.
-    pub(crate) fn refuse(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
-        self.pronounce(count, msn, syndrome);
+    /// Queues an ACK of all packets up to `count`, or a NAK of that packet, which acknowledges those
+    /// before it. It covers an older one that nothing separates from it.
+    pub(crate) fn ack(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
+        if self.queue.back().is_some_and(Reply::is_ack) {
+            self.queue.pop_back();
+        }
+        self.queue.push_back(Reply::Ack {
+            count,
+            msn,
+            syndrome,
+        });
     }
 
     /// Whether a response that waits covers a repeated READ.
     pub(crate) fn will_send(&self, again: &Read) -> bool {
         self.queue.iter().any(|reply| match reply {
             Reply::Read(read) => read.next <= again.next && again.end <= read.end,
-            Reply::Verdict { .. } => false,
+            Reply::Ack { .. } => false,
         })
     }
 
     pub(crate) fn read(&mut self, read: Read) -> Result<(), TooManyReads> {
-        let reads = self.queue.iter().filter(|r| matches!(r, Reply::Read(_)));
+        let reads = self.queue.iter().filter(|reply| !reply.is_ack());
         if reads.count() >= usize::from(self.config.max_reads) {
             return Err(TooManyReads);
         }
@@ -85,16 +88,16 @@ impl Replies {
 
     /// Whether the next reply is an ACK, RNR NAK or NAK.
     pub(crate) fn has_ack(&self) -> bool {
-        matches!(self.queue.front(), Some(Reply::Verdict { .. }))
+        self.queue.front().is_some_and(Reply::is_ack)
     }
 
     /// Whether the next reply is a packet of a response to a READ.
     pub(crate) fn has_read(&self) -> bool {
-        matches!(self.queue.front(), Some(Reply::Read(_)))
+        self.queue.front().is_some_and(|reply| !reply.is_ack())
     }
 
     pub(crate) fn poll_ack(&mut self) -> Option<Packet> {
-        let Some(&Reply::Verdict {
+        let Some(&Reply::Ack {
             count,
             msn,
             syndrome,
@@ -128,17 +131,11 @@ impl Replies {
         }
         Some(Packet { header, payload })
     }
+}
 
-    /// The newest verdict covers an older one that nothing separates from it.
-    fn pronounce(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
-        if matches!(self.queue.back(), Some(Reply::Verdict { .. })) {
-            self.queue.pop_back();
-        }
-        self.queue.push_back(Reply::Verdict {
-            count,
-            msn,
-            syndrome,
-        });
+impl Reply {
+    fn is_ack(&self) -> bool {
+        matches!(self, Self::Ack { .. })
     }
 }
 

@@ -107,7 +107,7 @@ impl Responder {
             Ok(()) => {
                 self.expected += 1;
                 if bth.ack_request {
-                    self.replies.acknowledge(self.expected - 1, self.msn);
+                    self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
                 }
             }
         }
@@ -132,14 +132,14 @@ impl Responder {
             syndrome,
             Syndrome::NotReady(_) | Syndrome::Nak(Nak::Sequence)
         );
-        self.replies.refuse(self.expected, self.msn, syndrome);
+        self.replies.ack(self.expected, self.msn, syndrome);
     }
 
     /// Answers a packet that has been done already (IBTA 9.7.5.1).
     fn repeat_reply(&mut self, operation: Operation, count: u64, header: &Roce, memory: &Memory) {
         if operation != Operation::ReadRequest {
             if header.bth.ack_request && !self.refused {
-                self.replies.acknowledge(self.expected - 1, self.msn);
+                self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
             }
             return;
         }

@@ -167,6 +167,7 @@ fn a_hole_in_a_response_is_read_again_from_there() {
     ends.b_takes(&request);
     let mut response = ends.b_sends();
     assert_eq!(psns(&response), [4, 5, 6, 7]);
+    assert_eq!(aeth(&response[0]), (Syndrome::Ack, 2));
     response.remove(1);
     ends.a_takes(&response);
     let again = ends.a_sends();
