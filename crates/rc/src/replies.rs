@@ -10,8 +10,8 @@ use crate::opcode::{self, position};
 use crate::packet::{Packet, header};
 use crate::{Memory, QpConfig, Syndrome};
 
-/// Replies that wait to be sent. Acknowledgements coalesce, and READs have a limit, so there are at
-/// most twice as many replies as READs, and one.
+/// Replies that wait to be sent. There are at most `2 * max_reads` READs, new and repeated, and one
+/// ACK before, between and after them.
 #[derive(Debug)]
 pub(crate) struct Replies {
     config: QpConfig,
@@ -44,7 +44,7 @@ pub(crate) struct Read {
     pub(crate) msn: u32,
 }
 
-/// As many READs wait as are allowed.
+/// More READs wait than a requester that keeps to `max_reads` can have sent.
 #[derive(Debug)]
 pub(crate) struct TooManyReads;
 
@@ -69,21 +69,22 @@ impl Replies {
         });
     }
 
-    /// Whether a response that waits covers a repeated READ.
-    pub(crate) fn will_send(&self, again: &Read) -> bool {
-        self.queue.iter().any(|reply| match reply {
-            Reply::Read(read) => read.next <= again.next && again.end <= read.end,
-            Reply::Ack { .. } => false,
-        })
-    }
-
+    /// Queues the response to a new READ.
     pub(crate) fn read(&mut self, read: Read) -> Result<(), TooManyReads> {
-        let reads = self.queue.iter().filter(|reply| !reply.is_ack());
-        if reads.count() >= usize::from(self.config.max_reads) {
+        if self.reads() >= 2 * usize::from(self.config.max_reads) {
             return Err(TooManyReads);
         }
         self.queue.push_back(Reply::Read(read));
         Ok(())
+    }
+
+    /// Queues the response to a repeated READ, if it is not queued and takes no room that new ones
+    /// may need.
+    pub(crate) fn read_again(&mut self, read: Read) {
+        let room = self.reads() < usize::from(self.config.max_reads);
+        if room && !self.will_send(&read) {
+            self.queue.push_back(Reply::Read(read));
+        }
     }
 
     /// Whether the next reply is an ACK, RNR NAK or NAK.
@@ -130,6 +131,18 @@ impl Replies {
             self.queue.pop_front();
         }
         Some(Packet { header, payload })
+    }
+
+    /// Whether a response that waits covers a repeated READ.
+    fn will_send(&self, again: &Read) -> bool {
+        self.queue.iter().any(|reply| match reply {
+            Reply::Read(read) => read.next <= again.next && again.end <= read.end,
+            Reply::Ack { .. } => false,
+        })
+    }
+
+    fn reads(&self) -> usize {
+        self.queue.iter().filter(|reply| !reply.is_ack()).count()
     }
 }
 

@@ -387,6 +387,26 @@ fn a_copy_of_a_read_is_answered_once_if_the_response_still_waits() {
 }
 
 #[test]
+fn a_copy_of_a_read_leaves_room_for_a_new_one() {
+    let config = QpConfig {
+        max_reads: 1,
+        ..config()
+    };
+    let mut ends = Ends::new(config);
+    ends.a.post(0, read(0, 10)).unwrap();
+    let first = ends.a_sends();
+    ends.b_takes(&first);
+    let response = ends.b_sends();
+    ends.a_takes(&response);
+    ends.a.post(1, read(0, 10)).unwrap();
+    let second = ends.a_sends();
+    ends.b_takes(&first);
+    ends.b_takes(&second);
+    assert_eq!(psns(&ends.b_sends()), [0, 1]);
+    assert!(!ends.b.is_broken());
+}
+
+#[test]
 fn what_was_not_sent_cannot_be_acknowledged() {
     let config = QpConfig {
         window_packets: 2,
