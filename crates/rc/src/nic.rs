@@ -1,0 +1,311 @@
+//! A NIC with many queue pairs.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use farwrite_link::Serialiser;
+use farwrite_net::header::Header;
+use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports};
+
+use crate::{
+    Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
+};
+
+/// Number of a NIC's first queue pair; those of the others follow. InfiniBand reserves 0 and 1 for
+/// management.
+pub const FIRST_QPN: u32 = 2;
+const PORT: usize = 0;
+
+/// A host of a network. It sends by its port 0.
+///
+/// A frame is chosen when the port can send it at once, so a paused priority (PFC) holds its queue
+/// pairs back and no others. Higher priorities go first. Within one, acknowledgements go first.
+/// Then queue pairs get equal shares in bytes, by start-time fair queueing (Goyal, Vin and Cheng,
+/// SIGCOMM 1996).
+#[derive(Debug)]
+pub struct Nic {
+    node: NodeId,
+    /// Memory that peers write and read.
+    pub memory: Memory,
+    ends: Vec<End>,
+    lanes: [Lane; PRIORITIES],
+    /// When each queue pair has something to do: its time and its place.
+    timers: BTreeSet<(u64, usize)>,
+    /// The latest time that the NIC knows of.
+    now_ns: u64,
+    counters: NicCounters,
+}
+
+/// Where a queue pair leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The peer's host.
+    pub peer: NodeId,
+    /// UDP source port of this end's packets. It chooses among equal paths.
+    pub src_port: u16,
+    /// Traffic class, 0 to 7; a higher number counts as 7.
+    pub priority: u8,
+    /// Bits a second of IP datagrams that are not acknowledgements; `None` for no limit.
+    pub rate_bps: Option<u64>,
+}
+
+/// Frames that came and were dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicCounters {
+    /// They are no RoCEv2 packets for a queue pair of this NIC from its peer.
+    pub strangers: u64,
+    /// A switch cut their payload off.
+    pub trimmed: u64,
+}
+
+/// A queue pair and its place in the schedule.
+#[derive(Debug)]
+struct End {
+    pair: QueuePair,
+    connection: Connection,
+    /// When the pace allows the next packet.
+    pace: Option<Serialiser>,
+    /// Start tag: bytes that a queue pair served throughout would have sent.
+    tag: u64,
+    /// The entry in `Lane::data`.
+    listed_tag: Option<u64>,
+    /// Whether it is in `Lane::acks`.
+    listed_ack: bool,
+    /// The entry in `Nic::timers`.
+    timer_ns: Option<u64>,
+}
+
+/// The queue pairs of one priority that can send.
+#[derive(Debug, Default)]
+struct Lane {
+    acks: VecDeque<usize>,
+    /// Start tag and place.
+    data: BTreeSet<(u64, usize)>,
+    /// Start tag of the packet sent last.
+    tag: u64,
+}
+
+impl Nic {
+    /// The NIC of a host.
+    #[must_use]
+    pub fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            memory: Memory::default(),
+            ends: Vec::new(),
+            lanes: Default::default(),
+            timers: BTreeSet::new(),
+            now_ns: 0,
+            counters: NicCounters::default(),
+        }
+    }
+
+    /// Adds a queue pair and returns its number: [`FIRST_QPN`], and one more for each that follows.
+    ///
+    /// # Errors
+    /// [`ConfigError`], also for a rate of 0 and when all numbers are in use.
+    pub fn connect(&mut self, to: Connection, config: QpConfig) -> Result<u32, ConfigError> {
+        let range = |field, value, want| ConfigError::Range { field, value, want };
+        if to.rate_bps == Some(0) {
+            return Err(range("rate_bps", 0, "at least 1, or None for no limit"));
+        }
+        let pairs = self.ends.len();
+        let qpn = u32::try_from(pairs).ok().map(|pairs| pairs + FIRST_QPN);
+        let qpn = qpn.filter(|qpn| *qpn < 1 << 24);
+        let qpn = qpn.ok_or(range("queue pairs", pairs as u64, "at most 16777214"))?;
+        self.ends.push(End {
+            pair: QueuePair::new(config)?,
+            connection: Connection {
+                priority: to.priority.min(7),
+                ..to
+            },
+            pace: to.rate_bps.map(Serialiser::new),
+            tag: 0,
+            listed_tag: None,
+            listed_ack: false,
+            timer_ns: None,
+        });
+        Ok(qpn)
+    }
+
+    /// Posts a request to a queue pair. In a network, reach the NIC through
+    /// [`Network::device_mut`](farwrite_net::Network::device_mut), so that it is polled.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post(&mut self, qpn: u32, id: u64, request: Request) -> Result<(), PostError> {
+        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        self.ends[at].pair.post(id, request)?;
+        self.reschedule(at);
+        Ok(())
+    }
+
+    /// Posts a receive buffer of `max_bytes` to a queue pair.
+    ///
+    /// # Errors
+    /// [`PostError`].
+    pub fn post_receive(&mut self, qpn: u32, id: u64, max_bytes: u32) -> Result<(), PostError> {
+        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        self.ends[at].pair.post_receive(id, max_bytes)
+    }
+
+    /// The oldest completion of a queue pair that was not taken.
+    pub fn poll_completion(&mut self, qpn: u32) -> Option<Completion> {
+        let at = self.find(qpn)?;
+        self.ends[at].pair.poll_completion()
+    }
+
+    /// What a queue pair has done.
+    #[must_use]
+    pub fn qp_counters(&self, qpn: u32) -> Option<QpCounters> {
+        Some(self.ends[self.find(qpn)?].pair.counters())
+    }
+
+    /// Frames that were dropped.
+    #[must_use]
+    pub fn counters(&self) -> NicCounters {
+        self.counters
+    }
+
+    fn find(&self, qpn: u32) -> Option<usize> {
+        let at = usize::try_from(qpn.checked_sub(FIRST_QPN)?).ok()?;
+        (at < self.ends.len()).then_some(at)
+    }
+
+    /// Enters a queue pair where it belongs after something about it changed.
+    fn reschedule(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        let lane = &mut self.lanes[usize::from(end.connection.priority)];
+        if end.pair.has_ack() && !end.listed_ack {
+            lane.acks.push_back(at);
+            end.listed_ack = true;
+        }
+        if let Some(tag) = end.listed_tag.take() {
+            lane.data.remove(&(tag, at));
+        }
+        let mut timer_ns = end.pair.next_timeout();
+        if end.pair.has_data() {
+            let free_ns = end.pace.as_ref().map_or(0, Serialiser::free_ns);
+            if free_ns <= self.now_ns {
+                // One that was idle does not get what it missed.
+                end.tag = end.tag.max(lane.tag);
+                end.listed_tag = Some(end.tag);
+                lane.data.insert((end.tag, at));
+            } else {
+                timer_ns = Some(timer_ns.map_or(free_ns, |timer_ns| timer_ns.min(free_ns)));
+            }
+        }
+        if timer_ns != end.timer_ns {
+            if let Some(timer_ns) = end.timer_ns {
+                self.timers.remove(&(timer_ns, at));
+            }
+            self.timers.extend(timer_ns.map(|timer_ns| (timer_ns, at)));
+            end.timer_ns = timer_ns;
+        }
+    }
+
+    /// Handles what is due.
+    fn handle_timers(&mut self) {
+        while let Some(&(at_ns, at)) = self.timers.first()
+            && at_ns <= self.now_ns
+        {
+            self.timers.pop_first();
+            let end = &mut self.ends[at];
+            end.timer_ns = None;
+            end.pair.handle_timeout(self.now_ns);
+            self.reschedule(at);
+        }
+    }
+
+    /// The next frame of a priority.
+    fn next_frame(&mut self, priority: usize) -> Option<Frame> {
+        let lane = &mut self.lanes[priority];
+        let (at, frame) = if let Some(at) = lane.acks.pop_front() {
+            self.ends[at].listed_ack = false;
+            let packet = self.ends[at].pair.poll_ack()?;
+            (at, self.frame(at, packet))
+        } else {
+            let (tag, at) = lane.data.pop_first()?;
+            lane.tag = tag;
+            self.ends[at].listed_tag = None;
+            let packet = self.ends[at].pair.poll_data(self.now_ns, &self.memory)?;
+            let frame = self.frame(at, packet);
+            self.ends[at].charge(self.now_ns, u64::from(frame.ip_bytes()));
+            (at, frame)
+        };
+        self.reschedule(at);
+        Some(frame)
+    }
+
+    fn frame(&self, at: usize, packet: Packet) -> Frame {
+        let connection = &self.ends[at].connection;
+        Frame {
+            src: self.node,
+            dst: connection.peer,
+            src_port: connection.src_port,
+            ipv4_id: 0,
+            priority: connection.priority,
+            ecn: Ecn::Capable0,
+            header: Header::Roce(packet.header),
+            payload: packet.payload,
+        }
+    }
+}
+
+impl End {
+    /// Counts a packet that leaves, for its share and its pace.
+    fn charge(&mut self, now_ns: u64, bytes: u64) {
+        self.tag += bytes;
+        if let Some(pace) = &mut self.pace {
+            // Without a break, the fraction of a nanosecond is kept.
+            if now_ns > pace.free_ns() {
+                pace.accept(now_ns, bytes);
+            } else {
+                pace.append(bytes);
+            }
+        }
+    }
+}
+
+impl Device for Nic {
+    fn handle(&mut self, now_ns: u64, _port: usize, frame: Frame) {
+        self.now_ns = now_ns;
+        if matches!(frame.payload, Payload::Trimmed(_)) {
+            self.counters.trimmed += 1;
+            return;
+        }
+        let Header::Roce(header) = frame.header else {
+            self.counters.strangers += 1;
+            return;
+        };
+        let at = self.find(header.bth.dest_qp);
+        let Some(at) = at.filter(|at| self.ends[*at].connection.peer == frame.src) else {
+            self.counters.strangers += 1;
+            return;
+        };
+        let payload = frame.payload;
+        let packet = Packet { header, payload };
+        self.ends[at]
+            .pair
+            .handle_packet(now_ns, &packet, &mut self.memory);
+        self.reschedule(at);
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        self.now_ns = now_ns;
+        self.handle_timers();
+        for priority in (0..=7)
+            .rev()
+            .filter(|priority| ports.ready(PORT, *priority))
+        {
+            if let Some(frame) = self.next_frame(usize::from(priority)) {
+                return Some(Output::Send { port: PORT, frame });
+            }
+        }
+        None
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.timers.first().map(|(at_ns, _)| *at_ns)
+    }
+}

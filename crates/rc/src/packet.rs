@@ -1,0 +1,89 @@
+//! Packets between the two ends of a connection, and the pieces of messages in them.
+
+use alloc::vec::Vec;
+
+use farwrite_net::Payload;
+use farwrite_net::header::Roce;
+use farwrite_wire::header::{Bth, DEFAULT_PKEY};
+
+use crate::psn;
+
+/// A packet: its headers, parsed, and its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// From the BTH on.
+    pub header: Roce,
+    /// What follows them.
+    pub payload: Payload,
+}
+
+/// Headers that have only a BTH.
+pub(crate) fn header(opcode: u8, dest_qp: u32, count: u64, ack_request: bool) -> Roce {
+    Roce::new(Bth {
+        opcode,
+        solicited: false,
+        // There is no alternate path, hence always "migrated".
+        migrated: true,
+        pad_bytes: 0,
+        version: 0,
+        pkey: DEFAULT_PKEY,
+        fecn: false,
+        becn: false,
+        dest_qp,
+        ack_request,
+        psn: psn::of(count),
+    })
+}
+
+/// `bytes` of a payload from `offset` on. Both lie within it.
+pub(crate) fn piece(data: &Payload, offset: u32, bytes: u32) -> Payload {
+    match data {
+        Payload::Bytes(all) => {
+            let piece = all
+                .get(offset as usize..)
+                .and_then(|b| b.get(..bytes as usize));
+            Payload::Bytes(piece.unwrap_or_default().into())
+        }
+        Payload::Ghost(_) | Payload::Trimmed(_) => Payload::Ghost(bytes),
+    }
+}
+
+/// How many packets a message of `bytes` takes: one if it is empty.
+pub(crate) fn packets(bytes: u32, mtu_bytes: u32) -> u32 {
+    bytes.div_ceil(mtu_bytes).max(1)
+}
+
+/// A message that is put together from payloads. It is a ghost as soon as one of them is.
+#[derive(Clone, Debug)]
+pub(crate) struct Assembly {
+    bytes: Option<Vec<u8>>,
+    length: u32,
+}
+
+impl Assembly {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: Some(Vec::new()),
+            length: 0,
+        }
+    }
+
+    pub(crate) fn length(&self) -> u32 {
+        self.length
+    }
+
+    pub(crate) fn push(&mut self, payload: &Payload) {
+        self.length = self.length.saturating_add(payload.carried_bytes());
+        match (payload, &mut self.bytes) {
+            (Payload::Bytes(piece), Some(bytes)) => bytes.extend_from_slice(piece),
+            _ => self.bytes = None,
+        }
+    }
+
+    pub(crate) fn finish(self) -> Payload {
+        match self.bytes {
+            Some(bytes) => Payload::Bytes(bytes.into()),
+            None => Payload::Ghost(self.length),
+        }
+    }
+}

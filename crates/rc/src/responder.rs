@@ -1,0 +1,303 @@
+//! The half of a queue pair that answers (IBTA 9.7.4, 9.7.5).
+
+use alloc::collections::VecDeque;
+
+use farwrite_net::header::Roce;
+use farwrite_wire::opcode::Position;
+
+use crate::opcode::Operation;
+use crate::packet::{Assembly, Packet, packets};
+use crate::replies::{Read, Replies};
+use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Syndrome, psn};
+
+/// Takes requests in order, does them, and queues the replies.
+#[derive(Debug)]
+pub(crate) struct Responder {
+    config: QpConfig,
+    /// Count of the packet that comes next.
+    expected: u64,
+    /// Requests done (IBTA 9.7.7.1).
+    msn: u32,
+    /// Whether a NAK for `expected` is out. There is one only until that packet comes.
+    refused: bool,
+    inbound: Option<Inbound>,
+    receives: VecDeque<Receive>,
+    pub(crate) replies: Replies,
+    /// Whether this end refused a request for good.
+    pub(crate) broken: bool,
+}
+
+/// A message of which the first packet has come, and the last has not.
+#[derive(Debug)]
+enum Inbound {
+    Send { receive: Receive, data: Assembly },
+    Write(Write),
+}
+
+/// What of a WRITE is to come.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    rkey: u32,
+    addr: u64,
+    /// Bytes of the whole WRITE.
+    bytes: u32,
+    missing_bytes: u32,
+}
+
+/// A receive buffer.
+#[derive(Clone, Copy, Debug)]
+struct Receive {
+    id: u64,
+    max_bytes: u32,
+}
+
+impl Responder {
+    pub(crate) fn new(config: QpConfig) -> Self {
+        Self {
+            config,
+            expected: psn::start(config.recv_psn),
+            msn: 0,
+            refused: false,
+            inbound: None,
+            receives: VecDeque::new(),
+            replies: Replies::new(config),
+            broken: false,
+        }
+    }
+
+    pub(crate) fn post_receive(&mut self, id: u64, max_bytes: u32) {
+        self.receives.push_back(Receive { id, max_bytes });
+    }
+
+    /// Takes in a request.
+    pub(crate) fn handle(
+        &mut self,
+        (operation, position): (Operation, Position),
+        packet: &Packet,
+        memory: &mut Memory,
+        counters: &mut QpCounters,
+        completions: &mut VecDeque<Completion>,
+    ) {
+        if self.broken {
+            return;
+        }
+        let bth = packet.header.bth;
+        let count = psn::near(bth.psn, self.expected);
+        if count > self.expected {
+            counters.out_of_order += 1;
+            if !self.refused {
+                self.refuse(Syndrome::Nak(Nak::Sequence), counters);
+            }
+            return;
+        }
+        if count < self.expected {
+            counters.duplicates += 1;
+            self.repeat_reply(operation, count, &packet.header, memory);
+            return;
+        }
+        self.refused = false;
+        let done = match operation {
+            Operation::Send => self.send(position, packet, completions),
+            Operation::Write => self.write(position, packet, memory, completions),
+            _ => self.read(&packet.header, memory),
+        };
+        match done {
+            Err(syndrome) => self.refuse(syndrome, counters),
+            Ok(()) if operation == Operation::ReadRequest => {}
+            Ok(()) => {
+                self.expected += 1;
+                if bth.ack_request {
+                    self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
+                }
+            }
+        }
+    }
+
+    /// Gives all receive buffers back.
+    pub(crate) fn fail(&mut self, completions: &mut VecDeque<Completion>) {
+        self.broken = true;
+        let inbound = match self.inbound.take() {
+            Some(Inbound::Send { receive, .. }) => Some(receive),
+            _ => None,
+        };
+        for Receive { id, .. } in inbound.into_iter().chain(self.receives.drain(..)) {
+            completions.push_back(Completion::Unused { id });
+        }
+    }
+
+    fn refuse(&mut self, syndrome: Syndrome, counters: &mut QpCounters) {
+        counters.refusals += 1;
+        self.refused = true;
+        self.broken = !matches!(
+            syndrome,
+            Syndrome::NotReady(_) | Syndrome::Nak(Nak::Sequence)
+        );
+        self.replies.ack(self.expected, self.msn, syndrome);
+    }
+
+    /// Answers a packet that has been done already (IBTA 9.7.5.1).
+    fn repeat_reply(&mut self, operation: Operation, count: u64, header: &Roce, memory: &Memory) {
+        if operation != Operation::ReadRequest {
+            if header.bth.ack_request && !self.refused {
+                self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
+            }
+            return;
+        }
+        let Ok(read) = self.parse_read(count, header, memory) else {
+            return;
+        };
+        if read.end <= self.expected {
+            self.replies.read_again(read);
+        }
+    }
+
+    fn send(
+        &mut self,
+        position: Position,
+        packet: &Packet,
+        completions: &mut VecDeque<Completion>,
+    ) -> Result<(), Syndrome> {
+        const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
+        self.check_length(position, packet.payload.carried_bytes())?;
+        let begins = matches!(position, Position::First | Position::Only);
+        let (receive, mut data) = match (begins, self.inbound.take()) {
+            (true, None) => {
+                let not_ready = Syndrome::NotReady(self.config.rnr_timer);
+                (self.receives.pop_front().ok_or(not_ready)?, Assembly::new())
+            }
+            (false, Some(Inbound::Send { receive, data })) => (receive, data),
+            (_, inbound) => {
+                self.inbound = inbound;
+                return Err(INVALID);
+            }
+        };
+        let length = data.length().saturating_add(packet.payload.carried_bytes());
+        if length > receive.max_bytes {
+            self.inbound = Some(Inbound::Send { receive, data });
+            return Err(INVALID);
+        }
+        data.push(&packet.payload);
+        if matches!(position, Position::First | Position::Middle) {
+            self.inbound = Some(Inbound::Send { receive, data });
+            return Ok(());
+        }
+        self.finish_message();
+        completions.push_back(Completion::Received {
+            id: receive.id,
+            data: data.finish(),
+            imm: packet.header.imm,
+        });
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        position: Position,
+        packet: &Packet,
+        memory: &mut Memory,
+        completions: &mut VecDeque<Completion>,
+    ) -> Result<(), Syndrome> {
+        const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
+        let bytes = packet.payload.carried_bytes();
+        self.check_length(position, bytes)?;
+        let begins = matches!(position, Position::First | Position::Only);
+        let ends = matches!(position, Position::Last | Position::Only);
+        let mut write = match (begins, &self.inbound) {
+            (true, None) => begin_write(&packet.header, memory)?,
+            (false, Some(Inbound::Write(write))) => *write,
+            _ => return Err(INVALID),
+        };
+        let missing_bytes = write.missing_bytes.checked_sub(bytes).ok_or(INVALID)?;
+        if ends != (missing_bytes == 0) {
+            return Err(INVALID);
+        }
+        let imm = packet.header.imm.filter(|_| ends);
+        if imm.is_some() && self.receives.is_empty() {
+            return Err(Syndrome::NotReady(self.config.rnr_timer));
+        }
+        memory.write(write.rkey, write.addr, &packet.payload);
+        write.addr = write.addr.wrapping_add(u64::from(bytes));
+        write.missing_bytes = missing_bytes;
+        self.inbound = (!ends).then_some(Inbound::Write(write));
+        if ends {
+            self.finish_message();
+        }
+        if let Some(imm) = imm {
+            let receive = self.receives.pop_front();
+            completions.extend(receive.map(|Receive { id, .. }| Completion::Written {
+                id,
+                bytes: write.bytes,
+                imm,
+            }));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, header: &Roce, memory: &Memory) -> Result<(), Syndrome> {
+        const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
+        if self.inbound.is_some() {
+            return Err(INVALID);
+        }
+        let mut read = self.parse_read(self.expected, header, memory)?;
+        read.msn = self.msn.wrapping_add(1);
+        let end = read.end;
+        self.replies.read(read).map_err(|_| INVALID)?;
+        self.expected = end;
+        self.finish_message();
+        Ok(())
+    }
+
+    fn parse_read(&self, count: u64, header: &Roce, memory: &Memory) -> Result<Read, Syndrome> {
+        let invalid = Syndrome::Nak(Nak::InvalidRequest);
+        let reth = header.reth.ok_or(invalid)?;
+        let packets = packets(reth.dma_bytes, self.config.mtu_bytes);
+        if packets > crate::MAX_PACKETS {
+            return Err(invalid);
+        }
+        if !memory.allows(reth.rkey, reth.remote_addr, reth.dma_bytes) {
+            return Err(Syndrome::Nak(Nak::Access));
+        }
+        Ok(Read {
+            next: count,
+            end: count + u64::from(packets),
+            first: true,
+            rkey: reth.rkey,
+            addr: reth.remote_addr,
+            bytes: reth.dma_bytes,
+            msn: self.msn,
+        })
+    }
+
+    /// Whether a payload has a length that its place allows (IBTA 9.7.4.1).
+    fn check_length(&self, position: Position, bytes: u32) -> Result<(), Syndrome> {
+        let mtu_bytes = self.config.mtu_bytes;
+        let fits = match position {
+            Position::First | Position::Middle => bytes == mtu_bytes,
+            Position::Last => (1..=mtu_bytes).contains(&bytes),
+            Position::Only => bytes <= mtu_bytes,
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(Syndrome::Nak(Nak::InvalidRequest))
+        }
+    }
+
+    fn finish_message(&mut self) {
+        self.msn = self.msn.wrapping_add(1);
+    }
+}
+
+fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {
+    let reth = header.reth.ok_or(Syndrome::Nak(Nak::InvalidRequest))?;
+    let (rkey, addr, bytes) = (reth.rkey, reth.remote_addr, reth.dma_bytes);
+    if !memory.allows(rkey, addr, bytes) {
+        return Err(Syndrome::Nak(Nak::Access));
+    }
+    Ok(Write {
+        rkey,
+        addr,
+        bytes,
+        missing_bytes: bytes,
+    })
+}
