@@ -24,8 +24,9 @@ use crate::turns::Turns;
 
 /// One end of any number of queue pairs over one fabric.
 ///
-/// An endpoint holds no clock and starts no thread: everything happens in [`Endpoint::poll`], at
-/// the time that its caller says, so the same code runs in real and in virtual time.
+/// An endpoint holds no clock: everything happens in [`Endpoint::poll`], at the time that its caller
+/// says, so the same code runs in real and in virtual time. It starts no thread unless its user asks
+/// for some: [`Endpoint::start_workers`] to receive, [`Endpoint::start_thread`] to poll.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
     pub(crate) fabric: Adapter<F>,

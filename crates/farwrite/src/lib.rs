@@ -2,14 +2,16 @@
 //!
 //! An [`Endpoint`] owns a fabric (what carries packets) and any number of queue pairs. A receiver
 //! posts buffers; a sender's messages land in them in order; a scheme named by each message repairs
-//! what was lost. Whoever wants to repair losses alone sends without a scheme and watches
+//! what was lost. To repair losses yourself, send without a scheme and watch
 //! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
 //!
 //! A message ends with an [`Outcome`]: whole, partial or failed. A receive ends as partial at its
 //! deadline ([`RecvOptions::deadline_ns`]); [`RecvHandle::partial`] then says what arrived.
 //!
 //! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
-//! to wait: [`Endpoint::run_until`] is the loop for them.
+//! to wait: [`Endpoint::run_until`] is the loop for them. [`Endpoint::start_thread`] runs it on a
+//! thread of its own, a [`ProgressThread`] that any thread can use, and [`Endpoint::start_workers`]
+//! hands receiving to one thread a port.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};

@@ -10,8 +10,8 @@ use crate::error::Error;
 
 pub use farwrite_fabric::contract::RealTime;
 
-/// Longest wait without a look at the caller's condition. Packets and timers end a wait at once, so it
-/// delays nothing on the path.
+/// Longest wait without a look at the caller's condition. Packets and timers end a wait at once, so
+/// it delays nothing on the path.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
 impl<F: RealTime> Endpoint<F> {

@@ -1,4 +1,4 @@
-//! When to tell the sender which receives are posted (P3.8).
+//! When to send clearances: which receives are posted (P3.8).
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -8,40 +8,40 @@ use crate::repeat::Waits;
 /// Clearances that one message carries at most, so that others fit beside it.
 const MAX_CLEARANCES: u64 = 16;
 
-/// Which clearances the sender holds, was told of, or still has to be told.
+/// Which clearances the sender holds, which were sent, and which are due.
 #[derive(Default)]
 pub(crate) struct Clearing {
-    /// The next clearance to tell: all of `cursor..posted` are due now.
+    /// The next clearance to send: all of `cursor..posted` are due now.
     cursor: u64,
     /// The sender is known to hold the clearances of messages `0..known`.
     known: u64,
-    told: Told,
+    recent: Recent,
     /// The sender waits for clearances from this one on.
     pull: Option<u64>,
     /// When offers taken in are to be answered, if no other clear-to-send did it before.
     answer_ns: Option<u64>,
-    /// When to tell again what the sender is not known to hold, and after which wait.
+    /// When to send again what the sender is not known to hold, and after which wait.
     repeat: Option<(u64, u64)>,
     /// Whether a receive was posted since the repeats last started from a short wait.
     fresh: bool,
 }
 
-/// Which clearances were told lately. They are told from one message on, up to the newest, so the
+/// Which clearances were sent recently. They are sent from one message on, up to the newest, so the
 /// lowest message says it all.
 ///
 /// Only these count when a sender asks again. An answer without clearances, or clearances of newer
 /// messages, are of no use to it: if they counted, it could be refused for ever.
 #[derive(Default)]
-struct Told {
-    /// When clearances were told, and from which message on. Both rise.
+struct Recent {
+    /// When clearances were sent, and from which message on. Both rise.
     recent: VecDeque<(u64, u64)>,
 }
 
-impl Told {
-    /// Forgets what was told `span_ns` ago or earlier, or only of messages before `oldest`. So there
+impl Recent {
+    /// Forgets what was sent `span_ns` ago or earlier, or only of messages before `oldest`. So there
     /// is at most one entry for each message with a clearance, and one more.
     fn forget(&mut self, now_ns: u64, span_ns: u64, oldest: u64) {
-        let is_old = |&(told_ns, _): &(u64, u64)| told_ns.saturating_add(span_ns) <= now_ns;
+        let is_old = |&(sent_ns, _): &(u64, u64)| sent_ns.saturating_add(span_ns) <= now_ns;
         while self.recent.front().is_some_and(is_old) {
             self.recent.pop_front();
         }
@@ -54,7 +54,7 @@ impl Told {
         }
     }
 
-    /// Clearances are told from message `first` on.
+    /// Clearances are sent from message `first` on.
     fn add(&mut self, now_ns: u64, first: u64) {
         while self.recent.back().is_some_and(|&(_, from)| from >= first) {
             self.recent.pop_back();
@@ -76,7 +76,7 @@ impl Clearing {
     }
 
     /// The clearance of a message has changed: it is due again, as are those after it.
-    pub(crate) fn tell(&mut self, message: u64) {
+    pub(crate) fn send_from(&mut self, message: u64) {
         self.cursor = self.cursor.min(message);
     }
 
@@ -95,9 +95,9 @@ impl Clearing {
         self.pull = Some(self.pull.map_or(first, |pull| pull.min(first)));
     }
 
-    /// The clearances to tell now, an empty range if only the answer is due; `None` if nothing is
-    /// to be told. `posted` holds all open receives, `is_open` says which of it are open, `is_known`
-    /// which of these the sender must hold already. A receive that is over is not told: its sender
+    /// The clearances to send now, an empty range if only the answer is due; `None` if nothing is
+    /// to be sent. `posted` holds all open receives, `is_open` says which of it are open, `is_known`
+    /// which of these the sender must hold already. A receive that is over needs none: its sender
     /// learns of its end.
     pub(crate) fn poll(
         &mut self,
@@ -108,8 +108,8 @@ impl Clearing {
         is_known: impl Fn(u64) -> bool,
     ) -> Option<Range<u64>> {
         if let Some(first) = self.pull.take() {
-            self.told.forget(now_ns, waits.first_ns, posted.start);
-            if !self.told.holds(first) {
+            self.recent.forget(now_ns, waits.first_ns, posted.start);
+            if !self.recent.holds(first) {
                 self.cursor = self.cursor.min(first);
             }
         }
@@ -130,8 +130,8 @@ impl Clearing {
             self.cursor += 1;
         }
         if first < self.cursor {
-            self.told.forget(now_ns, waits.first_ns, posted.start);
-            self.told.add(now_ns, first);
+            self.recent.forget(now_ns, waits.first_ns, posted.start);
+            self.recent.add(now_ns, first);
         }
         self.answer_ns = None;
         if self.fresh {

@@ -1,4 +1,4 @@
-//! Receives that are over, and telling their sender so (P3.8).
+//! Receives that are over, and when their senders learn it (P3.8).
 
 use alloc::boxed::Box;
 
@@ -7,7 +7,7 @@ use farwrite_wire::control::{Control, Outcome};
 use crate::repeat::Waits;
 use crate::sparse::Sparse;
 
-/// How often an end is told again without being asked for. A sender that missed it would find out
+/// How often an end is sent again without being asked for. A sender that missed it would find out
 /// by a timeout only, and send the whole message again.
 const ECHOES: u8 = 2;
 
@@ -17,10 +17,10 @@ struct Ended {
     whole: u64,
     partial: u64,
     failed: u64,
-    /// Told in the window of time that is now.
-    told_now: u64,
-    /// Told in the window before.
-    told_before: u64,
+    /// Sent in the window of time that is now.
+    sent_now: u64,
+    /// Sent in the window before.
+    sent_before: u64,
 }
 
 pub(crate) struct Ends {
@@ -30,9 +30,9 @@ pub(crate) struct Ends {
     kept: u64,
     /// Receives posted so far. `ended` is about the newest of these.
     posted: u64,
-    /// Messages whose end is to be told, and how often it is told again unasked after that.
-    telling: Sparse<u64, u8>,
-    /// When to tell which end again unasked, and how often after that.
+    /// Messages whose end is to be sent, and how often it is sent again unasked after that.
+    due: Sparse<u64, u8>,
+    /// When to send which end again unasked, and how often after that.
     echoes: Sparse<(u64, u64), u8>,
     /// Which window of time is now.
     window: u64,
@@ -45,7 +45,7 @@ impl Ends {
             ended: (0..kept.div_ceil(64)).map(|_| Ended::default()).collect(),
             kept: kept.into(),
             posted: 0,
-            telling: Sparse::new(),
+            due: Sparse::new(),
             echoes: Sparse::new(),
             window: 0,
         }
@@ -66,8 +66,8 @@ impl Ends {
             ended.whole &= !bit;
             ended.partial &= !bit;
             ended.failed &= !bit;
-            ended.told_now &= !bit;
-            ended.told_before &= !bit;
+            ended.sent_now &= !bit;
+            ended.sent_before &= !bit;
         }
     }
 
@@ -80,7 +80,7 @@ impl Ends {
                 Outcome::Failed => &mut ended.failed,
             };
             *word |= bit;
-            self.telling.insert(message, ECHOES);
+            self.due.insert(message, ECHOES);
         }
     }
 
@@ -97,12 +97,12 @@ impl Ends {
 
     /// Says a message's end again, if it is over.
     pub(crate) fn ask(&mut self, message: u64) {
-        if !self.telling.contains(message) && self.outcome(message).is_some() {
-            self.telling.insert(message, 0);
+        if !self.due.contains(message) && self.outcome(message).is_some() {
+            self.due.insert(message, 0);
         }
     }
 
-    /// The next end to tell now.
+    /// The next end to send now.
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         let interval_ns = waits.first_ns;
         self.enter_window(now_ns / (interval_ns / 2).max(1));
@@ -113,23 +113,23 @@ impl Ends {
             && let Some(((_, message), echoes)) = self.echoes.pop_first()
         {
             if let Some((ended, bit)) = self.place(message) {
-                ended.told_now &= !bit;
-                ended.told_before &= !bit;
-                self.telling.insert(message, echoes);
+                ended.sent_now &= !bit;
+                ended.sent_before &= !bit;
+                self.due.insert(message, echoes);
             }
         }
-        while let Some((message, echoes)) = self.telling.pop_first() {
+        while let Some((message, echoes)) = self.due.pop_first() {
             let Some(outcome) = self.outcome(message) else {
                 continue;
             };
             let Some((ended, bit)) = self.place(message) else {
                 continue;
             };
-            // Packets that were under way when it was told say nothing about whether it was heard.
-            if (ended.told_now | ended.told_before) & bit != 0 {
+            // Packets that were under way when it was sent do not show whether it arrived.
+            if (ended.sent_now | ended.sent_before) & bit != 0 {
                 continue;
             }
-            ended.told_now |= bit;
+            ended.sent_now |= bit;
             if let Some(left) = echoes.checked_sub(1) {
                 let at_ns = echo_ns(now_ns, interval_ns, echoes == ECHOES);
                 self.echoes.insert((at_ns, message), left);
@@ -139,8 +139,8 @@ impl Ends {
         None
     }
 
-    /// Time is cut into windows of half an interval. An end that was told in this window or in the
-    /// one before was told less than an interval ago, and more than half an interval if it is in
+    /// Time is cut into windows of half an interval. An end that was sent in this window or in the
+    /// one before was sent less than an interval ago, and more than half an interval if it is in
     /// neither.
     fn enter_window(&mut self, window: u64) {
         if window == self.window {
@@ -148,14 +148,14 @@ impl Ends {
         }
         let is_next = window == self.window.wrapping_add(1);
         for ended in &mut self.ended {
-            let told_now = core::mem::take(&mut ended.told_now);
-            ended.told_before = if is_next { told_now } else { 0 };
+            let sent_now = core::mem::take(&mut ended.sent_now);
+            ended.sent_before = if is_next { sent_now } else { 0 };
         }
         self.window = window;
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        if self.telling.is_empty() {
+        if self.due.is_empty() {
             self.echoes.first().map(|(due_ns, _)| due_ns)
         } else {
             Some(0)
@@ -163,7 +163,7 @@ impl Ends {
     }
 }
 
-/// When to tell an end again: the first time after an eighth of the interval, for the sender has
+/// When to send an end again: the first time after an eighth of the interval, for the sender has
 /// nothing else to wait for, then after two; at a multiple of a half of that, so that many ends
 /// share a packet.
 fn echo_ns(now_ns: u64, interval_ns: u64, is_first: bool) -> u64 {

@@ -121,7 +121,7 @@ impl SdrQp {
     }
 
     /// Posts the receive for message `place.message`; messages match in the order of posting
-    /// (paper section 3.1.3). The sender is told with the next [`SdrQp::poll_control`].
+    /// (paper section 3.1.3). The next [`SdrQp::poll_control`] says so to the sender.
     ///
     /// With [`Terms::exact_length`] the length of the message is known at once: `target.length`.
     /// An offer that disagrees with `terms` is answered by [`Event::Refused`].
@@ -152,7 +152,7 @@ impl SdrQp {
     }
 
     /// Posts memory for the parity of an open receive (P3.11), once: with the receive, or when
-    /// [`Event::Offered`] is polled. The sender is told with the next [`SdrQp::poll_control`], and
+    /// [`Event::Offered`] is polled. The next [`SdrQp::poll_control`] says so to the sender, and
     /// does without the parity if there is no memory by then.
     ///
     /// # Errors
@@ -173,7 +173,7 @@ impl SdrQp {
     }
 
     /// Completes a receive, early or not (paper section 3.3.1): no more packets count for it, and
-    /// the sender is told `outcome`. Unbind its memory before it is used for anything else. A worker
+    /// the sender learns `outcome`. Unbind its memory before it is used for anything else. A worker
     /// may still be in [`SlotTable::handle_packet`] with a packet of it: once that cannot be any
     /// more, call [`SdrQp::release_recv`].
     ///
@@ -241,7 +241,7 @@ impl SdrQp {
 
     /// Ends a send at this end, if it is in flight still. With [`Outcome::Whole`], and a length
     /// and a clearance, its slot is free as soon as the peer knows the length. Otherwise the peer
-    /// is told that no more comes, and the slot is free once the peer has completed the receive:
+    /// learns that no more comes, and the slot is free once the peer has completed the receive:
     /// with [`Outcome::Partial`] as partial where [`SdrQp::accepts_partial`], else as failed.
     pub fn close_send(&mut self, message: u64, outcome: Outcome) {
         self.send.close(message, outcome);
@@ -277,13 +277,13 @@ impl SdrQp {
         }
     }
 
-    /// A packet came for a message that is over ([`Arrival::Late`](crate::Arrival::Late)): tells
+    /// A packet came for a message that is over ([`Arrival::Late`](crate::Arrival::Late)): sends
     /// its end again, unless that was just done.
     pub fn handle_late(&mut self, message: u64) {
         self.recv.late(data_of(message));
     }
 
-    /// What to tell the peer now, if anything. `rtt_ns` is the round-trip time as far as it is
+    /// What to send the peer now, if anything. `rtt_ns` is the round-trip time as far as it is
     /// known.
     pub fn poll_control(&mut self, now_ns: u64, rtt_ns: u64) -> Option<Control> {
         if !self.connected {
@@ -295,7 +295,7 @@ impl SdrQp {
             .or_else(|| self.send.poll(now_ns, &self.waits))
     }
 
-    /// What has happened through the peer, if anything. Nothing is told of a receive that was
+    /// What has happened through the peer, if anything. Nothing is said of a receive that was
     /// completed or a send that was closed at this end in the meantime.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {

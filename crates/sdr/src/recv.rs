@@ -180,7 +180,7 @@ impl RecvHalf {
         }
         posted.clearance.parity = Some(target);
         self.received.post(parity_of(message), target.length);
-        self.clearing.tell(message);
+        self.clearing.send_from(message);
         Ok(())
     }
 

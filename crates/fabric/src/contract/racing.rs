@@ -19,7 +19,7 @@ use atomics as copies;
 /// Writes `bytes` to `to..`.
 ///
 /// # Safety
-/// `to` must be valid for writes of so many bytes. Accesses of other threads that may meet this one
+/// `to` must be valid for writes of as many bytes. Accesses of other threads that may meet this one
 /// must be of this module.
 pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
     // SAFETY: the caller's promise.
@@ -29,7 +29,7 @@ pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
 /// Fills `out` from `from..`.
 ///
 /// # Safety
-/// `from` must be valid for reads and writes of so many bytes. Writes of other threads that may
+/// `from` must be valid for reads and writes of as many bytes. Writes of other threads that may
 /// meet this read must be of this module.
 pub(super) unsafe fn load(from: *mut u8, out: &mut [u8]) {
     // SAFETY: the caller's promise.

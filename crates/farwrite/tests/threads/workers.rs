@@ -1,4 +1,4 @@
-//! Receive workers: the same messages arrive whoever receives.
+//! Receive workers: the same messages arrive with threads that receive.
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! Pointers lie in pages. A page exists while one of its slots has an open message, so that a queue
 //! pair at rest holds a pointer for each page and nothing else. The place of a slot never moves: a
 //! ring that grows with the number of open messages would copy pointers that workers read. A worker reads two pointers, one
-//! after the other, and never waits or counts. So whoever takes a pointer away cannot free what it
+//! after the other, and never waits or counts. So the caller that takes a pointer away cannot free what it
 //! points to at once: a worker may have read it just before. What was taken away is freed when the
 //! owner knows that no worker still has it ([`Unpublished::free`]).
 #![allow(unsafe_code)]
