@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom system browser deny python wheel figures bench bench-completion bench-model model-check fuzz soak mutants miri install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-model model-check fuzz soak mutants miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debi
 
 arm: ## the codes, and the fabric's copies, on an emulated 64-bit Arm (installs qemu and a linker on Debian)
 	crates/codes/tests/arm
+
+TSAN := x86_64-unknown-linux-gnu
+tsan: ## endpoints with threads under ThreadSanitizer (needs a nightly toolchain with rust-src)
+	RUSTFLAGS="-Zsanitizer=thread" CARGO_TARGET_DIR=target/tsan $(CARGO) +nightly test -Zbuild-std \
+		--target $(TSAN) --package farwrite --test threads
 
 loom: ## every interleaving of receive workers on the slot table, and of their notices
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test --package farwrite-sdr --lib

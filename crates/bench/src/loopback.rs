@@ -44,7 +44,7 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
     let mut fabric = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
     let rate_bps = args.rate_gbps * 1_000_000_000;
     let mtu = u32::try_from(args.mtu)?;
-    let mut stack = StackPair::new(mtu, rate_bps, cold(0x5a), cold(0xff))?;
+    let mut stack = StackPair::new(mtu, rate_bps, 0, cold(0x5a), cold(0xff))?;
     let mut rounds = Vec::new();
     for _ in 0..runs {
         let mut round = vec![blast(config, &source, &mut destination)?];

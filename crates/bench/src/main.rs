@@ -16,6 +16,7 @@ mod stack;
 mod table;
 mod transfers;
 mod window;
+mod workers;
 
 use clap::{Parser, ValueEnum};
 use counting::CountingAllocator;
@@ -47,6 +48,8 @@ enum Part {
     Memory,
     /// Goodput and bytes per core-second over loopback, beside UDP sockets alone.
     Loopback,
+    /// Bytes per core-second with 0, 1, 2 and 4 receive workers.
+    Workers,
     /// Processor time of a message beside 0, 1,000 and 10,000 idle queue pairs.
     Idle,
     /// Messages of 256 KiB a second on 1, 100 and 1,000 queue pairs.
@@ -70,6 +73,7 @@ fn main() -> Result<(), Failure> {
         match part {
             Part::Memory => memory::run()?,
             Part::Loopback => loopback::run(&args.loopback, runs)?,
+            Part::Workers => workers::run(runs)?,
             Part::Idle => idle::run(runs)?,
             Part::QueuePairs => queue_pairs::run(runs)?,
             Part::Transfers => transfers::run(runs)?,

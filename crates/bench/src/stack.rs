@@ -28,30 +28,40 @@ struct Side {
 }
 
 impl StackPair {
-    /// Takes in buffers of equal length and connects the ends.
+    /// Takes in buffers of equal length and connects the ends. The receiver has `workers` threads
+    /// that receive, each on a port and channel of its own; with 0, its poll receives.
     ///
     /// # Errors
     /// The endpoints'.
     pub(crate) fn new(
         mtu: u32,
         rate_bps: u64,
+        workers: u8,
         source: Vec<u8>,
         destination: Vec<u8>,
     ) -> Result<Self, Error> {
+        let channels = workers.max(1);
         let options = QpOptions {
             sdr: QpConfig {
                 mtu,
                 max_message_bytes: source.len() as u64,
                 slots: 4,
+                channels,
                 ..QpConfig::default()
             },
             rate_bps,
             initial_rtt: Duration::from_millis(1),
             ..QpOptions::default()
         };
-        let config = UdpConfig::new(([127, 0, 0, 1], 0).into());
+        let config = UdpConfig {
+            ports: channels.into(),
+            ..UdpConfig::new(([127, 0, 0, 1], 0).into())
+        };
         let mut tx = Endpoint::over_udp(&config)?;
         let mut rx = Endpoint::over_udp(&config)?;
+        if workers > 0 {
+            rx.start_workers()?;
+        }
         let [tx_qp, rx_qp] = connect(&mut tx, &mut rx, &options)?;
         let side = |mut endpoint: Endpoint<_>, qp, memory| -> Result<Side, Error> {
             let memory = endpoint.register(memory)?;
