@@ -39,19 +39,40 @@ impl Draft {
                     span,
                     share: self.dice.pick(&[0.1, 0.9]),
                 },
-                8 => Fault::ControlLate {
-                    path: self.dice.index(self.plan.paths.len()),
-                    link: self.dice.index(2),
-                    delay_ns: self.dice.within(1..self.span_ns / 2),
-                    span,
-                    share: self.dice.pick(&[0.05, 0.3, 1.0]),
-                },
+                8 => self.late_control(span),
                 _ => {
                     self.add_desertion(span);
                     continue;
                 }
             };
             self.plan.faults.push(fault);
+        }
+    }
+
+    /// Control packets come later than the data that was sent before them. If they overtook it, it
+    /// would be late, for which the protocol asks for more generations (P3.10). How long data waits
+    /// at a bottleneck is not known here, so there they are lost instead.
+    fn late_control(&mut self, span: Span) -> Fault {
+        let path = self.dice.index(self.plan.paths.len());
+        let link = self.dice.index(2);
+        let wait_ns = self.dice.within(1..self.span_ns / 2);
+        let share = self.dice.pick(&[0.05, 0.3, 1.0]);
+        let config = &self.plan.paths[path].links[link];
+        let link_ns = u64::try_from(config.delay.as_nanos()).expect("less than a minute");
+        match config.rate_bps {
+            None => Fault::ControlLate {
+                path,
+                link,
+                delay_ns: link_ns + wait_ns,
+                span,
+                share,
+            },
+            Some(_) => Fault::ControlLoss {
+                path,
+                link,
+                span,
+                share,
+            },
         }
     }
 
