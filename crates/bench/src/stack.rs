@@ -112,6 +112,8 @@ impl StackPair {
             sent
         })?;
         let usage = meter.read();
+        // The sender may know first: at the receiver, the workers leave their batches before.
+        rx.run_until(|_| recv.outcome().is_some())?;
         assert_eq!(recv.outcome(), Some(Outcome::Whole), "the message arrived");
         let after = (self.tx.endpoint.counters(), self.rx.endpoint.counters());
         Ok(Moved {
