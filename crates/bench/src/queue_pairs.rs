@@ -22,7 +22,7 @@ const MESSAGE_BYTES: usize = 256 * 1024;
 const MESSAGES: usize = 2_000;
 /// Messages between the ends at a time, on all queue pairs together.
 const IN_FLIGHT: usize = 16;
-/// Receives that wait for messages, at least: so many that none waits for a receive.
+/// Receives that wait for messages, at least: enough that none waits for a receive.
 const RECEIVES: usize = 2 * IN_FLIGHT;
 /// Messages that the memory of an end holds: more than a cache does.
 const BUFFERS: usize = 256;

@@ -27,7 +27,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window of so many bytes. The calling thread is the one that sends.
+    /// A window of that many bytes. The calling thread is the one that sends.
     pub(crate) fn new(bytes: u64, stall: Duration) -> Self {
         Self {
             bytes,
@@ -68,7 +68,7 @@ impl Window {
         self.wake_at.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// Receiver: so many bytes have arrived in all.
+    /// Receiver: this many bytes have arrived in all.
     pub(crate) fn arrive(&self, bytes: u64) {
         self.arrived.store(bytes, Ordering::SeqCst);
         if self.wake_at.load(Ordering::SeqCst) <= bytes {

@@ -77,7 +77,7 @@ fn an_idle_queue_pair_costs_little() {
     let lkey = end.register(Region::owned(vec![0; 8])).unwrap();
     make_and_use(&mut end, lkey);
     let before = ALLOCATED.load(Ordering::Relaxed);
-    // Tables double when they are full: among so many counts are the worst ones.
+    // Tables double when they are full: so some of these counts are among the worst.
     let mut worst = 0;
     for count in 1..=400 {
         make_and_use(&mut end, lkey);

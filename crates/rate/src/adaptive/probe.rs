@@ -103,7 +103,7 @@ impl Probe {
         }
     }
 
-    /// Begins after so many bytes were sent and received.
+    /// Begins after this many bytes were sent and received.
     pub(super) fn after(self, sent_bytes: u64, received_bytes: u64) -> Self {
         Self {
             sent_bytes,
