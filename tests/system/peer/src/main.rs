@@ -102,6 +102,8 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut work = Work::post(&mut endpoint, qp, args)?;
     while !matches!(lines.try_recv(), Err(TryRecvError::Disconnected)) {
         endpoint.poll_and_wait(MAX_WAIT)?;
+        // A queue pair that is broken says why.
+        endpoint.qp_stats(qp)?;
         work.settle(&endpoint)?;
     }
     show_counters(&endpoint, qp)
