@@ -34,7 +34,7 @@ pub(crate) struct LoopbackArgs {
 
 /// Moves the memory in each way, turn and turn about, and prints medians.
 pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
-    // Written to once, so that pages are there, and far larger than any cache.
+    // Each page is written once, so that it exists; all are far larger than any cache.
     let cold = |fill| vec![fill; args.size_mib << 20];
     let (source, mut destination) = (cold(0x5a_u8), cold(0xff));
     let config = BlastConfig {

@@ -216,7 +216,7 @@ impl SlotMemory {
         first.map_or(0, |first| self.packets.window(first)) & (u64::MAX >> unused)
     }
 
-    /// The user immediate, once all its fragments are there.
+    /// The user immediate, once all its fragments have arrived.
     pub(crate) fn immediate(&self) -> Option<u32> {
         let is_whole = self.fragments.load(Ordering::Acquire) == self.all_fragments;
         is_whole.then(|| self.immediate.load(Ordering::Relaxed))
@@ -281,7 +281,7 @@ impl SlotMemory {
         first.min(total)..end.min(total)
     }
 
-    /// Sets a chunk's bit if all its packets are there. True for the one caller that set it.
+    /// Sets a chunk's bit if all its packets have arrived. True for the one caller that set it.
     #[inline]
     fn complete_chunk(&self, chunk: u32, packets: Range<u32>) -> bool {
         let Some(chunks) = &self.chunks else {

@@ -22,7 +22,9 @@ impl Remains<'_> {
         };
         let (named, found) = (partial.bytes(), self.bytes());
         if named != found && named + self.doubtful_bytes() != found {
-            return Err(format!("{found} bytes are there, {named} are named"));
+            return Err(format!(
+                "the buffer holds {found} bytes, the outcome names {named}"
+            ));
         }
         let (named, possible) = (partial.chunks(), self.possible_chunks());
         if !possible.contains(&named) {

@@ -120,7 +120,7 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
         };
         receiver.handle_timeout(&path(now_ns), &arrivals);
     }
-    panic!("{name}: all chunks are there, and the message is open");
+    panic!("{name}: all chunks have arrived, and the message is still open");
 }
 
 fn shuffled() -> impl Strategy<Value = Vec<u32>> {
