@@ -26,9 +26,10 @@ test: check deny unit isal loom system browser python ## all tests: format, lint
 
 CORES := wire codes link rate sdr schemes rc
 
-check: ## format and lints; the core crates must stay no_std, which keeps clock, sockets and randomness out
+check: ## format, lints, citations and links; the core crates must stay no_std, which keeps clock, sockets and randomness out
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
 		|| { echo "crates/$$core must be no_std"; exit 1; }; done
+	tests/docs/check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
