@@ -47,6 +47,7 @@ mod code;
 mod codec;
 mod error;
 mod gf256;
+pub mod hadamard;
 mod incremental;
 mod kernel;
 mod layout;
