@@ -4,8 +4,8 @@ use half::{bf16, f16};
 
 /// A format whose values the transform takes: `f32`, [`half::f16`] or [`half::bf16`].
 ///
-/// All arithmetic is in `f32`. A result is rounded to the format once, to the nearest value, ties to
-/// even.
+/// All arithmetic is in `f32`. A result is rounded to the format once, to the nearest value, ties
+/// to even.
 pub trait Element: sealed::Sealed {}
 
 impl Element for f32 {}

@@ -10,8 +10,8 @@ pub(super) const MAX_BLOCK: usize = 1 << 25;
 pub(super) const MAX_PACKET: usize = 1 << 15;
 
 /// How a segment is cut into blocks, and how their coefficients are dealt out to packets: the
-/// stride-based interleaving of `OptiNIC`, section 3.2 (b). Element `e` of an encoded segment travels
-/// in packet `e / packet` of the segment. The [module](super) has a picture.
+/// stride-based interleaving of `OptiNIC`, section 3.2 (b). Element `e` of an encoded segment
+/// travels in packet `e / packet` of the segment. The [module](super) has a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interleave {
     block: usize,
@@ -24,8 +24,8 @@ impl Interleave {
     /// coefficients of `stride` blocks. [`Self::packet_elements`] works out `packet`.
     ///
     /// # Errors
-    /// One of them is no power of two or out of its range: `block` from 1 to 2^25, `packet` from 1 to
-    /// 2^15, `stride` from 1 to `packet`.
+    /// One of them is no power of two or out of its range: `block` from 1 to 2^25, `packet` from 1
+    /// to 2^15, `stride` from 1 to `packet`.
     pub const fn new(block: usize, packet: usize, stride: usize) -> Result<Self, TransformError> {
         if !block.is_power_of_two() || block > MAX_BLOCK {
             return Err(TransformError::Block { given: block });
@@ -46,8 +46,8 @@ impl Interleave {
         })
     }
 
-    /// The largest power of two of elements of `element_bytes` that fits a payload. None if not even
-    /// one does, or if an element has no bytes.
+    /// The largest power of two of elements of `element_bytes` that fits a payload. None if not
+    /// even one does, or if an element has no bytes.
     pub const fn packet_elements(payload_bytes: usize, element_bytes: usize) -> Option<usize> {
         match payload_bytes.checked_div(element_bytes) {
             None | Some(0) => None,
@@ -82,8 +82,8 @@ impl Interleave {
         }
     }
 
-    /// Where coefficient `index` lies in an encoded segment of `elements` elements, if `index` counts
-    /// coefficients block by block.
+    /// Where coefficient `index` lies in an encoded segment of `elements` elements, if `index`
+    /// counts coefficients block by block.
     ///
     /// # Panics
     /// If the segment has no such element.
@@ -95,8 +95,8 @@ impl Interleave {
         part.map_or(index, |part| part.position(index))
     }
 
-    /// A segment in parts of equal blocks, in order and without gaps: whole blocks first, then blocks
-    /// of descending powers of two for what is less than a block.
+    /// A segment in parts of equal blocks, in order and without gaps: whole blocks first, then
+    /// blocks of descending powers of two for what is less than a block.
     pub(super) fn parts(&self, elements: usize) -> impl Iterator<Item = Part> + use<> {
         let Self { block, .. } = *self;
         let whole = elements - elements % block;
@@ -135,8 +135,8 @@ pub(super) struct Part {
     pub(super) range: Range<usize>,
     /// Elements of a block.
     pub(super) block: usize,
-    /// Elements of a block that stay together. Whole blocks stay where they are; otherwise all blocks
-    /// of the part are interleaved by runs.
+    /// Elements of a block that stay together. Whole blocks stay where they are; otherwise all
+    /// blocks of the part are interleaved by runs.
     pub(super) run: usize,
 }
 

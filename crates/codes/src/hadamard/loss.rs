@@ -9,12 +9,13 @@ use super::{Interleave, TransformError};
 /// [module](super) has the mathematics.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rescale {
-    /// Each group by what arrived of it: by its elements, divided by those that arrived. It needs no
-    /// knowledge of the path. A group of which nothing arrived becomes zero.
+    /// Each group by what arrived of it: by its elements, divided by those that arrived. It needs
+    /// no knowledge of the path. A group of which nothing arrived becomes zero.
     ByArrived,
     /// All groups by `1 / share`, where `share` is the probability that a packet arrives.
     ByShare(f32),
-    /// Not at all: the estimate of the least mean square error among these, but biased towards zero.
+    /// Not at all: the estimate of the least mean square error among these, but biased towards
+    /// zero.
     Never,
 }
 

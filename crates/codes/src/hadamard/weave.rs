@@ -1,8 +1,8 @@
 //! Groups of interleaved blocks: a band of blocks at a time is transformed in a near cache, and its
 //! coefficients are moved between there and the packets.
 //!
-//! If runs are shorter than a line, a line of columns of the band is arranged as the packets have it
-//! first, so that memory far away sees long pieces.
+//! If runs are shorter than a line, a line of columns of the band is arranged as the packets have
+//! it first, so that memory far away sees long pieces.
 
 use super::element::Element;
 use super::interleave::Part;
@@ -10,9 +10,10 @@ use super::kernel::{LINE, Matrix};
 use super::{Place, Transform, scale};
 use crate::kernel::{Kernel, Stores};
 
-/// Floats of a band: half of a small second-level cache.
+/// Floats of a band: 1 MiB, which stays in a second-level cache.
 const BAND: usize = 1 << 18;
-/// Blocks of a band: their coefficients make four lines of floats in each packet.
+/// Blocks of a band at most: their coefficients make 16 lines of floats in each packet. Writing them
+/// past the caches takes half as long again.
 const ROWS: usize = 16 * LINE;
 
 /// Blocks `first..first + rows` of a group, as floats, one below the other.

@@ -75,7 +75,11 @@ proptest! {
 
     /// A sum of encoded tensors decodes to the sum of the tensors.
     #[test]
-    fn sums_can_be_taken_while_encoded(shape in shapes(8, 6), elements in 1_usize..2000, seed: u64) {
+    fn sums_can_be_taken_while_encoded(
+        shape in shapes(8, 6),
+        elements in 1_usize..2000,
+        seed: u64,
+    ) {
         let transform = Transform::new(shape);
         let mut total = vec![0.0_f32; elements];
         let mut expected = vec![0.0; elements];
@@ -95,8 +99,8 @@ proptest! {
     }
 }
 
-/// One element that is not zero gives one row of the matrix, exactly where the scale is exact: also of
-/// blocks beyond a tile and a strip.
+/// One element that is not zero gives one row of the matrix, exactly where the scale is exact: also
+/// of blocks beyond a tile and a strip.
 #[test]
 #[cfg_attr(miri, ignore = "megabytes")]
 fn impulses_give_rows_of_the_matrix() {

@@ -92,8 +92,8 @@ fn large_tensors_are_like_small_ones() {
     }
 }
 
-/// Every 16-bit value survives the blocks of one element, and sums of floats of all sizes are rounded
-/// alike: subnormal, huge and in the middle between two values.
+/// Every 16-bit value survives the blocks of one element, and sums of floats of all sizes are
+/// rounded alike: subnormal, huge and in the middle between two values.
 #[test]
 fn rounding_is_that_of_the_definition() {
     fn check<T: Format>(from_bits: fn(u16) -> T, from_f32: fn(f32) -> T) {

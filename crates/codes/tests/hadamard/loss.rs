@@ -1,4 +1,5 @@
-//! What is left of a tensor when packets are lost: the documented expectations, by many seeded trials.
+//! What is left of a tensor when packets are lost: the documented expectations, by many seeded
+//! trials.
 
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
 use half::f16;

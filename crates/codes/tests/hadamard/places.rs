@@ -18,7 +18,11 @@ proptest! {
     /// A packet of a whole group has equally many coefficients of each of its blocks, which are as
     /// many as the stride says unless whole blocks fit.
     #[test]
-    fn packets_share_blocks_evenly(shape in shapes(7, 6), groups in 1_usize..4, rest in 0_usize..100) {
+    fn packets_share_blocks_evenly(
+        shape in shapes(7, 6),
+        groups in 1_usize..4,
+        rest in 0_usize..100,
+    ) {
         let elements = groups * shape.group() + rest % shape.group();
         let mut owner = vec![usize::MAX; elements];
         for (number, block) in blocks(shape, elements).into_iter().enumerate() {

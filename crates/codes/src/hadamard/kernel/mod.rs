@@ -68,7 +68,7 @@ impl Kernel {
 
     /// Rounds floats to the format. Both slices have one length.
     pub(super) fn round<T: Element>(self, source: &[f32], target: &mut [T], stores: Stores) {
-        // The last line overlaps the one before, so that shorter ones are needed in short slices only.
+        // The last line may overlap the one before, so only short slices need anything else.
         if self.lines(source.len()) == 0 {
             return scalar::round(source, target);
         }
@@ -82,8 +82,8 @@ impl Kernel {
         }
     }
 
-    /// Puts element `(row, column)` of the source at `(column, row)` of the target, for so many rows
-    /// and columns of the source.
+    /// Puts element `(row, column)` of the source at `(column, row)` of the target, for so many
+    /// rows and columns of the source.
     pub(super) fn transpose(
         self,
         source: &Matrix<&[f32]>,

@@ -4,7 +4,8 @@ use super::super::element::Element;
 use super::Matrix;
 
 /// Multiplies by `scale`, then by the Hadamard matrix of ones and minus ones: for each bit of the
-/// index, from the lowest, the two elements that differ in it become their sum and their difference.
+/// index, from the lowest, the two elements that differ in it become their sum and their
+/// difference.
 pub(super) fn transform(values: &mut [f32], block: usize, scale: f32) {
     for value in &mut *values {
         *value *= scale;

@@ -1,9 +1,9 @@
 //! The transform in vectors, whatever their width.
 //!
 //! Levels are taken in the order of the reference: those within a vector, then those among vectors,
-//! several at a time while the vectors are in registers. A block beyond [`TILE`] is transformed tile
-//! by tile; the levels among tiles follow in strips that are copied to a nearby place first, because
-//! lines that are a power of two apart push each other out of the caches.
+//! several at a time while the vectors are in registers. A block beyond [`TILE`] is transformed
+//! tile by tile; the levels among tiles follow in strips that are copied to a nearby place first,
+//! because lines that are a power of two apart push each other out of the caches.
 //!
 //! All of this must be compiled into the one function of each instruction set that has its
 //! instructions. So everything is inlined, and there are no closures, which would not be.
@@ -22,8 +22,8 @@ const TILE_LEVELS: u32 = 12;
 const STRIP_LEVELS: u32 = 7;
 /// Floats of a strip's rows: four lines, which memory delivers together.
 const STRIP: usize = 4 * LINE;
-/// How far ahead of their use inputs are asked for, in bytes. With half or twice as much, floats take a
-/// tenth longer.
+/// How far ahead of their use inputs are asked for, in bytes. With half or twice as much, floats
+/// take a tenth longer.
 const AHEAD: usize = 2048;
 
 /// Something to do with vectors.
