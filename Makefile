@@ -115,7 +115,7 @@ mutants: ## break the code in one way at a time: the fault swarm must find each 
 miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri (needs a nightly toolchain)
 	$(CARGO) +nightly miri test --package farwrite-sdr
 	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory contract::racing nic::windows
-	PROPTEST_CASES=8 $(CARGO) +nightly miri test --package farwrite-codes --test hadamard
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +nightly miri test --package farwrite-codes --test hadamard
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli

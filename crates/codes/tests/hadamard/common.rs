@@ -4,6 +4,9 @@ use farwrite_codes::hadamard::Interleave;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
+/// Elements of random tensors.
+pub(crate) const MOST: usize = if cfg!(miri) { 150 } else { 2000 };
+
 /// A format, seen by the tests.
 pub(crate) trait Format:
     farwrite_codes::hadamard::Element + std::fmt::Debug + PartialEq
