@@ -8,6 +8,7 @@ mod exit;
 mod interrupt;
 mod key;
 mod keygen;
+mod known_paths;
 mod memory;
 mod outcome;
 mod plan;

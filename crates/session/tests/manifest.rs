@@ -57,7 +57,6 @@ fn why(entries: Vec<Entry>) -> EntryError {
 fn plan(manifest: &Manifest) -> TransferPlan {
     TransferPlan {
         scheme: Text::new("sr-nack"),
-        rate_bps: 1,
         segment_bytes: 1,
         entries: u32::try_from(manifest.entries().len()).expect("few"),
         stream_bytes: manifest.stream_bytes(),
@@ -362,7 +361,6 @@ fn messages_on_the_wire() {
     };
     let plan = TransferPlan {
         scheme: Text::new("gbn"),
-        rate_bps: 1,
         segment_bytes: 2,
         entries: 3,
         stream_bytes: 4,

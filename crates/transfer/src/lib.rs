@@ -40,6 +40,7 @@ mod tests;
 use std::time::Duration;
 
 pub use choice::SchemeChoice;
+pub use farwrite::{RateControl, Start};
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};

@@ -82,7 +82,7 @@ fn cross(
     let (cancel, observer) = (Cancel::default(), Unobserved);
     let settings = SendSettings {
         scheme,
-        rate_bps,
+        rate_control: RateControl::Fixed { rate_bps },
         mtu: Some(1400),
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
