@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_session::TransferPlan;
 
 use farwrite_units::show::Bytes;
@@ -246,7 +246,7 @@ pub(crate) fn options(sdr: QpConfig, rate_bps: u64, rtt: Duration) -> QpOptions 
     let burst_bytes = rate_bps / 8 * BURST_US / 1_000_000;
     QpOptions {
         sdr,
-        rate_bps,
+        rate_control: RateControl::Fixed { rate_bps },
         burst_bytes: burst_bytes.max(MIN_BURST_BYTES),
         initial_rtt: rtt,
         ..QpOptions::default()

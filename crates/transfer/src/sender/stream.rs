@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Instant;
 
 use farwrite::{
-    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, Region, SchemeName, SendHandle,
+    Endpoint, MemoryRegion, Outcome, PathStats, QpStats, QueuePair, Region, SchemeName, SendHandle,
     SendOptions, UdpFabric,
 };
 use farwrite_session::files::Manifest;
@@ -218,11 +218,11 @@ impl Stream {
 
     /// The scheme for the next message.
     fn pick(&mut self) -> Result<SchemeName, Error> {
-        let stats = self.stats()?;
+        let (stats, path) = (self.stats()?, self.path_stats()?);
         match &mut self.picker {
             Picker::Named(scheme) => Ok(*scheme),
             Picker::Auto(auto) => {
-                auto.look(&stats);
+                auto.look(&stats, &path);
                 Ok(auto.choose())
             }
         }
@@ -284,6 +284,12 @@ impl Stream {
             bytes: filled.bytes,
             abandoned: filled.abandoned,
         }))
+    }
+
+    fn path_stats(&self) -> Result<PathStats, Error> {
+        self.endpoint
+            .path_stats(self.qp)
+            .map_err(|error| Error::of_endpoint(&error))
     }
 
     fn stats(&self) -> Result<QpStats, Error> {

@@ -12,7 +12,7 @@ mod measured;
 
 use std::time::Duration;
 
-use farwrite::{QpStats, SchemeName};
+use farwrite::{PathStats, QpStats, SchemeName};
 use farwrite_model::Scheme;
 use farwrite_model::plan::{Coding, Question};
 
@@ -65,13 +65,13 @@ impl Auto {
         }
     }
 
-    /// Takes in what the queue pair has measured.
-    pub(super) fn look(&mut self, stats: &QpStats) {
+    /// Takes in what the queue pair and its path have measured.
+    pub(super) fn look(&mut self, stats: &QpStats, path: &PathStats) {
         let loss = &stats.send_loss;
         let (judged, lost) = (loss.judged_chunks(), loss.lost_chunks());
         let loss_chunk = self.recent.loss_chunk(judged, lost);
-        let rtt = Duration::from_nanos(stats.rtt_ns);
-        self.measured = Measured::new(loss_chunk, rtt, stats.pace_bps);
+        let rtt = Duration::from_nanos(path.rtt_ns);
+        self.measured = Measured::new(loss_chunk, rtt, path.pace_bps);
     }
 
     /// The scheme for the next message.
