@@ -145,7 +145,10 @@ mod tests {
         assert_eq!(paths.find(ip(1), ip(2)), None);
         paths.keep(ip(1), ip(2), START).expect("written");
         assert_eq!(paths.find(ip(1), ip(2)), Some(START));
-        assert_eq!(paths.find("::ffff:192.0.2.1".parse().unwrap(), ip(2)), Some(START));
+        assert_eq!(
+            paths.find("::ffff:192.0.2.1".parse().unwrap(), ip(2)),
+            Some(START)
+        );
         assert_eq!(paths.find(ip(2), ip(1)), None);
     }
 
@@ -171,7 +174,11 @@ mod tests {
         };
         let mut known = Known::default();
         for last in 0..=99 {
-            let age = if last == 7 { MAX_AGE.as_secs() + 9 } else { u64::from(last) };
+            let age = if last == 7 {
+                MAX_AGE.as_secs() + 9
+            } else {
+                u64::from(last)
+            };
             known.path.insert(name(ip(last), ip(200)), learned(age));
         }
         paths.write(&known).expect("written");
@@ -187,7 +194,10 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let (_directory, paths) = known_paths();
         paths.keep(ip(1), ip(2), START).expect("written");
-        let mode = fs::metadata(&paths.file).expect("there").permissions().mode();
+        let mode = fs::metadata(&paths.file)
+            .expect("there")
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o077, 0);
     }
 }

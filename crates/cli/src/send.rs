@@ -7,9 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
-use farwrite_transfer::{
-    self as transfer, Host, RateControl, SchemeChoice, SendSettings, Start,
-};
+use farwrite_transfer::{self as transfer, Host, RateControl, SchemeChoice, SendSettings, Start};
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 
 use crate::console::Console;

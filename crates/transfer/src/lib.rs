@@ -40,10 +40,10 @@ mod tests;
 use std::time::Duration;
 
 pub use choice::SchemeChoice;
-pub use farwrite::{RateControl, Start};
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
+pub use farwrite::{RateControl, Start};
 pub use host::{Cancel, Event, Host, Observer, Route, direct};
 pub use loss::PathLoss;
 pub use parity::parity_bytes;

@@ -246,7 +246,10 @@ impl Report {
             self.peer,
             Rate(self.goodput_bps)
         );
-        line += &format!(", round trip {}", Time(Duration::from_secs_f64(self.rtt_ms / 1e3)));
+        line += &format!(
+            ", round trip {}",
+            Time(Duration::from_secs_f64(self.rtt_ms / 1e3))
+        );
         if let Some(limit) = self.sending.main_limit {
             line += &format!(", limited by the {}", limit.name());
         }

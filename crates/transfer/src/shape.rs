@@ -340,7 +340,15 @@ mod tests {
     fn choose(stream_bytes: u64, rate_bps: u64, rtt_ms: u64, memory_bytes: u64) -> Shape {
         let rtt = Duration::from_millis(rtt_ms);
         let scheme = SchemeName::Gbn;
-        Shape::choose(stream_bytes, fixed(rate_bps), rtt, 1436, memory_bytes, scheme).expect("enough")
+        Shape::choose(
+            stream_bytes,
+            fixed(rate_bps),
+            rtt,
+            1436,
+            memory_bytes,
+            scheme,
+        )
+        .expect("enough")
     }
 
     /// Streams, rates, round trips in milliseconds, and memories, in all combinations.
@@ -425,7 +433,10 @@ mod tests {
         assert!(shape.window_bps(rtt) >= 10 * GBIT, "{shape:?}");
         // What was measured says more, and the user's bound the most.
         let measured = Speed::of(None, Some(40 * GBIT));
-        assert_eq!((measured.likely_bps, measured.most_bps), (40 * GBIT, 80 * GBIT));
+        assert_eq!(
+            (measured.likely_bps, measured.most_bps),
+            (40 * GBIT, 80 * GBIT)
+        );
         let bounded = Speed::of(Some(GBIT), Some(40 * GBIT));
         assert_eq!((bounded.likely_bps, bounded.most_bps), (GBIT, GBIT));
         assert_eq!(Speed::of(Some(1_000_000), None).likely_bps, 1_000_000);

@@ -13,8 +13,8 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Listener, Psk};
 
 use crate::{
-    Cancel, Event, Host, Observer, ReceiveSettings, Report, SETUP, SchemeChoice, SendSettings,
-    receive, send,
+    Cancel, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP, SchemeChoice,
+    SendSettings, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use farwrite::fabric::emulator::{Channel, EmulatorConfig, Side};
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
@@ -170,7 +170,9 @@ impl Scenario {
     pub(crate) fn qp_options(&self, scheme: SchemeName) -> QpOptions {
         QpOptions {
             sdr: self.sdr,
-            rate_bps: self.rate_bps,
+            rate_control: RateControl::Fixed {
+                rate_bps: self.rate_bps,
+            },
             burst_bytes: self.burst_bytes(),
             // A session knows it from its handshake.
             initial_rtt: self.rtt.max(Duration::from_millis(1)),

@@ -295,7 +295,10 @@ fn results_for_scripts_are_one_object() {
     let reason = sent["auto"]["reason"].as_str().expect("a reason");
     assert!(reason.contains("round trip"), "{reason}");
     assert!(received["auto"].is_null());
-    assert_eq!((&sent["rate_control"], &sent["ecn"]), (&"adaptive".into(), &"kept".into()));
+    assert_eq!(
+        (&sent["rate_control"], &sent["ecn"]),
+        (&"adaptive".into(), &"kept".into())
+    );
     assert!(sent["max_rate_bps"].is_null() && received["rate_control"].is_null());
     let shares = sent["limited_by"].as_object().expect("shares");
     let shares = shares.values().filter_map(serde_json::Value::as_f64);
@@ -348,5 +351,8 @@ fn a_sender_remembers_the_path() {
     // What is no cache is replaced.
     fs::write(&cache, "damaged").expect("write");
     send(&[]);
-    assert_eq!(fs::read_to_string(&cache).expect("a cache").lines().count(), known.lines().count());
+    assert_eq!(
+        fs::read_to_string(&cache).expect("a cache").lines().count(),
+        known.lines().count()
+    );
 }

@@ -11,10 +11,10 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, RateControl, UdpConfig, UdpFabric};
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
 use farwrite_session::{Channel, Message, Reader, TransferPlan};
-use farwrite_units::show::{Bytes, Rate, real};
+use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
 use crate::pulse::{PeerPulse, Pulse};

@@ -242,7 +242,9 @@ fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_
         shape.mtu
     ));
     let window_bps = shape.window_bps(joined.rtt);
-    let is_short = settings.max_rate_bps().is_some_and(|most| window_bps < most);
+    let is_short = settings
+        .max_rate_bps()
+        .is_some_and(|most| window_bps < most);
     if is_short && shape.segments() > shape.slots.into() {
         host.warn(format!(
             "--memory {} holds a rate of {} on this path; give both ends more for a higher one",

@@ -72,7 +72,9 @@ impl Auto {
         let loss_chunk = self.recent.loss_chunk(judged, lost);
         let rtt = Duration::from_nanos(path.rtt_ns);
         // The pace of an adaptive controller changes all the time, what it has learned does not.
-        let rate_bps = path.learned.map_or(path.pace_bps, |learned| learned.rate_bps);
+        let rate_bps = path
+            .learned
+            .map_or(path.pace_bps, |learned| learned.rate_bps);
         self.measured = Measured::new(loss_chunk, rtt, rate_bps);
     }
 
