@@ -8,6 +8,7 @@ import tempfile
 
 import codes_cases
 import disk_cases
+import link_cases
 import path_cases
 import program_cases
 import wire_cases
@@ -27,6 +28,7 @@ def main(programs):
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
+        link_cases.run(report, str(programs / "farwrite"))
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()

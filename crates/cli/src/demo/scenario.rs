@@ -210,16 +210,7 @@ impl Scenario {
         let loss_packet = self.loss_packet;
         match self.burst {
             None => Loss::Iid { loss_packet },
-            Some(packets) => {
-                let p_bad_to_good = 1.0 / f64::from(packets);
-                Loss::Markov {
-                    // The share of time in the bad state is then the mean loss.
-                    p_good_to_bad: p_bad_to_good * loss_packet / (1.0 - loss_packet),
-                    p_bad_to_good,
-                    loss_good: 0.0,
-                    loss_bad: 1.0,
-                }
-            }
+            Some(packets) => Loss::in_bursts(loss_packet, packets.into()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use farwrite_link::{ConfigError, Datagram, Link, LinkConfig, LinkCounters};
+use farwrite_link::{ConfigError, Datagram, Link, LinkConfig, LinkCounters, Step};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -139,6 +139,25 @@ impl SimNetwork {
         let backward = Link::new(backward, state.rng.next_u64())?;
         state.links.insert((a, b), forward);
         state.links.insert((b, a), backward);
+        Ok(())
+    }
+
+    /// Replaces the link from one host to another, with all in flight there, by one that changes at
+    /// the instants of `steps`, which count from when the network was made.
+    ///
+    /// # Errors
+    /// [`SimError::NoLink`], [`SimError::Link`].
+    pub fn set_link(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        config: LinkConfig,
+        steps: &[Step],
+    ) -> Result<(), SimError> {
+        let mut state = self.state.borrow_mut();
+        let seed = state.rng.next_u64();
+        let link = state.links.get_mut(&(from, to));
+        *link.ok_or(SimError::NoLink { from, to })? = Link::with_steps(config, steps, seed)?;
         Ok(())
     }
 
