@@ -251,7 +251,7 @@ impl Report {
             Time(Duration::from_secs_f64(self.rtt_ms / 1e3))
         );
         if let Some(limit) = self.sending.main_limit {
-            line += &format!(", limited by the {}", limit.name());
+            line += &format!(", limited by {}", limit.name());
         }
         if let Some(share) = self.retransmitted_share {
             line += &format!(", {} sent again", Percent(share));

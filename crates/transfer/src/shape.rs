@@ -23,7 +23,7 @@ pub(crate) const MIN_MTU: u32 = 256;
 /// long on a slow path, and a fast path must not have thousands.
 const SEGMENT_MS: u64 = 100;
 const MIN_SEGMENT_BYTES: u64 = 64 << 10;
-const MAX_SEGMENT_BYTES: u64 = 8 << 20;
+const MAX_SEGMENT_BYTES: u64 = 2 << 20;
 /// A small transfer is cut so that disks and network work at the same time.
 const MIN_SEGMENTS: u64 = 8;
 /// Segments beyond those that two round trips fill: some are being read or written.
@@ -410,7 +410,7 @@ mod tests {
     fn segments_are_whole_groups_where_they_can_be() {
         let scheme: SchemeName = "ec-mds:32,8".parse().expect("a scheme");
         let rtt = Duration::from_millis(25);
-        for (stream, groups) in [(1, 1), (MIB, 1), (1 << 30, 64)] {
+        for (stream, groups) in [(1, 1), (MIB, 1), (1 << 30, 16)] {
             let shape = Shape::choose(stream, fixed(GBIT), rtt, 4096, 1 << 30, scheme);
             let shape = shape.expect("enough memory");
             assert_eq!(shape.segment_bytes, groups * 32 * 4096, "{shape:?}");

@@ -62,11 +62,11 @@ impl Limit {
     /// For people.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Path => "path",
+            Self::Path => "the path",
             Self::Rate => "--rate",
-            Self::Receiver => "receiver",
-            Self::ReceiverDisk => "receiver's disk",
-            Self::SenderDisk => "this disk",
+            Self::Receiver => "the receiver",
+            Self::ReceiverDisk => "the receiver's disk",
+            Self::SenderDisk => "this machine's disk",
             Self::Memory => "--memory",
         }
     }
