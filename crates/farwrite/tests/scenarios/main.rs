@@ -13,6 +13,7 @@ mod departures;
 mod drops;
 mod endings;
 mod fairness;
+mod feedback;
 mod flows;
 mod hostile;
 mod losses;
