@@ -58,8 +58,11 @@ fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathS
     })
 }
 
+/// What a receiver does to its reports.
+type Lie = fn(&mut PathFeedback);
+
 /// Lets the receiver report something else.
-fn lying(lie: fn(&mut PathFeedback)) -> PathStats {
+fn lying(lie: Lie) -> PathStats {
     let world = World::new(3, long_haul(), &following());
     let info = world.a.endpoint.qp_info(world.a.qp).expect("its own");
     let key = info.control_key;
@@ -90,17 +93,17 @@ fn reports_that_cannot_be_true_are_refused_and_counted() {
     let honest = lying(|_| ());
     assert_eq!(honest.refused_feedback, 0, "{honest:?}");
     assert!(honest.delivered_bytes > BYTES as u64, "{honest:?}");
-    let lies: [(&str, fn(&mut PathFeedback)); 6] = [
+    let lies: [(&str, Lie); 6] = [
         ("a message that was not sent", |report| report.message += 1),
         ("a packet that was not sent", |report| {
-            report.packet = 1 << 20
+            report.packet = 1 << 20;
         }),
         ("no packet at all", |report| report.packet = u32::MAX),
         ("bytes that were not sent", |report| {
             report.received_bytes *= 3;
         }),
         ("parity that was not sent", |report| {
-            report.message |= 1 << 60
+            report.message |= 1 << 60;
         }),
         ("counts that run backward", |report| {
             if report.received_packets > 100 {
