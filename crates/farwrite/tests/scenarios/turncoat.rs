@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
-use farwrite_wire::control::{self, Builder, Control, Place, Terms, Withdrawal};
+use farwrite_wire::control::{self, Builder, Control, PathFeedback, Place, Terms, Withdrawal};
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
 use crate::parcel::Order;
@@ -42,6 +42,22 @@ fn twist_place(place: &mut Place, dice: &mut Dice) {
     twist_u32(&mut place.rkey, dice);
     twist(&mut place.base, dice);
     twist(&mut place.length, dice);
+}
+
+fn twist_feedback(feedback: &mut PathFeedback, dice: &mut Dice) {
+    twist(&mut feedback.path, dice);
+    twist(&mut feedback.message, dice);
+    twist_u32(&mut feedback.packet, dice);
+    twist(&mut feedback.hold_ns, dice);
+    twist(&mut feedback.received_packets, dice);
+    twist(&mut feedback.received_bytes, dice);
+    // More marks than packets do not parse.
+    twist(&mut feedback.ect_packets, dice);
+    feedback.ect_packets = feedback.ect_packets.min(feedback.received_packets);
+    twist(&mut feedback.marked_packets, dice);
+    feedback.marked_packets = feedback.marked_packets.min(feedback.ect_packets);
+    twist(&mut feedback.dropped_packets, dice);
+    twist(&mut feedback.drain_bps, dice);
 }
 
 /// Says something else of the same kind and length.
@@ -110,21 +126,7 @@ fn lie(said: &mut Control, dice: &mut Dice) {
             twist(&mut loss.bursts, dice);
             twist(&mut loss.longest_burst_chunks, dice);
         }
-        Control::PathFeedback(feedback) => {
-            twist(&mut feedback.path, dice);
-            twist(&mut feedback.message, dice);
-            twist_u32(&mut feedback.packet, dice);
-            twist(&mut feedback.hold_ns, dice);
-            twist(&mut feedback.received_packets, dice);
-            twist(&mut feedback.received_bytes, dice);
-            // More marks than packets do not parse.
-            twist(&mut feedback.ect_packets, dice);
-            feedback.ect_packets = feedback.ect_packets.min(feedback.received_packets);
-            twist(&mut feedback.marked_packets, dice);
-            feedback.marked_packets = feedback.marked_packets.min(feedback.ect_packets);
-            twist(&mut feedback.dropped_packets, dice);
-            twist(&mut feedback.drain_bps, dice);
-        }
+        Control::PathFeedback(feedback) => twist_feedback(feedback, dice),
     }
 }
 
