@@ -8,6 +8,8 @@ mod exit;
 mod interrupt;
 mod key;
 mod keygen;
+mod known_paths;
+mod link;
 mod memory;
 mod outcome;
 mod plan;
@@ -43,6 +45,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Codes(args) => codes::run(args, console).map(done),
         Command::Demo(args) => demo::run(args, console).map(done),
         Command::Keygen(args) => keygen::run(args, console).map(done),
+        Command::Link(args) => link::run(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),

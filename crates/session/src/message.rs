@@ -134,8 +134,6 @@ impl fmt::Debug for QpBlob {
 pub struct TransferPlan {
     /// Name of the scheme (P5) that repairs losses.
     pub scheme: Text,
-    /// Rate that the sender paces to, in bits of data packets a second.
-    pub rate_bps: u64,
     /// Bytes of an SDR message: the stream of files is cut into pieces of this size, the last one
     /// may be shorter.
     pub segment_bytes: u64,

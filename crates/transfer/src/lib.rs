@@ -43,6 +43,7 @@ pub use choice::SchemeChoice;
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
+pub use farwrite::{RateControl, Start};
 pub use host::{Cancel, Event, Host, Observer, Route, direct};
 pub use loss::PathLoss;
 pub use parity::parity_bytes;

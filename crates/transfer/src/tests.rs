@@ -13,8 +13,8 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Listener, Psk};
 
 use crate::{
-    Cancel, Event, Host, Observer, ReceiveSettings, Report, SETUP, SchemeChoice, SendSettings,
-    receive, send,
+    Cancel, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP, SchemeChoice,
+    SendSettings, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -82,7 +82,7 @@ fn cross(
     let (cancel, observer) = (Cancel::default(), Unobserved);
     let settings = SendSettings {
         scheme,
-        rate_bps,
+        rate_control: RateControl::Fixed { rate_bps },
         mtu: Some(1400),
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,

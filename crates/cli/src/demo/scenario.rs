@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use farwrite::fabric::emulator::{Channel, EmulatorConfig, Side};
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
@@ -170,7 +170,9 @@ impl Scenario {
     pub(crate) fn qp_options(&self, scheme: SchemeName) -> QpOptions {
         QpOptions {
             sdr: self.sdr,
-            rate_bps: self.rate_bps,
+            rate_control: RateControl::Fixed {
+                rate_bps: self.rate_bps,
+            },
             burst_bytes: self.burst_bytes(),
             // A session knows it from its handshake.
             initial_rtt: self.rtt.max(Duration::from_millis(1)),
@@ -208,16 +210,7 @@ impl Scenario {
         let loss_packet = self.loss_packet;
         match self.burst {
             None => Loss::Iid { loss_packet },
-            Some(packets) => {
-                let p_bad_to_good = 1.0 / f64::from(packets);
-                Loss::Markov {
-                    // The share of time in the bad state is then the mean loss.
-                    p_good_to_bad: p_bad_to_good * loss_packet / (1.0 - loss_packet),
-                    p_bad_to_good,
-                    loss_good: 0.0,
-                    loss_bad: 1.0,
-                }
-            }
+            Some(packets) => Loss::in_bursts(loss_packet, packets.into()),
         }
     }
 }

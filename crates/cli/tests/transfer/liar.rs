@@ -30,7 +30,6 @@ pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     });
     TransferPlan {
         scheme: Text::new("sr-nack"),
-        rate_bps: 1_000_000_000,
         segment_bytes: SEGMENT_BYTES,
         entries: u32::try_from(entries.len()).expect("few"),
         stream_bytes: bytes.sum(),
