@@ -13,7 +13,6 @@ use crate::{Feedback, Limits, Loss, RateControl, Sent};
 pub struct Eqds {
     line_rate_bps: u64,
     first_window_bytes: u64,
-    packet_bytes: u64,
     /// Credit of the first window that is left, while nothing of the receiver has come.
     unasked_bytes: u64,
     waits_for_sign: bool,
@@ -25,15 +24,13 @@ pub struct Eqds {
 }
 
 impl Eqds {
-    /// For a port of `line_rate_bps` bits a second, a first window of `first_window_bytes`, and
-    /// packets of `packet_bytes` on the wire (0 counts as 1 in all). The paper's first window is
-    /// what the path holds in a round trip.
+    /// For a port of `line_rate_bps` bits a second and a first window of `first_window_bytes` (0
+    /// counts as 1 in both). The paper's first window is what the path holds in a round trip.
     #[must_use]
-    pub fn new(line_rate_bps: u64, first_window_bytes: u64, packet_bytes: u64) -> Self {
+    pub fn new(line_rate_bps: u64, first_window_bytes: u64) -> Self {
         Self {
             line_rate_bps: line_rate_bps.max(1),
             first_window_bytes: first_window_bytes.max(1),
-            packet_bytes: packet_bytes.max(1),
             unasked_bytes: first_window_bytes.max(1),
             waits_for_sign: true,
             credit_bytes: 0,
@@ -95,12 +92,12 @@ impl RateControl for Eqds {
         }
     }
 
-    /// After a timeout one packet may leave without credit: it shows the receiver that the flow has
-    /// something to send, whatever was lost.
+    /// After a timeout a first window may leave: what was in flight is gone, and the receiver may
+    /// not know of it.
     fn on_loss(&mut self, _now_ns: u64, loss: Loss) {
         self.see_sign();
         if loss == Loss::TimedOut {
-            self.credit_bytes = self.credit_bytes.max(i128::from(self.packet_bytes));
+            self.credit_bytes = self.credit_bytes.max(i128::from(self.first_window_bytes));
         }
     }
 
@@ -120,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn eqds() -> Eqds {
-        Eqds::new(50_000_000_000, 5_000, 1_000)
+        Eqds::new(50_000_000_000, 5_000)
     }
 
     fn send(eqds: &mut Eqds, app_limited: bool) {
@@ -192,13 +189,13 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_lets_one_packet_out() {
+    fn a_timeout_lets_a_first_window_out() {
         let mut eqds = eqds();
         for _ in 0..5 {
             send(&mut eqds, false);
         }
         eqds.on_loss(0, Loss::TimedOut);
-        assert_eq!(eqds.credit_bytes(), 1_000);
+        assert_eq!(eqds.credit_bytes(), 5_000);
     }
 
     proptest! {
@@ -228,7 +225,7 @@ mod tests {
         fn any_call_is_survived(
             calls in prop::collection::vec((0u8..4, any::<u64>(), any::<bool>()), 1..100),
         ) {
-            let mut eqds = Eqds::new(0, 0, 0);
+            let mut eqds = Eqds::new(0, 0);
             for (call, value, flag) in calls {
                 match call {
                     0 => eqds.on_sent(&Sent { bytes: value, app_limited: flag, ..Sent::default() }),

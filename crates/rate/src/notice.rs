@@ -25,11 +25,11 @@ pub enum Notice {
     /// A congestion notification packet, for
     /// [`RateControl::on_notification`](crate::RateControl::on_notification).
     Congestion,
-    /// All credit granted to the flow so far, in bytes, for
+    /// All credit granted to the flow so far. Their bytes are for
     /// [`RateControl::on_grant`](crate::RateControl::on_grant).
     Grant {
-        /// The sum.
-        granted_bytes: u64,
+        /// The sum, in packets of the flow's greatest length.
+        granted_packets: u64,
     },
 }
 

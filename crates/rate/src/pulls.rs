@@ -102,10 +102,10 @@ impl ReceiverControl for PullPacer {
             }
             flow.trimmed_packets = flow.trimmed_packets.saturating_sub(1);
             flow.granted_packets += 1;
-            let granted_bytes = flow.granted_packets.saturating_mul(self.packet_bytes);
+            let granted_packets = flow.granted_packets;
             self.pace.consume(self.now_ns, self.packet_bytes);
             self.list(number);
-            return Some((number, Notice::Grant { granted_bytes }));
+            return Some((number, Notice::Grant { granted_packets }));
         }
         None
     }

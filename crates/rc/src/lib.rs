@@ -39,20 +39,23 @@
 extern crate alloc;
 
 mod config;
+mod control;
 mod memory;
 mod nic;
 mod opcode;
 mod packet;
 mod psn;
 mod queue_pair;
+mod repair;
 mod replies;
 mod requester;
 mod responder;
+mod selective;
 mod send_queue;
 mod syndrome;
 mod work;
 
-pub use config::{ConfigError, MAX_PACKETS, QpConfig};
+pub use config::{ConfigError, MAX_PACKETS, QpConfig, Recovery};
 pub use memory::{Memory, RegisterError};
 pub use nic::{Connection, FIRST_QPN, Nic, NicCounters};
 pub use packet::Packet;

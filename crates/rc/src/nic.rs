@@ -1,5 +1,6 @@
 //! A NIC with many queue pairs.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -7,14 +8,20 @@ use farwrite_link::Serialiser;
 use farwrite_net::header::Header;
 use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports};
 
+use farwrite_rate::{Arrival, Notice, NotificationPoint, PullPacer, RateControl, ReceiverControl};
+
+use crate::opcode::{self, Operation};
 use crate::{
-    Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
+    Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Recovery,
+    Request,
 };
 
 /// Number of a NIC's first queue pair; those of the others follow. InfiniBand reserves 0 and 1 for
 /// management.
 pub const FIRST_QPN: u32 = 2;
 const PORT: usize = 0;
+/// `N` of DCQCN (SIGCOMM 2015).
+const NOTIFICATION_INTERVAL_NS: u64 = 50_000;
 
 /// A host of a network. It sends by its port 0.
 ///
@@ -33,6 +40,10 @@ pub struct Nic {
     timers: BTreeSet<(u64, usize)>,
     /// The latest time that the NIC knows of.
     now_ns: u64,
+    /// Sends congestion notifications for marked packets. Its flows are places in `ends`.
+    notifications: NotificationPoint,
+    /// Grants credit to peers that wait for it. Its flows are places in `ends`.
+    pulls: Option<PullPacer>,
     counters: NicCounters,
 }
 
@@ -54,7 +65,8 @@ pub struct Connection {
 pub struct NicCounters {
     /// They are no RoCEv2 packets for a queue pair of this NIC from its peer.
     pub strangers: u64,
-    /// A switch cut their payload off.
+    /// A switch cut their payload off. With [`Recovery::Trimming`] the peer sends them again at
+    /// once.
     pub trimmed: u64,
 }
 
@@ -96,8 +108,36 @@ impl Nic {
             lanes: Default::default(),
             timers: BTreeSet::new(),
             now_ns: 0,
+            notifications: NotificationPoint::new(NOTIFICATION_INTERVAL_NS),
+            pulls: None,
             counters: NicCounters::default(),
         }
+    }
+
+    /// Sets how often a queue pair's peer gets a congestion notification at most. The default is
+    /// 50 us, `N` of DCQCN; 0 answers each marked packet.
+    pub fn set_notification_interval(&mut self, interval_ns: u64) {
+        self.notifications = NotificationPoint::new(interval_ns);
+    }
+
+    /// Grants credit to the peers of queue pairs with [`Recovery::Trimming`].
+    pub fn set_pull_pacer(&mut self, pulls: PullPacer) {
+        self.pulls = Some(pulls);
+    }
+
+    /// Puts a queue pair under a congestion controller, in place of the one before.
+    ///
+    /// # Errors
+    /// [`PostError::NoQueuePair`].
+    pub fn set_control(
+        &mut self,
+        qpn: u32,
+        rate: Box<dyn RateControl + Send>,
+    ) -> Result<(), PostError> {
+        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        self.ends[at].pair.set_control(self.now_ns, rate);
+        self.reschedule(at);
+        Ok(())
     }
 
     /// Adds a queue pair and returns its number: [`FIRST_QPN`], and one more for each that follows.
@@ -186,6 +226,7 @@ impl Nic {
         let mut timer_ns = end.pair.next_timeout();
         if end.pair.has_data() {
             let free_ns = end.pace.as_ref().map_or(0, Serialiser::free_ns);
+            let free_ns = free_ns.max(end.pair.next_send_ns(self.now_ns));
             if free_ns <= self.now_ns {
                 // One that was idle does not get what it missed.
                 end.tag = end.tag.max(lane.tag);
@@ -214,6 +255,55 @@ impl Nic {
             end.timer_ns = None;
             end.pair.handle_timeout(self.now_ns);
             self.reschedule(at);
+        }
+    }
+
+    /// Hands what the receiving halves of controllers have to send to the queue pairs.
+    fn handle_notices(&mut self) {
+        while let Some((flow, _)) = self.notifications.poll(self.now_ns) {
+            self.notice(flow, |pair| pair.notify_congestion());
+        }
+        while let Some((flow, notice)) = self.pulls.as_mut().and_then(|p| p.poll(self.now_ns)) {
+            if let Notice::Grant { granted_packets } = notice {
+                self.notice(flow, |pair| pair.grant(granted_packets));
+            }
+        }
+    }
+
+    fn notice(&mut self, flow: u32, send: impl FnOnce(&mut QueuePair)) {
+        let at = flow as usize;
+        if let Some(end) = self.ends.get_mut(at) {
+            send(&mut end.pair);
+            self.reschedule(at);
+        }
+    }
+
+    /// Shows a packet to the receiving halves of controllers.
+    fn note_arrival(&mut self, at: usize, ecn: Ecn, packet: &Packet) {
+        let bth = packet.header.bth;
+        let Some((operation, _)) = opcode::parse(bth.opcode) else {
+            return;
+        };
+        let request = matches!(operation, Operation::Send | Operation::Write);
+        let Ok(flow) = u32::try_from(at) else {
+            return;
+        };
+        let pair = &self.ends[at].pair;
+        let arrival = Arrival {
+            now_ns: self.now_ns,
+            flow,
+            position: pair.position(bth.psn),
+            marked: ecn == Ecn::Experienced,
+            trimmed: matches!(packet.payload, Payload::Trimmed(_)),
+            more: bth.ack_request,
+        };
+        if pair.recovery() != Recovery::Trimming {
+            let data = request || operation == Operation::ReadResponse;
+            if data && arrival.marked {
+                self.notifications.on_arrival(&arrival);
+            }
+        } else if let Some(pulls) = self.pulls.as_mut().filter(|_| request) {
+            pulls.on_arrival(&arrival);
         }
     }
 
@@ -270,10 +360,12 @@ impl End {
 impl Device for Nic {
     fn handle(&mut self, now_ns: u64, _port: usize, frame: Frame) {
         self.now_ns = now_ns;
-        if matches!(frame.payload, Payload::Trimmed(_)) {
-            self.counters.trimmed += 1;
-            return;
-        }
+        let payload = match frame.payload {
+            // Nothing was cut off.
+            Payload::Trimmed(0) => Payload::Bytes([].into()),
+            payload => payload,
+        };
+        self.counters.trimmed += u64::from(matches!(payload, Payload::Trimmed(_)));
         let Header::Roce(header) = frame.header else {
             self.counters.strangers += 1;
             return;
@@ -283,8 +375,8 @@ impl Device for Nic {
             self.counters.strangers += 1;
             return;
         };
-        let payload = frame.payload;
         let packet = Packet { header, payload };
+        self.note_arrival(at, frame.ecn, &packet);
         self.ends[at]
             .pair
             .handle_packet(now_ns, &packet, &mut self.memory);
@@ -294,6 +386,7 @@ impl Device for Nic {
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
         self.now_ns = now_ns;
         self.handle_timers();
+        self.handle_notices();
         for priority in (0..=7)
             .rev()
             .filter(|priority| ports.ready(PORT, *priority))
@@ -306,6 +399,12 @@ impl Device for Nic {
     }
 
     fn next_ns(&self) -> Option<u64> {
-        self.timers.first().map(|(at_ns, _)| *at_ns)
+        let timer_ns = self.timers.first().map(|(at_ns, _)| *at_ns);
+        let pulls_ns = self.pulls.as_ref().and_then(PullPacer::next_timeout);
+        let notices_ns = [self.notifications.next_timeout(), pulls_ns];
+        timer_ns
+            .into_iter()
+            .chain(notices_ns.into_iter().flatten())
+            .min()
     }
 }

@@ -1,14 +1,15 @@
 //! The half of a queue pair that answers (IBTA 9.7.4, 9.7.5).
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 
+use farwrite_net::Payload;
 use farwrite_net::header::Roce;
 use farwrite_wire::opcode::Position;
 
 use crate::opcode::Operation;
 use crate::packet::{Assembly, Packet, packets};
 use crate::replies::{Read, Replies};
-use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Syndrome, psn};
+use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Recovery, Syndrome, psn};
 
 /// Takes requests in order, does them, and queues the replies.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct Responder {
     refused: bool,
     inbound: Option<Inbound>,
     receives: VecDeque<Receive>,
+    /// Packets after a gap, by count, within the window (selective repeat).
+    held: BTreeMap<u64, Held>,
     pub(crate) replies: Replies,
     /// Whether this end refused a request for good.
     pub(crate) broken: bool,
@@ -44,6 +47,14 @@ struct Write {
     missing_bytes: u32,
 }
 
+/// A packet that came after a gap. Of a WRITE, the payload is in memory already.
+#[derive(Debug)]
+struct Held {
+    kind: (Operation, Position),
+    packet: Packet,
+    placed: bool,
+}
+
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
 struct Receive {
@@ -60,6 +71,7 @@ impl Responder {
             refused: false,
             inbound: None,
             receives: VecDeque::new(),
+            held: BTreeMap::new(),
             replies: Replies::new(config),
             broken: false,
         }
@@ -81,11 +93,14 @@ impl Responder {
         if self.broken {
             return;
         }
-        let bth = packet.header.bth;
-        let count = psn::near(bth.psn, self.expected);
+        let kind = (operation, position);
+        let selective = self.config.recovery.is_selective();
+        let count = psn::near(packet.header.bth.psn, self.expected);
         if count > self.expected {
             counters.out_of_order += 1;
-            if !self.refused {
+            if selective {
+                self.hold(kind, count, packet, memory);
+            } else if !self.refused {
                 self.refuse(Syndrome::Nak(Nak::Sequence), counters);
             }
             return;
@@ -96,26 +111,137 @@ impl Responder {
             return;
         }
         self.refused = false;
-        let done = match operation {
-            Operation::Send => self.send(position, packet, completions),
-            Operation::Write => self.write(position, packet, memory, completions),
-            _ => self.read(&packet.header, memory),
-        };
+        let mut acks = packet.header.bth.ack_request || selective;
+        let mut done = self.take(kind, packet, false, memory, completions);
+        while done.is_ok()
+            && let Some(held) = self.held.remove(&self.expected)
+        {
+            acks = true;
+            done = self.take(held.kind, &held.packet, held.placed, memory, completions);
+        }
         match done {
             Err(syndrome) => self.refuse(syndrome, counters),
-            Ok(()) if operation == Operation::ReadRequest => {}
-            Ok(()) => {
-                self.expected += 1;
-                if bth.ack_request {
-                    self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
-                }
+            // The response to a READ is its acknowledgement.
+            Ok(Operation::ReadRequest) => {}
+            Ok(_) if acks => self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack),
+            Ok(_) => {}
+        }
+    }
+
+    /// Does the expected packet. `placed`: its payload is in memory already.
+    fn take(
+        &mut self,
+        (operation, position): (Operation, Position),
+        packet: &Packet,
+        placed: bool,
+        memory: &mut Memory,
+        completions: &mut VecDeque<Completion>,
+    ) -> Result<Operation, Syndrome> {
+        match operation {
+            Operation::Send => self.send(position, packet, completions)?,
+            Operation::Write => self.write(position, packet, placed, memory, completions)?,
+            _ => {
+                self.read(&packet.header, memory)?;
+                return Ok(operation);
             }
         }
+        self.expected += 1;
+        Ok(operation)
+    }
+
+    /// Keeps a packet that came after a gap, and names it to the requester. The payload of a WRITE
+    /// is placed now if it is known where it goes; what else there is to do waits until the gap is
+    /// closed.
+    fn hold(
+        &mut self,
+        kind: (Operation, Position),
+        count: u64,
+        packet: &Packet,
+        memory: &mut Memory,
+    ) {
+        if count - self.expected >= u64::from(self.config.window_packets) {
+            return;
+        }
+        if !self.held.contains_key(&count) {
+            let placed = kind.0 == Operation::Write && self.place(count, packet, memory);
+            let mut packet = packet.clone();
+            if placed {
+                packet.payload = Payload::Ghost(packet.payload.carried_bytes());
+            }
+            let held = Held {
+                kind,
+                packet,
+                placed,
+            };
+            self.held.insert(count, held);
+        }
+        self.replies.gap(self.expected, count);
+    }
+
+    /// Writes the payload of a packet after a gap to memory, if the first packet of its WRITE has
+    /// come: that one says where the WRITE goes, and the PSNs how far into it this packet is.
+    fn place(&self, count: u64, packet: &Packet, memory: &mut Memory) -> bool {
+        let header = packet
+            .header
+            .reth
+            .is_some()
+            .then_some((count, &packet.header));
+        let before = self.held.range(..count).rev();
+        let mut before = before.filter(|(_, held)| held.packet.header.reth.is_some());
+        let held = || {
+            before
+                .next()
+                .map(|(first, held)| (*first, &held.packet.header))
+        };
+        let (from, write) = match (header.or_else(held), &self.inbound) {
+            (Some((first, header)), _) => match begin_write(header, memory) {
+                Ok(write) => (first, write),
+                Err(_) => return false,
+            },
+            (None, Some(Inbound::Write(write))) => (self.expected, *write),
+            (None, _) => return false,
+        };
+        let offset = (count - from).checked_mul(u64::from(self.config.mtu_bytes));
+        let left = offset.and_then(|offset| u64::from(write.missing_bytes).checked_sub(offset));
+        let want = left.map(|left| left.min(u64::from(self.config.mtu_bytes)));
+        let fits = want == Some(u64::from(packet.payload.carried_bytes()));
+        if let Some(offset) = offset.filter(|_| fits) {
+            memory.write(write.rkey, write.addr.wrapping_add(offset), &packet.payload);
+        }
+        fits
+    }
+
+    /// Names a packet to the requester that came without its payload.
+    pub(crate) fn handle_trimmed(&mut self, psn: u32) {
+        let count = psn::near(psn, self.expected);
+        let ahead = count.checked_sub(self.expected);
+        let fits = ahead.is_some_and(|ahead| ahead < u64::from(self.config.window_packets));
+        if self.config.recovery == Recovery::Trimming
+            && fits
+            && !self.broken
+            && !self.held.contains_key(&count)
+        {
+            self.replies.gap(count, count);
+        }
+    }
+
+    /// Sends the peer credit: all packets granted so far.
+    pub(crate) fn grant(&mut self, granted_packets: u64) {
+        self.replies.grant(granted_packets);
+        if !self.broken {
+            self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
+        }
+    }
+
+    /// The place of a request's packet among all that the peer has sent.
+    pub(crate) fn position(&self, psn: u32) -> u64 {
+        psn::near(psn, self.expected)
     }
 
     /// Gives all receive buffers back.
     pub(crate) fn fail(&mut self, completions: &mut VecDeque<Completion>) {
         self.broken = true;
+        self.held.clear();
         let inbound = match self.inbound.take() {
             Some(Inbound::Send { receive, .. }) => Some(receive),
             _ => None,
@@ -138,7 +264,8 @@ impl Responder {
     /// Answers a packet that has been done already (IBTA 9.7.5.1).
     fn repeat_reply(&mut self, operation: Operation, count: u64, header: &Roce, memory: &Memory) {
         if operation != Operation::ReadRequest {
-            if header.bth.ack_request && !self.refused {
+            let acks = header.bth.ack_request || self.config.recovery.is_selective();
+            if acks && !self.refused {
                 self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
             }
             return;
@@ -194,6 +321,7 @@ impl Responder {
         &mut self,
         position: Position,
         packet: &Packet,
+        placed: bool,
         memory: &mut Memory,
         completions: &mut VecDeque<Completion>,
     ) -> Result<(), Syndrome> {
@@ -215,7 +343,9 @@ impl Responder {
         if imm.is_some() && self.receives.is_empty() {
             return Err(Syndrome::NotReady(self.config.rnr_timer));
         }
-        memory.write(write.rkey, write.addr, &packet.payload);
+        if !placed {
+            memory.write(write.rkey, write.addr, &packet.payload);
+        }
         write.addr = write.addr.wrapping_add(u64::from(bytes));
         write.missing_bytes = missing_bytes;
         self.inbound = (!ends).then_some(Inbound::Write(write));
