@@ -53,6 +53,7 @@ mod responder;
 mod selective;
 mod send_queue;
 mod syndrome;
+mod transport;
 mod work;
 
 pub use config::{ConfigError, MAX_PACKETS, QpConfig, Recovery};
@@ -61,4 +62,5 @@ pub use nic::{Connection, FIRST_QPN, Nic, NicCounters};
 pub use packet::Packet;
 pub use queue_pair::{QpCounters, QueuePair};
 pub use syndrome::{Nak, RnrTimer, Syndrome};
+pub use transport::{Path, Transport, UnknownTransport};
 pub use work::{Completion, PostError, Remote, Request, RequestError};

@@ -168,6 +168,23 @@ impl Nic {
         Ok(qpn)
     }
 
+    /// As [`connect`](Self::connect), under a congestion controller.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_under(
+        &mut self,
+        to: Connection,
+        config: QpConfig,
+        rate: Box<dyn RateControl + Send>,
+    ) -> Result<u32, ConfigError> {
+        let qpn = self.connect(to, config)?;
+        if let Some(end) = self.ends.last_mut() {
+            end.pair.set_control(self.now_ns, rate);
+        }
+        Ok(qpn)
+    }
+
     /// Posts a request to a queue pair. In a network, reach the NIC through
     /// [`Network::device_mut`](farwrite_net::Network::device_mut), so that it is polled.
     ///

@@ -1,6 +1,6 @@
 //! The half of a queue pair that answers (IBTA 9.7.4, 9.7.5).
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farwrite_net::Payload;
 use farwrite_net::header::Roce;
@@ -25,6 +25,8 @@ pub(crate) struct Responder {
     receives: VecDeque<Receive>,
     /// Packets after a gap, by count, within the window (selective repeat).
     held: BTreeMap<u64, Held>,
+    /// Those of them that begin a WRITE.
+    held_writes: BTreeSet<u64>,
     pub(crate) replies: Replies,
     /// Whether this end refused a request for good.
     pub(crate) broken: bool,
@@ -72,6 +74,7 @@ impl Responder {
             inbound: None,
             receives: VecDeque::new(),
             held: BTreeMap::new(),
+            held_writes: BTreeSet::new(),
             replies: Replies::new(config),
             broken: false,
         }
@@ -117,6 +120,7 @@ impl Responder {
             && let Some(held) = self.held.remove(&self.expected)
         {
             acks = true;
+            self.held_writes.remove(&self.expected);
             done = self.take(held.kind, &held.packet, held.placed, memory, completions);
         }
         match done {
@@ -174,6 +178,9 @@ impl Responder {
                 placed,
             };
             self.held.insert(count, held);
+            if kind.0 == Operation::Write && begins(kind.1) {
+                self.held_writes.insert(count);
+            }
         }
         self.replies.gap(self.expected, count);
     }
@@ -181,20 +188,16 @@ impl Responder {
     /// Writes the payload of a packet after a gap to memory, if the first packet of its WRITE has
     /// come: that one says where the WRITE goes, and the PSNs how far into it this packet is.
     fn place(&self, count: u64, packet: &Packet, memory: &mut Memory) -> bool {
-        let header = packet
-            .header
-            .reth
-            .is_some()
-            .then_some((count, &packet.header));
-        let before = self.held.range(..count).rev();
-        let mut before = before.filter(|(_, held)| held.packet.header.reth.is_some());
-        let held = || {
+        let begins = packet.header.reth.is_some();
+        let before = self.held_writes.range(..count).next_back();
+        let before = before.and_then(|first| Some((*first, &self.held.get(first)?.packet)));
+        let first = if begins {
+            Some((count, packet))
+        } else {
             before
-                .next()
-                .map(|(first, held)| (*first, &held.packet.header))
         };
-        let (from, write) = match (header.or_else(held), &self.inbound) {
-            (Some((first, header)), _) => match begin_write(header, memory) {
+        let (from, write) = match (first, &self.inbound) {
+            (Some((first, packet)), _) => match begin_write(&packet.header, memory) {
                 Ok(write) => (first, write),
                 Err(_) => return false,
             },
@@ -242,6 +245,7 @@ impl Responder {
     pub(crate) fn fail(&mut self, completions: &mut VecDeque<Completion>) {
         self.broken = true;
         self.held.clear();
+        self.held_writes.clear();
         let inbound = match self.inbound.take() {
             Some(Inbound::Send { receive, .. }) => Some(receive),
             _ => None,
@@ -286,7 +290,7 @@ impl Responder {
     ) -> Result<(), Syndrome> {
         const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
         self.check_length(position, packet.payload.carried_bytes())?;
-        let begins = matches!(position, Position::First | Position::Only);
+        let begins = begins(position);
         let (receive, mut data) = match (begins, self.inbound.take()) {
             (true, None) => {
                 let not_ready = Syndrome::NotReady(self.config.rnr_timer);
@@ -328,7 +332,7 @@ impl Responder {
         const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
         let bytes = packet.payload.carried_bytes();
         self.check_length(position, bytes)?;
-        let begins = matches!(position, Position::First | Position::Only);
+        let begins = begins(position);
         let ends = matches!(position, Position::Last | Position::Only);
         let mut write = match (begins, &self.inbound) {
             (true, None) => begin_write(&packet.header, memory)?,
@@ -416,6 +420,10 @@ impl Responder {
     fn finish_message(&mut self) {
         self.msn = self.msn.wrapping_add(1);
     }
+}
+
+fn begins(position: Position) -> bool {
+    matches!(position, Position::First | Position::Only)
 }
 
 fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {

@@ -1,0 +1,241 @@
+//! N senders write to one receiver through one switch: the setting of two public simulators.
+
+use std::time::Duration;
+
+use farwrite_net::{
+    CableConfig, Device, Frame, Network, NodeId, Options, Output, Payload, Pfc, Ports, Red, Role,
+    Shape, SwitchConfig,
+};
+use farwrite_rate::{Dcqcn, DcqcnOptions, RateControl};
+use farwrite_rc::{
+    Completion, Connection, FIRST_QPN, Nic, Path, QpConfig, Remote, Request, Transport,
+};
+
+/// A NIC that notes when its requests are done.
+pub(crate) struct Host {
+    pub(crate) nic: Nic,
+    pub(crate) done_ns: Option<u64>,
+}
+
+impl Device for Host {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        self.nic.handle(now_ns, port, frame);
+        if let Some(done) = self.nic.poll_completion(FIRST_QPN) {
+            assert!(matches!(done, Completion::Acknowledged { .. }), "{done:?}");
+            self.done_ns = Some(now_ns);
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        self.nic.poll(now_ns, ports)
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.nic.next_ns()
+    }
+}
+
+/// One row of the comparison.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setup {
+    /// Go-Back-N, PFC, no congestion control.
+    RoceAlone,
+    /// Go-Back-N, PFC, DCQCN.
+    Roce,
+    /// Go-Back-N and DCQCN without PFC.
+    RoceLossy,
+    /// IRN, DCQCN.
+    Irn,
+    /// EQDS.
+    Eqds,
+}
+
+pub(crate) const RATE_BPS: u64 = 50_000_000_000;
+const PRIORITY: u8 = 3;
+const HOSTS: usize = 64;
+const BYTES: u32 = 500_000;
+const GAP_NS: u64 = 10_000;
+
+/// What came of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Completion times in nanoseconds, ascending.
+    pub(crate) fct_ns: Vec<u64>,
+    /// When the last one was done, since the first one began.
+    pub(crate) last_ns: u64,
+    pub(crate) repeated: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) pauses: u64,
+    pub(crate) peak_queue_bytes: u64,
+}
+
+impl Outcome {
+    pub(crate) fn mean_us(&self) -> f64 {
+        let sum: u64 = self.fct_ns.iter().sum();
+        sum as f64 / self.fct_ns.len() as f64 / 1000.0
+    }
+
+    /// The largest of up to 99 values; for more, the one that 1 % exceed.
+    pub(crate) fn p99_us(&self) -> f64 {
+        let at = (self.fct_ns.len() * 99).div_ceil(100) - 1;
+        self.fct_ns[at] as f64 / 1000.0
+    }
+}
+
+impl Setup {
+    pub(crate) fn path(self) -> Path {
+        let mtu_bytes = if matches!(self, Self::Eqds) {
+            4096
+        } else {
+            1024
+        };
+        Path {
+            rate_bps: RATE_BPS,
+            rtt_ns: 4_352,
+            mtu_bytes,
+            framing_bytes: 0,
+        }
+    }
+
+    fn transport(self) -> Transport {
+        match self {
+            Self::RoceAlone | Self::Roce | Self::RoceLossy => Transport::Roce,
+            Self::Irn => Transport::Irn,
+            Self::Eqds => Transport::Eqds,
+        }
+    }
+
+    fn switch(self) -> SwitchConfig {
+        let red = Red {
+            kmin_bytes: 100_000,
+            kmax_bytes: 400_000,
+            pmax: 0.2,
+            at: farwrite_net::MarkAt::Departure,
+        };
+        let ecn = (!matches!(self, Self::RoceAlone | Self::Eqds)).then_some(red);
+        let lossless = matches!(self, Self::RoceAlone | Self::Roce);
+        let pfc = lossless.then(|| Pfc::new(&[PRIORITY]));
+        let base = self.transport().switch(PRIORITY, &self.path());
+        SwitchConfig { ecn, pfc, ..base }
+    }
+
+    fn config(self, peer_qpn: u32) -> QpConfig {
+        self.transport().config(peer_qpn, &self.path())
+    }
+
+    fn control(self) -> Option<Box<dyn RateControl + Send>> {
+        match self {
+            Self::RoceAlone => None,
+            Self::Eqds => Some(Transport::Eqds.control(&self.path())),
+            _ => Some(Box::new(Dcqcn::new(DcqcnOptions::ns3(RATE_BPS)))),
+        }
+    }
+
+    /// Runs the incast: 500 KB from each sender, begun 10 us apart.
+    pub(crate) fn run(self, senders: usize, seed: u64) -> Outcome {
+        let cable = CableConfig::new(RATE_BPS, Duration::from_micros(1));
+        let topology = Shape::Star {
+            hosts: HOSTS,
+            cable,
+        }
+        .build()
+        .unwrap();
+        let options = Options {
+            framing_bytes: 0,
+            ..Options::with_switches(self.switch())
+        };
+        let device = |node, _: &_| Host {
+            nic: Nic::new(node),
+            done_ns: None,
+        };
+        let mut network = Network::new(&topology, &options, seed, device).unwrap();
+        let hosts: Vec<_> = topology.hosts().collect();
+        let (receiver, rest) = hosts.split_last().unwrap();
+        for host in &hosts {
+            let nic = &mut network.device_mut(*host).unwrap().nic;
+            self.transport().prepare(nic, &self.path());
+            // As in ns-3, where each acknowledgement can carry a notification.
+            nic.set_notification_interval(0);
+        }
+        let memory = &mut network.device_mut(*receiver).unwrap().nic.memory;
+        memory.register_ghost(1, 0, u64::from(BYTES)).unwrap();
+        for (sender, number) in rest[..senders].iter().zip(0..) {
+            self.connect(&mut network, *sender, *receiver, FIRST_QPN + number);
+        }
+        for (sender, number) in rest[..senders].iter().zip(0..) {
+            network.run_until(number * GAP_NS);
+            post(&mut network, *sender);
+        }
+        network.run_until(100_000_000);
+        let done = rest[..senders].iter().zip(0..).map(|(sender, number)| {
+            let done_ns = network.device(*sender).unwrap().done_ns;
+            done_ns.expect("a sender is not done") - number * GAP_NS
+        });
+        let mut fct_ns: Vec<_> = done.collect();
+        let ends = fct_ns
+            .iter()
+            .zip(0..)
+            .map(|(fct_ns, number)| fct_ns + number * GAP_NS);
+        let last_ns = ends.max().unwrap();
+        fct_ns.sort_unstable();
+        self.outcome(&network, &topology, fct_ns, last_ns)
+    }
+
+    fn connect(self, network: &mut Network<Host>, sender: NodeId, receiver: NodeId, qpn: u32) {
+        for (node, peer, peer_qpn) in [(sender, receiver, qpn), (receiver, sender, FIRST_QPN)] {
+            let to = Connection {
+                peer,
+                src_port: 49_152,
+                priority: PRIORITY,
+                rate_bps: None,
+            };
+            let nic = &mut network.device_mut(node).unwrap().nic;
+            let own = nic.connect(to, self.config(peer_qpn)).unwrap();
+            if let Some(control) = self.control() {
+                nic.set_control(own, control).unwrap();
+            }
+        }
+    }
+
+    fn outcome(
+        self,
+        network: &Network<Host>,
+        topology: &farwrite_net::Topology,
+        fct_ns: Vec<u64>,
+        last_ns: u64,
+    ) -> Outcome {
+        let mut outcome = Outcome {
+            fct_ns,
+            last_ns,
+            repeated: 0,
+            trimmed: 0,
+            dropped: 0,
+            pauses: 0,
+            peak_queue_bytes: 0,
+        };
+        for host in topology.hosts() {
+            let counters = network.device(host).unwrap().nic.qp_counters(FIRST_QPN);
+            outcome.repeated += counters.map_or(0, |counters| counters.repeated);
+        }
+        let switch = topology.with_role(Role::Switch).next().unwrap();
+        for counters in network.counters(switch) {
+            outcome.trimmed += counters.trimmed;
+            outcome.dropped += counters.all_dropped();
+            outcome.pauses += counters.pauses_sent;
+            let peak = &mut outcome.peak_queue_bytes;
+            *peak = counters.peak_queued_bytes.max(*peak);
+        }
+        outcome
+    }
+}
+
+fn post(network: &mut Network<Host>, sender: NodeId) {
+    let request = Request::Write {
+        data: Payload::Ghost(BYTES),
+        to: Remote { rkey: 1, addr: 0 },
+        imm: None,
+    };
+    let nic = &mut network.device_mut(sender).unwrap().nic;
+    nic.post(FIRST_QPN, 0, request).unwrap();
+}
