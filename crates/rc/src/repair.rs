@@ -45,7 +45,7 @@ impl Requester {
         };
         if new {
             self.retries = 0;
-            self.deadline_ns = Some(self.deadline_after(now_ns));
+            self.waits_since_ns = Some(now_ns);
             if let Some(control) = &mut self.control {
                 control.on_arrived(if is_read { first } else { named });
             }
@@ -76,7 +76,7 @@ impl Requester {
             .response_arrived(count, packet.payload.clone())
         {
             self.retries = 0;
-            self.deadline_ns = Some(self.deadline_after(now_ns));
+            self.waits_since_ns = Some(now_ns);
         }
         if let Recovery::Irn { .. } = self.config.recovery {
             let range = self.selective.scan_responses(self.oldest, count);

@@ -35,8 +35,8 @@ pub(crate) struct Requester {
     /// One more than the highest count that an expected reply is for: of a READ, or of a packet
     /// that asks for an acknowledgement. A timer runs while it is above `oldest`.
     asked_end: u64,
-    /// When the wait for progress ends.
-    pub(crate) deadline_ns: Option<u64>,
+    /// Since when this end waits for progress.
+    pub(crate) waits_since_ns: Option<u64>,
     /// Until when an RNR NAK stops sending.
     not_ready_until_ns: Option<u64>,
     pub(crate) retries: u8,
@@ -65,7 +65,7 @@ impl Requester {
             sent_end: start,
             posted_end: start,
             asked_end: start,
-            deadline_ns: None,
+            waits_since_ns: None,
             not_ready_until_ns: None,
             retries: 0,
             not_ready_retries: 0,
@@ -141,8 +141,7 @@ impl Requester {
         self.sent_end = self.sent_end.max(self.next);
         if packet.header.bth.ack_request || self.config.recovery.is_selective() {
             self.asked_end = self.next;
-            let deadline_ns = self.deadline_after(now_ns);
-            self.deadline_ns.get_or_insert(deadline_ns);
+            self.waits_since_ns.get_or_insert(now_ns);
         }
         let idle = self.next == self.posted_end && self.selective.next_lost().is_none();
         if let Some(control) = &mut self.control {
@@ -184,7 +183,7 @@ impl Requester {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        self.not_ready_until_ns.or(self.deadline_ns)
+        self.not_ready_until_ns.or_else(|| self.deadline_ns())
     }
 
     pub(crate) fn handle_timeout(&mut self, now_ns: u64, counters: &mut QpCounters) {
@@ -201,7 +200,7 @@ impl Requester {
         if !self.config.recovery.is_selective() {
             self.go_back();
         } else if self.may_retry() {
-            self.deadline_ns = None;
+            self.waits_since_ns = None;
             self.lose_all();
         }
     }
@@ -354,7 +353,7 @@ impl Requester {
         (self.retries, self.not_ready_retries) = (0, 0);
         self.not_ready_until_ns = None;
         let waits = self.asked_end > self.oldest;
-        self.deadline_ns = waits.then(|| self.deadline_after(now_ns));
+        self.waits_since_ns = waits.then_some(now_ns);
         if let Some(control) = &mut self.control {
             control.on_arrived_before(to);
         }
@@ -385,14 +384,14 @@ impl Requester {
     fn rewind(&mut self) {
         self.next = self.oldest;
         self.asked_end = self.oldest;
-        self.deadline_ns = None;
+        self.waits_since_ns = None;
         if let Some(control) = &mut self.control {
             control.on_go_back(self.oldest);
         }
     }
 
-    /// When a wait for progress that begins now ends.
-    pub(crate) fn deadline_after(&self, now_ns: u64) -> u64 {
+    /// When the wait for progress ends.
+    fn deadline_ns(&self) -> Option<u64> {
         let few = |packets| self.next - self.oldest <= u64::from(packets);
         let wait_ns = match self.config.recovery {
             Recovery::Irn {
@@ -401,7 +400,7 @@ impl Requester {
             } if few(rto_low_packets) => rto_low_ns,
             _ => self.config.ack_timeout_ns,
         };
-        now_ns.saturating_add(wait_ns)
+        Some(self.waits_since_ns?.saturating_add(wait_ns))
     }
 
     /// Whether a packet asks for an acknowledgement in Go-Back-N.
