@@ -6,10 +6,12 @@ mod common;
 use common::network::{Node, cable, completions, connect, connection, middle, network, nic};
 use common::{ADDR, BYTES, RKEY, data, message, read, send, write};
 use farwrite_net::{
-    CableConfig, CableId, LeafSpine, Loss, Network, NodeId, Options, Payload, Policy, Shape,
-    SwitchConfig, Topology,
+    CableConfig, CableId, Change, LeafSpine, Loss, Network, NodeId, Options, Payload, Policy,
+    Shape, SwitchConfig, Topology, Trim,
 };
-use farwrite_rc::{Completion, FIRST_QPN, QpConfig, QpCounters, Recovery, Remote, Request};
+use farwrite_rc::{
+    Completion, Connection, FIRST_QPN, QpConfig, QpCounters, Recovery, Remote, Request,
+};
 
 const ROUNDS: usize = 40;
 const SLOT: usize = 1500;
@@ -221,6 +223,100 @@ fn messages_cross_in_both_directions() {
         let [of_a, of_b] = done;
         check_all(&mut network, back, &[of_b, of_a]);
     }
+}
+
+/// The cable is down for longer than a timeout, and takes what is on it along.
+#[test]
+fn messages_survive_a_cable_that_fails() {
+    for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
+        let topology = point_to_point(lossy(0.005));
+        let ends: Vec<_> = topology.hosts().collect();
+        let ends = [ends[0], ends[1]];
+        let mut network = network(&topology, &Options::default(), seed);
+        let qpn = connect(&mut network, ends, 0, connection(), config(recovery));
+        post_all(&mut network, ends, qpn);
+        let down_ns = 5_000 + 3_000 * seed;
+        network.plan(down_ns, CableId(0), Change::Down).unwrap();
+        network
+            .plan(down_ns + 150_000, CableId(0), Change::Up)
+            .unwrap();
+        network.run();
+        let done = ends.map(|end| completions(&mut network, end, qpn));
+        check_all(&mut network, ends, &done);
+        let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
+        assert!(counters.timeouts > 0, "{seed} {recovery:?}");
+    }
+}
+
+/// Two senders overload the queue of the receiver, and no payload that is cut off costs a timeout.
+#[test]
+fn trimmed_packets_are_repeated_without_a_timeout() {
+    let topology = Shape::Star {
+        hosts: 3,
+        cable: cable(10, 1000),
+    }
+    .build()
+    .unwrap();
+    let hosts: Vec<_> = topology.hosts().collect();
+    let options = Options::with_switches(SwitchConfig {
+        trim: Some(Trim {
+            queue_bytes: 3_000,
+            priority: 7,
+        }),
+        ..SwitchConfig::default()
+    });
+    let mut network = network(&topology, &options, 1);
+    let config = QpConfig {
+        ack_timeout_ns: 10_000_000,
+        ..config(Recovery::Trimming)
+    };
+    for (number, sender) in [(0, hosts[0]), (1, hosts[1])] {
+        let receiver = nic(&mut network, hosts[2]);
+        let bytes = vec![0; 200_000];
+        receiver.memory.register(number, 0, bytes).unwrap();
+        let to = Connection {
+            peer: hosts[2],
+            ..connection()
+        };
+        let there = QpConfig {
+            peer_qpn: FIRST_QPN + number,
+            ..config
+        };
+        nic(&mut network, sender).connect(to, there).unwrap();
+        let to = Connection {
+            peer: sender,
+            ..connection()
+        };
+        let back = QpConfig {
+            peer_qpn: FIRST_QPN,
+            ..config
+        };
+        nic(&mut network, hosts[2]).connect(to, back).unwrap();
+        let request = Request::Write {
+            data: data(message(number as usize, 200_000)),
+            to: Remote {
+                rkey: number,
+                addr: 0,
+            },
+            imm: None,
+        };
+        nic(&mut network, sender)
+            .post(FIRST_QPN, 0, request)
+            .unwrap();
+    }
+    network.run();
+    for (number, sender) in [(0, hosts[0]), (1, hosts[1])] {
+        let counters = nic(&mut network, sender).qp_counters(FIRST_QPN).unwrap();
+        assert!(
+            counters.repeated > 0 && counters.timeouts == 0,
+            "{counters:?}"
+        );
+        let done = completions(&mut network, sender, FIRST_QPN);
+        assert_eq!(done, [Completion::Acknowledged { id: 0 }]);
+        let memory = nic(&mut network, hosts[2]).memory.bytes(number).unwrap();
+        assert_eq!(memory, message(number as usize, 200_000));
+    }
+    assert!(nic(&mut network, hosts[2]).counters().trimmed > 0);
 }
 
 #[test]

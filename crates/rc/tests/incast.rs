@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use common::incast::{Outcome, RATE_BPS, Setup};
 use common::network::{Node, connect_under, connection, network, nic};
-use farwrite_net::{CableConfig, MarkAt, Network, NodeId, Options, Red, Shape, SwitchConfig};
+use farwrite_net::{
+    CableConfig, MarkAt, Network, NodeId, Options, Payload, Red, Shape, SwitchConfig,
+};
 use farwrite_rate::{Dcqcn, DcqcnOptions, RateControl, Swift, SwiftOptions};
 use farwrite_rc::{FIRST_QPN, Path, Remote, Request, Transport};
 
@@ -144,31 +146,14 @@ fn shares(
         let ends = [(*sender, FIRST_QPN), at.unwrap()];
         connect_under(&mut network, ends, config, || control(&path));
     }
-    let write = |network: &mut Network<Node>, sender: NodeId| {
-        let request = Request::Write {
-            data: farwrite_net::Payload::Ghost(1 << 30),
-            to: Remote { rkey: 1, addr: 0 },
-            imm: None,
-        };
-        nic(network, sender).post(FIRST_QPN, 0, request).unwrap();
-    };
     for (sender, number) in left.iter().zip(0..) {
         network.run_until(number * 100_000);
-        write(&mut network, *sender);
+        start(&mut network, *sender);
     }
-    let sent = |network: &mut Network<Node>| -> Vec<f64> {
-        let counters = left
-            .iter()
-            .map(|node| nic(network, *node).qp_counters(FIRST_QPN));
-        let counters = counters.map(Option::unwrap);
-        counters
-            .map(|counters| (counters.sent - counters.repeated) as f64)
-            .collect()
-    };
     network.run_until(from_us * 1_000);
-    let before = sent(&mut network);
+    let before = sent(&mut network, left);
     network.run_until(until_us * 1_000);
-    let after = sent(&mut network);
+    let after = sent(&mut network, left);
     let shares: Vec<_> = after
         .iter()
         .zip(before)
@@ -177,6 +162,26 @@ fn shares(
     let bits = shares.iter().sum::<f64>() * path.frame_bytes() as f64 * 8.0;
     let used = bits / (RATE_BPS as f64 * (until_us - from_us) as f64 * 1e-6);
     (jain(&shares), used)
+}
+
+fn start(network: &mut Network<Node>, sender: NodeId) {
+    let request = Request::Write {
+        data: Payload::Ghost(1 << 30),
+        to: Remote { rkey: 1, addr: 0 },
+        imm: None,
+    };
+    nic(network, sender).post(FIRST_QPN, 0, request).unwrap();
+}
+
+/// Packets that the senders have sent, without repetitions.
+fn sent(network: &mut Network<Node>, senders: &[NodeId]) -> Vec<f64> {
+    let counters = senders
+        .iter()
+        .map(|node| nic(network, *node).qp_counters(FIRST_QPN));
+    let counters = counters.map(Option::unwrap);
+    counters
+        .map(|counters| (counters.sent - counters.repeated) as f64)
+        .collect()
 }
 
 const RED: Red = Red {
