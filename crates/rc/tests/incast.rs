@@ -4,10 +4,10 @@ mod common;
 
 use std::time::Duration;
 
-use common::incast::{Outcome, RATE_BPS, Setup};
+use common::incast::{Outcome, RATE_BPS, Scene, Setup};
 use common::network::{Node, connect_under, connection, network, nic};
 use farwrite_net::{
-    CableConfig, MarkAt, Network, NodeId, Options, Payload, Red, Shape, SwitchConfig,
+    CableConfig, MarkAt, Network, NodeId, Options, Payload, Policy, Red, Shape, SwitchConfig,
 };
 use farwrite_rate::{Dcqcn, DcqcnOptions, RateControl, Swift, SwiftOptions};
 use farwrite_rc::{FIRST_QPN, Path, Remote, Request, Transport};
@@ -16,7 +16,9 @@ const SEEDS: u64 = 10;
 
 /// Mean and p99 of the completion times of 15 senders, in us, over ten seeds.
 fn times(setup: Setup) -> [f64; 2] {
-    let runs: Vec<_> = (0..SEEDS).map(|seed| setup.run(15, seed)).collect();
+    let runs: Vec<_> = (0..SEEDS)
+        .map(|seed| setup.run(&Scene::star(15), seed))
+        .collect();
     let mean = |value: fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / SEEDS as f64;
     [mean(Outcome::mean_us), mean(Outcome::p99_us)]
 }
@@ -54,24 +56,51 @@ fn completion_times_of_eqds_are_those_of_htsim() {
     assert_near(Setup::Eqds, [1106.0, 1178.0], 0.05);
 }
 
+/// Sprayed packets come after gaps. Go-Back-N repeats thousands of them; IRN keeps them.
+#[test]
+fn completion_times_over_many_paths_are_those_of_ns3() {
+    let drill = Policy::Drill { d: 2, m: 1 };
+    for (setup, routing, theirs) in [
+        (Setup::Roce, Policy::Ecmp, 3311.0),
+        (Setup::Roce, drill, 4398.0),
+        (Setup::Irn, drill, 3515.0),
+    ] {
+        let scene = Scene::leaves(routing);
+        let runs: Vec<_> = (0..SEEDS).map(|seed| setup.run(&scene, seed)).collect();
+        let ours = runs.iter().map(Outcome::mean_us).sum::<f64>() / SEEDS as f64;
+        let off = (ours / theirs - 1.0).abs();
+        assert!(
+            off < 0.15,
+            "{setup:?} {routing:?}: {ours} us here, {theirs} us there"
+        );
+        let repeated = runs.iter().map(|run| run.repeated).sum::<u64>() / SEEDS;
+        let many = matches!(setup, Setup::Roce) && routing == drill;
+        assert_eq!(repeated > 1000, many, "{setup:?} {routing:?}: {repeated}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_incast() {
     for setup in [Setup::Roce, Setup::RoceLossy, Setup::Irn, Setup::Eqds] {
-        assert_eq!(setup.run(15, 3), setup.run(15, 3));
+        assert_eq!(
+            setup.run(&Scene::star(15), 3),
+            setup.run(&Scene::star(15), 3)
+        );
     }
 }
 
 #[test]
 fn queues_keep_their_bounds() {
-    let frame_bytes = Setup::Irn.path().frame_bytes();
-    let irn = Setup::Irn.run(50, 1);
+    let scene = Scene::star(50);
+    let frame_bytes = scene.path(Setup::Irn).frame_bytes();
+    let irn = Setup::Irn.run(&scene, 1);
     // A window of one round trip for each sender, and headers of first packets.
-    let window = u64::from(Setup::Irn.path().round_trip_packets()) * frame_bytes + 16;
+    let window = u64::from(scene.path(Setup::Irn).round_trip_packets()) * frame_bytes + 16;
     assert!(irn.peak_queue_bytes <= 50 * window, "{irn:?}");
     assert_eq!(irn.dropped, 0);
-    let eqds = Setup::Eqds.run(50, 1);
+    let eqds = Setup::Eqds.run(&scene, 1);
     // 35 packets, and the headers of what was trimmed.
-    let full = 35 * Setup::Eqds.path().frame_bytes();
+    let full = 35 * scene.path(Setup::Eqds).frame_bytes();
     assert!(
         eqds.peak_queue_bytes <= full + 64 * eqds.trimmed,
         "{eqds:?}"
@@ -79,7 +108,7 @@ fn queues_keep_their_bounds() {
     assert!(eqds.trimmed > 0 && eqds.dropped == 0, "{eqds:?}");
     // Each trimmed packet is repeated once, at once: no timeout is needed.
     assert_eq!(eqds.repeated, eqds.trimmed);
-    let roce = Setup::Roce.run(50, 1);
+    let roce = Setup::Roce.run(&scene, 1);
     assert!(
         roce.pauses > 0 && roce.dropped == 0 && roce.repeated == 0,
         "{roce:?}"
