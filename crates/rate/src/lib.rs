@@ -16,6 +16,11 @@
 //! The receiving halves of controllers implement [`ReceiverControl`]: [`NotificationPoint`] sends
 //! DCQCN's notifications, [`PullPacer`] EQDS's credit.
 //!
+//! Controllers of datacenters hold what their papers say, with the names of the papers; what is not
+//! modelled stands with each. [`Dcqcn`] and [`Swift`] also work on reports alone, so a shipped
+//! endpoint can use them: `tests/datacenter.rs` runs four flows each on 10 Gbit/s and 100 us.
+//! [`Eqds`] needs a receiver that grants.
+//!
 //! # The path is one object
 //!
 //! One controller belongs to one path between two addresses, whatever the number of queue pairs on

@@ -1,4 +1,4 @@
-//! Completion times of incasts beside those of two public simulators: ns-3 in the tree of ConWeave
+//! Completion times of incasts beside those of two public simulators: ns-3 in `ConWeave`'s tree
 //! for `roce` and `irn`, htsim for `eqds`. There, repeated packets of `eqds` are those trimmed.
 //!
 //! `cargo run --release -p farwrite-rc --example incast`
