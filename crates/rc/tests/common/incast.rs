@@ -160,7 +160,15 @@ impl Setup {
         let lossless = matches!(self, Self::RoceAlone | Self::Roce);
         let pfc = lossless.then(|| Pfc::new(&[PRIORITY]));
         let base = self.transport().switch(PRIORITY, &scene.path(self));
+        // ns-3 sets 1048 bytes aside for each of 8 queues of 64 ports. It matters where frames are
+        // dropped.
+        let aside = if matches!(self, Self::RoceLossy) {
+            8 * 64 * 1048
+        } else {
+            0
+        };
         SwitchConfig {
+            buffer_bytes: base.buffer_bytes - aside,
             ecn,
             pfc,
             routing: scene.routing.unwrap_or(base.routing),
