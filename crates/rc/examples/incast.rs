@@ -9,7 +9,7 @@ mod incast;
 use farwrite_net::Policy;
 use incast::{Outcome, Scene, Setup};
 
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 20;
 const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 
 /// A row: its name, and what the other simulator has for mean, p99 and repeated packets.
@@ -94,16 +94,16 @@ fn known(mean: u32, p99: u32, repeated: u32) -> [Option<u32>; 3] {
 
 fn head() {
     println!(
-        "{:<22} {:>7} {:>7} {:>7} {:>7} {:>8} {:>7} {:>7} {:>7}",
-        "us; means of 10 seeds",
+        "{:<22} {:>6} {:>12} {:>6} {:>6} {:>6} {:>8} {:>6} {:>6}",
+        "us; means of 20 seeds",
         "mean",
+        "least-most",
         "theirs",
         "p99",
         "theirs",
         "repeated",
         "theirs",
-        "drops",
-        "last"
+        "drops"
     );
 }
 
@@ -112,13 +112,15 @@ fn print((name, setup, scene, theirs): &Row) {
     let mean = |value: fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
     let [their_mean, their_p99, their_repeated] =
         theirs.map(|value| value.map_or("-".into(), |value| value.to_string()));
+    let least = runs.iter().map(Outcome::mean_us).fold(f64::MAX, f64::min);
+    let most = runs.iter().map(Outcome::mean_us).fold(0.0, f64::max);
+    let range = format!("{least:.0}-{most:.0}");
     println!(
-        "{name:<22} {:>7.0} {their_mean:>7} {:>7.0} {their_p99:>7} {:>8.0} {their_repeated:>7} \
-         {:>7.0} {:>7.0}",
+        "{name:<22} {:>6.0} {range:>12} {their_mean:>6} {:>6.0} {their_p99:>6} {:>8.0} \
+         {their_repeated:>6} {:>6.0}",
         mean(Outcome::mean_us),
         mean(Outcome::p99_us),
         mean(|run| run.repeated as f64),
         mean(|run| run.dropped as f64),
-        mean(|run| run.last_ns as f64 / 1000.0),
     );
 }
