@@ -3,7 +3,8 @@
 use crate::RnrTimer;
 
 /// Most packets that a requester may have unacknowledged, and that one message may take. Two times
-/// this keeps within the half of all PSNs that a responder can tell from old ones (IBTA 9.7.1).
+/// this keeps within the half of all PSNs that a responder can tell from old ones (IBTA, "Packet
+/// Sequence Numbers").
 pub const MAX_PACKETS: u32 = 1 << 22;
 
 /// Settings of a queue pair. [`QpConfig::new`] gives those of a datacenter.
@@ -27,7 +28,8 @@ pub struct QpConfig {
     /// READs that may be under way, sent by this end or by the peer; 1 to 255.
     pub max_reads: u8,
     /// How long the requester waits for a reply that it has asked for, since it asked or since the
-    /// last progress, before all packets from the oldest on are sent again (IBTA 9.7.6.1).
+    /// last progress, before all packets from the oldest on are sent again (IBTA, "Detecting Lost
+    /// Acknowledge Messages and Timeouts").
     pub ack_timeout_ns: u64,
     /// How often in a row, without progress, packets are sent again after a timeout or a sequence
     /// error.
@@ -44,7 +46,7 @@ pub struct QpConfig {
 /// How losses are repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recovery {
-    /// As RoCE NICs do it (IBTA 9.7.5, 9.7.6): the responder drops what comes after a gap, and the
+    /// As RoCE NICs do it (IBTA 9.7.5): the responder drops what comes after a gap, and the
     /// requester repeats everything from the gap on.
     #[default]
     GoBackN,

@@ -3,11 +3,12 @@
 //!
 //! A [`QueuePair`] serves SEND, RDMA WRITE (both with and without immediate) and RDMA READ. A
 //! [`Nic`] has many of them. [`Transport`] names presets: `roce`, `irn`, `eqds`. Clauses of the
-//! InfiniBand Architecture Specification, volume 1, are cited as `IBTA <number>`.
+//! InfiniBand Architecture Specification, volume 1, are cited as `IBTA <number>`;
+//! sections whose numbers could not be checked against a public text, by their titles.
 //!
 //! # States
 //!
-//! A queue pair is made ready to send and receive (RTS of IBTA 10.3.1), and its two halves change
+//! A queue pair is made ready to send and receive (RTS of IBTA, "QP States"), and its two halves change
 //! state on their own until it breaks:
 //!
 //! | half | state | event | action and next state |
@@ -57,7 +58,7 @@
 //!
 //! | packet | PSN | MSN |
 //! |---|---|---|
-//! | ACK in Go-Back-N and IRN | the last packet done | messages done (IBTA 9.7.7.1) |
+//! | ACK in Go-Back-N and IRN | the last packet done | messages done (IBTA, "Generating MSN Value") |
 //! | ACK with trimming | the last packet done | packets of credit granted so far |
 //! | sequence NAK in Go-Back-N | the expected packet | messages done |
 //! | sequence NAK in selective repeat | the expected packet | the packet that came after the gap |

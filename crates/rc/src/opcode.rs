@@ -1,4 +1,4 @@
-//! Opcodes of the operations that a queue pair serves (IBTA 9.2.1, table 38).
+//! Opcodes of the operations that a queue pair serves (IBTA, the table of opcodes).
 
 use farwrite_wire::opcode::{Position, lookup};
 

@@ -146,7 +146,7 @@ impl QueuePair {
         self.counters
     }
 
-    /// Whether the queue pair has failed: the error state of IBTA 10.3.1.
+    /// Whether the queue pair has failed: the error state of IBTA, "QP States".
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken

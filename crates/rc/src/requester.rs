@@ -1,4 +1,5 @@
-//! The half of a queue pair that asks (IBTA 9.7.3, 9.7.6).
+//! The half of a queue pair that asks (IBTA, "Requester: Generating Request Packets",
+//! "Requester: Receiving Responses").
 
 use alloc::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! The half of a queue pair that answers (IBTA 9.7.4, 9.7.5).
+//! The half of a queue pair that answers (IBTA, "Responder: Receiving Inbound Request
+//! Packets", and 9.7.5).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +18,7 @@ pub(crate) struct Responder {
     config: QpConfig,
     /// Count of the packet that comes next.
     expected: u64,
-    /// Requests done (IBTA 9.7.7.1).
+    /// Requests done (IBTA, "Generating MSN Value").
     msn: u32,
     /// Whether a NAK for `expected` is out. There is one only until that packet comes.
     refused: bool,
@@ -402,7 +403,8 @@ impl Responder {
         })
     }
 
-    /// Whether a payload has a length that its place allows (IBTA 9.7.4.1).
+    /// Whether a payload has a length that its place allows (IBTA, "Inbound Packet
+    /// Validation").
     fn check_length(&self, position: Position, bytes: u32) -> Result<(), Syndrome> {
         let mtu_bytes = self.config.mtu_bytes;
         let fits = match position {

@@ -1,4 +1,4 @@
-//! A request and its packets (IBTA 9.7.3).
+//! A request and its packets (IBTA, "Requester: Generating Request Packets").
 
 use farwrite_wire::header::Reth;
 
