@@ -3,13 +3,13 @@
 //!
 //! A [`QueuePair`] serves SEND, RDMA WRITE (both with and without immediate) and RDMA READ. A
 //! [`Nic`] has many of them. [`Transport`] names presets: `roce`, `irn`, `eqds`. Clauses of the
-//! InfiniBand Architecture Specification, volume 1, are cited as `IBTA <number>`;
-//! sections whose numbers could not be checked against a public text, by their titles.
+//! InfiniBand Architecture Specification, volume 1, are cited as `IBTA <number>`; sections whose
+//! numbers could not be checked against a public text are cited by their titles.
 //!
 //! # States
 //!
-//! A queue pair is made ready to send and receive (RTS of IBTA, "QP States"), and its two halves change
-//! state on their own until it breaks:
+//! A queue pair is made ready to send and receive (RTS of IBTA, "QP States"), and its two halves
+//! change state on their own until it breaks:
 //!
 //! | half | state | event | action and next state |
 //! |---|---|---|---|
@@ -53,8 +53,8 @@
 //!
 //! # On the wire
 //!
-//! All packets are those of RoCEv2, so that tools for RoCEv2 read them. What IRN and EQDS add stands
-//! in the MSN of the ACK header, which requesters here do not use:
+//! All packets are those of RoCEv2, so that tools for RoCEv2 read them. What IRN and EQDS add
+//! stands in the MSN of the ACK header, which requesters here do not use:
 //!
 //! | packet | PSN | MSN |
 //! |---|---|---|
@@ -80,14 +80,14 @@
 //! # What differs from the papers
 //!
 //! - IRN puts an RDMA header into each packet of a WRITE, and a number of the receive buffer and an
-//!   offset into each packet of a SEND. Here, a packet of a WRITE whose first packet is missing waits
-//!   for it, and packets of SENDs wait for the gap to close.
+//!   offset into each packet of a SEND. Here, a packet of a WRITE whose first packet is missing
+//!   waits for it, and packets of SENDs wait for the gap to close.
 //! - IRN acknowledges the packets of a response, and gives responses PSNs of their own. Here, the
 //!   requester asks again for what is missing.
 //! - IRN's requester leaves recovery when all that was sent before it is acknowledged, and may then
 //!   repeat a packet again without a timeout. Here, each packet is repeated once for a gap.
-//! - EQDS tells the receiver how much the sender has to send. Here, it says whether there is more, so
-//!   up to a round trip of credit is left over at the end of a message.
+//! - An EQDS sender reports how much it has to send. Here, it reports whether there is more, so up
+//!   to a round trip of credit is left over at the end of a message.
 //! - WRITEs that are under way together and overlap may be placed in either order.
 //!
 //! # What is left out

@@ -77,9 +77,9 @@ impl Replies {
         });
     }
 
-    /// Queues a NAK of selective repeat: `named` has come after a gap at `expected`, or, if both are
-    /// the same, without its payload. It stands in place of the MSN, which nobody needs there. One
-    /// that finds no room is left out: the timeout of the peer makes up for it.
+    /// Queues a NAK of selective repeat: `named` has come after a gap at `expected`, or, if both
+    /// are the same, without its payload. It stands in place of the MSN, which nobody needs there.
+    /// One that finds no room is left out: the timeout of the peer makes up for it.
     pub(crate) fn gap(&mut self, expected: u64, named: u64) {
         let window = self.config.window_packets as usize;
         if self.queue.len() < window + 4 * usize::from(self.config.max_reads) {
