@@ -100,8 +100,10 @@ extern crate alloc;
 
 mod config;
 mod control;
+mod hold;
 mod memory;
 mod nic;
+mod notices;
 mod opcode;
 mod packet;
 mod psn;

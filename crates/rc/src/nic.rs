@@ -8,12 +8,10 @@ use farwrite_link::Serialiser;
 use farwrite_net::header::Header;
 use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports};
 
-use farwrite_rate::{Arrival, Notice, NotificationPoint, PullPacer, RateControl, ReceiverControl};
+use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 
-use crate::opcode::{self, Operation};
 use crate::{
-    Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Recovery,
-    Request,
+    Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
 };
 
 /// Number of a NIC's first queue pair; those of the others follow. InfiniBand reserves 0 and 1 for
@@ -34,16 +32,16 @@ pub struct Nic {
     node: NodeId,
     /// Memory that peers write and read.
     pub memory: Memory,
-    ends: Vec<End>,
+    pub(crate) ends: Vec<End>,
     lanes: [Lane; PRIORITIES],
     /// When each queue pair has something to do: its time and its place.
     timers: BTreeSet<(u64, usize)>,
     /// The latest time that the NIC knows of.
-    now_ns: u64,
+    pub(crate) now_ns: u64,
     /// Sends congestion notifications for marked packets. Its flows are places in `ends`.
-    notifications: NotificationPoint,
+    pub(crate) notifications: NotificationPoint,
     /// Grants credit to peers that wait for it. Its flows are places in `ends`.
-    pulls: Option<PullPacer>,
+    pub(crate) pulls: Option<PullPacer>,
     counters: NicCounters,
 }
 
@@ -65,15 +63,15 @@ pub struct Connection {
 pub struct NicCounters {
     /// They are no RoCEv2 packets for a queue pair of this NIC from its peer.
     pub strangers: u64,
-    /// A switch cut their payload off. With [`Recovery::Trimming`] the peer sends them again at
-    /// once.
+    /// A switch cut their payload off. With
+    /// [`Recovery::Trimming`](crate::Recovery::Trimming) the peer sends them again at once.
     pub trimmed: u64,
 }
 
 /// A queue pair and its place in the schedule.
 #[derive(Debug)]
-struct End {
-    pair: QueuePair,
+pub(crate) struct End {
+    pub(crate) pair: QueuePair,
     connection: Connection,
     /// When the pace allows the next packet.
     pace: Option<Serialiser>,
@@ -120,7 +118,8 @@ impl Nic {
         self.notifications = NotificationPoint::new(interval_ns);
     }
 
-    /// Grants credit to the peers of queue pairs with [`Recovery::Trimming`].
+    /// Grants credit to the peers of queue pairs with
+    /// [`Recovery::Trimming`](crate::Recovery::Trimming).
     pub fn set_pull_pacer(&mut self, pulls: PullPacer) {
         self.pulls = Some(pulls);
     }
@@ -230,7 +229,7 @@ impl Nic {
     }
 
     /// Enters a queue pair where it belongs after something about it changed.
-    fn reschedule(&mut self, at: usize) {
+    pub(crate) fn reschedule(&mut self, at: usize) {
         let end = &mut self.ends[at];
         let lane = &mut self.lanes[usize::from(end.connection.priority)];
         if end.pair.has_ack() && !end.listed_ack {
@@ -272,55 +271,6 @@ impl Nic {
             end.timer_ns = None;
             end.pair.handle_timeout(self.now_ns);
             self.reschedule(at);
-        }
-    }
-
-    /// Hands what the receiving halves of controllers have to send to the queue pairs.
-    fn handle_notices(&mut self) {
-        while let Some((flow, _)) = self.notifications.poll(self.now_ns) {
-            self.notice(flow, |pair| pair.notify_congestion());
-        }
-        while let Some((flow, notice)) = self.pulls.as_mut().and_then(|p| p.poll(self.now_ns)) {
-            if let Notice::Grant { granted_packets } = notice {
-                self.notice(flow, |pair| pair.grant(granted_packets));
-            }
-        }
-    }
-
-    fn notice(&mut self, flow: u32, send: impl FnOnce(&mut QueuePair)) {
-        let at = flow as usize;
-        if let Some(end) = self.ends.get_mut(at) {
-            send(&mut end.pair);
-            self.reschedule(at);
-        }
-    }
-
-    /// Shows a packet to the receiving halves of controllers.
-    fn note_arrival(&mut self, at: usize, ecn: Ecn, packet: &Packet) {
-        let bth = packet.header.bth;
-        let Some((operation, _)) = opcode::parse(bth.opcode) else {
-            return;
-        };
-        let request = matches!(operation, Operation::Send | Operation::Write);
-        let Ok(flow) = u32::try_from(at) else {
-            return;
-        };
-        let pair = &self.ends[at].pair;
-        let arrival = Arrival {
-            now_ns: self.now_ns,
-            flow,
-            position: pair.position(bth.psn),
-            marked: ecn == Ecn::Experienced,
-            trimmed: matches!(packet.payload, Payload::Trimmed(_)),
-            more: bth.ack_request,
-        };
-        if pair.recovery() != Recovery::Trimming {
-            let data = request || operation == Operation::ReadResponse;
-            if data && arrival.marked {
-                self.notifications.on_arrival(&arrival);
-            }
-        } else if let Some(pulls) = self.pulls.as_mut().filter(|_| request) {
-            pulls.on_arrival(&arrival);
         }
     }
 

@@ -153,7 +153,8 @@ impl QueuePair {
     }
 
     /// Takes in a packet for this queue pair. One that is of no service here changes nothing, nor
-    /// does one that a switch trimmed, unless losses are repaired by [`Recovery::Trimming`].
+    /// does one that a switch trimmed, unless losses are repaired by
+    /// [`Recovery::Trimming`].
     pub fn handle_packet(&mut self, now_ns: u64, packet: &Packet, memory: &mut Memory) {
         let kind = opcode::parse(packet.header.bth.opcode);
         let Some(kind) = kind.filter(|_| !self.broken) else {

@@ -3,31 +3,31 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use farwrite_net::Payload;
 use farwrite_net::header::Roce;
 use farwrite_wire::opcode::Position;
 
+use crate::hold::Held;
 use crate::opcode::Operation;
 use crate::packet::{Assembly, Packet, packets};
 use crate::replies::{Read, Replies};
-use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Recovery, Syndrome, psn};
+use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Syndrome, psn};
 
 /// Takes requests in order, does them, and queues the replies.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    config: QpConfig,
+    pub(crate) config: QpConfig,
     /// Count of the packet that comes next.
-    expected: u64,
+    pub(crate) expected: u64,
     /// Requests done (IBTA, "Generating MSN Value").
     msn: u32,
     /// Whether a NAK for `expected` is out. There is one only until that packet comes.
     refused: bool,
-    inbound: Option<Inbound>,
+    pub(crate) inbound: Option<Inbound>,
     receives: VecDeque<Receive>,
     /// Packets after a gap, by count, within the window (selective repeat).
-    held: BTreeMap<u64, Held>,
+    pub(crate) held: BTreeMap<u64, Held>,
     /// Those of them that begin a WRITE.
-    held_writes: BTreeSet<u64>,
+    pub(crate) held_writes: BTreeSet<u64>,
     pub(crate) replies: Replies,
     /// Whether this end refused a request for good.
     pub(crate) broken: bool,
@@ -35,32 +35,24 @@ pub(crate) struct Responder {
 
 /// A message of which the first packet has come, and the last has not.
 #[derive(Debug)]
-enum Inbound {
+pub(crate) enum Inbound {
     Send { receive: Receive, data: Assembly },
     Write(Write),
 }
 
 /// What of a WRITE is to come.
 #[derive(Clone, Copy, Debug)]
-struct Write {
-    rkey: u32,
-    addr: u64,
+pub(crate) struct Write {
+    pub(crate) rkey: u32,
+    pub(crate) addr: u64,
     /// Bytes of the whole WRITE.
-    bytes: u32,
-    missing_bytes: u32,
-}
-
-/// A packet that came after a gap. Of a WRITE, the payload is in memory already.
-#[derive(Debug)]
-struct Held {
-    kind: (Operation, Position),
-    packet: Packet,
-    placed: bool,
+    pub(crate) bytes: u32,
+    pub(crate) missing_bytes: u32,
 }
 
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
-struct Receive {
+pub(crate) struct Receive {
     id: u64,
     max_bytes: u32,
 }
@@ -152,81 +144,6 @@ impl Responder {
         }
         self.expected += 1;
         Ok(operation)
-    }
-
-    /// Keeps a packet that came after a gap, and names it to the requester. The payload of a WRITE
-    /// is placed now if it is known where it goes; what else there is to do waits until the gap is
-    /// closed.
-    fn hold(
-        &mut self,
-        kind: (Operation, Position),
-        count: u64,
-        packet: &Packet,
-        memory: &mut Memory,
-    ) {
-        if count - self.expected >= u64::from(self.config.window_packets) {
-            return;
-        }
-        if !self.held.contains_key(&count) {
-            let placed = kind.0 == Operation::Write && self.place(count, packet, memory);
-            let mut packet = packet.clone();
-            if placed {
-                packet.payload = Payload::Ghost(packet.payload.carried_bytes());
-            }
-            let held = Held {
-                kind,
-                packet,
-                placed,
-            };
-            self.held.insert(count, held);
-            if kind.0 == Operation::Write && begins(kind.1) {
-                self.held_writes.insert(count);
-            }
-        }
-        self.replies.gap(self.expected, count);
-    }
-
-    /// Writes the payload of a packet after a gap to memory, if the first packet of its WRITE has
-    /// come: that one says where the WRITE goes, and the PSNs how far into it this packet is.
-    fn place(&self, count: u64, packet: &Packet, memory: &mut Memory) -> bool {
-        let begins = packet.header.reth.is_some();
-        let before = self.held_writes.range(..count).next_back();
-        let before = before.and_then(|first| Some((*first, &self.held.get(first)?.packet)));
-        let first = if begins {
-            Some((count, packet))
-        } else {
-            before
-        };
-        let (from, write) = match (first, &self.inbound) {
-            (Some((first, packet)), _) => match begin_write(&packet.header, memory) {
-                Ok(write) => (first, write),
-                Err(_) => return false,
-            },
-            (None, Some(Inbound::Write(write))) => (self.expected, *write),
-            (None, _) => return false,
-        };
-        let offset = (count - from).checked_mul(u64::from(self.config.mtu_bytes));
-        let left = offset.and_then(|offset| u64::from(write.missing_bytes).checked_sub(offset));
-        let want = left.map(|left| left.min(u64::from(self.config.mtu_bytes)));
-        let fits = want == Some(u64::from(packet.payload.carried_bytes()));
-        if let Some(offset) = offset.filter(|_| fits) {
-            memory.write(write.rkey, write.addr.wrapping_add(offset), &packet.payload);
-        }
-        fits
-    }
-
-    /// Names a packet to the requester that came without its payload.
-    pub(crate) fn handle_trimmed(&mut self, psn: u32) {
-        let count = psn::near(psn, self.expected);
-        let ahead = count.checked_sub(self.expected);
-        let fits = ahead.is_some_and(|ahead| ahead < u64::from(self.config.window_packets));
-        if self.config.recovery == Recovery::Trimming
-            && fits
-            && !self.broken
-            && !self.held.contains_key(&count)
-        {
-            self.replies.gap(count, count);
-        }
     }
 
     /// Sends the peer credit: all packets granted so far.
@@ -424,11 +341,11 @@ impl Responder {
     }
 }
 
-fn begins(position: Position) -> bool {
+pub(crate) fn begins(position: Position) -> bool {
     matches!(position, Position::First | Position::Only)
 }
 
-fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {
+pub(crate) fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {
     let reth = header.reth.ok_or(Syndrome::Nak(Nak::InvalidRequest))?;
     let (rkey, addr, bytes) = (reth.rkey, reth.remote_addr, reth.dma_bytes);
     if !memory.allows(rkey, addr, bytes) {
