@@ -155,7 +155,7 @@ struct Flight {
     changed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct InFlight {
     count: u64,
     bytes: u64,
@@ -204,14 +204,15 @@ impl Flight {
 
     fn arrive(&mut self, count: u64) {
         let at = self.packets.partition_point(|packet| packet.count < count);
-        let Some(mut packet) = self.packets.remove(at) else {
-            return;
-        };
-        if packet.count == count && !packet.arrived {
-            self.note(&packet);
+        let packet = self
+            .packets
+            .get_mut(at)
+            .filter(|packet| packet.count == count);
+        if let Some(packet) = packet.filter(|packet| !packet.arrived) {
             packet.arrived = true;
+            let packet = *packet;
+            self.note(&packet);
         }
-        self.packets.insert(at, packet);
     }
 
     fn note(&mut self, packet: &InFlight) {
