@@ -13,6 +13,7 @@ use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
 use crate::plan::PlanArgs;
+use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
 
@@ -22,6 +23,7 @@ Examples:
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
+  farwrite probe far.example         measure the path to another machine
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
 ";
@@ -53,6 +55,8 @@ pub(crate) enum Command {
     Keygen(KeygenArgs),
     /// Say which scheme moves a message soonest, at what cost, and how sure that is.
     Plan(PlanArgs),
+    /// Measure the path to another machine.
+    Probe(ProbeArgs),
     /// Receive files from another machine.
     Recv(RecvArgs),
     /// Send files to another machine.
@@ -67,6 +71,7 @@ impl Command {
             Self::Demo(_) => "demo",
             Self::Keygen(_) => "keygen",
             Self::Plan(_) => "plan",
+            Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
         };

@@ -8,11 +8,14 @@ mod exit;
 mod interrupt;
 mod key;
 mod keygen;
+mod link;
 mod memory;
 mod outcome;
 mod plan;
+mod probe;
 mod recv;
 mod send;
+mod svg;
 mod table;
 
 use std::process::ExitCode;
@@ -44,6 +47,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Demo(args) => demo::run(args, console).map(done),
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
+        Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),
     }

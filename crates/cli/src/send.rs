@@ -82,13 +82,7 @@ pub(crate) struct SendArgs {
 /// Sends the files; the answer is what the program exits with.
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let psk = key::find(args.psk_file.as_deref())?.ok_or_else(|| {
-        let what = format!(
-            "no key: give --psk-file, or set {} as `farwrite recv` prints it",
-            key::VARIABLE
-        );
-        Failure::new(Exit::Usage, what)
-    })?;
+    let psk = key::needed(args.psk_file.as_deref())?;
     let special = if args.skip_special {
         Special::Skip
     } else {

@@ -201,6 +201,7 @@ impl Scenario {
                 a: Side::facing(sender),
                 b: Side::facing(receiver),
             }],
+            ..EmulatorConfig::default()
         }
     }
 
