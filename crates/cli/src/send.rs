@@ -12,13 +12,17 @@ use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::{interrupt, key, outcome};
+use crate::{interrupt, key, link, outcome};
+
+/// Rate where nothing says another.
+const RATE_BPS: u64 = 1_000_000_000;
 
 const EXAMPLES: &str = "\
 Examples:
   farwrite send --to 192.0.2.7:4792 --psk-file far.key data.bin photos/
   farwrite send --to far.example:4792 --psk-file far.key --rate 9Gbit --scheme sr-nack archive/
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
+  farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
 Either end may be started first. A link-local address needs the name of this machine's interface:
@@ -54,10 +58,14 @@ pub(crate) struct SendArgs {
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeChoice,
-    /// Bits a second to put on the wire, headers included: 1Mbit to 100Gbit
-    #[arg(long, value_name = "RATE", default_value = "1Gbit", value_parser = parse_rate)]
-    #[arg(allow_hyphen_values = true)]
-    rate: u64,
+    /// File that describes the path, as `farwrite probe --save` writes it: its rate and MTU are taken
+    /// where --rate and --mtu are not given
+    #[arg(long, value_name = "FILE")]
+    link: Option<PathBuf>,
+    /// Bits a second to put on the wire, headers included: 1Mbit to 100Gbit [default: that of --link,
+    /// else 1Gbit]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
+    rate: Option<u64>,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
     /// carries, but at most 4096
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
@@ -83,6 +91,7 @@ pub(crate) struct SendArgs {
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
     let psk = key::needed(args.psk_file.as_deref())?;
+    let settings = settings(args)?;
     let special = if args.skip_special {
         Special::Skip
     } else {
@@ -95,13 +104,6 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     for path in source.skipped() {
         console.warn(format_args!("{path:?} is left out"));
     }
-    let settings = SendSettings {
-        scheme: args.scheme,
-        rate_bps: args.rate,
-        mtu: args.mtu,
-        memory_bytes: args.memory,
-        timeout: args.timeout,
-    };
     let channel = transfer::connect(&args.to, &psk, args.timeout, &cancel, console)?;
     let host = Host {
         route: &transfer::direct(channel.peer_addr()),
@@ -110,4 +112,17 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     };
     let report = transfer::send(channel, source, &settings, &host)?;
     outcome::show(console, &report)
+}
+
+/// What the options say, and for the rest the description of the path.
+fn settings(args: &SendArgs) -> Result<SendSettings, Failure> {
+    let path = args.link.as_deref().map(link::read).transpose()?;
+    let path = path.unwrap_or_default();
+    Ok(SendSettings {
+        scheme: args.scheme,
+        rate_bps: args.rate.or(path.pace_bps()).unwrap_or(RATE_BPS),
+        mtu: args.mtu.or(path.mtu),
+        memory_bytes: args.memory,
+        timeout: args.timeout,
+    })
 }

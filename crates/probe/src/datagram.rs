@@ -97,7 +97,7 @@ impl Kind {
 }
 
 impl Datagram {
-    /// The first bytes of a datagram of `datagram_bytes` (UDP payload), sealed. What follows is
+    /// The first bytes of a datagram of `datagram_bytes` (UDP payload), sealed. What follows them is
     /// padding, of any content.
     #[must_use]
     pub fn seal(&self, key: &[u8; KEY_BYTES], datagram_bytes: usize) -> [u8; MIN_BYTES] {
@@ -158,6 +158,16 @@ impl Datagram {
             sequence: number(SEQUENCE),
             timestamp_ns: u64::from_be_bytes(field(header, TIMESTAMP)),
         })
+    }
+}
+
+/// Puts the right tag into bytes that are long enough for one. For tests of what lies behind the tag.
+#[doc(hidden)]
+pub fn retag(key: &[u8; KEY_BYTES], bytes: &mut [u8]) {
+    let datagram_bytes = bytes.len();
+    if let Some(header) = bytes.first_chunk_mut() {
+        let tag = tag(key, header, datagram_bytes);
+        header[TAG].copy_from_slice(&tag);
     }
 }
 

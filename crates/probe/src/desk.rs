@@ -170,3 +170,88 @@ impl Desk {
         self.strangers
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::MIN_BYTES;
+
+    const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
+
+    fn trial(id: u32, packets: u32, flows: u16) -> Trial {
+        Trial { id, packets, flows }
+    }
+
+    fn arrive(desk: &mut Desk, kind: Kind, trial: u32, sequence: u32) -> Option<Datagram> {
+        let datagram = Datagram {
+            kind,
+            flow: 0,
+            trial,
+            sequence,
+            timestamp_ns: 77,
+        };
+        desk.take(Incoming {
+            bytes: &datagram.seal(&KEY, MIN_BYTES),
+            from: ([192, 0, 2, 7], 9).into(),
+            at_ns: 5,
+            ecn_bits: 2,
+        })
+    }
+
+    #[test]
+    fn a_question_is_answered_once() {
+        let mut desk = Desk::new(KEY);
+        desk.open(&[trial(3, 10, 1)]).expect("room");
+        let answer = arrive(&mut desk, Kind::Question, 3, 4).expect("an answer");
+        assert_eq!(
+            (answer.trial, answer.sequence, answer.timestamp_ns),
+            (3, 4, 77)
+        );
+        assert_eq!(arrive(&mut desk, Kind::Question, 3, 4), None);
+        assert_eq!(arrive(&mut desk, Kind::Data, 3, 5), None);
+        // No such packet, no such trial.
+        assert_eq!(arrive(&mut desk, Kind::Question, 3, 10), None);
+        assert_eq!(arrive(&mut desk, Kind::Question, 4, 0), None);
+        assert_eq!(desk.close(3).map(|counts| counts.received), Ok(2));
+        assert_eq!(desk.close(3), Err(TrialError::Unknown { id: 3 }));
+    }
+
+    #[test]
+    fn drops_count_with_the_trial_under_way() {
+        let mut desk = Desk::new(KEY);
+        desk.open(&[trial(1, 10, 1), trial(2, 10, 1)])
+            .expect("room");
+        desk.note_drops(9);
+        arrive(&mut desk, Kind::Data, 2, 0);
+        arrive(&mut desk, Kind::Question, 1, 0);
+        desk.note_drops(4);
+        assert_eq!(desk.close(1).map(|counts| counts.socket_drops), Ok(0));
+        assert_eq!(desk.close(2).map(|counts| counts.socket_drops), Ok(4));
+    }
+
+    #[test]
+    fn no_more_is_open_than_may_be() {
+        let mut desk = Desk::new(KEY);
+        let most = u32::try_from(MAX_PACKETS).expect("fits");
+        desk.open(&[trial(0, most - 10, 1)]).expect("room");
+        let over = desk.open(&[trial(1, 11, 1)]);
+        assert!(matches!(over, Err(TrialError::TooMuch { .. })), "{over:?}");
+        let many: Vec<_> = (1..=300).map(|id| trial(id, 0, 64)).collect();
+        let over = desk.open(&many);
+        assert!(matches!(over, Err(TrialError::TooMuch { .. })), "{over:?}");
+        assert_eq!(
+            desk.open(&[trial(1, 1, 0)]),
+            Err(TrialError::Flows { id: 1, flows: 0 })
+        );
+        for twice in [
+            [trial(5, 1, 1), trial(5, 1, 1)],
+            [trial(5, 1, 1), trial(0, 1, 1)],
+        ] {
+            assert!(matches!(desk.open(&twice), Err(TrialError::Twice { .. })));
+        }
+        // Nothing of what was refused is open, and what is closed makes room.
+        desk.open(&[trial(5, 10, 1)]).expect("room");
+        desk.close(0).expect("open");
+        desk.open(&[trial(1, most - 10, 1)]).expect("room");
+    }
+}

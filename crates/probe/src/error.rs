@@ -13,7 +13,7 @@ use crate::desk::TrialError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The channel failed.
-    #[error("the channel of the probe")]
+    #[error(transparent)]
     Channel(#[from] SessionError),
     /// The peer gave up.
     #[error("the peer gave up: {reason}")]
@@ -47,13 +47,13 @@ pub enum Error {
         want: &'static str,
     },
     /// The peer asks for what this end does not concede.
-    #[error("the peer's trials")]
+    #[error(transparent)]
     Trials(#[from] TrialError),
     /// A socket failed.
-    #[error("the sockets of the probe")]
+    #[error(transparent)]
     Socket(#[from] SocketError),
     /// The operating system has no randomness.
-    #[error("making the key of the probe")]
+    #[error("making the key of the probe: {0}")]
     Randomness(#[from] getrandom::Error),
     /// No answer to any datagram.
     #[error(

@@ -259,3 +259,59 @@ impl Findings {
         Ecn::of(total)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trial(packets: u32, received: u32, socket_drops: u64, unsent: u64) -> Trial {
+        Trial {
+            payload_bytes: 1024,
+            rate_bps: 1,
+            round: 0,
+            packets,
+            unsent,
+            waits: 0,
+            elapsed: Duration::ZERO,
+            counts: Counts {
+                received,
+                socket_drops,
+                bursts: u32::from(packets > received),
+                longest_burst: packets - received,
+                ..Counts::default()
+            },
+        }
+    }
+
+    #[test]
+    fn what_hosts_drop_is_not_the_paths_loss() {
+        let by_host = trial(100, 90, 6, 1);
+        assert_eq!((by_host.lost_in_hosts(), by_host.lost_on_path()), (7, 3));
+        // A stranger's datagrams may have been dropped too.
+        let flooded = trial(100, 90, 1000, 0);
+        assert_eq!((flooded.lost_in_hosts(), flooded.lost_on_path()), (10, 0));
+        let findings = Findings {
+            trials: vec![by_host, flooded, trial(1000, 995, 0, 0)],
+            ..Findings::default()
+        };
+        let all = findings.direction();
+        assert_eq!((all.packets, all.lost), (1200, 8));
+        // As the paper does, the share leaves out trials with drops in hosts.
+        assert_eq!(all.loss.expect("packets").share, 0.005);
+        assert_eq!(all.bursts.expect("losses").mean_packets, 5.0);
+    }
+
+    #[test]
+    fn arrivals_show_what_happens_to_ecn() {
+        for (counts, want) in [
+            ([0; 4], Ecn::Unknown),
+            ([0, 0, 9, 0], Ecn::Kept),
+            ([0, 0, 9, 1], Ecn::Marked),
+            ([9, 0, 0, 0], Ecn::Bleached),
+            ([1, 0, 9, 0], Ecn::Changed),
+            ([0, 9, 0, 0], Ecn::Changed),
+        ] {
+            assert_eq!(Ecn::of(counts), want, "{counts:?}");
+        }
+    }
+}

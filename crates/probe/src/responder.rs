@@ -29,6 +29,8 @@ pub struct Answered {
     pub trials: u32,
     /// Packets of these that arrived.
     pub packets: u64,
+    /// Datagrams at its port that were not of this probe. None of them was answered.
+    pub strangers: u64,
 }
 
 /// Answers a prober whose hello has come, until it is done.
@@ -113,7 +115,10 @@ impl Responder {
             }
             looked_at = Instant::now();
             match channel.recv() {
-                Ok(ProbeMessage::Done) => return Ok(self.answered),
+                Ok(ProbeMessage::Done) => {
+                    self.answered.strangers = self.desk.strangers();
+                    return Ok(self.answered);
+                }
                 Ok(message) => {
                     let reply = self.reply(message)?;
                     channel.send(&reply)?;

@@ -1,7 +1,7 @@
 //! A probe of an emulated path finds what the path is like.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::OnceLock;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -119,8 +119,8 @@ fn the_numbers_are_those_of_the_path() {
     let bursts = all.bursts.expect("losses");
     assert!((1.0..1.4).contains(&bursts.mean_packets), "{bursts:?}");
     assert_eq!(all.reordered, 0);
-    // The emulator does not carry the bits.
-    assert!(matches!(all.ecn, Ecn::Kept | Ecn::Bleached), "{all:?}");
+    // The emulator's sockets send ECT(0) as the prober's do.
+    assert_eq!(all.ecn, Ecn::Kept);
     // The emulator stands between the two like a translator of addresses.
     let nat = findings.nat.expect("addresses");
     assert!(nat.is_ours_changed() && !nat.is_theirs_changed(), "{nat:?}");
@@ -164,12 +164,95 @@ fn bursts_and_order_are_found() {
     assert!((4..30).contains(&extent), "{all:?}");
 }
 
+/// Forwards datagrams of up to `payload_bytes` between a prober of one flow and a responder, by
+/// sockets that do not send ECT(0).
+fn narrow(to: SocketAddr, payload_bytes: usize) -> SocketAddr {
+    let [near, far] = [0, 1].map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port"));
+    let addr = near.local_addr().expect("address");
+    let prober = Arc::new(OnceLock::new());
+    let forward = move |from: &UdpSocket, by: &UdpSocket, to: &dyn Fn(SocketAddr) -> SocketAddr| {
+        let mut buffer = [0; 65_536];
+        while let Ok((bytes, src)) = from.recv_from(&mut buffer) {
+            let to = to(src);
+            if bytes <= payload_bytes {
+                let _ = by.send_to(&buffer[..bytes], to);
+            }
+        }
+    };
+    for socket in [&near, &far] {
+        // The threads end when nothing has come for long.
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let [near_too, far_too] = [&near, &far].map(|socket| socket.try_clone().expect("clone"));
+    let prober_too = Arc::clone(&prober);
+    thread::spawn(move || {
+        forward(&near, &far, &|src| {
+            prober.get_or_init(|| src);
+            to
+        });
+    });
+    thread::spawn(move || {
+        forward(&far_too, &near_too, &|_| {
+            *prober_too.get().expect("it asked first")
+        });
+    });
+    addr
+}
+
+#[test]
+fn large_packets_that_vanish_show_the_mtu() {
+    let probe_narrow = |sizes| {
+        let (prober, responder) = channels();
+        let responder = answering(responder);
+        let host = Host {
+            route: &|_, to| narrow(to, 1372),
+            cancelled: &|| false,
+            observe: &|_| {},
+        };
+        let settings = Settings {
+            flows: 1,
+            sizes,
+            trials: 1,
+            max_rate_bps: 50_000_000,
+            time: Duration::from_secs(3),
+            ..Settings::default()
+        };
+        let findings = probe(prober, &settings, &host);
+        (findings, responder.join().expect("no panic"))
+    };
+    let (findings, answered) = probe_narrow(None);
+    let findings = findings.expect("findings");
+    answered.expect("answered");
+    let mtu = findings.mtu.expect("an MTU");
+    assert_eq!(
+        (mtu.ip_bytes, mtu.payload_bytes, mtu.limit),
+        (1400, 1372, MtuLimit::Path)
+    );
+    let mut sizes: Vec<_> = findings
+        .trials
+        .iter()
+        .map(|trial| trial.payload_bytes)
+        .collect();
+    sizes.dedup();
+    assert_eq!(sizes, [1024, 1372]);
+    assert_eq!(findings.direction().ecn, Ecn::Bleached);
+
+    let (findings, answered) = probe_narrow(Some(vec![1024, 2048]));
+    let error = findings.expect_err("too large").to_string();
+    assert!(
+        error.contains("2048 bytes do not fit into the path's MTU of 1400"),
+        "{error}"
+    );
+    let told = answered.expect_err("it ended").to_string();
+    assert!(told.contains("2048"), "{told}");
+}
+
 #[test]
 fn a_path_without_udp_is_named() {
     let (prober, responder) = channels();
     let responder = answering(responder);
     // Nobody answers there.
-    let silent = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
     let silent = silent.local_addr().expect("address");
     let host = Host {
         route: &|_, _| silent,

@@ -43,6 +43,18 @@ impl Description {
     }
 }
 
+impl Description {
+    /// The rate, as one that a sender can pace to: 1 Mbit/s to 100 Gbit/s.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1e6 to 1e11 fit"
+    )]
+    pub(crate) fn pace_bps(&self) -> Option<u64> {
+        self.rate_bps.map(|bps| bps.clamp(1e6, 1e11) as u64)
+    }
+}
+
 /// What a signal runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Medium {

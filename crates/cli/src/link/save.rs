@@ -41,7 +41,10 @@ pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failu
     }
     line(format!("rate = \"{:.0}bit\"", rate.bps.round()));
     line(format!("rtt = \"{}us\"", rtt.as_micros().max(1)));
-    line(format!("loss_packet = {:e}", loss.share.min(0.99)));
+    match loss.share {
+        0.0 => line(format!("loss_packet = 0 # none of {} packets", all.packets)),
+        share => line(format!("loss_packet = {:e}", share.min(0.99))),
+    }
     if let Some(bursts) = all.bursts {
         line(format!(
             "mean_burst_packets = {:.3}",

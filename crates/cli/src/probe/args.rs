@@ -46,7 +46,7 @@ pub(crate) struct ProbeArgs {
     )]
     pub(crate) listen: Option<Option<SocketAddr>>,
     /// With --listen: end after one probe
-    #[arg(long, requires = "listen")]
+    #[arg(long, requires = "listen", conflicts_with = "to")]
     pub(crate) once: bool,
     /// File with the pre-shared key of both ends; without it, the key is taken from the environment
     /// variable FARWRITE_PSK

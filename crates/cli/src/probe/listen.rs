@@ -64,10 +64,16 @@ pub(crate) fn answer(visitor: Visitor, cancel: &Cancel, console: &Console) -> Re
     let from = visitor.addr();
     console.say(format_args!("a probe from {from}"));
     let answered = probe::answer(visitor.into_channel(), &|| cancel.is_set());
-    let answered = answered.map_err(|error| failure(&error))?;
+    let answered = answered.map_err(|error| failure("answering a probe", &error))?;
     console.say(format_args!(
         "answered {from}: {} packets of {} trials arrived",
         answered.packets, answered.trials
     ));
+    if answered.strangers > 0 {
+        console.warn(format_args!(
+            "{} datagrams that came meanwhile were not of the probe",
+            answered.strangers
+        ));
+    }
     Ok(())
 }

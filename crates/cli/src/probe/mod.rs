@@ -54,7 +54,7 @@ fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, F
             observe: &|event| show_progress(console, event),
         },
     );
-    let findings = found.map_err(|error| failure(&error))?;
+    let findings = found.map_err(|error| failure("probing", &error))?;
     console.say(show::text(&findings));
     let trouble = save(args, &findings, console).err();
     if let Some(failure) = &trouble {
@@ -116,8 +116,8 @@ fn show_progress(console: &Console, event: Event) {
 }
 
 /// A failure of a probe, with the exit code for it.
-fn failure(error: &probe::Error) -> Failure {
-    let session = |error| Failure::from(transfer::Error::of_session("probing", error));
+fn failure(doing: &str, error: &probe::Error) -> Failure {
+    let session = |error| Failure::from(transfer::Error::of_session(doing, error));
     let exit = match error {
         probe::Error::Channel(error) => return session(error),
         probe::Error::Aborted { cause, reason } => {
@@ -134,5 +134,5 @@ fn failure(error: &probe::Error) -> Failure {
             Exit::Other
         }
     };
-    Failure::caused(exit, "probing", error)
+    Failure::caused(exit, doing, error)
 }

@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::{Outgoing, SocketConfig, SocketError, UdpSocket, wait};
+use farwrite_fabric::udp::{
+    MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket, wait,
+};
 
 use super::Host;
 use crate::Error;
@@ -183,10 +185,11 @@ impl Flows {
         let padding = &self.padding[..payload_bytes - MIN_BYTES];
         let parts: Vec<_> = headers
             .iter()
-            .map(|header| [IoSlice::new(header), IoSlice::new(padding)])
+            .flat_map(|header| [IoSlice::new(header), IoSlice::new(padding)])
             .collect();
+        let batch = (MAX_BATCH_BYTES / payload_bytes).clamp(1, MAX_SEGMENTS);
         let messages: Vec<_> = parts
-            .iter()
+            .chunks(2 * batch)
             .map(|parts| Outgoing {
                 src: None,
                 dst: self.to[flow],

@@ -103,7 +103,8 @@ impl Session<'_> {
         let packets = u128::from(bps) * time.as_nanos() / 8_000_000_000 / u128::from(ip_bytes);
         let packets = u64::try_from(packets).unwrap_or(MAX_PACKETS);
         let packets = u32::try_from(packets.clamp(MIN_PACKETS, MAX_PACKETS)).unwrap_or(u32::MAX);
-        let trial = self.trial(packets, self.flows.count());
+        // One flow, as a transfer has: paths with many links send a flow over one of them.
+        let trial = self.trial(packets, 1);
         self.open(vec![trial])?;
         let size = (PAYLOAD_BYTES, ip_bytes);
         let sent = self.flows.send_trial(trial, size, bps, self.host)?;
