@@ -29,7 +29,8 @@ Examples:
 
 Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
 file that is there already is replaced then. Nothing is written outside the directory. A file that
-cannot be written fails by itself; a full disk ends the transfer.
+cannot be written fails by itself; a full disk ends the transfer. A `farwrite probe` of this machine is
+answered between transfers.
 
 Anyone with the key can put any file into the directory: choose one made for the purpose.";
 

@@ -57,9 +57,9 @@ fn rate(findings: &Findings) -> String {
     };
     let shown = Rate(rate.bps);
     match rate.limit {
-        RateLimit::Path => shown.to_string(),
-        RateLimit::Asked => format!("at least {shown}, which is --max-rate"),
-        RateLimit::Sender => format!("at least {shown}: this machine sends no faster"),
+        RateLimit::Path => format!("{shown} by one flow"),
+        RateLimit::Asked => format!("at least {shown} by one flow, which is --max-rate"),
+        RateLimit::Sender => format!("at least {shown} by one flow: this machine sends no faster"),
     }
 }
 

@@ -71,7 +71,7 @@ impl Session<'_> {
     }
 
     /// The trials, of equal length, that fill the time that is left. Sizes and rates take turns, so
-    /// that all of them meet the same weather.
+    /// that a change of the path meets all of them.
     fn plan(&mut self) -> Result<Vec<Planned>, Error> {
         let (sizes, rates) = (self.sizes()?, self.rates()?);
         let flows = self.flows.count();
