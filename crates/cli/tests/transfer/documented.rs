@@ -130,6 +130,25 @@ fn fields_are_those_that_are_printed() {
     );
 }
 
+/// The fields that a command prints, all of which are documented.
+fn printed_by(
+    command: &[&str],
+    arguments: &[&str],
+    documented: &BTreeMap<String, String>,
+) -> BTreeSet<String> {
+    let output = farwrite()
+        .args(command)
+        .args(arguments)
+        .arg("--json")
+        .output();
+    let output = output.expect("the program starts");
+    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(object["command"], command.join(" "));
+    let mut printed = BTreeSet::new();
+    check(&object, "", documented, &mut printed);
+    printed
+}
+
 #[test]
 fn fields_of_the_other_commands_are_those_that_are_printed() {
     let rig = Rig::new();
@@ -187,16 +206,7 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         let mut documented = BTreeMap::new();
         add(&mut documented, &tables[0], "");
         add(&mut documented, &tables[*table], "result.");
-        let output = farwrite()
-            .args(*command)
-            .args(arguments)
-            .arg("--json")
-            .output();
-        let output = output.expect("the program starts");
-        let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(object["command"], command.join(" "));
-        let mut printed = BTreeSet::new();
-        check(&object, "", &documented, &mut printed);
+        let printed = printed_by(command, arguments, &documented);
         found.extend(printed.into_iter().map(|path| (*table, path)));
     }
     assert_eq!(listener.end().code, Some(0));
