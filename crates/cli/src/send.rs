@@ -13,6 +13,7 @@ use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
+use crate::link_file::{self, Description};
 use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
@@ -20,6 +21,7 @@ Examples:
   farwrite send --to 192.0.2.7:4792 --psk-file far.key data.bin photos/
   farwrite send --to far.example:4792 --psk-file far.key --rate 200Mbit --scheme sr-nack archive/
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
+  farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
 Either end may be started first. A link-local address needs the name of this machine's interface:
@@ -61,6 +63,10 @@ pub(crate) struct SendArgs {
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeChoice,
+    /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
+    /// rate, takes its MTU where --mtu is not given, and expects its losses
+    #[arg(long, value_name = "FILE")]
+    link: Option<PathBuf>,
     /// Most bits a second to put on the wire, headers included: 1Mbit to 100Gbit; without it, as many
     /// as the path carries
     #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
@@ -113,6 +119,18 @@ impl SendArgs {
             }
         }
     }
+
+    /// What the options say, and for the rest the description of the path.
+    fn settings(&self, path: &Description, start: Option<Start>) -> Result<SendSettings, Failure> {
+        Ok(SendSettings {
+            scheme: self.scheme,
+            rate_control: self.rate_control(start)?,
+            expected_loss: path.loss.map(|(_, loss)| loss),
+            mtu: self.mtu.or(path.mtu),
+            memory_bytes: self.memory,
+            timeout: self.timeout,
+        })
+    }
 }
 
 /// Sends the files; the answer is what the program exits with.
@@ -120,13 +138,9 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let cancel = interrupt::catch()?;
     // Fails before anything is read.
     args.rate_control(None)?;
-    let psk = key::find(args.psk_file.as_deref())?.ok_or_else(|| {
-        let what = format!(
-            "no key: give --psk-file, or set {} as `farwrite recv` prints it",
-            key::VARIABLE
-        );
-        Failure::new(Exit::Usage, what)
-    })?;
+    let described = args.link.as_deref().map(link_file::read).transpose()?;
+    let described = described.unwrap_or_default();
+    let psk = key::needed(args.psk_file.as_deref())?;
     let special = if args.skip_special {
         Special::Skip
     } else {
@@ -142,14 +156,8 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let channel = transfer::connect(&args.to, &psk, args.timeout, &cancel, console)?;
     let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
     let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
-    let start = paths.as_ref().and_then(|paths| paths.find(from, to));
-    let settings = SendSettings {
-        scheme: args.scheme,
-        rate_control: args.rate_control(start)?,
-        mtu: args.mtu,
-        memory_bytes: args.memory,
-        timeout: args.timeout,
-    };
+    let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
+    let settings = args.settings(&described, described.start().or_else(known))?;
     let host = Host {
         route: &transfer::direct(channel.peer_addr()),
         cancel: &cancel,

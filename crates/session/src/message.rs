@@ -119,6 +119,18 @@ pub struct Hello {
     pub capabilities: u64,
 }
 
+impl Hello {
+    /// Capability: of the initiator, that the session is a probe and no transfer; of the responder,
+    /// that it answers probes (P9).
+    pub const PROBES: u64 = 1;
+
+    /// Whether the peer has a capability.
+    #[must_use]
+    pub fn has(&self, capability: u64) -> bool {
+        self.capabilities & capability != 0
+    }
+}
+
 /// The bytes of queue-pair information (P6). They hold a key, so they show only their number.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpBlob(pub Vec<u8>);

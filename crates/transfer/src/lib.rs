@@ -32,6 +32,7 @@ mod sender;
 mod setup;
 mod shape;
 mod speaker;
+mod visitor;
 mod watch;
 
 #[cfg(test)]
@@ -51,6 +52,7 @@ pub use receiver::{ReceiveSettings, receive};
 pub use report::{FailedFile, Report, Role};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
+pub use visitor::Visitor;
 
 /// Port for TCP and UDP that a receiver listens on unless it is given another: the one after
 /// RoCEv2's own, which Soft-RoCE takes where it is loaded.

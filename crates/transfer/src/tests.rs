@@ -14,7 +14,7 @@ use farwrite_session::{Channel, Listener, Psk};
 
 use crate::{
     Cancel, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP, SchemeChoice,
-    SendSettings, receive, send,
+    SendSettings, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,6 +44,7 @@ impl Link {
                     a: Side::facing(sender),
                     b: Side::facing(self.receiver),
                 }],
+                ..EmulatorConfig::default()
             };
             LinkEmulator::start(&config).expect("a link that can be")
         })
@@ -83,6 +84,7 @@ fn cross(
     let settings = SendSettings {
         scheme,
         rate_control: RateControl::Fixed { rate_bps },
+        expected_loss: None,
         mtu: Some(1400),
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -103,7 +105,8 @@ fn cross(
                 cancel: &cancel,
                 observer: &observer,
             };
-            receive(channel.expect("channel"), to.path(), &limits, &host)
+            let sender = Visitor::greet(channel.expect("channel"), &cancel).expect("a hello");
+            receive(sender, to.path(), &limits, &host)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
         let route = |info: QpInfo| {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, RateControl, UdpConfig, UdpFabric};
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
-use farwrite_session::{Channel, Message, Reader, TransferPlan};
+use farwrite_session::{Message, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
@@ -22,7 +22,7 @@ use crate::report::{Facts, Files, Report, Role, Sending, Tally};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
-use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice};
+use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor};
 use disk::Disk;
 use stream::Stream;
 
@@ -71,7 +71,7 @@ struct Reception<'a> {
     host: &'a Host<'a>,
 }
 
-/// Receives what the sender at the other end of a channel sends into a directory.
+/// Receives what a sender, which has said hello, sends into a directory.
 ///
 /// When this answers with an error, no further file gets its final name.
 ///
@@ -79,11 +79,12 @@ struct Reception<'a> {
 /// What ends the transfer as a whole; the peer learns it too. Files that fail by themselves are in
 /// the report.
 pub fn receive(
-    channel: Channel,
+    sender: Visitor,
     directory: &Path,
     settings: &ReceiveSettings,
     host: &Host<'_>,
 ) -> Result<Report, Error> {
+    let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let closer = channel.closer();
     let (mut reader, writer) = channel.split();
@@ -132,7 +133,6 @@ impl Reception<'_> {
     ) -> Result<Joined, Error> {
         let cancel = self.host.cancel;
         let mut setup = Setup::new(reader, self.host, self.settings.timeout);
-        setup.hello()?;
         self.outbox.send_or_cancel(hello(), cancel)?;
         let start = Instant::now();
         let plan = setup.expect(SETUP, "a transfer plan", |message| match message {

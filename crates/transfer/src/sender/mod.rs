@@ -35,6 +35,8 @@ pub struct SendSettings {
     pub scheme: SchemeChoice,
     /// How fast packets are sent.
     pub rate_control: RateControl,
+    /// Share of packets or chunks that the path is expected to lose, until that is measured.
+    pub expected_loss: Option<f64>,
     /// Payload bytes of a packet, a multiple of 4; `None` takes what the path carries.
     pub mtu: Option<u32>,
     /// Most memory for the stream at each end: what is read ahead, in flight, and its parity.

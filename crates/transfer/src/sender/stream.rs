@@ -110,7 +110,8 @@ impl Stream {
                 SchemeChoice::Named(scheme) => Picker::Named(scheme),
                 SchemeChoice::Auto => {
                     let likely_bps = settings.speed().likely_bps;
-                    let auto = Auto::new(shape, joined.rtt, likely_bps);
+                    let loss = settings.expected_loss;
+                    let auto = Auto::new(shape, joined.rtt, likely_bps, loss);
                     Picker::Auto(Box::new(auto))
                 }
             },

@@ -47,7 +47,13 @@ pub(super) struct Auto {
 
 impl Auto {
     /// Before anything is measured the round trip is taken from the channel, and the rate as wished.
-    pub(super) fn new(shape: Shape, rtt: Duration, rate_bps: u64) -> Self {
+    pub(super) fn new(
+        shape: Shape,
+        rtt: Duration,
+        rate_bps: u64,
+        expected_loss: Option<f64>,
+    ) -> Self {
+        let prior_loss = expected_loss.unwrap_or(PRIOR_LOSS);
         let candidates = SchemeChoice::Auto.candidates().into_iter();
         Self {
             // Both know a scheme by the same name.
@@ -57,7 +63,7 @@ impl Auto {
             shape,
             costs: Vec::new(),
             planned: None,
-            measured: Measured::new(None, rtt, rate_bps),
+            measured: Measured::new(None, prior_loss, rtt, rate_bps),
             current: None,
             sent: 0,
             recent: Recent::default(),
@@ -75,7 +81,7 @@ impl Auto {
         let rate_bps = path
             .learned
             .map_or(path.pace_bps, |learned| learned.rate_bps);
-        self.measured = Measured::new(loss_chunk, rtt, rate_bps);
+        self.measured = Measured::new(loss_chunk, self.measured.prior_loss, rtt, rate_bps);
     }
 
     /// The scheme for the next message.
@@ -194,7 +200,7 @@ impl Auto {
         let measured = &self.measured;
         let loss = match measured.loss_chunk {
             Some(loss) => format!("{} lost", Percent(loss)),
-            None => format!("loss taken as {PRIOR_LOSS:e} until measured"),
+            None => format!("loss taken as {:e} until measured", measured.prior_loss),
         };
         let mut rests: Vec<_> = self
             .costs
@@ -237,7 +243,7 @@ mod tests {
             slots: 8,
             stream_bytes: 10 << 20,
         };
-        Auto::new(shape, rtt, 100_000_000)
+        Auto::new(shape, rtt, 100_000_000, None)
     }
 
     /// Sends the rest, with this loss; the scheme of each message.
