@@ -7,6 +7,7 @@ import tempfile
 
 import codes_cases
 import disk_cases
+import nat_cases
 import path_cases
 import program_cases
 import wire_cases
@@ -24,6 +25,7 @@ def main(programs):
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
+        nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()

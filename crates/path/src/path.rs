@@ -8,6 +8,7 @@ use farwrite_wire::control::ReplayWindow;
 
 use crate::candidate::{Candidate, Seen, wire_bytes};
 use crate::packet::{Kind, MIN_BYTES, Packet};
+use crate::search::Search;
 use crate::terms::{Config, Refused, Role, Route, Transmit};
 
 /// Bytes of a probe that tests no size: enough for its receiver to send a reply and a probe of its
@@ -123,6 +124,13 @@ impl Path {
     #[must_use]
     pub fn largest(&self) -> Option<u32> {
         self.config.search.as_ref()?.outcome()
+    }
+
+    /// Whether the search is over without a result: this machine sends none of its sizes.
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        let search = self.config.search.as_ref();
+        search.is_some_and(Search::is_hopeless)
     }
 
     /// The round trip, once something was answered.

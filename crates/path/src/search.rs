@@ -63,6 +63,12 @@ impl Search {
         self.passed.filter(|_| self.open.is_empty())
     }
 
+    /// Whether no candidate is left, though none has passed: this machine sends none of them.
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        self.passed.is_none() && self.open.is_empty()
+    }
+
     /// The next size to probe at `now_ns`. A probe without an answer counts as lost after
     /// `timeout_ns`.
     pub(crate) fn probe(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {

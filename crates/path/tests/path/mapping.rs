@@ -19,6 +19,15 @@ fn both_ends_know_the_path_and_its_size_after_two_round_trips() {
 }
 
 #[test]
+fn a_path_without_translation_is_known_as_soon() {
+    let mut world = World::new();
+    world.mapped = addr("192.0.2.1:5000");
+    world.run(4 * DELAY + 5 * MS, |_| true);
+    assert_eq!(world.routes(), world.right_routes());
+    assert!(world.initiator.is_ready() && world.responder.is_ready());
+}
+
+#[test]
 fn a_path_that_carries_less_is_measured() {
     let mut world = World::new();
     world.carries = 1472;

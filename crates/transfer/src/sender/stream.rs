@@ -16,6 +16,7 @@ use super::feed::{Feeder, Filled};
 use super::listen::Heard;
 use super::{Joined, SendSettings};
 use crate::meter::Meter;
+use crate::paths::PathKeeper;
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::shape::Shape;
@@ -59,6 +60,7 @@ struct Ready {
 /// Sends the stream.
 pub(super) struct Stream {
     endpoint: Endpoint<UdpFabric>,
+    keeper: Option<PathKeeper>,
     qp: QueuePair,
     shape: Shape,
     picker: Picker,
@@ -97,7 +99,8 @@ impl Stream {
             filled: fill,
         };
         let stream = Self {
-            endpoint: joined.endpoint,
+            endpoint: joined.link.endpoint,
+            keeper: joined.link.keeper,
             qp: joined.qp,
             shape,
             picker: match joined.scheme {
@@ -164,6 +167,9 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         self.outbox.check()?;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(&mut self.endpoint, Some(self.qp))?;
+        }
         self.pulse.set_received(self.arrived_bytes);
         // A transfer of no bytes needs no packets.
         let packets =

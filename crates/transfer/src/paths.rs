@@ -1,0 +1,341 @@
+//! The path between the UDP sockets of both ends: found before the first queue pair, kept while
+//! files move (P6.2, P7.6).
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use farwrite::fabric::contract::{FabricError, QpPath};
+use farwrite::{Endpoint, Fabric, QpInfo, QueuePair, RealTime, UdpConfig, UdpFabric};
+use farwrite_path::{Config, Path, Role, Route, Search};
+use farwrite_session::{Message, PathKey, PathOffer};
+
+use crate::host::Cancel;
+use crate::setup::Setup;
+use crate::speaker::Outbox;
+use crate::{Error, ErrorKind, Host};
+
+/// Longest wait for packets between two looks at the channel.
+pub(crate) const STEP: Duration = Duration::from_millis(1);
+/// After the first answer, for packets of the size that the user has fixed.
+const FIXED_SIZE: Duration = Duration::from_secs(3);
+
+/// Keeps a path, and queue pairs on it.
+pub(crate) struct PathKeeper {
+    path: Path,
+    /// What the queue pair was last put on.
+    route: Option<Route>,
+    sent_packets: u64,
+    received_packets: u64,
+}
+
+/// An endpoint, and the path of its one channel to the peer.
+pub(crate) struct Link {
+    pub(crate) endpoint: Endpoint<UdpFabric>,
+    /// `None` where an RDMA NIC is the peer: it answers no path packets.
+    pub(crate) keeper: Option<PathKeeper>,
+    local: SocketAddr,
+    /// Where the peer is, if nothing changes its address.
+    peer: SocketAddr,
+}
+
+/// A local socket, and what the peer learns of it.
+pub(crate) struct Offered {
+    endpoint: Endpoint<UdpFabric>,
+    local: SocketAddr,
+    key: [u8; 32],
+}
+
+impl Offered {
+    /// Binds the socket and informs the peer.
+    pub(crate) fn make(bind: SocketAddr, outbox: &Outbox, cancel: &Cancel) -> Result<Self, Error> {
+        let endpoint = Endpoint::over_udp(&UdpConfig::new(bind));
+        let endpoint = endpoint.map_err(|error| Error::of_endpoint(&error))?;
+        let local = endpoint.fabric().local_addr(0);
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(|error| {
+            Error::new(
+                ErrorKind::Other,
+                format_args!("asking for randomness: {error}"),
+            )
+        })?;
+        let offer = PathOffer {
+            key: Some(PathKey(key)),
+            addresses: vec![local.into()],
+        };
+        outbox.send_or_cancel(Message::Path(offer), cancel)?;
+        Ok(Self {
+            endpoint,
+            local,
+            key,
+        })
+    }
+
+    /// The link to a peer that has offered `theirs`, and whose channel comes from `peer`.
+    pub(crate) fn link(
+        self,
+        role: Role,
+        theirs: &PathOffer,
+        peer: SocketAddr,
+        search: Option<Search>,
+        host: &Host<'_>,
+    ) -> Result<Link, Error> {
+        let named = only_address(theirs)?;
+        // The address as this end knows it has the scope of a link-local address.
+        let mut to = peer;
+        to.set_port(named.port());
+        if role == Role::Initiator && theirs.key.is_some() && peer.port() != named.port() {
+            return Err(PortRewritten { named, seen: peer }.into());
+        }
+        let to = (host.route)(to)?;
+        let now_ns = self.endpoint.fabric().now_ns();
+        let keeper = theirs.key.as_ref().map(|key| {
+            PathKeeper::new(Path::new(
+                Config {
+                    role,
+                    number: 0,
+                    send_key: key.0,
+                    recv_key: self.key,
+                    local: self.local,
+                    peer: to,
+                    search,
+                },
+                now_ns,
+            ))
+        });
+        if keeper.is_none() && named.ip() != peer.ip() {
+            return Err(NicTranslated { named, seen: peer }.into());
+        }
+        Ok(Link {
+            endpoint: self.endpoint,
+            keeper,
+            local: self.local,
+            peer: to,
+        })
+    }
+}
+
+fn only_address(offer: &PathOffer) -> Result<SocketAddr, Error> {
+    let address = match offer.addresses[..] {
+        [address] => SocketAddr::from(address),
+        _ => {
+            let what = format!("the peer has {} UDP sockets, want 1", offer.addresses.len());
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+    };
+    if address.port() == 0 || address.ip().is_unspecified() {
+        let what = format!("the peer calls its UDP socket {address}, which is no address");
+        return Err(Error::new(ErrorKind::Mismatch, what));
+    }
+    Ok(address)
+}
+
+/// Address translation at the receiver that changes its port.
+#[derive(Debug)]
+struct PortRewritten {
+    named: SocketAddr,
+    seen: SocketAddr,
+}
+
+impl From<PortRewritten> for Error {
+    fn from(PortRewritten { named, seen }: PortRewritten) -> Self {
+        Self::new(
+            ErrorKind::Mismatch,
+            format!(
+                "the receiver's port is {named} to itself and {seen} to this end: address \
+                 translation at the receiver must keep ports; forward TCP and UDP port {} to the \
+                 same port number there, or have the receiver listen on {}",
+                seen.port(),
+                seen.port()
+            ),
+        )
+    }
+}
+
+/// Address translation before an RDMA NIC, which can neither answer path packets nor seal packets
+/// for other addresses than its own.
+#[derive(Debug)]
+struct NicTranslated {
+    named: SocketAddr,
+    seen: SocketAddr,
+}
+
+impl From<NicTranslated> for Error {
+    fn from(NicTranslated { named, seen }: NicTranslated) -> Self {
+        Self::new(
+            ErrorKind::Mismatch,
+            format!(
+                "the peer calls itself {} and is {} seen from here: address translation before an \
+                 RDMA NIC is not supported; run the ends where they see each other's own \
+                 addresses, or without the NIC",
+                named.ip(),
+                seen.ip()
+            ),
+        )
+    }
+}
+
+impl Link {
+    /// Polls the endpoint and keeps the path, before there is a queue pair on it.
+    pub(crate) fn step(&mut self) -> Result<(), Error> {
+        let polled = self.endpoint.poll_and_wait(STEP);
+        polled.map_err(|error| Error::of_endpoint(&error))?;
+        match &mut self.keeper {
+            Some(keeper) => keeper.keep(&mut self.endpoint, None),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until the path is known, and answers with the largest datagram that it carries toward
+    /// the peer, if that was searched for. `fixed` is the payload size that the user has asked for.
+    pub(crate) fn find(
+        setup: &mut Setup<'_>,
+        patience: Duration,
+        fixed: Option<u32>,
+    ) -> Result<Option<u32>, Error> {
+        let start = Instant::now();
+        let mut answered = None;
+        setup.until(|link| {
+            let Some(keeper) = &link.keeper else {
+                return Ok(Some(None));
+            };
+            let path = &keeper.path;
+            if path.is_ready() {
+                return Ok(Some(path.largest()));
+            }
+            if path.rtt_ns().is_some() {
+                answered.get_or_insert_with(Instant::now);
+            }
+            let waited = answered.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+            if path.is_hopeless() || (fixed.is_some() && waited >= FIXED_SIZE) {
+                return Err(link.too_large(fixed));
+            }
+            match path.elsewhere() {
+                _ if start.elapsed() < patience => Ok(None),
+                Some(seen) => {
+                    let named = link.peer;
+                    Err(PortRewritten { named, seen }.into())
+                }
+                None => Err(link.blocked(start.elapsed())),
+            }
+        })
+    }
+
+    fn too_large(&self, fixed: Option<u32>) -> Error {
+        let peer = self.peer.ip();
+        match fixed {
+            Some(mtu) => Error::new(
+                ErrorKind::Settings,
+                format!(
+                    "--mtu {mtu}: the path to {peer} does not carry packets of this size; give a \
+                     smaller one, or leave it out"
+                ),
+            ),
+            None => Error::new(
+                ErrorKind::Unreachable,
+                format!("this machine sends packets of 1280 bytes and more to {peer} nowhere"),
+            ),
+        }
+    }
+
+    fn blocked(&self, waited: Duration) -> Error {
+        Error::new(
+            ErrorKind::Unreachable,
+            format!(
+                "no UDP packet of the peer came within {} s, though TCP works: UDP seems to be \
+                 blocked between {} and {} (a firewall, or address translation)",
+                waited.as_secs(),
+                self.local,
+                self.peer
+            ),
+        )
+    }
+
+    /// Connects a queue pair to the peer's, over the path.
+    pub(crate) fn connect(&mut self, qp: QueuePair, mut theirs: QpInfo) -> Result<(), Error> {
+        let addresses = theirs.channels.iter_mut().chain([&mut theirs.control]);
+        let route = self.keeper.as_ref().and_then(|keeper| keeper.path.route());
+        for address in addresses {
+            match route {
+                Some(route) => *address = route.peer,
+                None => *address = at_nic(*address, self.peer)?,
+            }
+        }
+        let connected = self.endpoint.connect_qp(qp, &theirs);
+        connected.map_err(|error| Error::of_endpoint(&error))?;
+        match &mut self.keeper {
+            Some(keeper) => keeper.keep(&mut self.endpoint, Some(qp)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The address of a NIC, which is the one that it is seen at.
+fn at_nic(named: SocketAddr, peer: SocketAddr) -> Result<SocketAddr, Error> {
+    if named.ip() != peer.ip() {
+        return Err(NicTranslated { named, seen: peer }.into());
+    }
+    // The address as this end knows it has the scope of a link-local address.
+    let mut seen = peer;
+    seen.set_port(named.port());
+    Ok(seen)
+}
+
+impl PathKeeper {
+    fn new(path: Path) -> Self {
+        Self {
+            path,
+            route: None,
+            sent_packets: 0,
+            received_packets: 0,
+        }
+    }
+
+    /// Takes in path packets, sends what is due, and puts the queue pair on the path where that has
+    /// changed.
+    pub(crate) fn keep(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        qp: Option<QueuePair>,
+    ) -> Result<(), Error> {
+        self.exchange(endpoint.fabric())
+            .map_err(|error| Error::caused(ErrorKind::Unreachable, "keeping the path", &error))?;
+        let route = self.path.route();
+        if let (Some(qp), Some(route)) = (qp, route)
+            && self.route.replace(route) != Some(route)
+        {
+            let path = QpPath {
+                destination: route.peer,
+                source: route.peer,
+                sealed_as: Some(route.seen),
+            };
+            let moved = endpoint.set_paths(qp, &[path]);
+            moved.map_err(|error| Error::of_endpoint(&error))?;
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, fabric: &UdpFabric) -> Result<(), FabricError> {
+        let now_ns = fabric.now_ns();
+        for packet in fabric.take_path_packets() {
+            // What is not the peer's changes nothing.
+            let _ = self
+                .path
+                .receive(now_ns, packet.src, packet.dst, &packet.bytes);
+        }
+        let counters = fabric.counters();
+        if std::mem::replace(&mut self.sent_packets, counters.sent_packets) != counters.sent_packets
+        {
+            self.path.note_sent(now_ns);
+        }
+        let received = counters.received_packets;
+        if std::mem::replace(&mut self.received_packets, received) != received {
+            self.path.note_heard(now_ns);
+        }
+        while let Some(out) = self.path.poll_transmit(now_ns) {
+            if !fabric.send_path_packet(0, out.from, out.to, &out.bytes)? {
+                self.path.too_large(out.bytes.len());
+            }
+        }
+        Ok(())
+    }
+}
