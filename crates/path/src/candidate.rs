@@ -10,9 +10,9 @@ const CHALLENGES: u8 = 8;
 /// Probes to the old address that must be lost before the new one is accepted.
 const FAREWELLS: u8 = 3;
 
-/// Source and destination of this end's packets as the peer sees them, and the probe that it said
-/// so about.
-pub(crate) type Seen = ((SocketAddr, SocketAddr), u64);
+/// The addresses to seal this end's packets for ([`Route::sealed_as`](crate::Route::sealed_as)), and
+/// the probe from whose reply that is known.
+pub(crate) type Seen = (Option<(SocketAddr, SocketAddr)>, u64);
 
 /// A new address of the peer.
 #[derive(Clone, Debug)]

@@ -16,6 +16,8 @@ const TAG: usize = 60;
 const TAG_BYTES: usize = 16;
 /// Flag of a reply: the address that the probe came from is the one that its receiver has accepted.
 const ACCEPTED: u8 = 1;
+/// Flag of a reply: the trailer of the probe was not 0.
+const RESEALED: u8 = 2;
 
 /// What a path packet is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub enum Kind {
         echo: u64,
         /// Whether the peer sends to, and takes data from, the address that the probe came from.
         is_accepted: bool,
+        /// Whether something on the way had put the ICRC of the probe right for other addresses.
+        is_resealed: bool,
     },
 }
 
@@ -76,7 +80,15 @@ impl Packet {
         let length = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let (kind, echo, flags) = match self.kind {
             Kind::Probe => (0, 0, 0),
-            Kind::Reply { echo, is_accepted } => (1, echo, if is_accepted { ACCEPTED } else { 0 }),
+            Kind::Reply {
+                echo,
+                is_accepted,
+                is_resealed,
+            } => {
+                let accepted = if is_accepted { ACCEPTED } else { 0 };
+                let resealed = if is_resealed { RESEALED } else { 0 };
+                (1, echo, accepted | resealed)
+            }
         };
         out[..4].copy_from_slice(&[PATH_PACKET, kind, flags, self.path]);
         out[4..12].copy_from_slice(&self.counter.to_be_bytes());
@@ -113,6 +125,7 @@ impl Packet {
             1 => Kind::Reply {
                 echo: u64::from_be_bytes(field(head, 12)),
                 is_accepted: head[2] & ACCEPTED != 0,
+                is_resealed: head[2] & RESEALED != 0,
             },
             other => return Err(PacketError::Kind(other)),
         };
@@ -124,6 +137,12 @@ impl Packet {
             to: address(head, 38),
         })
     }
+}
+
+/// Whether something on the way has changed the trailer of a packet, which is sent as 0: a relay
+/// that puts ICRCs right. The sender of the packet then seals for its own addresses.
+pub(crate) fn is_resealed(bytes: &[u8]) -> bool {
+    bytes.last_chunk() != Some(&[0; TRAILER_BYTES])
 }
 
 /// The tag covers the content and the length. Padding carries nothing, so a wrong packet costs one

@@ -7,7 +7,7 @@ use core::net::{IpAddr, SocketAddr};
 use farwrite_wire::control::ReplayWindow;
 
 use crate::candidate::{Candidate, Seen, wire_bytes};
-use crate::packet::{Kind, MIN_BYTES, Packet};
+use crate::packet::{Kind, MIN_BYTES, Packet, is_resealed};
 use crate::search::Search;
 use crate::terms::{Config, Refused, Role, Route, Transmit};
 
@@ -108,8 +108,8 @@ impl Path {
     /// Where packets go, once both ends know the path. It changes when the peer's address does.
     #[must_use]
     pub fn route(&self) -> Option<Route> {
-        let ((seen, _), peer) = self.seen.zip(self.current)?;
-        Some(Route { peer, seen })
+        let ((sealed_as, _), peer) = self.seen.zip(self.current)?;
+        Some(Route { peer, sealed_as })
     }
 
     /// Whether the path is known and the search for its size is over.
@@ -192,14 +192,19 @@ impl Path {
         match packet.kind {
             Kind::Probe => {
                 self.probed(now_ns, src, &packet, is_newest, bytes.len())?;
-                self.reply(src, dst, packet.counter);
+                self.reply(src, dst, packet.counter, is_resealed(bytes));
                 if self.wants_acceptance() {
                     // The answer to this reply can say that the peer accepts this end's address.
                     self.probed_ns = None;
                 }
             }
-            Kind::Reply { echo, is_accepted } => {
-                self.replied(now_ns, src, &packet, echo, is_accepted)?;
+            Kind::Reply {
+                echo,
+                is_accepted,
+                is_resealed,
+            } => {
+                let sealed_as = Some((packet.from, packet.to)).filter(|_| !is_resealed);
+                self.replied(now_ns, src, (sealed_as, echo), is_accepted)?;
                 self.accept_candidate();
             }
         }
@@ -261,11 +266,15 @@ impl Path {
         }
     }
 
-    fn reply(&mut self, src: SocketAddr, dst: SocketAddr, echo: u64) {
+    fn reply(&mut self, src: SocketAddr, dst: SocketAddr, echo: u64, is_resealed: bool) {
         let is_accepted = self.current == Some(src);
         let may = is_accepted || self.candidate.as_mut().is_some_and(|c| c.spend(MIN_BYTES));
         if may {
-            let kind = Kind::Reply { echo, is_accepted };
+            let kind = Kind::Reply {
+                echo,
+                is_accepted,
+                is_resealed,
+            };
             // The answer leaves from the address that was asked.
             self.queue(kind, (src, dst), src, dst.ip(), MIN_BYTES);
         }
@@ -275,10 +284,10 @@ impl Path {
         &mut self,
         now_ns: u64,
         src: SocketAddr,
-        packet: &Packet,
-        echo: u64,
+        seen: Seen,
         is_accepted: bool,
     ) -> Result<(), Refused> {
+        let (_, echo) = seen;
         let place = self.outstanding.iter().position(|p| p.counter == echo);
         let probe = place.and_then(|place| self.outstanding.remove(place));
         let probe = probe.ok_or(Refused::Unasked)?;
@@ -296,18 +305,17 @@ impl Path {
         if let Some(search) = &mut self.config.search {
             search.pass(probe.bytes);
         }
-        let seen = (packet.from, packet.to);
         if self.current == Some(src) {
             let is_newer = self.seen.is_none_or(|(_, last)| echo > last);
             // The peer takes packets from the address that it has accepted, and from no other.
             if is_newer && (is_accepted || self.config.role == Role::Responder) {
-                self.seen = Some((seen, echo));
+                self.seen = Some(seen);
             }
             self.is_doubted = !is_accepted;
             return Ok(());
         }
         let candidate = self.candidate.as_mut().filter(|c| c.address == src);
-        candidate.ok_or(Refused::Unasked)?.seen = Some((seen, echo));
+        candidate.ok_or(Refused::Unasked)?.seen = Some(seen);
         Ok(())
     }
 

@@ -39,8 +39,9 @@ pub struct Config {
 pub struct Route {
     /// Where packets go to, and come from.
     pub peer: SocketAddr,
-    /// Source and destination of this end's packets as the peer's socket sees them.
-    pub seen: (SocketAddr, SocketAddr),
+    /// Source and destination of this end's packets as the peer's socket sees them, for which they
+    /// are sealed. `None` where a relay on the way puts ICRCs right: then this end's own are right.
+    pub sealed_as: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// A packet to send.

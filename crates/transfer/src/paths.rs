@@ -306,7 +306,7 @@ impl PathKeeper {
             let path = QpPath {
                 destination: route.peer,
                 source: route.peer,
-                sealed_as: Some(route.seen),
+                sealed_as: route.sealed_as,
             };
             let moved = endpoint.set_paths(qp, &[path]);
             moved.map_err(|error| Error::of_endpoint(&error))?;

@@ -150,11 +150,13 @@ proptest! {
             let [near, far] = world.routes();
             if let Some(far) = far {
                 prop_assert!(mappings.contains(&far.peer), "{far:?}");
-                prop_assert_eq!(far.seen.0, public_responder());
+                let seen = far.sealed_as.map(|(src, _)| src);
+                prop_assert_eq!(seen, Some(public_responder()));
             }
             if let Some(near) = near {
                 prop_assert_eq!(near.peer, public_responder());
-                prop_assert!(mappings.contains(&near.seen.0), "{near:?}");
+                let seen = near.sealed_as.map(|(src, _)| src);
+                prop_assert!(seen.is_some_and(|src| mappings.contains(&src)), "{near:?}");
             }
             let sent = attacker.ledger.to.get(&victim()).copied().unwrap_or(0);
             let came = attacker.ledger.from.get(&victim()).copied().unwrap_or(0);

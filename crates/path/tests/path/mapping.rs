@@ -28,6 +28,26 @@ fn a_path_without_translation_is_known_as_soon() {
 }
 
 #[test]
+fn a_relay_that_puts_icrcs_right_is_noticed() {
+    let mut world = World::new();
+    for _ in 0..500 {
+        for mut datagram in world.poll() {
+            let end = datagram.bytes.len();
+            datagram.bytes[end - 1] ^= 0x5A;
+            world.deliver(&datagram);
+        }
+        world.now += MS;
+    }
+    let right = world.right_routes().map(|route| {
+        route.map(|route| farwrite_path::Route {
+            sealed_as: None,
+            ..route
+        })
+    });
+    assert_eq!(world.routes(), right);
+}
+
+#[test]
 fn a_path_that_carries_less_is_measured() {
     let mut world = World::new();
     world.carries = 1472;

@@ -8,8 +8,13 @@ use proptest::prelude::*;
 fn packet() -> impl Strategy<Value = Packet> {
     let kind = prop_oneof![
         Just(Kind::Probe),
-        (any::<u64>(), any::<bool>())
-            .prop_map(|(echo, is_accepted)| Kind::Reply { echo, is_accepted }),
+        (any::<u64>(), any::<[bool; 2]>()).prop_map(|(echo, [is_accepted, is_resealed])| {
+            Kind::Reply {
+                echo,
+                is_accepted,
+                is_resealed,
+            }
+        }),
     ];
     let address = (any::<[u8; 16]>(), any::<bool>(), any::<u16>()).prop_map(|(ip, v4, port)| {
         let ip = match v4 {
@@ -35,6 +40,7 @@ fn a_probe_is_these_bytes() {
         kind: Kind::Reply {
             echo: 0x0102,
             is_accepted: true,
+            is_resealed: false,
         },
         path: 3,
         counter: 0x0405,

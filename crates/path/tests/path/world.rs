@@ -135,11 +135,11 @@ impl World {
         [
             Some(Route {
                 peer: public_responder(),
-                seen: (self.mapped, far),
+                sealed_as: Some((self.mapped, far)),
             }),
             Some(Route {
                 peer: self.mapped,
-                seen: (public_responder(), near),
+                sealed_as: Some((public_responder(), near)),
             }),
         ]
     }
