@@ -1,7 +1,10 @@
 """`farwrite` between machines behind address translation, and over paths that carry less than the
 interfaces at their ends."""
 
+import contextlib
 import random
+import subprocess
+import time
 
 from lib.ends import Ends
 from lib.nat import B, FAR, Nat
@@ -119,6 +122,66 @@ def _sizes(report, program, where):
         report.check(f"{name}, ICMP dropped: the largest packets that pass are used", problems)
 
 
+def _shrinking(report, program, where):
+    with Nat(mtu=9000, edge=9000) as nat:
+        nat.route_openly()
+        _drop_icmp(nat)
+        transfer = Transfer(nat, program, where / "shrinks", f"{B}:{PORT}", "--rate", SLOW,
+                            size=LONG, patience=60)
+        until(lambda: nat.b.received_bytes("far") > LONG // 5, 20, "a transfer under way")
+        # TCP is not to depend on what is tested.
+        nat.near.nft("add table ip hole; add chain ip hole pass "
+                     "{ type filter hook forward priority 0; }; "
+                     "add rule ip hole pass meta l4proto udp ip length > 1500 drop")
+        with transfer.ends:
+            ended = transfer.sender.end(40)
+    problems = ended.problems("send", 5)
+    if not any("8936 bytes any more, but of 1436" in line for line in ended.errors):
+        problems.append(f"it says {ended.errors[-2:]}")
+    report.check("large packets are lost from the middle on: it says so", problems)
+    report.check("and before its time limit", None if ended.waited < 30 else f"{ended.waited} s")
+
+
+#: Packets of 18 bytes in batches of 64, as fast as one core makes them.
+_BLASTER = f"""
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(17, 103, 18)
+s.connect(("{B}", {PORT}))
+batch = bytes([0x2B]) * (64 * 18)
+while True:
+    try:
+        s.send(batch)
+    except OSError:
+        pass
+"""
+
+
+def _flood(report, program, where):
+    took = {}
+    for name in ("quiet", "flooded"):
+        with contextlib.ExitStack() as stack:
+            nat = stack.enter_context(Nat())
+            nat.route_openly()
+            if name == "flooded":
+                blaster = subprocess.Popen(["ip", "netns", "exec", nat.far.name, "python3", "-c",
+                                            _BLASTER])
+                stack.callback(blaster.wait)
+                stack.callback(blaster.kill)
+            before = nat.b.received_packets("far")
+            start = time.monotonic()
+            transfer = Transfer(nat, program, where / name, f"{B}:{PORT}", "--rate", "200Mbit",
+                                size=50_000_000)
+            problems, _ = transfer.finish(120)
+            took[name] = time.monotonic() - start
+            packets = nat.b.received_packets("far") - before
+        report.check(f"{name}: the file arrives", problems)
+    rate = packets / took["flooded"]
+    report.check(f"a stranger's {rate / 1000:.0f}k packets/s cost at most half the rate",
+                 None if took["flooded"] <= 2 * took["quiet"] else
+                 f"{took['quiet']:.1f} s without, {took['flooded']:.1f} s with them")
+
+
 def _drop_icmp(nat):
     for router in (nat.near, nat.far):
         router.nft("add table ip mute; add chain ip mute out "
@@ -131,4 +194,6 @@ _CASES = {
     "a receiver whose port is translated": _rewritten,
     "a mapping that changes in the middle": _rebinding,
     "packet sizes": _sizes,
+    "large packets are lost from the middle on": _shrinking,
+    "a flood of strangers": _flood,
 }

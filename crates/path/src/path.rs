@@ -126,6 +126,11 @@ impl Path {
         self.config.search.as_ref()?.outcome()
     }
 
+    /// Begins another search, where the result of the last one is in doubt.
+    pub fn search(&mut self, search: Search) {
+        self.config.search = Some(search);
+    }
+
     /// Whether the search is over without a result: this machine sends none of its sizes.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {

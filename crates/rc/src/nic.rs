@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use farwrite_link::Serialiser;
 use farwrite_net::header::Header;
-use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports};
+use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports, ROCE_PORT};
 
 use crate::{
     Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
@@ -243,6 +243,7 @@ impl Nic {
             src: self.node,
             dst: connection.peer,
             src_port: connection.src_port,
+            dst_port: ROCE_PORT,
             ipv4_id: 0,
             priority: connection.priority,
             ecn: Ecn::Capable0,

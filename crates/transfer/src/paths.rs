@@ -11,6 +11,7 @@ use farwrite_session::{Message, PathKey, PathOffer};
 
 use crate::host::Cancel;
 use crate::setup::Setup;
+use crate::shape::{candidates, datagram_bytes, payload_bytes};
 use crate::speaker::Outbox;
 use crate::{Error, ErrorKind, Host};
 
@@ -19,6 +20,10 @@ pub(crate) const STEP: Duration = Duration::from_millis(1);
 /// After the first answer, for packets of the size that the user has fixed.
 const FIXED_SIZE: Duration = Duration::from_secs(3);
 
+/// Without any step of either end for this long, the size of packets is tested. The signs of life
+/// that say so come once a second.
+const STALLED: Duration = Duration::from_secs(3);
+
 /// Keeps a path, and queue pairs on it.
 pub(crate) struct PathKeeper {
     path: Path,
@@ -26,6 +31,15 @@ pub(crate) struct PathKeeper {
     route: Option<Route>,
     sent_packets: u64,
     received_packets: u64,
+    size: SizeWatch,
+}
+
+/// Notices when packets of full size do not arrive any more.
+struct SizeWatch {
+    moved: u64,
+    moved_at: Instant,
+    /// Whether the size is being tested.
+    is_testing: bool,
 }
 
 /// An endpoint, and the path of its one channel to the peer.
@@ -174,6 +188,27 @@ impl From<NicTranslated> for Error {
     }
 }
 
+/// A path that has begun to drop packets of the size that it carried before (RFC 8899 section
+/// 4.4, a black hole).
+#[derive(Debug)]
+struct PathShrunk {
+    peer: SocketAddr,
+    mtu: u32,
+    carries: u32,
+}
+
+impl From<PathShrunk> for Error {
+    fn from(PathShrunk { peer, mtu, carries }: PathShrunk) -> Self {
+        Self::new(
+            ErrorKind::Unreachable,
+            format!(
+                "the path to {peer} does not carry packets of {mtu} bytes any more, but of \
+                 {carries}: send again, and the smaller size is used"
+            ),
+        )
+    }
+}
+
 impl Link {
     /// Polls the endpoint and keeps the path, before there is a queue pair on it.
     pub(crate) fn step(&mut self) -> Result<(), Error> {
@@ -287,6 +322,58 @@ impl PathKeeper {
             route: None,
             sent_packets: 0,
             received_packets: 0,
+            size: SizeWatch {
+                moved: 0,
+                moved_at: Instant::now(),
+                is_testing: false,
+            },
+        }
+    }
+
+    /// Tests the size of data packets where nothing has moved for a time, by a count that grows with
+    /// every step of either end. `is_held_up`: for another reason, such as a disk.
+    ///
+    /// # Errors
+    /// [`PathShrunk`], where small packets pass and those of `mtu` bytes of payload do not.
+    pub(crate) fn watch_size(
+        &mut self,
+        now: Instant,
+        moved: u64,
+        is_held_up: bool,
+        mtu: u32,
+    ) -> Result<(), Error> {
+        let size = &mut self.size;
+        if is_held_up || std::mem::replace(&mut size.moved, moved) != moved {
+            size.moved_at = now;
+            size.is_testing = false;
+        }
+        if now.saturating_duration_since(size.moved_at) < STALLED {
+            return Ok(());
+        }
+        let Some(route) = self.path.route() else {
+            return Ok(());
+        };
+        if !std::mem::replace(&mut size.is_testing, true) {
+            let smaller = candidates(route.peer, None).into_iter();
+            let full = datagram_bytes(mtu);
+            let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
+            self.path.search(Search::new(sizes));
+            return Ok(());
+        }
+        match self.path.largest().map(payload_bytes) {
+            Some(carries) if carries < mtu => Err(PathShrunk {
+                peer: route.peer,
+                mtu,
+                carries,
+            }
+            .into()),
+            Some(_) => {
+                // The size is not the reason. Test it again if nothing moves for as long again.
+                size.moved_at = now;
+                size.is_testing = false;
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 

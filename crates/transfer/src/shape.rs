@@ -261,7 +261,7 @@ pub(crate) fn options(sdr: QpConfig, rate_bps: u64, rtt: Duration) -> QpOptions 
 /// asked for, or of what links are known to carry.
 pub(crate) fn candidates(peer: SocketAddr, asked: Option<u32>) -> Vec<u32> {
     if let Some(mtu) = asked {
-        return vec![mtu + ROCE_BYTES];
+        return vec![datagram_bytes(mtu)];
     }
     // What is known of the route can be forged, so it is one candidate among others.
     let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
@@ -269,13 +269,18 @@ pub(crate) fn candidates(peer: SocketAddr, asked: Option<u32>) -> Vec<u32> {
     let payloads = payloads
         .filter(|payload| *payload >= MIN_MTU)
         .chain([NIC_MTU]);
-    payloads.map(|payload| payload + ROCE_BYTES).collect()
+    payloads.map(datagram_bytes).collect()
 }
 
 /// Payload of a data packet that fits into IP datagrams of `mtu` bytes: a multiple of 4 (P3.1).
 fn payload_in(mtu: u32, peer: SocketAddr) -> u32 {
     let ip_udp_bytes = if peer.is_ipv4() { 28 } else { 48 };
     mtu.saturating_sub(ip_udp_bytes + ROCE_BYTES) / 4 * 4
+}
+
+/// Bytes of a datagram with a data packet of full size.
+pub(crate) fn datagram_bytes(mtu: u32) -> u32 {
+    mtu + ROCE_BYTES
 }
 
 /// Payload of a data packet in a datagram of this many bytes.

@@ -39,7 +39,14 @@ class Node:
 
     def received_bytes(self, device):
         """Bytes that an interface has received."""
-        return int(self.run("cat", f"/sys/class/net/{device}/statistics/rx_bytes"))
+        return self._statistic(device, "rx_bytes")
+
+    def received_packets(self, device):
+        """Packets that an interface has received."""
+        return self._statistic(device, "rx_packets")
+
+    def _statistic(self, device, name):
+        return int(self.run("cat", f"/sys/class/net/{device}/statistics/{name}"))
 
 
 class Nat:

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_path::PROBE_BYTES;
+use farwrite_path::{PROBE_BYTES, Search};
 use proptest::prelude::*;
 
 use crate::world::{DELAY, MS, World, addr};
@@ -54,6 +54,26 @@ fn a_path_that_carries_less_is_measured() {
     world.run(1500 * MS, |_| true);
     assert_eq!(world.initiator.largest(), Some(1472));
     assert_eq!(world.routes(), world.right_routes());
+}
+
+#[test]
+fn a_path_that_begins_to_carry_less_is_measured_again() {
+    let mut world = World::new();
+    world.run(1000 * MS, |_| true);
+    assert_eq!(world.initiator.largest(), Some(8972));
+    world.carries = 4500;
+    world
+        .initiator
+        .search(Search::new([1216, 1472, 4132, 8972]));
+    world.run(3000 * MS, |_| true);
+    let largest = world.initiator.largest().expect("found");
+    assert!((4132..=4500).contains(&largest), "{largest}");
+    // A path that is down says nothing about sizes.
+    world.initiator.search(Search::new([1216, 4132]));
+    world.run(8000 * MS, |_| false);
+    assert_eq!(world.initiator.largest(), None);
+    world.run(12_000 * MS, |_| true);
+    assert_eq!(world.initiator.largest(), Some(4132));
 }
 
 #[test]

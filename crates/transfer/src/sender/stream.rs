@@ -175,6 +175,10 @@ impl Stream {
         let packets =
             self.endpoint.counters().received_packets + u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
+        if let Some(keeper) = &mut self.keeper {
+            let waits_for_disk = signs.slow_disk().is_some() || self.in_flight.is_empty();
+            keeper.watch_size(now, signs.moved, waits_for_disk, self.shape.mtu)?;
+        }
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
         }
