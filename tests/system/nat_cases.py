@@ -182,6 +182,18 @@ def _flood(report, program, where):
                  f"{took['quiet']:.1f} s without, {took['flooded']:.1f} s with them")
 
 
+def _fixed(report, program, where):
+    with Nat(mtu=1500, edge=9000) as nat:
+        nat.route_openly()
+        transfer = Transfer(nat, program, where / "fixed", f"{B}:{PORT}", "--mtu", "4096")
+        with transfer.ends:
+            ended = transfer.sender.end(30)
+    problems = ended.problems("send", 2)
+    if not any("--mtu 4096" in line for line in ended.errors):
+        problems.append(f"it says {ended.errors[-2:]}")
+    report.check("a size that was asked for and does not pass: refused", problems)
+
+
 def _drop_icmp(nat):
     for router in (nat.near, nat.far):
         router.nft("add table ip mute; add chain ip mute out "
@@ -194,6 +206,7 @@ _CASES = {
     "a receiver whose port is translated": _rewritten,
     "a mapping that changes in the middle": _rebinding,
     "packet sizes": _sizes,
+    "a packet size that the path does not carry": _fixed,
     "large packets are lost from the middle on": _shrinking,
     "a flood of strangers": _flood,
 }

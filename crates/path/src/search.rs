@@ -57,6 +57,15 @@ impl Search {
         }
     }
 
+    /// A search that answers whether a path carries `bytes`: if not, its outcome is less.
+    #[must_use]
+    pub fn exactly(bytes: u32) -> Self {
+        Self {
+            is_refined: true,
+            ..Self::new([bytes])
+        }
+    }
+
     /// The result: the largest size that the path carries. `None` while the search goes on.
     #[must_use]
     pub fn outcome(&self) -> Option<u32> {
@@ -192,6 +201,24 @@ mod tests {
         assert_eq!(search.outcome(), None);
         assert_eq!(search.open.len(), LADDER.len());
         assert!(search.open.iter().skip(1).all(|size| size.tries == 1));
+    }
+
+    #[test]
+    fn a_size_that_was_asked_for_passes_or_does_not() {
+        for (carries, outcome) in [(4132, 4132), (1472, 256)] {
+            let mut search = Search::exactly(4132);
+            for trip in 0..10 {
+                if search
+                    .probe(trip * RTT_NS, RTT_NS)
+                    .is_some_and(|bytes| bytes <= carries)
+                {
+                    search.pass(4132);
+                }
+                // Probes that test no size are answered too.
+                search.pass(256);
+            }
+            assert_eq!(search.outcome(), Some(outcome));
+        }
     }
 
     #[test]

@@ -11,15 +11,12 @@ use farwrite_session::{Message, PathKey, PathOffer};
 
 use crate::host::Cancel;
 use crate::setup::Setup;
-use crate::shape::{candidates, datagram_bytes, payload_bytes};
+use crate::shape::{MIN_MTU, candidates, datagram_bytes, payload_bytes};
 use crate::speaker::Outbox;
 use crate::{Error, ErrorKind, Host};
 
 /// Longest wait for packets between two looks at the channel.
 pub(crate) const STEP: Duration = Duration::from_millis(1);
-/// After the first answer, for packets of the size that the user has fixed.
-const FIXED_SIZE: Duration = Duration::from_secs(3);
-
 /// Without any step of either end for this long, the size of packets is tested. The signs of life
 /// that say so come once a second.
 const STALLED: Duration = Duration::from_secs(3);
@@ -228,21 +225,17 @@ impl Link {
         fixed: Option<u32>,
     ) -> Result<Option<u32>, Error> {
         let start = Instant::now();
-        let mut answered = None;
+        let least = datagram_bytes(fixed.unwrap_or(MIN_MTU));
         setup.until(|link| {
             let Some(keeper) = &link.keeper else {
                 return Ok(Some(None));
             };
             let path = &keeper.path;
+            if path.is_hopeless() || path.largest().is_some_and(|largest| largest < least) {
+                return Err(link.too_large(fixed));
+            }
             if path.is_ready() {
                 return Ok(Some(path.largest()));
-            }
-            if path.rtt_ns().is_some() {
-                answered.get_or_insert_with(Instant::now);
-            }
-            let waited = answered.map_or(Duration::ZERO, |since: Instant| since.elapsed());
-            if path.is_hopeless() || (fixed.is_some() && waited >= FIXED_SIZE) {
-                return Err(link.too_large(fixed));
             }
             match path.elsewhere() {
                 _ if start.elapsed() < patience => Ok(None),
@@ -267,7 +260,7 @@ impl Link {
             ),
             None => Error::new(
                 ErrorKind::Unreachable,
-                format!("this machine sends packets of 1280 bytes and more to {peer} nowhere"),
+                format!("the path to {peer} does not carry packets of {MIN_MTU} bytes"),
             ),
         }
     }
@@ -354,7 +347,7 @@ impl PathKeeper {
             return Ok(());
         };
         if !std::mem::replace(&mut size.is_testing, true) {
-            let smaller = candidates(route.peer, None).into_iter();
+            let smaller = candidates(route.peer).into_iter();
             let full = datagram_bytes(mtu);
             let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
             self.path.search(Search::new(sizes));
@@ -424,5 +417,48 @@ impl PathKeeper {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn an_offer_names_one_socket() {
+        let offer = |addresses: &[SocketAddr]| PathOffer {
+            key: None,
+            addresses: addresses.iter().map(|&address| address.into()).collect(),
+        };
+        let good = addr("192.0.2.1:4792");
+        assert_eq!(only_address(&offer(&[good])).expect("one"), good);
+        for bad in ["192.0.2.1:0", "0.0.0.0:4792", "[::]:4792"] {
+            let error = only_address(&offer(&[addr(bad)])).expect_err(bad);
+            assert_eq!(error.kind(), ErrorKind::Mismatch);
+            assert!(error.to_string().contains(bad), "{error}");
+        }
+        for count in [0, 2, 1000] {
+            let error = only_address(&offer(&vec![good; count])).expect_err("want 1");
+            assert!(error.to_string().contains("want 1"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_nic_is_where_it_says() {
+        let seen = addr("[fe80::7%3]:5000");
+        assert_eq!(
+            at_nic(addr("[fe80::7]:4791"), seen).expect("the same machine"),
+            addr("[fe80::7%3]:4791")
+        );
+        let error = at_nic(addr("10.0.0.5:4791"), addr("192.0.2.1:5000")).expect_err("translated");
+        let text = error.to_string();
+        assert!(
+            text.contains("10.0.0.5") && text.contains("192.0.2.1"),
+            "{text}"
+        );
     }
 }

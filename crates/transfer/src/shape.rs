@@ -257,12 +257,9 @@ pub(crate) fn options(sdr: QpConfig, rate_bps: u64, rtt: Duration) -> QpOptions 
     }
 }
 
-/// Sizes of datagrams to look for on the path to the peer, in bytes of UDP payload: of what was
-/// asked for, or of what links are known to carry.
-pub(crate) fn candidates(peer: SocketAddr, asked: Option<u32>) -> Vec<u32> {
-    if let Some(mtu) = asked {
-        return vec![datagram_bytes(mtu)];
-    }
+/// Sizes of datagrams to look for on the path to the peer, in bytes of UDP payload: what links are
+/// known to carry.
+pub(crate) fn candidates(peer: SocketAddr) -> Vec<u32> {
     // What is known of the route can be forged, so it is one candidate among others.
     let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
     let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));

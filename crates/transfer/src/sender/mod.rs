@@ -21,7 +21,7 @@ use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Facts, Files, Report, Role};
 use crate::setup::{SETUP, Setup, hello, send_qp_info};
-use crate::shape::{Shape, candidates, nic_mtu, options, payload_bytes};
+use crate::shape::{Shape, candidates, datagram_bytes, nic_mtu, options, payload_bytes};
 use crate::speaker::{Outbox, Speaker};
 use crate::{Error, Host, SchemeChoice};
 pub use auto::Choices;
@@ -98,7 +98,10 @@ fn join(
     bind.set_port(0);
     let offered = Offered::make(bind, outbox, cancel)?;
     let theirs = setup.path_offer()?;
-    let sizes = Search::new(candidates(peer, settings.mtu));
+    let sizes = match settings.mtu {
+        Some(mtu) => Search::exactly(datagram_bytes(mtu)),
+        None => Search::new(candidates(peer)),
+    };
     setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, Some(sizes), host)?);
     let largest = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
     let mtu = match largest {
