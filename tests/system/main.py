@@ -9,6 +9,7 @@ import tempfile
 import codes_cases
 import disk_cases
 import link_cases
+import nat_cases
 import path_cases
 import program_cases
 import wire_cases
@@ -29,6 +30,7 @@ def main(programs):
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
         link_cases.run(report, str(programs / "farwrite"))
+        nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()

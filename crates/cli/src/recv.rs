@@ -96,7 +96,7 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
     loop {
         let channel = door.wait(&cancel)?;
         let host = Host {
-            route: &transfer::direct(channel.peer_addr()),
+            route: &transfer::unchanged,
             cancel: &cancel,
             observer: console,
         };

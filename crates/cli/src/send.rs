@@ -26,8 +26,8 @@ Examples:
 
 Either end may be started first. A link-local address needs the name of this machine's interface:
 [fe80::7%eth0]:4792. `a/b` and `a/b/` arrive as `b`, `a/b/.` as what `b` contains. TCP
-and UDP of the port must reach the other end, and its UDP packets must come back; address
-translation between the ends is not supported.
+and UDP of the port must reach the other end, and its UDP packets must come back. The sender may be
+behind any address translation (NAT), the receiver behind one that keeps the port.
 
 The sender finds out how fast the path is: it fills the path, keeps its queues short, and leaves
 others their share. --rate is an upper bound. What a transfer learns about the path is kept in
@@ -78,7 +78,7 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     no_path_cache: bool,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
-    /// carries, but at most 4096
+    /// carries, which probes find out, but at most 8936
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
     /// Most memory for what is under way, parity included, at each end: 1MiB to 16GiB
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
     let settings = args.settings(&described, described.start().or_else(known))?;
     let host = Host {
-        route: &transfer::direct(channel.peer_addr()),
+        route: &transfer::unchanged,
         cancel: &cancel,
         observer: console,
     };

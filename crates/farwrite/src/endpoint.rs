@@ -3,7 +3,7 @@
 mod polling;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Counters, Departed, Fabric, FabricError, Memory, Region};
+use farwrite_fabric::contract::{Counters, Departed, Fabric, FabricError, Memory, QpPath, Region};
 use farwrite_sdr::{EndpointId, QpInfo};
 use farwrite_wire::control::Outcome;
 use rand_chacha::ChaCha12Rng;
@@ -211,6 +211,17 @@ impl<F: Fabric> Endpoint<F> {
         pair.connect(&mut self.fabric, &mut self.paths, peer)?;
         self.schedule.wake(qp.index);
         Ok(())
+    }
+
+    /// Puts a connected queue pair on other paths: one for each channel, of which the first carries
+    /// the control packets too. Its messages go on. This is how a queue pair follows a peer whose
+    /// addresses are translated, or change (P6.2).
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] for another number of paths, addresses that
+    /// cannot be, or a queue pair that is not connected.
+    pub fn set_paths(&mut self, qp: QueuePair, paths: &[QpPath]) -> Result<(), Error> {
+        self.queue_pairs.get(qp)?.set_paths(&mut self.fabric, paths)
     }
 
     /// Ends a queue pair; its open messages end as failed.

@@ -8,7 +8,7 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 use crate::{Error, Psk};
 
 /// Version of the protocol that this end speaks (P7.2).
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 const MAGIC: &[u8; 8] = b"FARWRITE";
 const PREAMBLE_BYTES: usize = 10;

@@ -30,7 +30,10 @@ pub use closer::Closer;
 pub use error::Error;
 pub use handshake::VERSION;
 pub use listener::{Listener, Refusal};
-pub use message::{Cause, FileCause, Hello, Message, Progress, QpBlob, TransferPlan};
+pub use message::{
+    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, QpBlob,
+    TransferPlan,
+};
 pub use psk::{Psk, PskError};
 pub use reader::Reader;
 pub use text::Text;

@@ -1,6 +1,7 @@
 //! The messages of a session (P7.6).
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,9 @@ pub enum Message {
     },
     /// From the receiver of files: every file has its verdict, and nothing is left to do.
     Done,
+    /// Both ways, after the hellos: where this end's UDP sockets are, and how to prove to them that
+    /// a path packet is the peer's (P6.2).
+    Path(PathOffer),
 }
 
 /// How far an end is. The sender counts what it reads, the receiver what it writes.
@@ -115,7 +119,7 @@ pub enum Cause {
 pub struct Hello {
     /// Name and version of the program, for people.
     pub software: Text,
-    /// What it can do beyond version 2 of the protocol, one bit each; unknown bits are ignored.
+    /// What it can do beyond version 3 of the protocol, one bit each; unknown bits are ignored.
     pub capabilities: u64,
 }
 
@@ -138,6 +142,55 @@ pub struct QpBlob(pub Vec<u8>);
 impl fmt::Debug for QpBlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "QpBlob({} bytes)", self.0.len())
+    }
+}
+
+/// Where the UDP sockets of an end are (P6.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathOffer {
+    /// Key of the tags on path packets toward this end. `None`: an RDMA NIC receives at these
+    /// addresses, which answers no path packets.
+    pub key: Option<PathKey>,
+    /// The address of each channel's socket, as this end has it.
+    pub addresses: Vec<PathAddress>,
+}
+
+/// A key of path packets. It does not show itself.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathKey(pub [u8; 32]);
+
+impl fmt::Debug for PathKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PathKey(..)")
+    }
+}
+
+/// An IPv6 address, or an IPv4 address mapped into one, and a UDP port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathAddress {
+    /// The address, in network order.
+    pub ip: [u8; 16],
+    /// The port.
+    pub port: u16,
+}
+
+impl From<SocketAddr> for PathAddress {
+    fn from(address: SocketAddr) -> Self {
+        let ip = match address.ip() {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        Self {
+            ip: ip.octets(),
+            port: address.port(),
+        }
+    }
+}
+
+impl From<PathAddress> for SocketAddr {
+    fn from(address: PathAddress) -> Self {
+        let ip = Ipv6Addr::from(address.ip).to_canonical();
+        Self::new(ip, address.port)
     }
 }
 
@@ -177,6 +230,7 @@ impl Message {
             Self::Abort { .. } => "the session's end",
             Self::StreamEnd { .. } => "the end of the stream",
             Self::Done => "the end of the transfer",
+            Self::Path(_) => "the addresses of UDP sockets",
         }
     }
 

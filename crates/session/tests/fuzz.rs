@@ -5,7 +5,8 @@
 mod targets;
 
 use farwrite_session::{
-    Cause, FileCause, Hello, Message, Progress, Psk, QpBlob, Text, TransferPlan,
+    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, Psk, QpBlob, Text,
+    TransferPlan,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -56,6 +57,12 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
             })
         }),
         bytes().prop_map(|blob| Message::QpInfo(QpBlob(blob))),
+        (any::<Option<[u8; 32]>>(), any::<[u8; 16]>(), any::<u16>()).prop_map(|(key, ip, port)| {
+            Message::Path(PathOffer {
+                key: key.map(PathKey),
+                addresses: vec![PathAddress { ip, port }; usize::from(port % 3)],
+            })
+        }),
         (any::<u32>(), any::<[u8; 32]>())
             .prop_map(|(index, hash)| Message::FileHash { index, hash }),
         (any::<u32>(), text()).prop_map(|(index, reason)| Message::FileFailed {

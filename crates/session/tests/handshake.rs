@@ -144,13 +144,13 @@ fn both_ends_learn_that_versions_differ() {
     }
 }
 
-/// A version 3 that also spoke version 2 could be made to by someone who changes its preamble: so
+/// A version 4 that also spoke version 3 could be made to by someone who changes its preamble: so
 /// the preamble is part of what the handshake verifies.
 #[test]
 fn preamble_is_bound_into_the_handshake() {
     let psk = key();
     let mut said = PREAMBLE;
-    said[9] = 3;
+    said[9] = 4;
     let first = first_message(&mut noise(&psk, &said, true));
     let (answer, error) = answer(&psk, &[&PREAMBLE[..], &first].concat(), PATIENT);
     assert!(matches!(error, Err(Error::KeysDiffer)), "{error:?}");

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::thread;
 
 use common::{HandMade, channels, hand_made};
@@ -10,7 +11,8 @@ use farwrite_session::files::{
     Time, manifest_messages, recv_manifest,
 };
 use farwrite_session::{
-    Cause, Channel, Error, FileCause, Hello, Message, Progress, QpBlob, Text, TransferPlan,
+    Cause, Channel, Error, FileCause, Hello, Message, PathKey, PathOffer, Progress, QpBlob, Text,
+    TransferPlan,
 };
 use proptest::prelude::*;
 
@@ -418,8 +420,37 @@ fn messages_on_the_wire() {
     }
     let secret = Message::QpInfo(QpBlob(vec![7, 8]));
     assert_eq!(format!("{secret:?}"), "QpInfo(QpBlob(2 bytes))");
-    let unknown = by_hand(&[12]).expect_err("no such message");
+    let unknown = by_hand(&[13]).expect_err("no such message");
     assert!(matches!(unknown, Error::Malformed { .. }), "{unknown}");
+}
+
+#[test]
+fn path_offers_on_the_wire() {
+    let key = PathKey([7; 32]);
+    assert_eq!(format!("{key:?}"), "PathKey(..)");
+    let address = SocketAddr::from(([192, 0, 2, 1], 4096));
+    let software = PathOffer {
+        key: Some(key),
+        addresses: vec![address.into()],
+    };
+    let nic = PathOffer {
+        key: None,
+        addresses: Vec::new(),
+    };
+    let mapped = [255, 255, 192, 0, 2, 1];
+    let body = [
+        &[12, 1][..],
+        &[7; 32],
+        &[1],
+        &[0; 10],
+        &mapped,
+        &[0x80, 0x20],
+    ]
+    .concat();
+    assert_eq!(by_hand(&body).expect("a message"), Message::Path(software));
+    assert_eq!(by_hand(&[12, 0, 0]).expect("a message"), Message::Path(nic));
+    let cut = by_hand(&body[..body.len() - 1]).expect_err("a byte is missing");
+    assert!(matches!(cut, Error::Malformed { .. }), "{cut}");
 }
 
 fn any_entry() -> impl Strategy<Value = Entry> {

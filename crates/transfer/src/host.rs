@@ -8,8 +8,6 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use farwrite::QpInfo;
-
 use crate::error::of_thread;
 use crate::{Error, ErrorKind};
 
@@ -114,8 +112,8 @@ pub trait Observer: Send + Sync {
     fn observe(&self, event: Event);
 }
 
-/// Changes what the peer says of its queue pair to where its packets are to go; see [`direct`].
-pub type Route<'a> = &'a dyn Fn(QpInfo) -> Result<QpInfo, Error>;
+/// Where to send the first packets to a peer that is at an address; see [`unchanged`].
+pub type Route<'a> = &'a dyn Fn(SocketAddr) -> Result<SocketAddr, Error>;
 
 /// The program around a transfer.
 #[derive(Clone, Copy)]
@@ -141,30 +139,9 @@ impl Host<'_> {
 /// Sends packets to the address that the channel comes from.
 ///
 /// # Errors
-/// The route fails where the peer knows itself by another address. Something between the ends then
-/// rewrites addresses, and the ICRC of its packets would be wrong here (P2.5).
-pub fn direct(peer: SocketAddr) -> impl Fn(QpInfo) -> Result<QpInfo, Error> {
-    move |mut info| {
-        for addr in info.channels.iter_mut().chain([&mut info.control]) {
-            if addr.ip() != peer.ip() {
-                return Err(Error::new(
-                    ErrorKind::Mismatch,
-                    format!(
-                        "the peer calls itself {} and is {} seen from here: address translation \
-                         between the ends is not supported; run them where they see each other's \
-                         own addresses",
-                        addr.ip(),
-                        peer.ip()
-                    ),
-                ));
-            }
-            // The address as this end knows it has the scope of a link-local address.
-            let port = addr.port();
-            *addr = peer;
-            addr.set_port(port);
-        }
-        Ok(info)
-    }
+/// None.
+pub fn unchanged(peer: SocketAddr) -> Result<SocketAddr, Error> {
+    Ok(peer)
 }
 
 #[cfg(test)]

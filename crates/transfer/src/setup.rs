@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farwrite::QpInfo;
-use farwrite_session::{Error as SessionError, Hello, Message, QpBlob, Reader, Text};
+use farwrite_session::{Error as SessionError, Hello, Message, PathOffer, QpBlob, Reader, Text};
 
 use crate::host::{CANCEL_PERIOD, Cancel};
+use crate::paths::{Link, STEP};
 use crate::pulse::Pulse;
 use crate::speaker::Outbox;
 use crate::watch::{Signs, SlowDisk};
@@ -39,6 +40,8 @@ pub(crate) struct Setup<'a> {
     host: &'a Host<'a>,
     timeout: Duration,
     slow_disk: SlowDisk,
+    /// Kept alive while the set-up waits, once it is there.
+    pub(crate) link: Option<Link>,
 }
 
 impl<'a> Setup<'a> {
@@ -50,7 +53,45 @@ impl<'a> Setup<'a> {
             host,
             timeout,
             slow_disk: SlowDisk::new(timeout),
+            link: None,
         }
+    }
+
+    /// The link, which is there.
+    pub(crate) fn take_link(&mut self) -> Result<Link, Error> {
+        let missing = || Error::new(ErrorKind::Other, "there is no link to the peer");
+        self.link.take().ok_or_else(missing)
+    }
+
+    /// Keeps the link, and says how long the channel may be waited for without it.
+    fn step(&mut self) -> Result<Duration, Error> {
+        match &mut self.link {
+            Some(link) => link.step().map(|()| STEP),
+            None => Ok(CANCEL_PERIOD),
+        }
+    }
+
+    /// Keeps the link until `done` answers, while no message of the peer is due.
+    pub(crate) fn until<T>(
+        &mut self,
+        mut done: impl FnMut(&mut Link) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let mut link = self.take_link()?;
+        self.reader.set_timeout(Some(STEP));
+        let result = loop {
+            self.host.cancel.check()?;
+            link.step()?;
+            if let Some(result) = done(&mut link)? {
+                break result;
+            }
+            match self.reader.recv() {
+                Ok(Message::Progress(_)) | Err(SessionError::Timeout { .. }) => {}
+                Ok(other) => return Err(failed(&other.unexpected("a sign of life"))),
+                Err(error) => return Err(failed(&error)),
+            }
+        };
+        self.link = Some(link);
+        Ok(result)
     }
 
     /// Waits up to `patience` for a message to arrive whole. While the peer says that its disk is
@@ -59,9 +100,10 @@ impl<'a> Setup<'a> {
     /// A peer, or someone between the ends, who delivers a message byte by byte gains no time.
     pub(crate) fn message(&mut self, patience: Duration) -> Result<Message, Error> {
         let mut since = Instant::now();
-        self.reader.set_timeout(Some(CANCEL_PERIOD));
         loop {
             self.host.cancel.check()?;
+            let wait = self.step()?;
+            self.reader.set_timeout(Some(wait));
             match self.reader.recv() {
                 Ok(Message::Progress(progress)) => {
                     if progress.disk_ms > 0 {
@@ -96,7 +138,9 @@ impl<'a> Setup<'a> {
         };
         let mut heard_at = Instant::now();
         self.reader.set_timeout(Some(CANCEL_PERIOD));
-        self.host.cancel.run_watched(work, || {
+        let cancel = self.host.cancel;
+        cancel.run_watched(work, || {
+            self.step()?;
             match self.reader.recv() {
                 Ok(Message::Progress(_)) => heard_at = Instant::now(),
                 Ok(other) => return Err(failed(&other.unexpected("a sign of life"))),
@@ -134,6 +178,15 @@ impl<'a> Setup<'a> {
     pub(crate) fn hello(&mut self) -> Result<Hello, Error> {
         self.expect(SETUP, "a hello", |message| match message {
             Message::Hello(hello) => Ok(hello),
+            other => Err(other),
+        })
+    }
+
+    /// Waits for where the peer's sockets are.
+    pub(crate) fn path_offer(&mut self) -> Result<PathOffer, Error> {
+        let want = "the addresses of UDP sockets";
+        self.expect(SETUP, want, |message| match message {
+            Message::Path(offer) => Ok(offer),
             other => Err(other),
         })
     }

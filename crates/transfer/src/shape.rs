@@ -12,11 +12,15 @@ use farwrite_units::show::Bytes;
 use crate::parity::{group_chunks, parity_bytes};
 use crate::{Error, ErrorKind};
 
-/// IP, UDP, BTH, RETH, immediate and ICRC around a payload.
-const OVERHEAD_V4_BYTES: u32 = 20 + 8 + 12 + 16 + 4 + 4;
-const OVERHEAD_V6_BYTES: u32 = OVERHEAD_V4_BYTES + 20;
-/// Largest MTU that is chosen unasked: RoCE's own.
-const MAX_MTU: u32 = 4096;
+/// BTH, RETH, immediate and ICRC around a payload.
+const ROCE_BYTES: u32 = 12 + 16 + 4 + 4;
+/// Largest IP datagram that is looked for unasked: jumbo frames.
+const JUMBO: u32 = 9000;
+/// Largest IP datagrams of common links: the least that IPv6 allows, mobile networks, several kinds
+/// of tunnels and clouds, Ethernet, and jumbo frames of clouds and of Ethernet.
+const LINK_MTUS: [u32; 9] = [1280, 1400, 1420, 1450, 1460, 1492, 1500, 8896, JUMBO];
+/// RoCE's own.
+const NIC_MTU: u32 = 4096;
 /// Smallest MTU that carries the control packets too.
 pub(crate) const MIN_MTU: u32 = 256;
 /// Segments are as large as this time at the rate holds, within bounds: the end of one must not take
@@ -290,22 +294,45 @@ pub(crate) fn options(sdr: QpConfig, rate_control: RateControl, rtt: Duration) -
     }
 }
 
-/// Payload bytes of packets to the peer: what was asked for, if the path carries it, or else as much
-/// as it carries.
+/// Sizes of datagrams to look for on the path to the peer, in bytes of UDP payload: what links are
+/// known to carry.
+pub(crate) fn candidates(peer: SocketAddr) -> Vec<u32> {
+    // What is known of the route can be forged, so it is one candidate among others.
+    let known = path_mtu(peer).into_iter().map(|mtu| mtu.min(JUMBO));
+    let payloads = known.chain(LINK_MTUS).map(|mtu| payload_in(mtu, peer));
+    let payloads = payloads
+        .filter(|payload| *payload >= MIN_MTU)
+        .chain([NIC_MTU]);
+    payloads.map(datagram_bytes).collect()
+}
+
+/// Payload of a data packet that fits into IP datagrams of `mtu` bytes: a multiple of 4 (P3.1).
+fn payload_in(mtu: u32, peer: SocketAddr) -> u32 {
+    let ip_udp_bytes = if peer.is_ipv4() { 28 } else { 48 };
+    mtu.saturating_sub(ip_udp_bytes + ROCE_BYTES) / 4 * 4
+}
+
+/// Bytes of a datagram with a data packet of full size.
+pub(crate) fn datagram_bytes(mtu: u32) -> u32 {
+    mtu + ROCE_BYTES
+}
+
+/// Payload of a data packet in a datagram of this many bytes.
+pub(crate) fn payload_bytes(datagram_bytes: u32) -> u32 {
+    datagram_bytes.saturating_sub(ROCE_BYTES) / 4 * 4
+}
+
+/// Payload of packets to an RDMA NIC, whose path cannot be probed: what was asked for, or what the
+/// route is said to carry, but at most RoCE's 4096.
 ///
 /// # Errors
-/// [`ErrorKind::Settings`] for more than the path carries, [`ErrorKind::Unreachable`] without a path.
-pub(crate) fn mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error> {
+/// [`ErrorKind::Settings`] for more than the route carries, [`ErrorKind::Unreachable`] without one.
+pub(crate) fn nic_mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error> {
     let path = path_mtu(peer).map_err(|error| {
         let what = format_args!("asking for a route to {peer}");
         Error::caused(ErrorKind::Unreachable, what, &error)
     })?;
-    let overhead = if peer.is_ipv4() {
-        OVERHEAD_V4_BYTES
-    } else {
-        OVERHEAD_V6_BYTES
-    };
-    let room = path.saturating_sub(overhead) / 4 * 4;
+    let room = payload_in(path, peer);
     match asked {
         Some(asked) if asked > room => Err(Error::new(
             ErrorKind::Settings,
@@ -315,14 +342,7 @@ pub(crate) fn mtu(peer: SocketAddr, asked: Option<u32>) -> Result<u32, Error> {
             ),
         )),
         Some(asked) => Ok(asked),
-        None if room < MIN_MTU => Err(Error::new(
-            ErrorKind::Unreachable,
-            format!(
-                "the path to {} carries packets of {path} bytes only",
-                peer.ip()
-            ),
-        )),
-        None => Ok(room.min(MAX_MTU)),
+        None => Ok(room.clamp(MIN_MTU, NIC_MTU)),
     }
 }
 

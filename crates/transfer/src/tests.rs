@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use farwrite::SchemeName;
 use farwrite::fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
-use farwrite::{QpInfo, SchemeName};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Listener, Psk};
@@ -48,12 +48,6 @@ impl Link {
             };
             LinkEmulator::start(&config).expect("a link that can be")
         })
-    }
-
-    fn reroute(mut info: QpInfo, via: SocketAddr) -> QpInfo {
-        info.control = via;
-        info.channels.fill(via);
-        info
     }
 }
 
@@ -96,10 +90,7 @@ fn cross(
     let reports = thread::scope(|scope| {
         let receives = scope.spawn(|| {
             let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
-            let route = |info: QpInfo| {
-                let via = link.emulator(info.control).addresses()[0][1];
-                Ok(Link::reroute(info, via))
-            };
+            let route = |sender| Ok(link.emulator(sender).addresses()[0][1]);
             let host = Host {
                 route: &route,
                 cancel: &cancel,
@@ -109,10 +100,10 @@ fn cross(
             receive(sender, to.path(), &limits, &host)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
-        let route = |info: QpInfo| {
-            let emulator = link.emulator.get().expect("the receiver was first");
+        let route = |_| {
+            let emulator = link.emulator.wait();
             scope.spawn(|| meddle(emulator));
-            Ok(Link::reroute(info, emulator.addresses()[0][0]))
+            Ok(emulator.addresses()[0][0])
         };
         let host = Host {
             route: &route,

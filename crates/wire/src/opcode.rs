@@ -8,6 +8,8 @@ pub const UC_WRITE_ONLY_WITH_IMM: u8 = 0x2B;
 pub const UC_SEND_ONLY: u8 = 0x24;
 /// First byte of LoWAR's repair header, which no opcode has.
 pub const LOWAR_REPAIR: u8 = 0x1F;
+/// First byte of a path packet (P6.2), which no opcode has.
+pub const PATH_PACKET: u8 = 0x1E;
 
 /// A service of the transport, the high three bits of an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

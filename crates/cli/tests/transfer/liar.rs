@@ -8,7 +8,7 @@ use farwrite::{
     UdpConfig, UdpFabric,
 };
 use farwrite_session::files::{Entry, Kind, Time};
-use farwrite_session::{Channel, Error, Hello, Message, QpBlob, Text, TransferPlan};
+use farwrite_session::{Channel, Error, Hello, Message, PathOffer, QpBlob, Text, TransferPlan};
 
 use crate::rig::Rig;
 
@@ -78,11 +78,24 @@ impl Liar {
             ..QpOptions::default()
         };
         let qp = endpoint.create_qp(options).expect("queue pair");
-        Self {
+        let mut liar = Self {
             channel,
             endpoint,
             qp,
-        }
+        };
+        liar.offer_path();
+        liar
+    }
+
+    /// Poses as an end whose queue pairs are an RDMA NIC's, and takes the receiver's offer in.
+    fn offer_path(&mut self) {
+        let offer = PathOffer {
+            key: None,
+            addresses: vec![self.info().control.into()],
+        };
+        self.say(&Message::Path(offer));
+        let theirs = self.hear();
+        assert!(matches!(theirs, Ok(Message::Path(_))), "{theirs:?}");
     }
 
     /// What it would tell the receiver of its queue pair, if it were honest.

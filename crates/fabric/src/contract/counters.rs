@@ -62,8 +62,12 @@ pub struct Counters {
     /// Of the packets received and applied, SENDs from an address that their queue pair does not
     /// permit.
     pub unvalidated_packets: u64,
-    /// Packets that the operating system dropped for want of room in a socket.
+    /// Packets that the operating system dropped for want of room in a socket. Where strangers'
+    /// packets have a socket to themselves, those dropped there are not among them.
     pub socket_drops: u64,
+    /// Packets that the operating system dropped for want of room in a socket that takes packets of
+    /// strangers only.
+    pub stranger_drops: u64,
     /// Packets not applied, by [`DropReason`].
     pub dropped: [u64; DropReason::ALL.len()],
 }

@@ -102,8 +102,8 @@ impl Carrier for NetCarrier {
         Flow::new(local, remote).map_err(|error| unreachable(error.to_string()))
     }
 
-    fn socket_drops(&self) -> u64 {
-        self.state.borrow().drops
+    fn socket_drops(&self) -> [u64; 2] {
+        [self.state.borrow().drops, 0]
     }
 }
 

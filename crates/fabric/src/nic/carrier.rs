@@ -32,8 +32,13 @@ pub trait Carrier {
     /// # Errors
     /// [`FabricError::BadAttribute`] that says why `remote` cannot be reached.
     fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError>;
-    /// Packets dropped for want of room in a socket, since it was made.
-    fn socket_drops(&self) -> u64;
+    /// From now on one more queue pair of a port takes packets from `peer`.
+    fn join(&mut self, _port: u16, _peer: SocketAddr) {}
+    /// One queue pair less takes packets from `peer`.
+    fn leave(&mut self, _port: u16, _peer: SocketAddr) {}
+    /// Packets dropped for want of room in a socket since it was made: of peers, as far as is
+    /// known, and of strangers.
+    fn socket_drops(&self) -> [u64; 2];
 }
 
 /// The sending half of a port.

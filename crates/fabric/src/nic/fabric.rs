@@ -90,7 +90,13 @@ impl<C: Carrier> NicFabric<C> {
     fn go(&mut self, qpn: Qpn, peer: Qpn, path: &QpPath) -> Result<(), FabricError> {
         let port = self.queue_pairs.get_mut(qpn)?.port;
         let remote = self.send_path(port, peer, path)?;
-        self.queue_pairs.get_mut(qpn)?.remote = Some(peer);
+        // First the new peer: its socket stays if it is the old one.
+        self.carrier.join(port, path.source);
+        let queue_pair = self.queue_pairs.get_mut(qpn)?;
+        queue_pair.remote = Some(peer);
+        if let Some(old) = queue_pair.source.replace(path.source) {
+            self.carrier.leave(port, old);
+        }
         let port = &self.ports[usize::from(port)];
         port.tx.push(TxUpdate::Connect { qpn, remote });
         let source = Some(path.source);
@@ -237,6 +243,9 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         let queue_pair = self.queue_pairs.get_mut(qpn)?;
         let remote = queue_pair.remote.take();
         remote.ok_or(FabricError::NotConnected(qpn.0))?;
+        if let Some(source) = queue_pair.source.take() {
+            self.carrier.leave(queue_pair.port, source);
+        }
         let port = &self.ports[usize::from(queue_pair.port)];
         port.tx.push(TxUpdate::Disconnect(qpn));
         port.rx.push(RxUpdate::Permit { qpn, source: None });
@@ -245,6 +254,9 @@ impl<C: Carrier> Fabric for NicFabric<C> {
 
     fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         let queue_pair = self.queue_pairs.destroy(qpn)?;
+        if let Some(source) = queue_pair.source {
+            self.carrier.leave(queue_pair.port, source);
+        }
         let port = &self.ports[usize::from(queue_pair.port)];
         port.tx.push(TxUpdate::Destroy(qpn));
         port.rx.push(RxUpdate::Destroy(qpn));
@@ -252,8 +264,10 @@ impl<C: Carrier> Fabric for NicFabric<C> {
     }
 
     fn counters(&self) -> Counters {
+        let [socket_drops, stranger_drops] = self.carrier.socket_drops();
         let mut sum = Counters {
-            socket_drops: self.carrier.socket_drops(),
+            socket_drops,
+            stranger_drops,
             ..Counters::default()
         };
         for port in &self.ports {

@@ -41,7 +41,7 @@ pub const MAX_SGE: usize = 8;
 const MOST: usize = 1 << 20;
 
 /// UDP port of RoCEv2 (IBTA annex A17.9.2). RNICs know no other.
-const ROCE_PORT: u16 = 4791;
+pub(crate) const ROCE_PORT: u16 = 4791;
 
 /// Bytes of the IP and UDP headers around a RoCEv2 packet (no IP options, no extension headers).
 fn header_bytes(addr: SocketAddr) -> u64 {

@@ -1,5 +1,7 @@
 //! Queue pairs as the control object sees them: which exist, and who is connected to whom.
 
+use std::net::SocketAddr;
+
 use super::MOST;
 use super::numbers::{ByNumber, Numbers};
 use crate::contract::{Capabilities, FabricError, QpAttr, QpPath, Qpn, RemoteQp};
@@ -15,6 +17,8 @@ pub(super) struct QueuePair {
     pub(super) port: u16,
     /// The peer's queue pair.
     pub(super) remote: Option<Qpn>,
+    /// Where packets of the peer come from.
+    pub(super) source: Option<SocketAddr>,
 }
 
 impl QueuePairs {
@@ -43,8 +47,12 @@ impl QueuePairs {
             return Err(FabricError::OutOfResources("queue pair"));
         }
         let qpn = numbers.qpn(&self.table);
-        let (port, remote) = (attr.port, None);
-        self.table.insert(qpn, QueuePair { port, remote });
+        let queue_pair = QueuePair {
+            port: attr.port,
+            remote: None,
+            source: None,
+        };
+        self.table.insert(qpn, queue_pair);
         Ok(Qpn(qpn))
     }
 

@@ -103,8 +103,8 @@ impl Carrier for SimCarrier {
         })
     }
 
-    fn socket_drops(&self) -> u64 {
-        0
+    fn socket_drops(&self) -> [u64; 2] {
+        [0, 0]
     }
 }
 

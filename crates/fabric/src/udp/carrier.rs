@@ -1,7 +1,7 @@
 //! The software NIC over UDP sockets.
 
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,17 +9,19 @@ use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
 
 use super::UdpConfig;
+use super::aside::{Aside, SharedAside};
 use super::bell::Bell;
 use super::config::Granted;
 use super::datagram::Outgoing;
+use super::error::SocketError;
 use super::path::{self, source_for};
-use super::real_time::now_ns;
-use super::receiver::UdpReceiver;
+use super::peers::Peers;
 use super::runs::Runs;
+use super::rx::UdpRx;
 use super::sender::UdpSender;
 use super::socket::{Shared, UdpSocket};
 use crate::contract::FabricError;
-use crate::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, Packet, Seal};
+use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
 
 /// Largest payload of a packet: the 65,507 bytes of the largest UDP datagram over IPv4 less 32 of
 /// headers and 4 of ICRC, as a multiple of 4. The path may carry less.
@@ -35,11 +37,15 @@ const SINGLES_AHEAD: usize = 64;
 pub struct UdpCarrier {
     ports: Vec<Port>,
     bell: Arc<Bell>,
+    aside: SharedAside,
 }
 
 #[derive(Debug)]
 struct Port {
     socket: Arc<Shared>,
+    peers: Arc<Peers>,
+    /// What its worker sleeps by.
+    worker: Arc<Bell>,
     /// The halves, until they are handed out.
     sender: Option<UdpSender>,
     receiver: Option<UdpRx>,
@@ -48,13 +54,6 @@ struct Port {
 /// The sending half of a port.
 #[derive(Debug)]
 pub struct UdpTx(UdpSender);
-
-/// The receiving half of a port.
-#[derive(Debug)]
-pub struct UdpRx {
-    receiver: UdpReceiver,
-    bell: Arc<Bell>,
-}
 
 impl UdpCarrier {
     pub(super) fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
@@ -66,19 +65,24 @@ impl UdpCarrier {
                 want: format!("at least 1, and port numbers from {first} to 65535 at most"),
             });
         }
+        let aside = SharedAside::default();
         let bind = |index| {
             let mut socket = config.socket;
             if first != 0 {
                 socket.bind.set_port(first + index);
             }
-            let socket = UdpSocket::bind(&socket)?;
-            let shared = Arc::clone(socket.shared());
-            let (sender, receiver) = socket.split();
-            let bell = Bell::new()?;
+            let bound = UdpSocket::bind(&socket)?;
+            let open = Arc::clone(bound.shared());
+            let (sender, _) = bound.split();
+            let peers = Arc::new(Peers::new(Arc::clone(&open), socket));
+            let worker = Bell::new()?;
+            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&aside));
             Ok(Port {
-                socket: shared,
+                socket: open,
+                peers,
+                worker,
                 sender: Some(sender),
-                receiver: Some(UdpRx { receiver, bell }),
+                receiver: Some(receiver),
             })
         };
         Ok(Self {
@@ -86,12 +90,41 @@ impl UdpCarrier {
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
             bell: Bell::new()?,
+            aside,
         })
     }
 
     /// What the control object sleeps by.
     pub(super) fn bell(&self) -> &Arc<Bell> {
         &self.bell
+    }
+
+    pub(super) fn aside(&self) -> &Aside {
+        &self.aside
+    }
+
+    /// Sends one datagram beside the packets of queue pairs; the inner result is the socket's.
+    pub(super) fn send_aside(
+        &self,
+        port: u16,
+        from: IpAddr,
+        to: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<Result<usize, SocketError>, FabricError> {
+        let Some(port) = self.ports.get(usize::from(port)) else {
+            return Err(FabricError::BadAttribute {
+                name: "port",
+                value: port.to_string(),
+                want: format!("less than {}", self.ports.len()),
+            });
+        };
+        let message = Outgoing {
+            src: Some(from).filter(|from| !from.is_unspecified()),
+            dst: path::canonical(to),
+            segment_bytes: bytes.len(),
+            parts: &[IoSlice::new(bytes)],
+        };
+        Ok(UdpSender::new(Arc::clone(&port.socket)).send(&[message]))
     }
 
     /// The sockets that were full when last sent to, each until it has room.
@@ -158,11 +191,21 @@ impl Carrier for UdpCarrier {
         Flow::new(local, remote).map_err(|e| unreachable(&e))
     }
 
-    fn socket_drops(&self) -> u64 {
-        let sockets = self.ports.iter().map(|port| &port.socket);
-        sockets
-            .map(|socket| socket.drops.load(Ordering::Relaxed))
-            .sum()
+    fn join(&mut self, port: u16, peer: SocketAddr) {
+        let port = &self.ports[usize::from(port)];
+        port.peers.join(peer);
+        port.worker.waker().wake();
+    }
+
+    fn leave(&mut self, port: u16, peer: SocketAddr) {
+        let port = &self.ports[usize::from(port)];
+        port.peers.leave(peer);
+        port.worker.waker().wake();
+    }
+
+    fn socket_drops(&self) -> [u64; 2] {
+        let ports = self.ports.iter().map(|port| port.peers.drops());
+        ports.fold([0, 0], |[a, b], [c, d]| [a + c, b + d])
     }
 }
 
@@ -190,42 +233,6 @@ impl CarrierTx for UdpTx {
         }
         self.0.shared.full.store(full, Ordering::Relaxed);
         Ok(packets.len() - rest.len())
-    }
-}
-
-impl CarrierRx for UdpRx {
-    fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
-        let (received, more) = self.receiver.recv()?;
-        let mut arrived_ns = None;
-        for batch in received {
-            // One look at the clock serves all that came with one call.
-            let arrived_ns = Some(*arrived_ns.get_or_insert_with(now_ns));
-            let Ok(flow) = Flow::new(batch.src, batch.dst) else {
-                continue;
-            };
-            for (payload, ipv4_id) in batch.segments().zip(0..) {
-                each(&Arrival {
-                    payload,
-                    flow: &flow,
-                    ipv4_id,
-                    ecn: batch.ecn,
-                    arrived_ns,
-                });
-            }
-        }
-        Ok(more)
-    }
-}
-
-impl UdpRx {
-    /// What the port's worker sleeps by.
-    pub(super) fn bell(&self) -> &Arc<Bell> {
-        &self.bell
-    }
-
-    /// The socket, until something has arrived.
-    pub(super) fn when_readable(&self) -> PollFd<'_> {
-        PollFd::new(&*self.receiver.shared, PollFlags::IN)
     }
 }
 

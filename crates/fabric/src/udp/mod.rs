@@ -1,5 +1,6 @@
 //! RoCEv2 through ordinary UDP sockets (Linux).
 
+mod aside;
 mod bell;
 mod carrier;
 mod config;
@@ -9,21 +10,25 @@ mod error;
 mod name;
 mod options;
 mod path;
+mod peers;
 mod real_time;
 mod receiver;
 mod runs;
+mod rx;
 mod sender;
 mod socket;
 mod sys;
 
 use std::net::SocketAddr;
 
-pub use carrier::{UdpCarrier, UdpRx, UdpTx};
+pub use aside::PathDatagram;
+pub use carrier::{UdpCarrier, UdpTx};
 pub use config::{Granted, SocketConfig};
 pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, Received};
 pub use error::SocketError;
 pub use path::{path_mtu, source_for};
 pub use receiver::UdpReceiver;
+pub use rx::UdpRx;
 pub use sender::UdpSender;
 pub use socket::{UdpSocket, wait};
 

@@ -15,6 +15,32 @@ use crate::contract::Ecn;
 /// # Errors
 /// The operating system's.
 pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
+    let socket = unbound(bind, v6)?;
+    rustix::net::bind(&socket, &bind)?;
+    Ok(socket)
+}
+
+/// A non-blocking UDP socket that is connected to `peer`, at a port that other sockets share.
+///
+/// # Errors
+/// The operating system's.
+pub(super) fn open_connected(
+    bind: SocketAddr,
+    peer: SocketAddr,
+    v6: bool,
+) -> io::Result<UdpSocket> {
+    let socket = unbound(bind, v6)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &bind)?;
+    let peer = match peer {
+        SocketAddr::V4(peer) if v6 => (peer.ip().to_ipv6_mapped(), peer.port()).into(),
+        peer => peer,
+    };
+    rustix::net::connect(&socket, &peer)?;
+    Ok(socket)
+}
+
+fn unbound(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
     let family = if v6 {
         AddressFamily::INET6
     } else {
@@ -26,7 +52,6 @@ pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
         // Not left to the system-wide default, and only the wildcard can speak both.
         sockopt::set_ipv6_v6only(&fd, !bind.ip().is_unspecified())?;
     }
-    rustix::net::bind(&fd, &bind)?;
     Ok(fd.into())
 }
 

@@ -23,7 +23,11 @@ impl RealTime for UdpFabric {
 
     fn wait(&mut self, at_most: Duration, workers: &[NicRx<UdpRx>]) -> Result<(), FabricError> {
         let carrier = self.carrier();
-        let workers = workers.iter().map(|rx| rx.carrier().when_readable());
+        let workers = workers.iter().map(NicRx::carrier);
+        if workers.clone().any(UdpRx::is_stale) {
+            return Ok(());
+        }
+        let workers = workers.flat_map(UdpRx::when_readable);
         let sockets = workers.chain(carrier.when_not_full());
         carrier.bell().sleep(sockets, at_most)
     }
@@ -39,8 +43,10 @@ unsafe impl RealTimeRx for NicRx<UdpRx> {
     fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
         self.end_batch();
         let carrier = self.carrier();
-        let socket = std::iter::once(carrier.when_readable());
-        carrier.bell().sleep(socket, at_most)
+        if carrier.is_stale() {
+            return Ok(());
+        }
+        carrier.bell().sleep(carrier.when_readable(), at_most)
     }
 
     fn waker(&self) -> Waker {

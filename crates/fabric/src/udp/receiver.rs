@@ -21,8 +21,8 @@ pub struct UdpReceiver {
     buffers: Buffers,
 }
 
-/// Where datagrams are received.
-struct Buffers {
+/// Where datagrams are received, of any number of sockets.
+pub(super) struct Buffers {
     items: Box<[RecvItem; BATCH]>,
     slab: Vec<u8>,
 }
@@ -37,10 +37,7 @@ impl UdpReceiver {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            buffers: Buffers {
-                items: Box::new([RecvItem::EMPTY; BATCH]),
-                slab: vec![0; BATCH * RECV_STRIDE],
-            },
+            buffers: Buffers::new(),
         }
     }
 
@@ -50,34 +47,46 @@ impl UdpReceiver {
     /// # Errors
     /// [`SocketError::Io`].
     pub fn recv(&mut self) -> Result<(impl Iterator<Item = Received<'_>>, bool), SocketError> {
-        let Buffers { items, slab } = &mut self.buffers;
+        self.buffers.recv(&self.shared)
+    }
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        Self {
+            items: Box::new([RecvItem::EMPTY; BATCH]),
+            slab: vec![0; BATCH * RECV_STRIDE],
+        }
+    }
+
+    /// [`UdpReceiver::recv`] from any socket.
+    pub(super) fn recv(
+        &mut self,
+        shared: &Shared,
+    ) -> Result<(impl Iterator<Item = Received<'_>>, bool), SocketError> {
+        let Self { items, slab } = self;
         let got = loop {
-            match sys::recv_many(
-                self.shared.socket.as_fd(),
-                &mut items[..],
-                slab,
-                RECV_STRIDE,
-            ) {
+            match sys::recv_many(shared.socket.as_fd(), &mut items[..], slab, RECV_STRIDE) {
                 Ok(got) => break got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
                 // An ICMP answer to something sent earlier: read away by having been returned.
                 Err(e) if is_passing(&e) || e.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
-                    let what = format!("receiving on UDP {}", self.shared.local);
+                    let what = format!("receiving on UDP {}", shared.local);
                     return Err(SocketError::Io { what, source });
                 }
             }
         };
         let items = &items[..got];
         // The kernel's counter is 32 bits wide and wraps.
-        let mut drops = self.shared.drops.load(Ordering::Relaxed);
+        let mut drops = shared.drops.load(Ordering::Relaxed);
         for told in items.iter().filter_map(|item| item.control.told().drops) {
             #[allow(clippy::cast_possible_truncation)]
             let more = told.wrapping_sub(drops as u32);
             drops += u64::from(more);
         }
-        self.shared.drops.store(drops, Ordering::Relaxed);
-        let local = self.shared.local;
+        shared.drops.store(drops, Ordering::Relaxed);
+        let local = shared.local;
         let datagrams = items
             .iter()
             .zip(slab.chunks_exact(RECV_STRIDE))

@@ -1,6 +1,6 @@
 //! A batched UDP socket for packets that must not be fragmented.
 //!
-//! Never connected: the kernel gives the packets of an unconnected socket that forbids
+//! What sends is never connected: the kernel gives the packets of an unconnected socket that forbids
 //! fragmentation the IPv4 id 0, and a GSO batch the ids 0, 1, 2, ... The ICRC covers the id, so it
 //! has to be known before the packet leaves.
 
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::config::{Granted, SocketConfig};
 use super::datagram::{Outgoing, Received};
 use super::error::SocketError;
-use super::options::{open, set_required, set_wanted};
+use super::options::{open, open_connected, set_required, set_wanted};
 use super::path;
 use super::receiver::UdpReceiver;
 use super::sender::UdpSender;
@@ -43,6 +43,48 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// A socket that is not connected.
+    fn bind(config: &SocketConfig) -> Result<Self, SocketError> {
+        let bind = path::canonical(config.bind);
+        let v6 = bind.is_ipv6();
+        let failed = |source| SocketError::Bind { addr: bind, source };
+        let socket = open(bind, v6).map_err(failed)?;
+        Self::new(socket, v6, config)
+    }
+
+    /// A socket that receives from `peer` alone, at an address that another has bound and shares.
+    pub(super) fn connect(config: &SocketConfig, peer: SocketAddr) -> Result<Self, SocketError> {
+        let v6 = config.bind.is_ipv6();
+        let failed = |source| SocketError::Io {
+            what: format!("connecting a socket of UDP {} to {peer}", config.bind),
+            source,
+        };
+        let socket = open_connected(config.bind, peer, v6).map_err(failed)?;
+        Self::new(socket, v6, config)
+    }
+
+    fn new(socket: StdSocket, v6: bool, config: &SocketConfig) -> Result<Self, SocketError> {
+        let local = socket.local_addr().map_err(|source| SocketError::Bind {
+            addr: config.bind,
+            source,
+        })?;
+        set_required(socket.as_fd(), v6).map_err(|(option, source)| SocketError::Option {
+            option,
+            addr: local,
+            source,
+        })?;
+        let granted = set_wanted(socket.as_fd(), config);
+        Ok(Self {
+            socket,
+            local,
+            v6,
+            gso: AtomicBool::new(granted.gso),
+            granted,
+            drops: AtomicU64::new(0),
+            full: AtomicBool::new(false),
+        })
+    }
+
     pub(super) fn granted(&self) -> Granted {
         Granted {
             gso: self.gso.load(Ordering::Relaxed),
@@ -58,27 +100,7 @@ impl UdpSocket {
     /// [`SocketError::Bind`] where the address cannot be had, [`SocketError::Option`] where the
     /// system cannot forbid fragmentation or tell destination addresses.
     pub fn bind(config: &SocketConfig) -> Result<Self, SocketError> {
-        let bind = path::canonical(config.bind);
-        let v6 = bind.is_ipv6();
-        let socket = open(bind, v6).map_err(|source| SocketError::Bind { addr: bind, source })?;
-        let local = socket
-            .local_addr()
-            .map_err(|source| SocketError::Bind { addr: bind, source })?;
-        set_required(socket.as_fd(), v6).map_err(|(option, source)| SocketError::Option {
-            option,
-            addr: local,
-            source,
-        })?;
-        let granted = set_wanted(socket.as_fd(), config);
-        let shared = Arc::new(Shared {
-            socket,
-            local,
-            v6,
-            gso: AtomicBool::new(granted.gso),
-            granted,
-            drops: AtomicU64::new(0),
-            full: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared::bind(config)?);
         Ok(Self {
             sender: UdpSender::new(Arc::clone(&shared)),
             receiver: UdpReceiver::new(shared),

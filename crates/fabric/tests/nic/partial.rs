@@ -34,8 +34,8 @@ impl Carrier for Narrow {
     fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
         Ok(Flow::new(self.local_addr(port), remote).unwrap())
     }
-    fn socket_drops(&self) -> u64 {
-        0
+    fn socket_drops(&self) -> [u64; 2] {
+        [0, 0]
     }
 }
 

@@ -40,8 +40,8 @@ impl Carrier for Roaming {
     fn flow(&self, _port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
         Ok(Flow::new(self.local.get(), remote).unwrap())
     }
-    fn socket_drops(&self) -> u64 {
-        0
+    fn socket_drops(&self) -> [u64; 2] {
+        [0, 0]
     }
 }
 

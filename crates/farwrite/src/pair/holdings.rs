@@ -1,7 +1,7 @@
 //! What a queue pair takes from the fabric, and gives back.
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, WindowSet};
+use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpPath, Qpn, RemoteQp, WindowSet};
 use farwrite_sdr::{Geometry, QpInfo};
 
 use crate::control;
@@ -97,6 +97,22 @@ impl Holdings {
             }
         }
         Ok(())
+    }
+
+    /// Puts the queue pairs of each channel on a path of `paths`, and the one for control packets on
+    /// the first.
+    pub(super) fn set_paths<F: Fabric>(
+        &self,
+        fabric: &mut Adapter<F>,
+        paths: &[QpPath],
+    ) -> Result<(), FabricError> {
+        // Data queue pairs are listed channel by channel, generation after generation.
+        for (&qpn, &path) in self.data_qpns().iter().zip(paths.iter().cycle()) {
+            fabric.set_path(qpn, path)?;
+        }
+        paths
+            .first()
+            .map_or(Ok(()), |&path| fabric.set_path(self.control_qpn(), path))
     }
 
     /// Gives everything back, even if some of it fails; returns the first error. Open windows begin

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
-use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
+use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpPath};
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::{Path, SenderCounters};
 use farwrite_sdr::{EndpointId, Geometry, QpInfo, SdrError, SdrQp};
@@ -217,6 +217,24 @@ impl Pair {
             path: paths.join(peer.endpoint, peer.control, &self.options, &counters),
         });
         Ok(())
+    }
+
+    /// Puts a connected queue pair on other paths, one a channel.
+    pub(crate) fn set_paths<F: Fabric>(
+        &self,
+        fabric: &mut Adapter<F>,
+        paths: &[QpPath],
+    ) -> Result<(), Error> {
+        let channels = usize::from(self.options.sdr.channels);
+        if paths.len() != channels {
+            return Err(FabricError::BadAttribute {
+                name: "paths",
+                value: paths.len().to_string(),
+                want: format!("{channels}, one for each channel"),
+            }
+            .into());
+        }
+        Ok(self.holdings.set_paths(fabric, paths)?)
     }
 
     /// Gives everything back to the fabric that [`Pair::create`] took, then ends all messages: an

@@ -15,7 +15,7 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 
 /// Long enough never to matter.
 pub(crate) const PATIENT: Duration = Duration::from_secs(20);
-pub(crate) const PREAMBLE: [u8; 10] = *b"FARWRITE\x00\x02";
+pub(crate) const PREAMBLE: [u8; 10] = *b"FARWRITE\x00\x03";
 
 /// A pair of connected sockets: who connected, who accepted.
 pub(crate) fn sockets(bind: &str) -> (TcpStream, TcpStream) {

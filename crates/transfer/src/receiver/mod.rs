@@ -11,12 +11,14 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, RateControl, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, RateControl};
+use farwrite_path::Role as PathRole;
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
 use farwrite_session::{Message, Reader, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
+use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Facts, Files, Report, Role, Sending, Tally};
 use crate::setup::{SETUP, Setup, failed, hello};
@@ -41,7 +43,7 @@ pub struct ReceiveSettings {
 
 /// Everything that a transfer needs once both ends know each other.
 struct Joined {
-    endpoint: Endpoint<UdpFabric>,
+    link: Link,
     qp: QueuePair,
     shape: Shape,
     sink: Sink,
@@ -135,15 +137,18 @@ impl Reception<'_> {
         let mut setup = Setup::new(reader, self.host, self.settings.timeout);
         self.outbox.send_or_cancel(hello(), cancel)?;
         let start = Instant::now();
+        let theirs = setup.path_offer()?;
+        let rtt = start.elapsed();
+        // The port of the channel: one hole in a firewall's list serves both.
+        let offered = Offered::make(local, &self.outbox, cancel)?;
+        setup.link = Some(offered.link(PathRole::Responder, &theirs, peer, None, self.host)?);
         let plan = setup.expect(SETUP, "a transfer plan", |message| match message {
             Message::Plan(plan) => Ok(plan),
             other => Err(other),
         })?;
-        let rtt = start.elapsed();
         let scheme = scheme_of(&plan)?.most_parity();
         let manifest = Arc::new(read_manifest(&mut setup, &plan)?);
         let theirs = setup.qp_info(SETUP)?;
-        let theirs = (self.host.route)(theirs)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
         let options = QpOptions {
             // Room for parity is there from the first message on.
@@ -151,19 +156,21 @@ impl Reception<'_> {
             max_parity_bytes: shape.max_parity_bytes(),
             ..options(theirs.config, RateControl::default(), rtt)
         };
-        let make = || -> Result<_, farwrite::Error> {
-            // The port of the channel: one hole in a firewall's list serves both.
-            let mut endpoint = Endpoint::over_udp(&UdpConfig::new(local))?;
+        Link::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
+        let mut link = setup.take_link()?;
+        let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
             let qp = endpoint.create_qp(options)?;
-            let ours = endpoint.qp_info(qp)?;
-            endpoint.connect_qp(qp, &theirs)?;
-            Ok((endpoint, qp, ours))
+            Ok((qp, endpoint.qp_info(qp)?))
         };
-        let (endpoint, qp, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
+        let (qp, ours) = make(&mut link.endpoint).map_err(|error| Error::of_endpoint(&error))?;
+        let ports = ports(&ours, &theirs);
+        link.connect(qp, theirs)?;
+        setup.link = Some(link);
         let sink = self.make_sink(&mut setup, directory, &manifest)?;
+        let link = setup.take_link()?;
         Ok(Joined {
-            ports: ports(&ours, &theirs),
-            endpoint,
+            ports,
+            link,
             qp,
             shape,
             sink,
@@ -223,7 +230,7 @@ impl Reception<'_> {
         *disk = Some(thread.map_err(|error| of_thread(&error))?);
         let peer = Arc::<PeerPulse>::default();
         listen::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
-        let stream = Stream::new(joined.endpoint, joined.qp, shape, jobs, empties);
+        let stream = Stream::new(joined.link, joined.qp, shape, jobs, empties);
         let watched = stream::Watched {
             outbox: &self.outbox,
             pulse: &self.pulse,

@@ -14,6 +14,7 @@ use farwrite_units::show::real;
 use super::Event;
 use super::disk::{Job, Segment};
 use crate::meter::{Meter, Status};
+use crate::paths::{Link, PathKeeper};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::setup::send_qp_info;
@@ -39,6 +40,7 @@ pub(super) struct Watched<'a> {
 /// Receives the stream.
 pub(super) struct Stream {
     endpoint: Endpoint<UdpFabric>,
+    keeper: Option<PathKeeper>,
     qp: QueuePair,
     shape: Shape,
     /// Receives under way, in the order of the stream.
@@ -59,14 +61,15 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        endpoint: Endpoint<UdpFabric>,
+        link: Link,
         qp: QueuePair,
         shape: Shape,
         jobs: SyncSender<Job>,
         empties: Receiver<Region>,
     ) -> Self {
         Self {
-            endpoint,
+            endpoint: link.endpoint,
+            keeper: link.keeper,
             qp,
             shape,
             posted: VecDeque::new(),
@@ -120,7 +123,7 @@ impl Stream {
 
     /// What is not urgent: cancellation, liveness, progress.
     fn keep_house(
-        &self,
+        &mut self,
         now: Instant,
         watched: &Watched<'_>,
         watch: &mut Watch,
@@ -129,6 +132,9 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         watched.outbox.check()?;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(&mut self.endpoint, Some(self.qp))?;
+        }
         let stats = self.stats()?;
         let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;
         let useful = stats.received_packets.saturating_sub(useless);

@@ -11,16 +11,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QueuePair, RateControl, SchemeName, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
+use farwrite_path::{Role as PathRole, Search};
 use farwrite_session::files::{Source, manifest_messages};
 use farwrite_session::{Channel, Message, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
+use crate::paths::{Link, Offered};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::{Facts, Files, Report, Role, Sending};
-use crate::setup::{Setup, hello, send_qp_info};
-use crate::shape::{Shape, Speed, mtu, options};
+use crate::setup::{SETUP, Setup, hello, send_qp_info};
+use crate::shape::{Shape, Speed, candidates, datagram_bytes, nic_mtu, options, payload_bytes};
 use crate::speaker::{Outbox, Speaker};
 use crate::{Error, Host, SchemeChoice};
 pub use auto::Choices;
@@ -66,7 +68,7 @@ impl SendSettings {
 
 /// Everything that a transfer needs once both ends know each other.
 struct Joined {
-    endpoint: Endpoint<UdpFabric>,
+    link: Link,
     qp: QueuePair,
     scheme: SchemeChoice,
     shape: Shape,
@@ -115,17 +117,30 @@ fn join(
     setup.hello()?;
     let rtt = start.elapsed();
 
-    let manifest = source.manifest();
-    let (scheme, shape) = choose(manifest.stream_bytes(), peer, rtt, settings)?;
     let mut bind = local;
     bind.set_port(0);
-    let make = || -> Result<_, farwrite::Error> {
-        let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind))?;
-        let qp = endpoint.create_qp(options(shape.config(), settings.rate_control, rtt))?;
-        let info = endpoint.qp_info(qp)?;
-        Ok((endpoint, qp, info))
+    let offered = Offered::make(bind, outbox, cancel)?;
+    let theirs = setup.path_offer()?;
+    let sizes = match settings.mtu {
+        Some(mtu) => Search::exactly(datagram_bytes(mtu)),
+        None => Search::new(candidates(peer)),
     };
-    let (mut endpoint, qp, ours) = make().map_err(|error| Error::of_endpoint(&error))?;
+    setup.link = Some(offered.link(PathRole::Initiator, &theirs, peer, Some(sizes), host)?);
+    let largest = Link::find(&mut setup, SETUP.min(settings.timeout), settings.mtu)?;
+    let mtu = match largest {
+        Some(datagram) => payload_bytes(datagram),
+        None => nic_mtu(peer, settings.mtu)?,
+    };
+
+    let manifest = source.manifest();
+    let (scheme, shape) = choose(manifest.stream_bytes(), rtt, mtu, settings)?;
+    let mut link = setup.take_link()?;
+    let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
+        let qp = endpoint.create_qp(options(shape.config(), settings.rate_control, rtt))?;
+        Ok((qp, endpoint.qp_info(qp)?))
+    };
+    let (qp, ours) = make(&mut link.endpoint).map_err(|error| Error::of_endpoint(&error))?;
+    setup.link = Some(link);
 
     let plan = Message::Plan(TransferPlan {
         scheme: Text::new(scheme),
@@ -140,13 +155,12 @@ fn join(
     send_qp_info(outbox, &ours, cancel)?;
     // The receiver makes its directories meanwhile.
     let theirs = setup.qp_info(settings.timeout)?;
-    let theirs = (host.route)(theirs)?;
-    endpoint
-        .connect_qp(qp, &theirs)
-        .map_err(|error| Error::of_endpoint(&error))?;
+    let mut link = setup.take_link()?;
+    let ports = format!("{} and {}", ours.control, theirs.control);
+    link.connect(qp, theirs)?;
     Ok(Joined {
-        ports: format!("{} and {}", ours.control, theirs.control),
-        endpoint,
+        ports,
+        link,
         qp,
         scheme,
         shape,
@@ -158,12 +172,11 @@ fn join(
 /// How the stream is cut, and by which scheme it goes.
 fn choose(
     stream_bytes: u64,
-    peer: SocketAddr,
     rtt: Duration,
+    mtu: u32,
     settings: &SendSettings,
 ) -> Result<(SchemeChoice, Shape), Error> {
     let (speed, memory_bytes) = (settings.speed(), settings.memory_bytes);
-    let mtu = mtu(peer, settings.mtu)?;
     let cut =
         |scheme: SchemeName| Shape::choose(stream_bytes, speed, rtt, mtu, memory_bytes, scheme);
     match cut(settings.scheme.most_parity()) {

@@ -17,6 +17,7 @@ use super::limits::{Limit, Limits, Standing};
 use super::listen::Heard;
 use super::{Joined, SendSettings};
 use crate::meter::{Meter, Status};
+use crate::paths::PathKeeper;
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::shape::Shape;
@@ -62,6 +63,7 @@ struct Ready {
 /// Sends the stream.
 pub(super) struct Stream {
     endpoint: Endpoint<UdpFabric>,
+    keeper: Option<PathKeeper>,
     qp: QueuePair,
     shape: Shape,
     picker: Picker,
@@ -103,7 +105,8 @@ impl Stream {
             filled: fill,
         };
         let stream = Self {
-            endpoint: joined.endpoint,
+            endpoint: joined.link.endpoint,
+            keeper: joined.link.keeper,
             qp: joined.qp,
             shape,
             picker: match joined.scheme {
@@ -176,11 +179,18 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         self.outbox.check()?;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.keep(&mut self.endpoint, Some(self.qp))?;
+        }
         self.pulse.set_received(self.arrived_bytes);
         // A transfer of no bytes needs no packets.
         let packets =
             self.endpoint.counters().received_packets + u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
+        if let Some(keeper) = &mut self.keeper {
+            let waits_for_disk = signs.slow_disk().is_some() || self.in_flight.is_empty();
+            keeper.watch_size(now, signs.moved, waits_for_disk, self.shape.mtu)?;
+        }
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
         }

@@ -1,0 +1,156 @@
+//! Sockets of a UDP fabric: connected ones for peers, the open one for strangers and path packets.
+#![cfg(target_os = "linux")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Completion, Fabric, QpAttr, QpPath, Qpn, RemoteQp};
+use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
+use farwrite_wire::opcode::PATH_PACKET;
+
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// With room for some thousand small packets.
+fn bind(addr: &str) -> Adapter<UdpFabric> {
+    let socket = SocketConfig {
+        recv_buffer_bytes: 256 << 10,
+        ..SocketConfig::new(addr.parse().expect("an address"))
+    };
+    let fabric = UdpFabric::bind(&UdpConfig { socket, ports: 1 }).expect("sockets");
+    Adapter::new(fabric).expect("all queues")
+}
+
+fn queue_pair(fabric: &mut Adapter<UdpFabric>) -> Qpn {
+    let attr = QpAttr {
+        mtu: 1024,
+        port: 0,
+        context: 0,
+        recv_buffers: 1000,
+    };
+    fabric.create_qp(attr).expect("a queue pair")
+}
+
+/// Two fabrics with a queue pair each, joined.
+fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
+    let (mut a, mut b) = (bind(addr), bind(addr));
+    let (qa, qb) = (queue_pair(&mut a), queue_pair(&mut b));
+    let at = |fabric: &Adapter<UdpFabric>, qpn| RemoteQp {
+        addr: fabric.local_addr(0),
+        qpn,
+    };
+    a.connect_qp(qa, at(&b, qb)).expect("connected");
+    b.connect_qp(qb, at(&a, qa)).expect("connected");
+    [(a, qa), (b, qb)]
+}
+
+/// Polls until so many completions are here, or for two seconds.
+fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
+    let end = Instant::now() + Duration::from_secs(2);
+    let mut out = Vec::new();
+    while out.len() < count && Instant::now() < end {
+        fabric.wait(Duration::from_millis(20)).expect("sockets");
+        fabric.poll(&mut out).expect("sockets");
+    }
+    out
+}
+
+#[test]
+fn a_flood_of_strangers_drops_its_own_packets_only() {
+    for addr in ["127.0.0.1:0", "[::1]:0"] {
+        let [(mut a, qa), (mut b, _)] = pair(addr);
+        let stranger = UdpSocket::bind(addr).expect("a socket");
+        let to = b.local_addr(0);
+        for _ in 0..20_000 {
+            stranger.send_to(&[0x2B; 200], to).expect("sent");
+        }
+        for _ in 0..100 {
+            assert!(a.post_send(qa, &[7; 100]).expect("sent"));
+        }
+        assert_eq!(completions(&mut b, 100).len(), 100, "{addr}");
+        // Drops show with the packets that found room.
+        let end = Instant::now() + Duration::from_secs(2);
+        while b.counters().stranger_drops == 0 && Instant::now() < end {
+            stranger.send_to(&[0x2B; 200], to).expect("sent");
+            completions(&mut b, 0);
+            b.poll(&mut Vec::new()).expect("sockets");
+        }
+        let counters = b.counters();
+        assert!(counters.stranger_drops > 1000, "{addr}: {counters:?}");
+        assert_eq!(counters.socket_drops, 0, "{addr}: {counters:?}");
+    }
+}
+
+#[test]
+fn no_other_program_gets_the_port_of_a_connected_socket() {
+    let [(a, _), (b, _)] = pair("127.0.0.1:0");
+    for fabric in [a, b] {
+        UdpSocket::bind(fabric.local_addr(0)).expect_err("in use");
+        let config = UdpConfig::new(fabric.local_addr(0));
+        UdpFabric::bind(&config).map(drop).expect_err("in use");
+    }
+}
+
+#[test]
+fn a_peer_at_a_new_address_is_received_there() {
+    let [(mut a, qa), (mut b, qb)] = pair("127.0.0.1:0");
+    let mut c = bind("127.0.0.1:0");
+    let qc = queue_pair(&mut c);
+    let to_b = RemoteQp {
+        addr: b.local_addr(0),
+        qpn: qb,
+    };
+    c.connect_qp(qc, to_b).expect("connected");
+    b.set_path(qb, QpPath::to(c.local_addr(0))).expect("moved");
+    for _ in 0..10 {
+        assert!(c.post_send(qc, &[1; 100]).expect("sent"));
+        assert!(a.post_send(qa, &[2; 100]).expect("sent"));
+    }
+    let of_c = |completion: &Completion| {
+        matches!(completion, Completion::Send(send)
+            if send.payload == [1; 100] && send.from == farwrite_fabric::contract::Sender::Validated)
+    };
+    let arrived = completions(&mut b, 20);
+    assert_eq!(arrived.iter().filter(|c| of_c(c)).count(), 10);
+    assert_eq!(
+        b.counters().unvalidated_packets,
+        10,
+        "those of the old address"
+    );
+    b.disconnect_qp(qb).expect("disconnected");
+    assert_eq!(completions(&mut b, 1), []);
+}
+
+#[test]
+fn path_packets_come_to_the_owner_from_peers_and_strangers() {
+    let [(a, _), (mut b, _)] = pair("127.0.0.1:0");
+    let to = b.local_addr(0);
+    let mut bytes = vec![5; 300];
+    bytes[0] = PATH_PACKET;
+    assert!(a.send_path_packet(0, ANY, to, &bytes).expect("sent"));
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    stranger.send_to(&bytes, to).expect("sent");
+    assert_eq!(completions(&mut b, 1), [], "the NIC does not see them");
+    let came = b.take_path_packets();
+    let mut from: Vec<SocketAddr> = came.iter().map(|datagram| datagram.src).collect();
+    from.sort();
+    let mut expected = [a.local_addr(0), stranger.local_addr().expect("an address")];
+    expected.sort();
+    assert_eq!(from, expected);
+    assert!(
+        came.iter()
+            .all(|d| d.dst == to && d.port == 0 && d.bytes == bytes)
+    );
+    assert_eq!(b.take_path_packets(), []);
+    assert_eq!(b.counters().taken_packets(), 0);
+}
+
+#[test]
+fn a_path_packet_that_this_machine_does_not_send_is_said_to_be_too_large() {
+    let [(a, _), (b, _)] = pair("127.0.0.1:0");
+    let to = b.local_addr(0);
+    let bytes = vec![PATH_PACKET; 65_508];
+    assert!(!a.send_path_packet(0, ANY, to, &bytes).expect("no error"));
+    a.send_path_packet(1, ANY, to, &bytes)
+        .expect_err("one port");
+}

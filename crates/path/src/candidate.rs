@@ -1,0 +1,109 @@
+//! A new address of the peer, until it is accepted or forgotten.
+
+use core::net::SocketAddr;
+
+/// Bytes of the IP and UDP headers around a packet: more than IPv4 has, so that counts of either
+/// family are on the safe side.
+const HEADER_BYTES: u64 = 48;
+/// Challenges that may be lost before the candidate is forgotten.
+const CHALLENGES: u8 = 8;
+/// Probes to the old address that must be lost before the new one is accepted.
+const FAREWELLS: u8 = 3;
+
+/// The addresses to seal this end's packets for ([`Route::sealed_as`](crate::Route::sealed_as)), and
+/// the probe from whose reply that is known.
+pub(crate) type Seen = (Option<(SocketAddr, SocketAddr)>, u64);
+
+/// A new address of the peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) address: SocketAddr,
+    /// The first packet that came from there; 0 where none has.
+    pub(crate) since_counter: u64,
+    pub(crate) since_ns: u64,
+    /// Bytes that may still be sent there: never more than came from there.
+    allowance_bytes: u64,
+    challenges: u8,
+    challenged_ns: Option<u64>,
+    /// How the peer sees this end's packets, once it has answered from there.
+    pub(crate) seen: Option<Seen>,
+    farewells: u8,
+    farewell_ns: Option<u64>,
+}
+
+/// Bytes on the wire of a packet with `bytes` of UDP payload.
+pub(crate) fn wire_bytes(bytes: usize) -> u64 {
+    bytes as u64 + HEADER_BYTES
+}
+
+impl Candidate {
+    pub(crate) fn new(address: SocketAddr, since_counter: u64, since_ns: u64) -> Self {
+        Self {
+            address,
+            since_counter,
+            since_ns,
+            allowance_bytes: 0,
+            challenges: 0,
+            challenged_ns: None,
+            seen: None,
+            farewells: 0,
+            farewell_ns: None,
+        }
+    }
+
+    /// Allows as many bytes as came from there.
+    pub(crate) fn allow(&mut self, wire_bytes: u64) {
+        self.allowance_bytes += wire_bytes;
+    }
+
+    /// Whether a packet may be sent there; its bytes count as sent then.
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.allowance_bytes.checked_sub(wire_bytes(bytes));
+        self.allowance_bytes = left.unwrap_or(self.allowance_bytes);
+        left.is_some()
+    }
+
+    /// Whether a probe of `bytes` is to be sent there now.
+    pub(crate) fn challenge(&mut self, bytes: usize, now_ns: u64, timeout_ns: u64) -> bool {
+        let is_due = self
+            .challenged_ns
+            .is_none_or(|at| now_ns >= at + timeout_ns);
+        if self.seen.is_some() || !is_due || self.challenges >= CHALLENGES || !self.spend(bytes) {
+            return false;
+        }
+        self.challenges += 1;
+        self.challenged_ns = Some(now_ns);
+        true
+    }
+
+    /// Whether a probe is to be sent to the old address now.
+    pub(crate) fn farewell(&mut self, now_ns: u64, timeout_ns: u64) -> bool {
+        let is_due = self.farewell_ns.is_none_or(|at| now_ns >= at + timeout_ns);
+        if !is_due || self.farewells > FAREWELLS {
+            return false;
+        }
+        self.farewells += 1;
+        self.farewell_ns = Some(now_ns);
+        self.farewells <= FAREWELLS
+    }
+
+    /// Whether the old address has not answered.
+    pub(crate) fn is_old_gone(&self) -> bool {
+        self.farewells > FAREWELLS
+    }
+
+    /// Whether it never answered, and is not asked any more.
+    pub(crate) fn is_hopeless(&self, now_ns: u64, timeout_ns: u64) -> bool {
+        let asked_ns = self.challenged_ns.unwrap_or(self.since_ns);
+        self.seen.is_none() && now_ns >= asked_ns + timeout_ns * u64::from(CHALLENGES)
+    }
+
+    /// When something about it is due next.
+    pub(crate) fn next_ns(&self, timeout_ns: u64) -> u64 {
+        let challenge_ns = self
+            .challenged_ns
+            .map_or(self.since_ns, |at| at + timeout_ns);
+        let farewell_ns = self.farewell_ns.map_or(self.since_ns, |at| at + timeout_ns);
+        challenge_ns.min(farewell_ns)
+    }
+}

@@ -1,0 +1,175 @@
+//! Path packets: what is on the wire (P6.2).
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use constant_time_eq::constant_time_eq_16;
+use farwrite_wire::opcode::PATH_PACKET;
+
+/// Bytes of a path packet without padding, which every reply has.
+pub const MIN_BYTES: usize = TAG + TAG_BYTES + TRAILER_BYTES;
+/// The last bytes of a path packet. No tag covers them: a relay that puts ICRCs right changes the
+/// last four bytes of every datagram (P2.5).
+pub const TRAILER_BYTES: usize = 4;
+const TAG: usize = 60;
+const TAG_BYTES: usize = 16;
+/// Flag of a reply: the address that the probe came from is the one that its receiver has accepted.
+const ACCEPTED: u8 = 1;
+/// Flag of a reply: the trailer of the probe was not 0.
+const RESEALED: u8 = 2;
+
+/// What a path packet is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Asks the peer for a reply.
+    Probe,
+    /// Answers a probe.
+    Reply {
+        /// [`Packet::counter`] of the probe.
+        echo: u64,
+        /// Whether the peer sends to, and takes data from, the address that the probe came from.
+        is_accepted: bool,
+        /// Whether something on the way had put the ICRC of the probe right for other addresses.
+        is_resealed: bool,
+    },
+}
+
+/// The content of a path packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Probe or reply.
+    pub kind: Kind,
+    /// Which pair of ports of a session it belongs to: the number of a channel.
+    pub path: u8,
+    /// Counts the packets of its sender on this path; accepted once.
+    pub counter: u64,
+    /// Reply: the source address of the probe as it arrived. Probe: the address that its sender has
+    /// of its own.
+    pub from: SocketAddr,
+    /// Reply: the destination address of the probe as it arrived. Probe: where it is sent to.
+    pub to: SocketAddr,
+}
+
+/// Why bytes are no path packet of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketError {
+    /// The first byte is another.
+    #[error("the datagram is no path packet")]
+    Other,
+    /// Too short, or of another length than it says.
+    #[error("a path packet of {have} bytes, want at least {MIN_BYTES} and the length it states")]
+    Length {
+        /// Bytes of the datagram.
+        have: usize,
+    },
+    /// The tag is not that of this content under this key.
+    #[error("the tag of a path packet is wrong")]
+    Tag,
+    /// A kind that this version does not know.
+    #[error("path packet of unknown kind {0}")]
+    Kind(u8),
+}
+
+impl Packet {
+    /// The bytes of the packet as a datagram, sealed with `key` and padded to `bytes`, but at least
+    /// [`MIN_BYTES`].
+    #[must_use]
+    pub fn seal(&self, key: &[u8; 32], bytes: usize) -> Vec<u8> {
+        let mut out = vec![0; bytes.max(MIN_BYTES)];
+        let length = u32::try_from(out.len()).unwrap_or(u32::MAX);
+        let (kind, echo, flags) = match self.kind {
+            Kind::Probe => (0, 0, 0),
+            Kind::Reply {
+                echo,
+                is_accepted,
+                is_resealed,
+            } => {
+                let accepted = if is_accepted { ACCEPTED } else { 0 };
+                let resealed = if is_resealed { RESEALED } else { 0 };
+                (1, echo, accepted | resealed)
+            }
+        };
+        out[..4].copy_from_slice(&[PATH_PACKET, kind, flags, self.path]);
+        out[4..12].copy_from_slice(&self.counter.to_be_bytes());
+        out[12..20].copy_from_slice(&u64::to_be_bytes(echo));
+        put_address(&mut out[20..38], self.from);
+        put_address(&mut out[38..56], self.to);
+        out[56..60].copy_from_slice(&length.to_be_bytes());
+        let tag = tag(key, &out[..TAG]);
+        out[TAG..TAG + TAG_BYTES].copy_from_slice(&tag);
+        out
+    }
+
+    /// Checks and reads a datagram.
+    ///
+    /// # Errors
+    /// One of [`PacketError`], the first that applies in the order of that enum.
+    pub fn open(key: &[u8; 32], bytes: &[u8]) -> Result<Self, PacketError> {
+        if bytes.first() != Some(&PATH_PACKET) {
+            return Err(PacketError::Other);
+        }
+        let wrong_length = PacketError::Length { have: bytes.len() };
+        let head = bytes
+            .first_chunk::<{ TAG + TAG_BYTES }>()
+            .filter(|_| bytes.len() >= MIN_BYTES)
+            .ok_or(wrong_length)?;
+        if usize::try_from(u32::from_be_bytes(field(head, 56))) != Ok(bytes.len()) {
+            return Err(wrong_length);
+        }
+        if !constant_time_eq_16(&tag(key, &head[..TAG]), &field(head, TAG)) {
+            return Err(PacketError::Tag);
+        }
+        let kind = match head[1] {
+            0 => Kind::Probe,
+            1 => Kind::Reply {
+                echo: u64::from_be_bytes(field(head, 12)),
+                is_accepted: head[2] & ACCEPTED != 0,
+                is_resealed: head[2] & RESEALED != 0,
+            },
+            other => return Err(PacketError::Kind(other)),
+        };
+        Ok(Self {
+            kind,
+            path: head[3],
+            counter: u64::from_be_bytes(field(head, 4)),
+            from: address(head, 20),
+            to: address(head, 38),
+        })
+    }
+}
+
+/// Whether something on the way has changed the trailer of a packet, which is sent as 0: a relay
+/// that puts ICRCs right. The sender of the packet then seals for its own addresses.
+pub(crate) fn is_resealed(bytes: &[u8]) -> bool {
+    bytes.last_chunk() != Some(&[0; TRAILER_BYTES])
+}
+
+/// The tag covers the content and the length. Padding carries nothing, so a wrong packet costs one
+/// block of the hash whatever its size.
+fn tag(key: &[u8; 32], content: &[u8]) -> [u8; TAG_BYTES] {
+    let hash = blake3::keyed_hash(key, content);
+    let mut tag = [0; TAG_BYTES];
+    tag.copy_from_slice(&hash.as_bytes()[..TAG_BYTES]);
+    tag
+}
+
+fn field<const N: usize>(head: &[u8; TAG + TAG_BYTES], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    field.copy_from_slice(&head[at..at + N]);
+    field
+}
+
+fn put_address(out: &mut [u8], address: SocketAddr) {
+    let ip = match address.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    out[..16].copy_from_slice(&ip.octets());
+    out[16..].copy_from_slice(&address.port().to_be_bytes());
+}
+
+fn address(head: &[u8; TAG + TAG_BYTES], at: usize) -> SocketAddr {
+    let ip = Ipv6Addr::from(field::<16>(head, at)).to_canonical();
+    SocketAddr::new(ip, u16::from_be_bytes(field(head, at + 16)))
+}

@@ -1,0 +1,235 @@
+//! The search for the largest packet that a path carries, in the manner of RFC 8899.
+//!
+//! Sizes of the first round are probed at once. A size that is not answered is tried again, and
+//! fails after [`TRIES`] losses, since one loss says nothing. When the largest of the round fails,
+//! a second round probes sizes between the largest that passed and the smallest that failed. ICMP
+//! is not asked: anyone can forge it.
+
+use alloc::vec::Vec;
+
+/// Losses in a row after which a size counts as too large.
+const TRIES: u8 = 5;
+/// Sizes of the second round.
+const REFINED: u32 = 8;
+
+/// The search for one direction of a path. Sizes are bytes of a datagram (UDP payload).
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// Sizes that may still pass, ascending, all above `passed`.
+    open: Vec<Size>,
+    /// The largest that was answered.
+    passed: Option<u32>,
+    /// The smallest that failed.
+    failed: Option<u32>,
+    is_refined: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    bytes: u32,
+    tries: u8,
+    /// When the last probe left.
+    sent_ns: u64,
+}
+
+impl Size {
+    fn untried(bytes: u32) -> Self {
+        Self {
+            bytes,
+            tries: 0,
+            sent_ns: 0,
+        }
+    }
+}
+
+impl Search {
+    /// A search among `candidates` first, and then between them.
+    #[must_use]
+    pub fn new(candidates: impl IntoIterator<Item = u32>) -> Self {
+        let mut open: Vec<_> = candidates.into_iter().map(Size::untried).collect();
+        open.sort_by_key(|size| size.bytes);
+        open.dedup_by_key(|size| size.bytes);
+        Self {
+            open,
+            passed: None,
+            failed: None,
+            is_refined: false,
+        }
+    }
+
+    /// A search that answers whether a path carries `bytes`: if not, its outcome is less.
+    #[must_use]
+    pub fn exactly(bytes: u32) -> Self {
+        Self {
+            is_refined: true,
+            ..Self::new([bytes])
+        }
+    }
+
+    /// The result: the largest size that the path carries. `None` while the search goes on.
+    #[must_use]
+    pub fn outcome(&self) -> Option<u32> {
+        self.passed.filter(|_| self.open.is_empty())
+    }
+
+    /// Whether no candidate is left, though none has passed: this machine sends none of them.
+    #[must_use]
+    pub fn is_hopeless(&self) -> bool {
+        self.passed.is_none() && self.open.is_empty()
+    }
+
+    /// The next size to probe at `now_ns`. A probe without an answer counts as lost after
+    /// `timeout_ns`.
+    pub(crate) fn probe(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
+        let is_due = |size: &Size| size.tries == 0 || now_ns >= size.sent_ns + timeout_ns;
+        if self.passed.is_some() {
+            let lost = self
+                .open
+                .iter()
+                .find(|size| size.tries >= TRIES && is_due(size));
+            if let Some(bytes) = lost.map(|size| size.bytes) {
+                self.too_large(bytes);
+            }
+        }
+        // Until something is answered, only the smallest is sent again: nobody may be there.
+        let is_known = self.passed.is_some();
+        let mut places = self.open.iter_mut().enumerate();
+        let (_, size) = places
+            .find(|(place, size)| is_due(size) && (is_known || *place == 0 || size.tries == 0))?;
+        size.tries = size.tries.saturating_add(1);
+        size.sent_ns = now_ns;
+        Some(size.bytes)
+    }
+
+    /// When [`Search::probe`] has something to send next.
+    pub(crate) fn next_ns(&self, timeout_ns: u64) -> Option<u64> {
+        let known = self.open.iter().take(match self.passed {
+            Some(_) => usize::MAX,
+            None => 1,
+        });
+        known.map(|size| size.sent_ns + timeout_ns).min()
+    }
+
+    /// A probe of `bytes` was answered.
+    pub(crate) fn pass(&mut self, bytes: u32) {
+        self.passed = self.passed.max(Some(bytes));
+        self.open.retain(|size| Some(size.bytes) > self.passed);
+        // An answer that comes late corrects a size that had failed.
+        self.failed = self.failed.filter(|failed| *failed > bytes);
+        self.refine();
+    }
+
+    /// The path does not carry `bytes`: the probes were lost, or this machine refuses to send them.
+    pub(crate) fn too_large(&mut self, bytes: u32) {
+        self.failed = Some(self.failed.map_or(bytes, |failed| failed.min(bytes)));
+        self.open.retain(|size| size.bytes < bytes);
+        self.refine();
+    }
+
+    /// Begins the second round where the gap between passed and failed is worth it.
+    fn refine(&mut self) {
+        let (Some(passed), Some(failed)) = (self.passed, self.failed) else {
+            return;
+        };
+        let gap = failed.saturating_sub(passed);
+        if self.is_refined || !self.open.is_empty() || gap <= passed / 4 {
+            return;
+        }
+        self.is_refined = true;
+        // Sizes keep what they are modulo 4, as payloads are multiples of 4 (P3.1).
+        let sizes = (1..=REFINED).map(|n| passed + gap * n / (REFINED + 1) / 4 * 4);
+        self.open = sizes.map(Size::untried).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RTT_NS: u64 = 40_000_000;
+    const LADDER: [u32; 6] = [1216, 1372, 1472, 4132, 8972, 8000];
+
+    /// Searches on a path that carries `carries` bytes, and loses the probes that `is_lost` says by
+    /// their number. Returns the outcome and how many round trips it took.
+    fn search(carries: u32, mut is_lost: impl FnMut(u32) -> bool) -> (u32, u64) {
+        let mut search = Search::new(LADDER);
+        let (mut now_ns, mut sent) = (0, 0);
+        while search.outcome().is_none() {
+            let mut answers = Vec::new();
+            while let Some(bytes) = search.probe(now_ns, RTT_NS) {
+                sent += 1;
+                if bytes <= carries && !is_lost(sent) {
+                    answers.push(bytes);
+                }
+            }
+            now_ns += RTT_NS;
+            answers.into_iter().for_each(|bytes| search.pass(bytes));
+            assert!(now_ns < 100 * RTT_NS, "{search:?}");
+        }
+        (search.outcome().unwrap_or(0), now_ns / RTT_NS)
+    }
+
+    #[test]
+    fn a_path_that_carries_the_largest_takes_one_round_trip() {
+        assert_eq!(search(9000, |_| false), (8972, 1));
+    }
+
+    #[test]
+    fn sizes_between_the_candidates_are_found() {
+        let (found, trips) = search(3000, |_| false);
+        assert!((2600..=3000).contains(&found), "{found}");
+        assert!(trips <= 11, "{trips}");
+        let (found, _) = search(1400, |_| false);
+        assert_eq!(
+            found, 1372,
+            "the next candidate is too near to search further"
+        );
+    }
+
+    #[test]
+    fn losses_do_not_fail_a_size() {
+        // Four of five probes.
+        assert_eq!(search(9000, |sent| sent % 5 != 0).0, 8972);
+    }
+
+    #[test]
+    fn nothing_fails_before_something_passes() {
+        let mut search = Search::new(LADDER);
+        for trip in 0..100 {
+            while search.probe(trip * RTT_NS, RTT_NS).is_some() {}
+        }
+        assert_eq!(search.outcome(), None);
+        assert_eq!(search.open.len(), LADDER.len());
+        assert!(search.open.iter().skip(1).all(|size| size.tries == 1));
+    }
+
+    #[test]
+    fn a_size_that_was_asked_for_passes_or_does_not() {
+        for (carries, outcome) in [(4132, 4132), (1472, 256)] {
+            let mut search = Search::exactly(4132);
+            for trip in 0..10 {
+                if search
+                    .probe(trip * RTT_NS, RTT_NS)
+                    .is_some_and(|bytes| bytes <= carries)
+                {
+                    search.pass(4132);
+                }
+                // Probes that test no size are answered too.
+                search.pass(256);
+            }
+            assert_eq!(search.outcome(), Some(outcome));
+        }
+    }
+
+    #[test]
+    fn what_this_machine_refuses_is_not_tried_again() {
+        let mut search = Search::new(LADDER);
+        search.too_large(4132);
+        search.pass(1472);
+        let refined: Vec<_> = search.open.iter().map(|size| size.bytes).collect();
+        assert!(refined.iter().all(|bytes| (1473..4132).contains(bytes)));
+        assert!(refined.iter().all(|bytes| bytes % 4 == 0), "{refined:?}");
+        search.too_large(refined[0]);
+        assert_eq!(search.outcome(), Some(1472));
+    }
+}

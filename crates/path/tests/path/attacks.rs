@@ -1,0 +1,198 @@
+//! Someone who sees every packet, and can lose, delay, repeat, redirect and reflect it, and send
+//! from any address.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use crate::world::{Datagram, MS, World, addr, public_responder};
+
+/// IP and UDP headers.
+const HEADERS: usize = 48;
+
+fn victim() -> SocketAddr {
+    addr("203.0.113.9:53")
+}
+
+/// What the attacker does with one packet that it has seen.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Deliver,
+    Drop,
+    /// Later than those behind it.
+    Delay(u8),
+    Twice,
+    /// As if it came from the victim.
+    Spoof,
+    SpoofAndDeliver,
+    /// Back to where it came from.
+    Reflect,
+    Damage(u8),
+    /// An old one once more, from the victim.
+    Replay(u8),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        6 => Just(Act::Deliver),
+        1 => Just(Act::Drop),
+        1 => any::<u8>().prop_map(Act::Delay),
+        1 => Just(Act::Twice),
+        1 => Just(Act::Spoof),
+        1 => Just(Act::SpoofAndDeliver),
+        1 => Just(Act::Reflect),
+        1 => any::<u8>().prop_map(Act::Damage),
+        1 => any::<u8>().prop_map(Act::Replay),
+    ]
+}
+
+/// Bytes on the wire from and to addresses that are no end's.
+#[derive(Default)]
+struct Ledger {
+    from: HashMap<SocketAddr, usize>,
+    to: HashMap<SocketAddr, usize>,
+}
+
+struct Attacker {
+    seen: Vec<Datagram>,
+    delayed: Vec<Datagram>,
+    ledger: Ledger,
+}
+
+impl Attacker {
+    fn pose_as_victim(&mut self, world: &mut World, mut datagram: Datagram) {
+        datagram.src = victim();
+        *self.ledger.from.entry(victim()).or_default() += datagram.bytes.len() + HEADERS;
+        world.deliver(&datagram);
+    }
+
+    fn act(&mut self, world: &mut World, act: Act, datagram: Datagram) {
+        self.seen.push(datagram.clone());
+        match act {
+            Act::Deliver => world.deliver(&datagram),
+            Act::Drop => {}
+            Act::Delay(by) => {
+                let at = world.now + u64::from(by) * 4 * MS;
+                self.delayed.push(Datagram { at, ..datagram });
+            }
+            Act::Twice => {
+                world.deliver(&datagram);
+                world.deliver(&datagram);
+            }
+            Act::Spoof => self.pose_as_victim(world, datagram),
+            Act::SpoofAndDeliver => {
+                self.pose_as_victim(world, datagram.clone());
+                world.deliver(&datagram);
+            }
+            Act::Reflect => {
+                let (src, dst) = (datagram.dst, datagram.src);
+                world.deliver(&Datagram {
+                    src,
+                    dst,
+                    ..datagram
+                });
+            }
+            Act::Damage(at) => {
+                let mut datagram = datagram;
+                // In what the tag covers.
+                datagram.bytes[usize::from(at) % 76] ^= 1 << (at % 8);
+                world.deliver(&datagram);
+            }
+            Act::Replay(back) => {
+                world.deliver(&datagram);
+                let at = self.seen.len() - 1 - usize::from(back) % self.seen.len();
+                let old = self.seen[at].clone();
+                self.pose_as_victim(world, old);
+            }
+        }
+        let now = world.now;
+        let late: Vec<_> = self.delayed.extract_if(.., |d| d.at <= now).collect();
+        late.iter().for_each(|datagram| world.deliver(datagram));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// The path never leads anywhere but to the initiator, and nobody gets more bytes than were
+    /// sent in its name.
+    #[test]
+    fn nobody_moves_the_path_or_uses_it_against_others(
+        acts in proptest::collection::vec(act(), 1..400),
+        rebinds in proptest::bool::ANY,
+    ) {
+        let mut world = World::new();
+        let mut attacker = Attacker {
+            seen: Vec::new(),
+            delayed: Vec::new(),
+            ledger: Ledger::default(),
+        };
+        let mut mappings = vec![world.mapped];
+        let mut acts = acts.into_iter();
+        let mut steps = 0;
+        while acts.len() > 0 && steps < 20_000 {
+            steps += 1;
+            for datagram in world.poll() {
+                if datagram.dst == victim() {
+                    *attacker.ledger.to.entry(victim()).or_default() += datagram.bytes.len() + HEADERS;
+                    continue;
+                }
+                let act = acts.next().unwrap_or(Act::Deliver);
+                attacker.act(&mut world, act, datagram);
+            }
+            world.now += 5 * MS;
+            world.initiator.note_sent(world.now);
+            if rebinds && steps == 400 {
+                world.mapped = addr("192.0.2.1:40777");
+                mappings.push(world.mapped);
+            }
+            let [near, far] = world.routes();
+            if let Some(far) = far {
+                prop_assert!(mappings.contains(&far.peer), "{far:?}");
+                let seen = far.sealed_as.map(|(src, _)| src);
+                prop_assert_eq!(seen, Some(public_responder()));
+            }
+            if let Some(near) = near {
+                prop_assert_eq!(near.peer, public_responder());
+                let seen = near.sealed_as.map(|(src, _)| src);
+                prop_assert!(seen.is_some_and(|src| mappings.contains(&src)), "{near:?}");
+            }
+            let sent = attacker.ledger.to.get(&victim()).copied().unwrap_or(0);
+            let came = attacker.ledger.from.get(&victim()).copied().unwrap_or(0);
+            prop_assert!(sent <= came, "{sent} bytes to the victim, {came} in its name");
+        }
+    }
+
+    /// An attacker who forwards packets both ways can make its own address answer. The path does
+    /// not move there while the initiator's own address answers too.
+    #[test]
+    fn a_relay_does_not_take_over_a_path_that_is_alive(
+        redirected in proptest::collection::vec(proptest::bool::ANY, 64),
+    ) {
+        let mut world = World::new();
+        world.run(1000 * MS, |_| true);
+        let relay = addr("203.0.113.9:4000");
+        let mut number = 0;
+        for _ in 0..2000 {
+            for mut datagram in world.poll() {
+                if datagram.dst == relay {
+                    datagram.dst = world.mapped;
+                } else if datagram.dst == public_responder() {
+                    number += 1;
+                    if number % 4 > 0 && redirected[number % redirected.len()] {
+                        // It overtakes the original, which arrives as well.
+                        let first = Datagram { src: relay, ..datagram.clone() };
+                        world.deliver(&first);
+                    }
+                }
+                world.deliver(&datagram);
+            }
+            world.now += 5 * MS;
+            world.initiator.note_sent(world.now);
+            let [near, far] = world.right_routes();
+            prop_assert_eq!(world.responder.route(), far);
+            prop_assert_eq!(world.initiator.route(), near);
+        }
+    }
+}

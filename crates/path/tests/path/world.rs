@@ -1,0 +1,150 @@
+//! Two ends, each behind its own address translation, and a network that a test delivers by hand.
+
+use std::net::SocketAddr;
+
+use farwrite_path::{Config, Path, Role, Route, Search};
+
+pub(crate) const MS: u64 = 1_000_000;
+/// One way.
+pub(crate) const DELAY: u64 = 20 * MS;
+
+pub(crate) fn addr(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+/// A datagram on its way, with the addresses that the network between the two translators sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Datagram {
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) at: u64,
+}
+
+/// The two ends.
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) initiator: Path,
+    pub(crate) responder: Path,
+    /// Public address of the initiator, whose port the translator chooses.
+    pub(crate) mapped: SocketAddr,
+    pub(crate) in_flight: Vec<Datagram>,
+    /// The largest datagram that the network carries.
+    pub(crate) carries: usize,
+}
+
+/// Addresses behind the translators, and the public one of the responder.
+pub(crate) fn inside() -> [SocketAddr; 2] {
+    [addr("10.0.0.2:5000"), addr("10.9.9.9:4792")]
+}
+
+pub(crate) fn public_responder() -> SocketAddr {
+    addr("198.51.100.7:4792")
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let [near, far] = inside();
+        let (key_near, key_far) = ([1; 32], [2; 32]);
+        let initiator = Config {
+            role: Role::Initiator,
+            number: 0,
+            send_key: key_far,
+            recv_key: key_near,
+            local: near,
+            peer: public_responder(),
+            search: Some(Search::new([1216, 1472, 4132, 8972])),
+        };
+        let responder = Config {
+            role: Role::Responder,
+            number: 0,
+            send_key: key_near,
+            recv_key: key_far,
+            local: far,
+            // What the initiator says of itself, at the address that the channel comes from.
+            peer: addr("192.0.2.1:5000"),
+            search: None,
+        };
+        Self {
+            now: 0,
+            initiator: Path::new(initiator, 0),
+            responder: Path::new(responder, 0),
+            mapped: addr("192.0.2.1:40001"),
+            in_flight: Vec::new(),
+            carries: 65_535,
+        }
+    }
+
+    /// Takes what both ends send; returns it as the network sees it.
+    pub(crate) fn poll(&mut self) -> Vec<Datagram> {
+        let at = self.now + DELAY;
+        let mut sent = Vec::new();
+        while let Some(out) = self.initiator.poll_transmit(self.now) {
+            let src = self.mapped;
+            sent.push(Datagram {
+                src,
+                dst: out.to,
+                bytes: out.bytes,
+                at,
+            });
+        }
+        while let Some(out) = self.responder.poll_transmit(self.now) {
+            let src = public_responder();
+            sent.push(Datagram {
+                src,
+                dst: out.to,
+                bytes: out.bytes,
+                at,
+            });
+        }
+        sent
+    }
+
+    /// Delivers a datagram to the end that its destination leads to, if there is one.
+    pub(crate) fn deliver(&mut self, datagram: &Datagram) {
+        let [near, far] = inside();
+        let Datagram {
+            src, dst, bytes, ..
+        } = datagram;
+        // Whether an end takes it in is its own business.
+        if *dst == public_responder() {
+            let _ = self.responder.receive(self.now, *src, far, bytes);
+        } else if *dst == self.mapped {
+            let _ = self.initiator.receive(self.now, *src, near, bytes);
+        }
+    }
+
+    /// Lets time pass, and delivers what `keep` leaves.
+    pub(crate) fn run(&mut self, until: u64, mut keep: impl FnMut(&Datagram) -> bool) {
+        while self.now < until {
+            let sent = self.poll();
+            let fits = |d: &Datagram| d.bytes.len() <= self.carries;
+            self.in_flight.extend(sent.into_iter().filter(fits));
+            self.now += MS;
+            let due = |d: &mut Datagram| d.at <= self.now;
+            let arrived: Vec<_> = self.in_flight.extract_if(.., due).collect();
+            for datagram in arrived.iter().filter(|d| keep(d)) {
+                self.deliver(datagram);
+            }
+        }
+    }
+
+    /// Where either end should send, and how it should seal.
+    pub(crate) fn right_routes(&self) -> [Option<Route>; 2] {
+        let [near, far] = inside();
+        [
+            Some(Route {
+                peer: public_responder(),
+                sealed_as: Some((self.mapped, far)),
+            }),
+            Some(Route {
+                peer: self.mapped,
+                sealed_as: Some((public_responder(), near)),
+            }),
+        ]
+    }
+
+    pub(crate) fn routes(&self) -> [Option<Route>; 2] {
+        [self.initiator.route(), self.responder.route()]
+    }
+}

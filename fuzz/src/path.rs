@@ -1,0 +1,60 @@
+//! Targets of the path crate.
+
+use std::net::SocketAddr;
+
+use farwrite_path::{Config, MIN_BYTES, Packet, Path, Role};
+
+const KEY: [u8; 32] = [7; 32];
+/// Where the tag is made over, and where it is.
+const CONTENT: usize = 60;
+const TAG: std::ops::Range<usize> = 60..76;
+
+/// Path packets of a peer that holds the key, each 1 byte of time, 1 of address and 60 of content:
+/// whatever it says, an end sends no more bytes to an address than came from there, until it has
+/// accepted the address.
+pub fn receive(data: &[u8]) {
+    let _ = Packet::open(&KEY, data);
+    let named = SocketAddr::from(([192, 0, 2, 1], 5));
+    let local = SocketAddr::from(([192, 0, 2, 2], 5));
+    let mut path = Path::new(
+        Config {
+            role: Role::Responder,
+            number: 0,
+            send_key: [8; 32],
+            recv_key: KEY,
+            local,
+            peer: named,
+            search: None,
+        },
+        0,
+    );
+    let mut accepted = [false; 4];
+    let (mut now_ns, mut came, mut sent) = (0, [0_usize; 4], [0_usize; 4]);
+    for chunk in data.chunks_exact(2 + CONTENT) {
+        now_ns += u64::from(chunk[0]) * 10_000_000;
+        let from = usize::from(chunk[1] % 4);
+        let mut bytes = vec![0; MIN_BYTES + usize::from(chunk[1] / 4) * 16];
+        bytes[..CONTENT].copy_from_slice(&chunk[2..]);
+        let length = u32::try_from(bytes.len()).expect("short");
+        bytes[56..60].copy_from_slice(&length.to_be_bytes());
+        let tag = blake3::keyed_hash(&KEY, &bytes[..CONTENT]);
+        bytes[TAG].copy_from_slice(&tag.as_bytes()[..16]);
+        let src = SocketAddr::from(([198, 51, 100, from as u8], 9));
+        if path.receive(now_ns, src, local, &bytes).is_ok() {
+            came[from] += bytes.len() + 48;
+        }
+        while let Some(out) = path.poll_transmit(now_ns) {
+            if let SocketAddr::V4(to) = out.to
+                && to.ip().octets()[..3] == [198, 51, 100]
+            {
+                sent[usize::from(to.ip().octets()[3])] += out.bytes.len() + 48;
+            }
+        }
+        for place in 0..4 {
+            let address = SocketAddr::from(([198, 51, 100, place as u8], 9));
+            // An address that has answered is the peer's.
+            accepted[place] |= path.route().is_some_and(|route| route.peer == address);
+            assert!(accepted[place] || sent[place] <= came[place]);
+        }
+    }
+}

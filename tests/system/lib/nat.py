@@ -1,0 +1,128 @@
+"""Two networks behind routers that translate addresses, joined by a public one.
+
+    a (10.1.0.2) -- near (10.1.0.1 | 192.0.2.1) -- far (192.0.2.2 | 10.2.0.1) -- b (10.2.0.2)
+
+`a` reaches `b` at the public address of `far`. Each namespace has its interfaces named after the
+neighbour that they lead to.
+"""
+
+import itertools
+import os
+import subprocess
+import time
+
+from .veth import sh
+
+_numbers = itertools.count()
+
+A, B = "10.1.0.2", "10.2.0.2"
+NEAR, FAR = "192.0.2.1", "192.0.2.2"
+
+
+class Node:
+    """A namespace."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def run(self, *command):
+        """Runs a command in the namespace and returns what it wrote."""
+        return sh("ip", "netns", "exec", self.name, *command)
+
+    def ip(self, *arguments):
+        """`ip` in the namespace."""
+        return sh("ip", "-n", self.name, *arguments)
+
+    def nft(self, rules):
+        """Adds rules of nftables."""
+        self.run("nft", rules)
+
+    def received_bytes(self, device):
+        """Bytes that an interface has received."""
+        return self._statistic(device, "rx_bytes")
+
+    def received_packets(self, device):
+        """Packets that an interface has received."""
+        return self._statistic(device, "rx_packets")
+
+    def _statistic(self, device, name):
+        return int(self.run("cat", f"/sys/class/net/{device}/statistics/{name}"))
+
+
+class Nat:
+    """The four namespaces; `mtu` is that of the public network, `edge` that of the others."""
+
+    def __init__(self, mtu=1500, edge=1500):
+        tag = f"fwn{os.getpid()}-{next(_numbers)}"
+        self.a, self.near, self.far, self.b = (Node(f"{tag}{end}") for end in "anfb")
+        self.nodes = [self.a, self.near, self.far, self.b]
+        self.mtu, self.edge = mtu, edge
+
+    def __enter__(self):
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self):
+        for node in self.nodes:
+            sh("ip", "netns", "add", node.name)
+            node.ip("link", "set", "lo", "up")
+        self._cable(self.a, "near", f"{A}/24", self.near, "a", "10.1.0.1/24", self.edge)
+        self._cable(self.near, "far", f"{NEAR}/24", self.far, "near", f"{FAR}/24", self.mtu)
+        self._cable(self.far, "b", "10.2.0.1/24", self.b, "far", f"{B}/24", self.edge)
+        self.a.ip("route", "add", "default", "via", "10.1.0.1")
+        self.b.ip("route", "add", "default", "via", "10.2.0.1")
+        for router in (self.near, self.far):
+            router.run("sysctl", "-qw", "net.ipv4.ip_forward=1")
+
+    @staticmethod
+    def _cable(left, left_dev, left_addr, right, right_dev, right_addr, mtu):
+        left.ip("link", "add", "name", left_dev, "mtu", str(mtu), "type", "veth", "peer", "name",
+                right_dev, "mtu", str(mtu), "netns", right.name)
+        for node, dev, addr in ((left, left_dev, left_addr), (right, right_dev, right_addr)):
+            node.ip("addr", "add", addr, "dev", dev)
+            # Routers see the packets that a wire would carry, not batches.
+            node.run("ethtool", "-K", dev, "tx-udp-segmentation", "off", "gso", "off", "gro", "off",
+                     "tso", "off")
+            node.ip("link", "set", "dev", dev, "up")
+
+    def masquerade(self, ports="20000-20999"):
+        """`near` translates what `a` sends, to ports of its own choice."""
+        self.near.nft("add table ip nat; flush table ip nat; "
+                      "add chain ip nat out { type nat hook postrouting priority 100; }; "
+                      f"add rule ip nat out oifname far meta l4proto udp masquerade to :{ports}; "
+                      "add rule ip nat out oifname far masquerade")
+
+    def rebind(self, ports):
+        """`near` forgets its mappings for UDP in a pause of the path, and then chooses others."""
+        self.near.run("sysctl", "-qw", "net.netfilter.nf_conntrack_udp_timeout=1",
+                      "net.netfilter.nf_conntrack_udp_timeout_stream=1")
+        # A packet sets the timeout of its mapping. Then none passes until it has gone by.
+        time.sleep(0.3)
+        self.near.nft("add table ip pause; add chain ip pause in "
+                      "{ type filter hook prerouting priority raw; }; "
+                      "add rule ip pause in meta l4proto udp drop")
+        self.masquerade(ports)
+        time.sleep(2.5)
+        self.near.nft("delete table ip pause")
+
+    def forward(self, outer=4792, inner=4792):
+        """`far` forwards a port to `b`, and translates what `b` sends."""
+        self.far.nft("add table ip nat; "
+                     "add chain ip nat in { type nat hook prerouting priority -100; }; "
+                     "add chain ip nat out { type nat hook postrouting priority 100; }; "
+                     f"add rule ip nat in iifname near meta l4proto {{ tcp, udp }} th dport {outer} "
+                     f"dnat to {B}:{inner}; "
+                     "add rule ip nat out oifname near masquerade")
+
+    def route_openly(self):
+        """Each router knows the network behind the other, for ends that nothing translates."""
+        self.near.ip("route", "add", "10.2.0.0/24", "via", FAR)
+        self.far.ip("route", "add", "10.1.0.0/24", "via", NEAR)
+
+    def __exit__(self, *_):
+        for node in self.nodes:
+            subprocess.run(["ip", "netns", "del", node.name], stderr=subprocess.DEVNULL)

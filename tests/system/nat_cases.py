@@ -1,0 +1,212 @@
+"""`farwrite` between machines behind address translation, and over paths that carry less than the
+interfaces at their ends."""
+
+import contextlib
+import random
+import subprocess
+import time
+
+from lib.ends import Ends
+from lib.nat import B, FAR, Nat
+from lib.veth import until
+
+PORT = 4792
+#: Bytes that take 4 s at `SLOW`.
+LONG, SLOW = 10_000_000, "20Mbit"
+
+
+def run(report, program, directory):
+    """All of them."""
+    for number, (title, case) in enumerate(_CASES.items()):
+        where = directory / f"nat-{number}"
+        where.mkdir()
+        with report.case(f"nat: {title}"):
+            case(report, program, where)
+
+
+class Transfer:
+    """One file from `a` to `b` of a `Nat`, to an address that `a` sees."""
+
+    def __init__(self, nat, program, where, to, *more, size=3_000_000, patience=20):
+        where.mkdir(exist_ok=True)
+        self.file = where / "file"
+        self.file.write_bytes(random.Random(size).randbytes(size))
+        self.inbox = where / "in"
+        self.inbox.mkdir()
+        self.ends = Ends(program, where, patience)
+        self.receiver = self.ends.recv(self.inbox, "--once", at=f"0.0.0.0:{PORT}", host=nat.b)
+        self.sender = self.ends.send(to, *more, self.file, host=nat.a)
+
+    def finish(self, seconds=60):
+        """Waits for both ends; returns what went wrong, and the sender's result."""
+        with self.ends:
+            sent = self.sender.end(seconds)
+            problems = sent.problems("send", 0)
+            problems += self.receiver.end(seconds).problems("recv", 0)
+        if not problems and (self.inbox / "file").read_bytes() != self.file.read_bytes():
+            problems.append("other bytes arrived")
+        return problems, sent.outcomes[-1].get("result") if sent.outcomes else None
+
+
+def _kinds(report, program, where):
+    for name, near, far in (("sender's", True, False), ("receiver's", False, True),
+                            ("both", True, True)):
+        with Nat() as nat:
+            nat.route_openly()
+            if near:
+                nat.masquerade()
+            if far:
+                nat.forward()
+            to = f"{FAR if far else B}:{PORT}"
+            problems, _ = Transfer(nat, program, where / name, to).finish()
+        report.check(f"translation at {name}: the file arrives", problems)
+
+
+def _rewritten(report, program, where):
+    with Nat() as nat:
+        nat.masquerade()
+        nat.forward(outer=14792, inner=PORT)
+        transfer = Transfer(nat, program, where / "port", f"{FAR}:14792")
+        with transfer.ends:
+            ended = transfer.sender.end(30)
+    problems = ended.problems("send", 3)
+    text = " ".join(ended.errors + [str(ended.outcomes)])
+    for word in (f"{B}:{PORT}", f"{FAR}:14792", "must keep ports"):
+        if word not in text:
+            problems.append(f"it does not say {word!r}")
+    report.check("a receiver whose port is translated: refused with both addresses", problems)
+
+
+def _rebinding(report, program, where):
+    with Nat() as nat:
+        nat.masquerade()
+        nat.forward()
+        transfer = Transfer(nat, program, where / "moved", f"{FAR}:{PORT}", "--rate", SLOW,
+                            size=LONG, patience=30)
+        until(lambda: nat.b.received_bytes("far") > LONG // 5, 20, "a transfer under way")
+        before = _ports(nat)
+        nat.rebind("30000-30999")
+        problems, _ = transfer.finish()
+        after = _ports(nat)
+    report.check("a mapping that changes in the middle: the file arrives", problems)
+    moved = any(20000 <= port < 21000 for port in before) and any(
+        30000 <= port < 31000 for port in after)
+    report.check("and it did change", None if moved else f"ports {before}, then {after}")
+
+
+def _ports(nat):
+    """UDP ports that `near` has chosen, as packets at `far` show them."""
+    listing = nat.far.run("cat", "/proc/net/nf_conntrack")
+    lines = [line.split() for line in listing.splitlines() if " udp " in line]
+    words = [word for line in lines for word in line if word.startswith("sport=")]
+    return {int(word.removeprefix("sport=")) for word in words} - {PORT}
+
+
+def _sizes(report, program, where):
+    for name, public, least, most in (("jumbo frames", 9000, 8936, 8936),
+                                      ("Ethernet in the middle", 1500, 1436, 1436),
+                                      ("a tunnel of 1420 bytes", 1420, 1356, 1356),
+                                      ("3000 bytes in the middle", 3000, 2300, 2936)):
+        with Nat(mtu=public, edge=9000) as nat:
+            nat.route_openly()
+            _drop_icmp(nat)
+            # TCP, which depends on ICMP, is to pass.
+            for router in (nat.near, nat.far):
+                router.nft("add table ip clamp; add chain ip clamp pass "
+                           "{ type filter hook forward priority 0; }; add rule ip clamp pass "
+                           f"tcp flags syn tcp option maxseg size set {public - 40}")
+            where_to = where / name.replace(" ", "-")
+            problems, result = Transfer(nat, program, where_to, f"{B}:{PORT}").finish()
+        if not problems and not least <= result["mtu"] <= most:
+            problems.append(f"the MTU is {result['mtu']}, {least} to {most} expected")
+        report.check(f"{name}, ICMP dropped: the largest packets that pass are used", problems)
+
+
+def _shrinking(report, program, where):
+    with Nat(mtu=9000, edge=9000) as nat:
+        nat.route_openly()
+        _drop_icmp(nat)
+        transfer = Transfer(nat, program, where / "shrinks", f"{B}:{PORT}", "--rate", SLOW,
+                            size=LONG, patience=60)
+        until(lambda: nat.b.received_bytes("far") > LONG // 5, 20, "a transfer under way")
+        # TCP is not to depend on what is tested.
+        nat.near.nft("add table ip hole; add chain ip hole pass "
+                     "{ type filter hook forward priority 0; }; "
+                     "add rule ip hole pass meta l4proto udp ip length > 1500 drop")
+        with transfer.ends:
+            ended = transfer.sender.end(40)
+    problems = ended.problems("send", 5)
+    if not any("8936 bytes any more, but of 1436" in line for line in ended.errors):
+        problems.append(f"it says {ended.errors[-2:]}")
+    report.check("large packets are lost from the middle on: it says so", problems)
+    report.check("and before its time limit", None if ended.waited < 30 else f"{ended.waited} s")
+
+
+#: Packets of 18 bytes in batches of 64, as fast as one core makes them.
+_BLASTER = f"""
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(17, 103, 18)
+s.connect(("{B}", {PORT}))
+batch = bytes([0x2B]) * (64 * 18)
+while True:
+    try:
+        s.send(batch)
+    except OSError:
+        pass
+"""
+
+
+def _flood(report, program, where):
+    took = {}
+    for name in ("quiet", "flooded"):
+        with contextlib.ExitStack() as stack:
+            nat = stack.enter_context(Nat())
+            nat.route_openly()
+            if name == "flooded":
+                blaster = subprocess.Popen(["ip", "netns", "exec", nat.far.name, "python3", "-c",
+                                            _BLASTER])
+                stack.callback(blaster.wait)
+                stack.callback(blaster.kill)
+            before = nat.b.received_packets("far")
+            start = time.monotonic()
+            transfer = Transfer(nat, program, where / name, f"{B}:{PORT}", "--rate", "200Mbit",
+                                size=50_000_000)
+            problems, _ = transfer.finish(120)
+            took[name] = time.monotonic() - start
+            packets = nat.b.received_packets("far") - before
+        report.check(f"{name}: the file arrives", problems)
+    rate = packets / took["flooded"]
+    report.check(f"a stranger's {rate / 1000:.0f}k packets/s cost at most half the rate",
+                 None if took["flooded"] <= 2 * took["quiet"] else
+                 f"{took['quiet']:.1f} s without, {took['flooded']:.1f} s with them")
+
+
+def _fixed(report, program, where):
+    with Nat(mtu=1500, edge=9000) as nat:
+        nat.route_openly()
+        transfer = Transfer(nat, program, where / "fixed", f"{B}:{PORT}", "--mtu", "4096")
+        with transfer.ends:
+            ended = transfer.sender.end(30)
+    problems = ended.problems("send", 2)
+    if not any("--mtu 4096" in line for line in ended.errors):
+        problems.append(f"it says {ended.errors[-2:]}")
+    report.check("a size that was asked for and does not pass: refused", problems)
+
+
+def _drop_icmp(nat):
+    for router in (nat.near, nat.far):
+        router.nft("add table ip mute; add chain ip mute out "
+                   "{ type filter hook output priority 0; }; "
+                   "add rule ip mute out meta l4proto icmp drop")
+
+
+_CASES = {
+    "at the sender, at the receiver, at both": _kinds,
+    "a receiver whose port is translated": _rewritten,
+    "a mapping that changes in the middle": _rebinding,
+    "packet sizes": _sizes,
+    "a packet size that the path does not carry": _fixed,
+    "large packets are lost from the middle on": _shrinking,
+    "a flood of strangers": _flood,
+}
