@@ -1,0 +1,65 @@
+//! Frames of a network in virtual time as Ethernet bytes, and back.
+
+use alloc::vec::Vec;
+
+use farwrite_link::Datagram;
+use farwrite_net::header::Header;
+use farwrite_net::{Ecn, Frame, Payload};
+
+use crate::frame::View;
+
+/// Two locally administered addresses, and the type of IPv4. In these networks, nobody looks at
+/// Ethernet addresses.
+const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+const UDP_PROTOCOL: u8 = 17;
+
+/// The Ethernet frame; `None` if a switch trimmed it, or if it is no IPv4 datagram.
+pub(crate) fn to_bytes(frame: &Frame) -> Option<Vec<u8>> {
+    let datagram = frame.to_datagram().ok()?;
+    let (src, dst) = (datagram.src, datagram.dst);
+    let (core::net::IpAddr::V4(from), core::net::IpAddr::V4(to)) = (src.ip(), dst.ip()) else {
+        return None;
+    };
+    let udp_bytes = u16::try_from(8 + datagram.payload.len()).ok()?;
+    let ip_bytes = udp_bytes.checked_add(20)?;
+    let mut bytes = Vec::with_capacity(ETHERNET.len() + usize::from(ip_bytes));
+    bytes.extend_from_slice(&ETHERNET);
+    bytes.extend_from_slice(&[0x45, datagram.tos]);
+    bytes.extend_from_slice(&ip_bytes.to_be_bytes());
+    bytes.extend_from_slice(&datagram.id.to_be_bytes());
+    // Don't Fragment, time to live 64. The envelope computes the checksum.
+    bytes.extend_from_slice(&[0x40, 0, 64, UDP_PROTOCOL, 0, 0]);
+    bytes.extend_from_slice(&from.octets());
+    bytes.extend_from_slice(&to.octets());
+    for number in [src.port(), dst.port(), udp_bytes, 0] {
+        bytes.extend_from_slice(&number.to_be_bytes());
+    }
+    bytes.extend_from_slice(&datagram.payload);
+    Some(bytes)
+}
+
+/// The frame of a datagram between two nodes. What is no RoCEv2 packet has a header of bytes and no
+/// payload.
+pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
+    let view = View::parse(bytes)?;
+    let tos = bytes[ETHERNET.len() + 1];
+    let datagram = |payload: Vec<u8>| Datagram {
+        src: view.src,
+        dst: view.dst,
+        tos,
+        id: view.ipv4_id,
+        payload,
+    };
+    if let Ok(frame) = Frame::from_datagram(&datagram(view.payload().into())) {
+        return Some(frame);
+    }
+    // The addresses of any packet say which nodes these are.
+    let mut frame = Frame::from_datagram(&datagram(PLAIN.into())).ok()?;
+    frame.header = Header::Other(view.payload().into());
+    frame.payload = Payload::Bytes([].into());
+    frame.ecn = Ecn::of_tos(tos);
+    Some(frame)
+}
+
+/// RC SEND Middle without payload, and four bytes for an ICRC that nobody reads.
+const PLAIN: [u8; 16] = [1, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];

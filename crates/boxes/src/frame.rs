@@ -1,0 +1,221 @@
+//! Ethernet frames with RoCEv2 packets: looked at in place, and built.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::ops::Range;
+
+use farwrite_wire::icrc::{Flow, IdRange, verify};
+
+/// UDP destination port of RoCEv2 (IBTA annex A17).
+pub(crate) const ROCE_PORT: u16 = 4791;
+
+const MACS_BYTES: usize = 12;
+const IPV4_BYTES: usize = 20;
+const IPV6_BYTES: usize = 40;
+const UDP_BYTES: usize = 8;
+const UDP_PROTOCOL: u8 = 17;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86DD;
+/// IEEE 802.1Q and 802.1ad. A frame has at most two tags.
+const ETHERTYPE_TAGS: [u16; 2] = [0x8100, 0x88A8];
+const MAX_TAGS: usize = 2;
+
+/// A frame whose UDP datagram goes to the port of RoCEv2. Not one: a fragment, IP options or
+/// extension headers, more than two VLAN tags, lengths that disagree.
+#[derive(Clone, Debug)]
+pub(crate) struct View<'a> {
+    frame: &'a [u8],
+    /// Where the IP header begins.
+    ip: usize,
+    payload: Range<usize>,
+    pub(crate) src: SocketAddr,
+    pub(crate) dst: SocketAddr,
+    /// 0 for IPv6.
+    pub(crate) ipv4_id: u16,
+    /// The identifiers of the VLAN tags, 12 bits each.
+    pub(crate) vlans: u32,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn parse(frame: &'a [u8]) -> Option<Self> {
+        let mut at = MACS_BYTES;
+        let mut vlans = 0;
+        let mut ethertype = u16_at(frame, at)?;
+        for _ in 0..MAX_TAGS {
+            if !ETHERTYPE_TAGS.contains(&ethertype) {
+                break;
+            }
+            vlans = vlans << 12 | u32::from(u16_at(frame, at + 2)? & 0xFFF);
+            at += 4;
+            ethertype = u16_at(frame, at)?;
+        }
+        let ip = at + 2;
+        let (addresses, udp, end, ipv4_id) = match ethertype {
+            ETHERTYPE_IPV4 => parse_ipv4(frame, ip)?,
+            ETHERTYPE_IPV6 => parse_ipv6(frame, ip)?,
+            _ => return None,
+        };
+        let ports = [u16_at(frame, udp)?, u16_at(frame, udp + 2)?];
+        let udp_bytes = usize::from(u16_at(frame, udp + 4)?);
+        // What is left of the Ethernet frame may be padding, but IP and UDP have to agree.
+        let agrees = udp_bytes >= UDP_BYTES && udp + udp_bytes == end && end <= frame.len();
+        (ports[1] == ROCE_PORT && agrees).then(|| Self {
+            frame,
+            ip,
+            payload: udp + UDP_BYTES..end,
+            src: SocketAddr::new(addresses[0], ports[0]),
+            dst: SocketAddr::new(addresses[1], ports[1]),
+            ipv4_id,
+            vlans,
+        })
+    }
+
+    /// The UDP payload.
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        &self.frame[self.payload.clone()]
+    }
+
+    /// Whether the ICRC at the end of the payload is right.
+    pub(crate) fn icrc_holds(&self) -> bool {
+        self.flow().is_some_and(|flow| {
+            let payload = self.payload();
+            verify(&flow, payload, self.ipv4_id, IdRange::SOFTWARE) == Ok(self.ipv4_id)
+        })
+    }
+
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        Flow::new(self.src, self.dst).ok()
+    }
+
+    /// The headers of the frame, for other payloads.
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope {
+            headers: self.frame[..self.payload.start].to_vec(),
+            ip: self.ip,
+        }
+    }
+}
+
+type Parsed = ([IpAddr; 2], usize, usize, u16);
+
+/// Addresses, where the UDP header begins, where the datagram ends, identification.
+fn parse_ipv4(frame: &[u8], ip: usize) -> Option<Parsed> {
+    let header: &[u8; IPV4_BYTES] = frame.get(ip..)?.first_chunk()?;
+    // More fragments, or an offset.
+    let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3FFF != 0;
+    if header[0] != 0x45 || header[9] != UDP_PROTOCOL || fragment {
+        return None;
+    }
+    let address = |at: usize| {
+        let bytes = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+        IpAddr::V4(Ipv4Addr::from(bytes))
+    };
+    let end = ip + usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let id = u16::from_be_bytes([header[4], header[5]]);
+    Some(([address(12), address(16)], ip + IPV4_BYTES, end, id))
+}
+
+fn parse_ipv6(frame: &[u8], ip: usize) -> Option<Parsed> {
+    let header: &[u8; IPV6_BYTES] = frame.get(ip..)?.first_chunk()?;
+    if header[0] >> 4 != 6 || header[6] != UDP_PROTOCOL {
+        return None;
+    }
+    let address = |at: usize| {
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&header[at..at + 16]);
+        Ipv6Addr::from(bytes)
+    };
+    let addresses = [address(8), address(24)];
+    // Mapped addresses do not occur on the wire. They would share ICRCs with IPv4.
+    if addresses.iter().any(|a| a.to_ipv4_mapped().is_some()) {
+        return None;
+    }
+    let udp = ip + IPV6_BYTES;
+    let end = udp + usize::from(u16::from_be_bytes([header[4], header[5]]));
+    Some((addresses.map(IpAddr::V6), udp, end, 0))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let pair = bytes.get(at..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*pair))
+}
+
+/// Ethernet, IP and UDP headers that another payload can take.
+#[derive(Clone, Debug)]
+pub(crate) struct Envelope {
+    headers: Vec<u8>,
+    ip: usize,
+}
+
+impl Envelope {
+    /// Bytes of the IP datagram around a UDP payload.
+    pub(crate) fn ip_bytes(&self, payload_bytes: usize) -> usize {
+        self.headers.len() - self.ip + payload_bytes
+    }
+
+    /// The headers of the way back. The UDP ports stay: the destination port says RoCEv2, and the
+    /// source port is that of the stream.
+    pub(crate) fn reversed(&self) -> Self {
+        let mut reversed = self.clone();
+        let (ip, headers) = (self.ip, &mut reversed.headers);
+        swap(headers, 0, 6);
+        if headers[ip] >> 4 == 4 {
+            swap(headers, ip + 12, 4);
+        } else {
+            swap(headers, ip + 8, 16);
+        }
+        reversed
+    }
+
+    /// A frame with this payload of at most 65,487 bytes.
+    pub(crate) fn wrap(&self, ipv4_id: u16, payload: &[u8]) -> Vec<u8> {
+        let mut frame = Vec::with_capacity(self.headers.len() + payload.len());
+        frame.extend_from_slice(&self.headers);
+        frame.extend_from_slice(payload);
+        let (ip, udp) = (self.ip, self.headers.len() - UDP_BYTES);
+        let length = |from: usize| u16::try_from(frame.len() - from).unwrap_or(u16::MAX);
+        let (ip_bytes, udp_bytes) = (length(ip), length(udp));
+        put(&mut frame, udp + 4, udp_bytes);
+        put(&mut frame, udp + 6, 0);
+        if frame[ip] >> 4 == 4 {
+            put(&mut frame, ip + 2, ip_bytes);
+            put(&mut frame, ip + 4, ipv4_id);
+            put(&mut frame, ip + 10, 0);
+            let sum = checksum(0, &frame[ip..ip + IPV4_BYTES]);
+            put(&mut frame, ip + 10, sum);
+        } else {
+            put(&mut frame, ip + 4, udp_bytes);
+            // IPv6 wants a checksum, over the addresses too (RFC 8200, 8.1).
+            let pseudo = u32::from(udp_bytes) + u32::from(UDP_PROTOCOL);
+            let sum = checksum(pseudo, &frame[ip + 8..]);
+            put(&mut frame, udp + 6, if sum == 0 { 0xFFFF } else { sum });
+        }
+        frame
+    }
+}
+
+fn put(frame: &mut [u8], at: usize, value: u16) {
+    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// Swaps two neighbouring fields.
+fn swap(bytes: &mut [u8], at: usize, length: usize) {
+    let (first, second) = bytes[at..at + 2 * length].split_at_mut(length);
+    first.swap_with_slice(second);
+}
+
+/// The Internet checksum (RFC 1071) of bytes, with a sum that goes before.
+fn checksum(initial: u32, bytes: &[u8]) -> u16 {
+    let mut sum = u64::from(initial);
+    let mut pairs = bytes.chunks_exact(2);
+    for pair in &mut pairs {
+        sum += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
+    }
+    if let [last] = pairs.remainder() {
+        sum += u64::from(*last) << 8;
+    }
+    while sum >> 16 != 0 {
+        sum = (sum & 0xFFFF) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,201 @@
+//! Packets alignment coding (LoWAR, section IV-B): the shape of blocks, and the units that packets
+//! are added to.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Most data packets of a block.
+pub const MAX_BLOCK_PACKETS: u16 = 256;
+/// Most repair packets of a block.
+pub const MAX_UNITS: u8 = 64;
+
+/// LoWAR(r, c): a block has `packets` (r) data packets, and `units` (c) repair packets. Packet i of
+/// a block belongs to interleave class i mod c, and each class survives one loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    packets: u16,
+    units: u8,
+}
+
+/// Numbers that are no shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "LoWAR({packets}, {units}) is not possible: blocks have 1 to {MAX_BLOCK_PACKETS} packets and 1 \
+     to {MAX_UNITS} repair packets, and at least as many packets as repair packets"
+)]
+pub struct ShapeError {
+    /// Data packets of a block.
+    pub packets: u16,
+    /// Repair packets of a block.
+    pub units: u8,
+}
+
+impl Shape {
+    /// LoWAR(packets, units).
+    ///
+    /// # Errors
+    /// [`ShapeError`].
+    pub const fn new(packets: u16, units: u8) -> Result<Self, ShapeError> {
+        let holds = packets <= MAX_BLOCK_PACKETS && units <= MAX_UNITS;
+        if holds && units >= 1 && units as u16 <= packets {
+            Ok(Self { packets, units })
+        } else {
+            Err(ShapeError { packets, units })
+        }
+    }
+
+    /// LoWAR(32, 1), which the paper evaluates most.
+    pub const DEFAULT: Self = Self {
+        packets: 32,
+        units: 1,
+    };
+
+    /// Data packets of a full block: r.
+    #[must_use]
+    pub fn packets(self) -> u16 {
+        self.packets
+    }
+
+    /// Repair packets of a full block: c.
+    #[must_use]
+    pub fn units(self) -> u8 {
+        self.units
+    }
+
+    /// Repair packets of a block of so many data packets. A class without data has none.
+    pub(crate) fn units_of(self, packets: u16) -> usize {
+        usize::from(packets.min(u16::from(self.units)))
+    }
+
+    /// The class of a packet of a block.
+    pub(crate) fn class_of(self, position: u16) -> usize {
+        usize::from(position % u16::from(self.units))
+    }
+}
+
+/// The XOR of packets: of their UDP payload lengths, their IPv4 identifications, and their UDP
+/// payloads from the BTH to the ICRC, which shorter ones continue with zeros.
+#[derive(Debug, Default)]
+pub(crate) struct Unit {
+    bytes: Vec<u8>,
+}
+
+const PREFIX_BYTES: usize = 4;
+
+impl Unit {
+    /// Adds a packet. Adding it again takes it away.
+    pub(crate) fn add(&mut self, ipv4_id: u16, payload: &[u8]) {
+        // A UDP payload has less than 2^16 bytes.
+        let [a, b] = u16::try_from(payload.len())
+            .unwrap_or(u16::MAX)
+            .to_be_bytes();
+        let [c, d] = ipv4_id.to_be_bytes();
+        self.xor(0, &[a, b, c, d]);
+        self.xor(PREFIX_BYTES, payload);
+    }
+
+    /// Adds a whole unit.
+    pub(crate) fn add_unit(&mut self, bytes: &[u8]) {
+        self.xor(0, bytes);
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Identification and payload of the packet, if only one was added.
+    pub(crate) fn packet(&self) -> Option<(u16, &[u8])> {
+        let ([a, b, c, d], payload) = self.bytes.split_first_chunk()?;
+        let bytes = usize::from(u16::from_be_bytes([*a, *b]));
+        Some((u16::from_be_bytes([*c, *d]), payload.get(..bytes)?))
+    }
+
+    fn xor(&mut self, at: usize, bytes: &[u8]) {
+        let end = at + bytes.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        for (mine, byte) in self.bytes[at..end].iter_mut().zip(bytes) {
+            *mine ^= byte;
+        }
+    }
+}
+
+/// Units that are free. Blocks take them and give them back, first in, first out (LoWAR, appendix).
+#[derive(Debug)]
+pub(crate) struct Pool {
+    free: VecDeque<Unit>,
+}
+
+impl Pool {
+    pub(crate) fn new(units: usize) -> Self {
+        Self {
+            free: (0..units).map(|_| Unit::default()).collect(),
+        }
+    }
+
+    /// Takes units that are zero; `None` if there are not enough.
+    pub(crate) fn allocate(&mut self, units: usize) -> Option<Vec<Unit>> {
+        (units <= self.free.len()).then(|| self.free.drain(..units).collect())
+    }
+
+    pub(crate) fn release(&mut self, units: Vec<Unit>) {
+        for mut unit in units {
+            unit.bytes.clear();
+            self.free.push_back(unit);
+        }
+    }
+
+    /// Units that are free.
+    pub(crate) fn free(&self) -> usize {
+        self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_gives_back_the_one_packet_that_is_missing() {
+        let packets: [&[u8]; 3] = [b"long packet", b"short", b""];
+        for missing in 0..3u16 {
+            let mut unit = Unit::default();
+            let mut repair = Unit::default();
+            for (at, packet) in (0..).zip(packets) {
+                repair.add(7 + at, packet);
+                if at != missing {
+                    unit.add(7 + at, packet);
+                }
+            }
+            unit.add_unit(repair.bytes());
+            let want = (7 + missing, packets[usize::from(missing)]);
+            assert_eq!(unit.packet(), Some(want));
+        }
+    }
+
+    #[test]
+    fn units_come_back_empty_and_never_run_over() {
+        let mut pool = Pool::new(3);
+        let mut units = pool.allocate(2).unwrap();
+        units[0].add(1, b"bytes");
+        assert!(pool.allocate(2).is_none());
+        pool.release(units);
+        assert!(
+            pool.allocate(3)
+                .unwrap()
+                .iter()
+                .all(|u| u.bytes().is_empty())
+        );
+    }
+
+    #[test]
+    fn shapes_have_limits() {
+        for (packets, units) in [(0, 0), (1, 0), (1, 2), (257, 1), (128, 65)] {
+            assert!(Shape::new(packets, units).is_err());
+        }
+        let shape = Shape::new(8, 2).unwrap();
+        assert_eq!((shape.units_of(1), shape.units_of(5)), (1, 2));
+        assert_eq!([0, 1, 2, 3].map(|at| shape.class_of(at)), [0, 1, 0, 1]);
+    }
+}

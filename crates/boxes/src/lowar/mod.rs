@@ -1,0 +1,163 @@
+//! LoWAR (IPCCC 2024): forward error correction for the packets of unmodified RDMA NICs.
+//!
+//! Two boxes stand at the ends of a long path, each beside the NICs that it protects. The sending
+//! half of one adds repair packets to blocks of data packets; the receiving half of the other
+//! recovers lost packets from them, so that the NIC sees no loss. `docs/boxes.md` says what a box
+//! does and costs, P10 what the boxes send each other.
+
+mod coding;
+mod config;
+mod controller;
+mod counters;
+mod decoder;
+mod encoder;
+mod format;
+mod messages;
+mod negotiation;
+mod streams;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+pub use coding::{MAX_BLOCK_PACKETS, MAX_UNITS, Shape, ShapeError};
+pub use config::{Coding, Config};
+pub use counters::Counters;
+pub use format::KEY_BYTES;
+
+use self::decoder::Decoder;
+use self::encoder::Encoder;
+use self::format::{Body, Seal};
+use self::messages::{Kind, Space};
+use self::streams::Key;
+use crate::Side;
+use crate::frame::View;
+use farwrite_wire::packet::Packet;
+
+/// A LoWAR box without clock or I/O. It takes Ethernet frames, without their check sequence, and
+/// gives frames.
+///
+/// Frames that it does not know pass as they are, in their order: other protocols, fragments,
+/// packets with IP options, box messages of another key, and RoCEv2 packets that it does not
+/// protect.
+#[derive(Debug)]
+pub struct Lowar {
+    encoder: Encoder,
+    decoder: Decoder,
+    seal: Seal,
+    out: VecDeque<(Side, Vec<u8>)>,
+}
+
+impl Lowar {
+    /// A box. `boot` is higher at each start of the box, for instance nanoseconds since 1970.
+    #[must_use]
+    pub fn new(config: &Config, boot: u64) -> Self {
+        Self {
+            encoder: Encoder::new(config, boot),
+            decoder: Decoder::new(config, boot),
+            seal: Seal::new(config.key),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Takes in a frame that came from one side.
+    pub fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>) {
+        match from {
+            Side::Near => self.handle_near(now_ns, frame),
+            Side::Far => self.handle_far(now_ns, frame),
+        }
+    }
+
+    /// The next frame to send, and to which side.
+    pub fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+        self.out.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<u64> {
+        let times = [self.encoder.next_ns(), self.decoder.next_ns()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Ends the waits that are over at `now_ns`.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        let repairs = self.encoder.close_due(now_ns);
+        self.send(Side::Far, repairs);
+        let frames = self.decoder.hold_ended(now_ns);
+        self.send(Side::Near, frames);
+    }
+
+    /// What the box has done.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let (sent, received) = (self.encoder.counters(), self.decoder.counters());
+        Counters {
+            coded: sent.coded,
+            repairs_sent: sent.repairs_sent,
+            repairs_too_long: sent.repairs_too_long,
+            questions_sent: sent.questions_sent,
+            reports_received: sent.reports_received,
+            damaged: sent.damaged + received.damaged,
+            streams_full: sent.streams_full + received.streams_full,
+            units_full: sent.units_full + received.units_full,
+            ..*received
+        }
+    }
+
+    /// Frames held back now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.decoder.held()
+    }
+
+    /// Coding units that no block uses: of the sending and of the receiving half.
+    #[must_use]
+    pub fn free_units(&self) -> [usize; 2] {
+        [self.encoder.free_units(), self.decoder.free_units()]
+    }
+
+    fn handle_near(&mut self, now_ns: u64, frame: Vec<u8>) {
+        let around = View::parse(&frame).and_then(|view| {
+            let packet = Packet::parse(view.payload()).ok()?;
+            match Kind::of(&packet) {
+                Kind::Data(data) => Some(self.encoder.handle(now_ns, &view, &data)),
+                Kind::Ack { .. } | Kind::Other => None,
+            }
+        });
+        let around = around.unwrap_or_default();
+        self.send(Side::Far, around.before);
+        self.out.push_back((Side::Far, frame));
+        self.send(Side::Far, around.after);
+    }
+
+    fn handle_far(&mut self, now_ns: u64, frame: Vec<u8>) {
+        let Some(view) = View::parse(&frame) else {
+            return self.out.push_back((Side::Near, frame));
+        };
+        if let Some(message) = self.seal.open(&view) {
+            if let Body::Report(stamp, report) = &message.body {
+                let key = Key::new(&view, message.qpn, message.space).reversed();
+                return self.encoder.hear(now_ns, &key, stamp.boot, report);
+            }
+            let (frames, answer) = self
+                .decoder
+                .handle_message(now_ns, &view, &message, &self.seal);
+            self.send(Side::Near, frames);
+            self.send(Side::Far, answer);
+            return;
+        }
+        let frames = match Packet::parse(view.payload()).map(|packet| Kind::of(&packet)) {
+            Ok(Kind::Data(data)) => self.decoder.handle(now_ns, frame, data),
+            Ok(Kind::Ack { qpn }) => {
+                let key = Key::new(&view, qpn, Space::Response);
+                self.decoder.handle_ack(now_ns, frame, key)
+            }
+            _ => return self.out.push_back((Side::Near, frame)),
+        };
+        self.send(Side::Near, frames);
+    }
+
+    fn send(&mut self, to: Side, frames: impl IntoIterator<Item = Vec<u8>>) {
+        self.out.extend(frames.into_iter().map(|frame| (to, frame)));
+    }
+}

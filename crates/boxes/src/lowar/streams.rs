@@ -1,0 +1,132 @@
+//! Streams of packets, and a table of them that does not grow without bound.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use super::coding::Shape;
+use super::format::{Body, Message};
+use super::messages::Space;
+use crate::frame::View;
+
+/// One direction and PSN space of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    src: IpAddr,
+    dst: IpAddr,
+    vlans: u32,
+    pub(crate) qpn: u32,
+    pub(crate) space: Space,
+}
+
+impl Key {
+    /// The stream that a packet belongs to, or that a message of the same direction is about.
+    pub(crate) fn new(view: &View<'_>, qpn: u32, space: Space) -> Self {
+        Self {
+            src: view.src.ip(),
+            dst: view.dst.ip(),
+            vlans: view.vlans,
+            qpn,
+            space,
+        }
+    }
+
+    /// The stream of the opposite direction that a report is about.
+    pub(crate) fn reversed(self) -> Self {
+        Self {
+            src: self.dst,
+            dst: self.src,
+            ..self
+        }
+    }
+
+    pub(crate) fn message<'a>(&self, shape: Shape, body: Body<'a>) -> Message<'a> {
+        Message {
+            space: self.space,
+            qpn: self.qpn,
+            shape,
+            body,
+        }
+    }
+}
+
+/// Streams by key, as many as the limit allows.
+#[derive(Debug)]
+pub(crate) struct Table<S> {
+    entries: BTreeMap<Key, Entry<S>>,
+    limit: usize,
+    idle_ns: u64,
+    /// Before this time, no stream becomes idle.
+    next_idle_ns: u64,
+}
+
+#[derive(Debug)]
+struct Entry<S> {
+    used_ns: u64,
+    stream: S,
+}
+
+impl<S> Table<S> {
+    /// A table of up to `limit` streams, of which those that were not used for `idle_ns` make room.
+    pub(crate) fn new(limit: usize, idle_ns: u64) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            limit,
+            idle_ns,
+            next_idle_ns: 0,
+        }
+    }
+
+    /// A stream, which is used now.
+    pub(crate) fn get(&mut self, now_ns: u64, key: &Key) -> Option<&mut S> {
+        let entry = self.entries.get_mut(key)?;
+        entry.used_ns = now_ns;
+        Some(&mut entry.stream)
+    }
+
+    /// Adds a stream unless the table is full. Returns the idle streams that made room.
+    pub(crate) fn insert(&mut self, now_ns: u64, key: Key, stream: S) -> Vec<(Key, S)> {
+        let mut removed = Vec::new();
+        if self.entries.len() >= self.limit && now_ns >= self.next_idle_ns {
+            let idle_ns = self.idle_ns;
+            let is_idle = |entry: &Entry<S>| now_ns.saturating_sub(entry.used_ns) >= idle_ns;
+            let idle = self.entries.iter().filter(|(_, entry)| is_idle(entry));
+            let idle: Vec<_> = idle.map(|(key, _)| *key).collect();
+            for key in idle {
+                let entry = self.entries.remove(&key);
+                removed.extend(entry.map(|entry| (key, entry.stream)));
+            }
+            let oldest = self.entries.values().map(|entry| entry.used_ns).min();
+            self.next_idle_ns = oldest.unwrap_or(now_ns).saturating_add(idle_ns);
+        }
+        if self.entries.len() < self.limit {
+            let used_ns = now_ns;
+            self.entries.insert(key, Entry { used_ns, stream });
+        }
+        removed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    #[test]
+    fn idle_streams_make_room_and_others_do_not() {
+        let key = |qpn| Key {
+            src: Ipv4Addr::LOCALHOST.into(),
+            dst: Ipv4Addr::LOCALHOST.into(),
+            vlans: 0,
+            qpn,
+            space: Space::Request,
+        };
+        let mut table = Table::new(2, 100);
+        assert!(table.insert(0, key(1), "a").is_empty());
+        assert!(table.insert(0, key(2), "b").is_empty());
+        assert!(table.insert(50, key(3), "c").is_empty());
+        assert!(table.get(50, &key(3)).is_none() && table.get(60, &key(1)).is_some());
+        assert_eq!(table.insert(100, key(3), "c"), [(key(2), "b")]);
+        assert!(table.get(100, &key(3)).is_some());
+    }
+}

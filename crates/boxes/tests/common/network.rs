@@ -1,0 +1,135 @@
+//! Two NICs with boxes beside them, and a long path in between.
+#![allow(dead_code, reason = "each user needs some of it")]
+
+use std::time::Duration;
+
+use farwrite_boxes::lowar::Config;
+use farwrite_boxes::{Backpressure, LowarDevice};
+use farwrite_net::{
+    CableConfig, Device, Frame, Loss, Network, NodeId, Options, Output, Ports, Role, Topology,
+};
+use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
+
+pub(crate) enum Node {
+    Nic(Box<Nic>),
+    Lowar(Box<LowarDevice>),
+    /// In the place of a box that is missing.
+    Wire(Vec<Output>),
+}
+
+impl Device for Node {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        match self {
+            Self::Nic(nic) => nic.handle(now_ns, port, frame),
+            Self::Lowar(lowar) => lowar.handle(now_ns, port, frame),
+            Self::Wire(out) => out.push(Output::Send {
+                port: 1 - port,
+                frame,
+            }),
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        match self {
+            Self::Nic(nic) => nic.poll(now_ns, ports),
+            Self::Lowar(lowar) => lowar.poll(now_ns, ports),
+            Self::Wire(out) => out.pop(),
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        match self {
+            Self::Nic(nic) => nic.next_ns(),
+            Self::Lowar(lowar) => lowar.next_ns(),
+            Self::Wire(_) => None,
+        }
+    }
+}
+
+/// The path: host a, box, long cable, box, host b.
+pub(crate) struct Path {
+    pub(crate) network: Network<Node>,
+    pub(crate) hosts: [NodeId; 2],
+    pub(crate) boxes: [NodeId; 2],
+}
+
+/// What a path is like.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) rate_bps: u64,
+    pub(crate) delay: Duration,
+    pub(crate) loss: Loss,
+    pub(crate) seed: u64,
+    /// The boxes beside a and b; `None` where one is missing.
+    pub(crate) boxes: [Option<Config>; 2],
+    pub(crate) backpressure: Backpressure,
+}
+
+impl Path {
+    pub(crate) fn new(setting: &Setting) -> Self {
+        let mut topology = Topology::new();
+        let a = topology.add(Role::Host, "a");
+        let b = topology.add(Role::Host, "b");
+        let near_a = topology.add(Role::Box, "box a");
+        let near_b = topology.add(Role::Box, "box b");
+        let short = CableConfig::new(setting.rate_bps, Duration::from_nanos(100));
+        topology.connect(a, near_a, short);
+        topology.connect(b, near_b, short);
+        let long = CableConfig {
+            loss: setting.loss,
+            ..CableConfig::new(setting.rate_bps, setting.delay)
+        };
+        topology.connect(near_a, near_b, long);
+        let device = |id, node: &farwrite_net::Node| match node.role {
+            Role::Box => match &setting.boxes[usize::from(id == near_b)] {
+                Some(config) => {
+                    let config = config.clone();
+                    Node::Lowar(Box::new(LowarDevice::new(config, 0, setting.backpressure)))
+                }
+                None => Node::Wire(Vec::new()),
+            },
+            _ => Node::Nic(Box::new(Nic::new(id))),
+        };
+        let network = Network::new(&topology, &Options::default(), setting.seed, device).unwrap();
+        Self {
+            network,
+            hosts: [a, b],
+            boxes: [near_a, near_b],
+        }
+    }
+
+    pub(crate) fn nic(&mut self, at: usize) -> &mut Nic {
+        match self.network.device_mut(self.hosts[at]) {
+            Some(Node::Nic(nic)) => nic,
+            _ => panic!("no NIC"),
+        }
+    }
+
+    pub(crate) fn lowar(&mut self, at: usize) -> &mut LowarDevice {
+        match self.network.device_mut(self.boxes[at]) {
+            Some(Node::Lowar(lowar)) => lowar,
+            _ => panic!("no box"),
+        }
+    }
+
+    /// Connects a further queue pair of both NICs.
+    pub(crate) fn connect(&mut self, number: u32, config: QpConfig) -> u32 {
+        let peer_qpn = FIRST_QPN + number;
+        let config = QpConfig { peer_qpn, ..config };
+        for (at, peer) in [(0, 1), (1, 0)] {
+            let connection = Connection {
+                peer: self.hosts[peer],
+                src_port: 49_152 + number as u16,
+                priority: 3,
+                rate_bps: None,
+            };
+            assert_eq!(self.nic(at).connect(connection, config), Ok(peer_qpn));
+        }
+        peer_qpn
+    }
+
+    pub(crate) fn completions(&mut self, at: usize, qpn: u32) -> Vec<Completion> {
+        let nic = self.nic(at);
+        std::iter::from_fn(|| nic.poll_completion(qpn)).collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! A bounded run of the fuzz target: the same function, over random and nearly valid inputs.
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+mod common;
+#[allow(unreachable_pub)]
+#[path = "../../../fuzz/src/boxes.rs"]
+mod targets;
+
+use common::payload;
+use farwrite_boxes::Side;
+use farwrite_boxes::lowar::{Config, Lowar};
+use proptest::prelude::*;
+
+/// A frame for [`targets::lowar`]: how it is wrapped, and its bytes.
+fn frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
+    // Data packets with a right ICRC, from both sides.
+    let opcodes =
+        prop::sample::select(&[0x06u8, 0x07, 0x08, 0x0A, 0x0C, 0x0D, 0x0F, 0x11, 0x2B][..]);
+    let data = (opcodes, 0u32..24, 0u32..20, any::<bool>(), 0u8..3).prop_map(
+        |(opcode, psn, bytes, far, time)| {
+            (
+                4 | u8::from(far) | time << 4,
+                payload(opcode, psn, bytes, 0),
+            )
+        },
+    );
+    // Box messages that are sealed: for the queue pair and the shape of the data.
+    let message = (
+        1u8..5,
+        0u8..3,
+        0u8..24,
+        0u8..3,
+        1u8..5,
+        0u8..4,
+        prop::collection::vec(any::<u8>(), 0..70),
+    );
+    let message = message.prop_map(|(kind, space, psn, unit, packets, flags, rest)| {
+        let mut bytes = vec![0x1F, 0, 0x12, 0x34, kind, 0, 0, 0, space | flags << 6];
+        bytes.extend([0, 0, psn, 0, 4, 2]);
+        match kind {
+            1 => bytes.extend([unit % 2, 0, packets, 0, 20]),
+            _ => bytes.extend([0; 5]),
+        }
+        let (boot, serial) = ([0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, unit]);
+        match kind {
+            1 => bytes.extend(rest),
+            4 => {
+                bytes.extend([boot, serial, boot, serial].concat());
+                bytes.extend([0; 32]);
+            }
+            _ => bytes.extend([boot, serial].concat()),
+        }
+        (7, bytes)
+    });
+    let any = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..120));
+    prop_oneof![5 => data, 3 => message, 1 => any]
+}
+
+fn input(frames: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
+    let mut input = Vec::new();
+    for (wrap, bytes) in frames {
+        input.extend([wrap, bytes.len() as u8]);
+        input.extend(bytes);
+    }
+    input
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn boxes_take_any_frames(frames in prop::collection::vec(frame(), 0..60)) {
+        targets::lowar(&input(frames));
+    }
+
+    #[test]
+    fn boxes_take_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        targets::lowar(&bytes);
+    }
+}
+
+/// The seal of the target is right, so its messages reach what is behind it: a probe is answered.
+#[test]
+fn the_target_seals_as_boxes_do() {
+    let mut probe = vec![0x1F, 0, 0x12, 0x34, 2, 0, 0, 0, 0, 0, 0, 0];
+    probe.extend([0, 4, 2, 0, 0, 0, 0, 0]);
+    probe.extend([0; 15]);
+    probe.push(1);
+    let config = Config {
+        key: Some(targets::KEY),
+        ..Config::default()
+    };
+    let mut lowar = Lowar::new(&config, 1);
+    lowar.handle(0, Side::Far, targets::wrapped(3, Side::Far, &probe));
+    assert_eq!(lowar.counters().reports_sent, 1);
+    assert!(matches!(lowar.poll(), Some((Side::Far, _))));
+}
