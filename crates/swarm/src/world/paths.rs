@@ -68,7 +68,7 @@ impl World<'_> {
         u64::from(mtu) + HEADER_BYTES
     }
 
-    fn path_stats(&self, pair: usize, end: usize) -> Option<PathStats> {
+    pub(super) fn path_stats(&self, pair: usize, end: usize) -> Option<PathStats> {
         let qp = self.pairs[pair].ends[end]?;
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
         endpoint.path_stats(qp).ok()
