@@ -282,7 +282,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes in a data packet. Answers its message, unless it is of none.
+    /// Takes in a data packet. Answers its message, if that is known for sure.
     fn take_data(
         &mut self,
         generation: u8,
@@ -302,7 +302,8 @@ impl Run<'_> {
             Arrival::Late { message } => {
                 self.counts.late_packets += 1;
                 self.notify(Event::Late { message, imm }, notices);
-                Some(message)
+                // It may be of an older message than that, in the same slot and generation.
+                None
             }
             Arrival::Invalid => {
                 self.counts.invalid_packets += 1;

@@ -100,7 +100,7 @@ fn reports_that_cannot_be_true_are_refused_and_counted() {
         }),
         ("no packet at all", |report| report.packet = u32::MAX),
         ("bytes that were not sent", |report| {
-            report.received_bytes *= 3;
+            report.received_bytes *= 5;
         }),
         ("parity that was not sent", |report| {
             report.message |= 1 << 60;

@@ -284,7 +284,8 @@ impl<'p> World<'p> {
             let posted = [state.send.is_some(), state.recv.is_some()];
             open += &format!(
                 "\n  message {index} is open: sent {sent:?}, received {received:?}, \
-                 posted {posted:?}, {chunks:?} chunks: {message}"
+                 posted {posted:?}, {chunks:?} chunks: {message}, path {:?}",
+                self.path_stats(message.pair, message.from)
             );
         }
         open

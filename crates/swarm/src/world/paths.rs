@@ -13,7 +13,7 @@ const HEADER_BYTES: u64 = 84;
 pub(crate) struct PathWatch {
     /// At the last look.
     seen: Option<PathStats>,
-    /// Data packets that the end had received when the links healed.
+    /// Data packets of open messages that the end had received when the links healed.
     received_at_heal: u64,
 }
 
@@ -68,16 +68,19 @@ impl World<'_> {
         u64::from(mtu) + HEADER_BYTES
     }
 
-    fn path_stats(&self, pair: usize, end: usize) -> Option<PathStats> {
+    pub(super) fn path_stats(&self, pair: usize, end: usize) -> Option<PathStats> {
         let qp = self.pairs[pair].ends[end]?;
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
         endpoint.path_stats(qp).ok()
     }
 
+    /// Data packets that came for open messages: a report can name no others.
     fn received_packets(&self, pair: usize, end: usize) -> u64 {
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
         let stats = self.pairs[pair].ends[end].and_then(|qp| endpoint.qp_stats(qp).ok());
-        stats.map_or(0, |stats| stats.received_packets)
+        stats.map_or(0, |stats| {
+            stats.received_packets - stats.late_packets - stats.invalid_packets
+        })
     }
 
     /// From now on, nothing is lost.
