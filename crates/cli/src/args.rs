@@ -15,6 +15,7 @@ use crate::keygen::KeygenArgs;
 use crate::plan::PlanArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
+use crate::sim::SimArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +25,7 @@ Examples:
   farwrite keygen far.key            make the key that two machines share
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
+  farwrite sim plan.toml             simulate flows in a network
 ";
 
 /// Writes into the memory of far machines, over long, fast, lossy links, and repairs losses in
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Send files to another machine.
     Send(SendArgs),
+    /// Simulate flows in a network of hosts and switches, or many such runs.
+    Sim(SimArgs),
 }
 
 impl Command {
@@ -69,6 +73,7 @@ impl Command {
             Self::Plan(_) => "plan",
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
+            Self::Sim(_) => "sim",
         };
         name.to_owned()
     }

@@ -1,6 +1,7 @@
 //! The `farwrite` program.
 
 mod args;
+mod axis;
 mod codes;
 mod console;
 mod demo;
@@ -13,6 +14,7 @@ mod outcome;
 mod plan;
 mod recv;
 mod send;
+mod sim;
 mod table;
 
 use std::process::ExitCode;
@@ -46,5 +48,6 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),
+        Command::Sim(args) => sim::run(args, console).map(done),
     }
 }

@@ -47,7 +47,7 @@ pub struct Outcome {
     pub totals: PortCounters,
     /// Queues over time.
     pub depths: Depths,
-    /// When the last event happened, in nanoseconds.
+    /// When the run ended, in nanoseconds: with the last flow, if all are done.
     pub end_ns: u64,
     /// Events of the simulation.
     pub events: u64,

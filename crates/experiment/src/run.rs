@@ -135,6 +135,8 @@ struct Running<'a> {
     flows: Vec<FlowOutcome>,
     /// WRITEs of each flow that are not done.
     writes: Vec<u64>,
+    /// Flows that have started and are not done.
+    under_way: usize,
     dice: Dice,
 }
 
@@ -170,6 +172,7 @@ impl<'a> Running<'a> {
             sender: vec![None; workload.flows.len()],
             flows: ideals(&scene),
             writes: vec![0; workload.flows.len()],
+            under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
             hosts,
         };
@@ -185,6 +188,10 @@ impl<'a> Running<'a> {
     fn run(&mut self) -> Result<(), RunError> {
         let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
         loop {
+            if self.starts.is_empty() && self.under_way == 0 {
+                // What is left is idle timers, and copies of what has arrived.
+                return Ok(());
+            }
             let start_ns = self.starts.peek().map(|Reverse((at_ns, _))| *at_ns);
             let event_ns = self.network.next_ns();
             let Some(next_ns) = [start_ns, event_ns].into_iter().flatten().min() else {
@@ -260,6 +267,7 @@ impl<'a> Running<'a> {
         self.sender[number] = Some(src_qpn);
         self.flows[number].start_ns = Some(self.network.now_ns());
         self.flows[number].end = FlowEnd::Unfinished;
+        self.under_way += 1;
         Ok(())
     }
 
@@ -280,6 +288,7 @@ impl<'a> Running<'a> {
                     self.writes[number] -= 1;
                     if self.writes[number] == 0 {
                         self.flows[number].end = FlowEnd::Done { at_ns: done.at_ns };
+                        self.under_way -= 1;
                         self.activate(flow.when_sent, done.at_ns);
                     }
                 }

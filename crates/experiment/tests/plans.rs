@@ -32,10 +32,15 @@ fn read(text: &str) -> Result<Plan, String> {
 #[test]
 fn nine_lines_are_a_plan() {
     let plan = read(FIRST).unwrap();
-    let outcomes = sweep(&plan, 1, |_| true);
+    let outcomes = sweep(&plan, 1, Some(0), |_| true);
     assert_eq!(outcomes.len(), 1);
     let outcome = outcomes[0].outcome.as_ref().unwrap();
     assert_eq!((outcome.done(), outcome.totals.all_dropped()), (7, 0));
+    // The queue before the receiver, as the ports of the only switch have it.
+    let depths = &outcome.depths;
+    assert_eq!(depths.ports.len(), 8);
+    let deepest = depths.samples.iter().map(|depth| depth.deepest).max();
+    assert_eq!(depths.ports[7].bytes.iter().copied().max(), deepest);
 }
 
 #[test]
@@ -60,7 +65,7 @@ fn a_plan_runs_each_combination_of_its_parts() {
         mtu = 1024
     "#;
     let plan = read(&format!("{more}{FIRST}{rest}")).unwrap();
-    let outcomes = sweep(&plan, 4, |_| true);
+    let outcomes = sweep(&plan, 4, None, |_| true);
     // 3 workloads, 2 transports, 2 losses, 3 seeds.
     assert_eq!(outcomes.len(), 36);
     assert!(
@@ -78,7 +83,7 @@ fn a_plan_runs_each_combination_of_its_parts() {
         .map(|outcome| outcome.outcome.as_ref().unwrap().done());
     assert_eq!(done.sum::<usize>(), 12 * (7 + 2 + 50));
     // On another number of threads, all is the same.
-    let again = sweep(&plan, 1, |_| true);
+    let again = sweep(&plan, 1, None, |_| true);
     for (one, other) in outcomes.iter().zip(&again) {
         assert_eq!(one.outcome, other.outcome);
     }
@@ -87,7 +92,7 @@ fn a_plan_runs_each_combination_of_its_parts() {
 #[test]
 fn a_sweep_can_be_stopped() {
     let plan = read(&format!("seeds = 50\n{FIRST}")).unwrap();
-    let outcomes = sweep(&plan, 1, |_| false);
+    let outcomes = sweep(&plan, 1, None, |_| false);
     assert!(outcomes.len() < 50);
 }
 

@@ -18,12 +18,14 @@ pub struct CaseOutcome {
     pub outcome: Result<Outcome, String>,
 }
 
-/// Runs all cases on some threads, one thread a run. `done` is called on the calling thread after
+/// Runs all cases on some threads, one thread a run. The run of the case `watched`, by its number,
+/// keeps the queue of each port over time. `done` is called on the calling thread after
 /// each one, in the order in which they end, and answers whether to go on. The outcomes are in the
 /// order of the cases; those that were not begun are absent.
 pub fn sweep(
     plan: &Plan,
     threads: usize,
+    watched: Option<usize>,
     mut done: impl FnMut(&CaseOutcome) -> bool,
 ) -> Vec<CaseOutcome> {
     let cases = plan.cases();
@@ -36,7 +38,10 @@ pub fn sweep(
             let (cases, next) = (&cases, &next);
             scope.spawn(move || {
                 while let Some(&case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if results.send(run_case(plan, case)).is_err() {
+                    if results
+                        .send(run_case(plan, case, watched == Some(case.number)))
+                        .is_err()
+                    {
                         return;
                     }
                 }
@@ -55,7 +60,7 @@ pub fn sweep(
     outcomes
 }
 
-fn run_case(plan: &Plan, case: Case) -> CaseOutcome {
+fn run_case(plan: &Plan, case: Case, keeps_ports: bool) -> CaseOutcome {
     let parts = match plan.parts(&case) {
         Ok(parts) => parts,
         Err(why) => {
@@ -66,7 +71,7 @@ fn run_case(plan: &Plan, case: Case) -> CaseOutcome {
             };
         }
     };
-    let outcome = run(&parts.scene(false)).map_err(|why| why.to_string());
+    let outcome = run(&parts.scene(keeps_ports)).map_err(|why| why.to_string());
     CaseOutcome {
         case,
         flows: parts.workload.flows,
