@@ -75,24 +75,36 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
         let directory = path.parent().map_or_else(PathBuf::new, Path::to_owned);
         return Ok((text, directory));
     }
-    let quoted = |path: Option<&PathBuf>| {
-        let path = path.map(|path| std::path::absolute(path).unwrap_or(path.clone()));
-        let name = path.unwrap_or_default().display().to_string();
-        serde_json::Value::from(name).to_string()
-    };
     let quick = &args.quick;
     let text = format!(
-        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n\n[topology.file]\nfile = {}\n\n\
-         [workload.file]\nfile = {}\n\n[transport.nic]\nprotocol = {}\nmtu = {}\n",
+        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n\n{}\n{}\n[transport.{name}]\n\
+         protocol = {name}\nmtu = {}\n",
         quick.seeds,
         quick.seed,
         quick.framing,
-        quoted(args.topology.as_ref()),
-        quoted(args.connections.as_ref().or(args.flows.as_ref())),
-        serde_json::Value::from(quick.transport.as_str()),
+        file_entry("topology", args.topology.as_ref()),
+        file_entry(
+            "workload",
+            args.connections.as_ref().or(args.flows.as_ref())
+        ),
         quick.mtu,
+        name = quoted(&quick.transport),
     );
     Ok((text, PathBuf::new()))
+}
+
+/// An entry of a plan that is a file, under the name of the file.
+fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
+    let path = path.map(|path| std::path::absolute(path).unwrap_or(path.clone()));
+    let path = path.unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let (stem, path) = (quoted(&stem), quoted(&path.to_string_lossy()));
+    format!("[{kind}.{stem}]\nfile = {path}\n")
+}
+
+/// Text as TOML has it, which in quotes is as JSON has it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
 }
 
 fn run_all(

@@ -272,7 +272,13 @@ fn colour(flow: &FlowOutcome) -> &'static str {
 /// The places of the ports with the deepest queues, the deepest first.
 fn deepest(depths: &Depths) -> Vec<usize> {
     let most = |at: &usize| depths.ports[*at].bytes.iter().max().copied().unwrap_or(0);
-    let mut ports: Vec<_> = (0..depths.ports.len()).filter(|at| most(at) > 0).collect();
+    let peak = (0..depths.ports.len())
+        .map(|at| most(&at))
+        .max()
+        .unwrap_or(0);
+    // Less than a hundredth of the deepest would not be seen.
+    let seen = |at: &usize| most(at) > peak / 100;
+    let mut ports: Vec<_> = (0..depths.ports.len()).filter(seen).collect();
     ports.sort_by_key(|at| std::cmp::Reverse(most(at)));
     ports.truncate(QUEUES);
     ports
