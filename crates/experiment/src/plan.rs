@@ -89,6 +89,11 @@ impl Plan {
         Ok(plan)
     }
 
+    /// Leaves out the workloads that `keep` refuses, by name.
+    pub fn keep_workloads(&mut self, keep: impl Fn(&str) -> bool) {
+        self.workloads.retain(|(name, _)| keep(name));
+    }
+
     /// What was left out of input files, a line each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
