@@ -187,34 +187,29 @@ impl<'a> Running<'a> {
 
     fn run(&mut self) -> Result<(), RunError> {
         let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
-        loop {
-            if self.starts.is_empty() && self.under_way == 0 {
-                // What is left is idle timers, and copies of what has arrived.
-                return Ok(());
-            }
+        // What is left when all flows are done is idle timers, and copies of what has arrived.
+        while !self.starts.is_empty() || self.under_way > 0 {
             let start_ns = self.starts.peek().map(|Reverse((at_ns, _))| *at_ns);
-            let event_ns = self.network.next_ns();
-            let Some(next_ns) = [start_ns, event_ns].into_iter().flatten().min() else {
-                return Ok(());
-            };
-            if next_ns > until_ns {
-                self.network.run_until(until_ns);
-                return Ok(());
-            }
             let sample_ns = self.meter.next_ns();
-            if sample_ns <= next_ns {
-                self.network.run_until(sample_ns);
-                self.meter.sample(&self.network);
+            let next_ns = start_ns.unwrap_or(u64::MAX).min(sample_ns).min(until_ns);
+            if self.network.step_until(next_ns) {
+                self.take_done();
             } else if start_ns == Some(next_ns) {
                 self.network.run_until(next_ns);
-                if let Some(Reverse((_, flow))) = self.starts.pop() {
-                    self.start(flow)?;
-                }
+                let next = self.starts.pop();
+                next.map_or(Ok(()), |Reverse((_, flow))| self.start(flow))?;
+            } else if next_ns == until_ns {
+                self.network.run_until(until_ns);
+                return Ok(());
+            } else if start_ns.is_none() && self.network.next_ns().is_none() {
+                // The flows that are not done have failed.
+                return Ok(());
             } else {
-                self.network.step();
+                self.network.run_until(sample_ns);
+                self.meter.sample(&self.network);
             }
-            self.take_done();
         }
+        Ok(())
     }
 
     fn start(&mut self, number: usize) -> Result<(), RunError> {

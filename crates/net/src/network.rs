@@ -201,7 +201,9 @@ impl<D: Device> Network<D> {
         self.handled
     }
 
-    fn step_until(&mut self, until_ns: u64) -> bool {
+    /// Handles the next event, unless it is after `until_ns`. Returns `false` if there is none by
+    /// then; the clock stands still.
+    pub fn step_until(&mut self, until_ns: u64) -> bool {
         let Some((at_ns, event)) = self.core.events.pop_until(until_ns) else {
             return false;
         };
