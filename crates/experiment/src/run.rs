@@ -79,7 +79,7 @@ pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
 /// the frames that windows and buffers allow.
 #[must_use]
 pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
-    // As measured by the example `bench-sim`.
+    // The example `bench` compares the estimate with what runs take.
     const NODE: u64 = 2_000;
     const FLOW: u64 = 2_200;
     const FRAME: u64 = 250;
