@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 use farwrite_net::{NodeId, Options, Role, Topology};
 use farwrite_units::show::real;
 
+use crate::transport::Path;
+
 /// Bytes of IPv4 and UDP headers, BTH and ICRC.
 const PACKET_HEADERS: u64 = 20 + 8 + 12 + 4;
 /// Bytes of the RETH in the first packet of a WRITE, and of the AETH in an acknowledgement.
@@ -88,6 +90,36 @@ impl Ideal {
     /// Nanoseconds that a message takes; `None` if no path leads there. Asking for all flows of a
     /// source one after the other is fast.
     pub fn time_ns(&mut self, src: usize, dst: usize, bytes: u64) -> Option<f64> {
+        let path = self.cables_to(src, dst)?;
+        let ack = PACKET_HEADERS + AETH + u64::from(self.wire.framing);
+        let back: f64 = path
+            .iter()
+            .map(|(hop, latency)| real(ack) * hop.ns_per_byte + hop.delay_ns + latency)
+            .sum();
+        Some(self.message_ns(&path, bytes) + back)
+    }
+
+    /// What a flow's path is like.
+    pub(crate) fn path(&mut self, src: usize, dst: usize) -> Option<Path> {
+        let rtt_ns = self.time_ns(src, dst, u64::from(self.wire.mtu))?;
+        let cables = self.cables_to(src, dst)?;
+        let slowest = cables
+            .iter()
+            .map(|(hop, _)| hop.ns_per_byte)
+            .fold(0.0, f64::max);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "both are positive; casts saturate"
+        )]
+        Some(Path {
+            rate_bps: (8e9 / slowest) as u64,
+            rtt_ns: rtt_ns as u64,
+        })
+    }
+
+    /// The cables of a path, each with the latency behind it.
+    fn cables_to(&mut self, src: usize, dst: usize) -> Option<Vec<(Hop, f64)>> {
         if self.from.as_ref().is_none_or(|(host, _)| *host != src) {
             let start = self.hosts[src].0 as usize;
             self.from = Some((src, self.reach(start)));
@@ -103,13 +135,7 @@ impl Ideal {
             return None;
         }
         path.reverse();
-        let there = self.message_ns(&path, bytes);
-        let ack = PACKET_HEADERS + AETH + u64::from(self.wire.framing);
-        let back: f64 = path
-            .iter()
-            .map(|(hop, latency)| real(ack) * hop.ns_per_byte + hop.delay_ns + latency)
-            .sum();
-        Some(there + back)
+        Some(path)
     }
 
     /// The time until the last bit of a message has arrived. Packets of one length keep their

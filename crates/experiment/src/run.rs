@@ -14,7 +14,7 @@ use crate::host::{Board, Done, Host};
 use crate::ideal::{Ideal, Wire};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowOutcome, Outcome};
-use crate::transport::TransportError;
+use crate::transport::{Path, TransportError};
 use crate::{Transport, Workload, WorkloadError};
 
 /// The key of the memory that each host offers to the others.
@@ -91,7 +91,8 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     let mtu = u64::from(scene.transport.mtu);
     let wanted = scene.workload.flows.iter().map(|flow| {
         let packets = flow.bytes.div_ceil(mtu);
-        packets.min(u64::from(scene.transport.window))
+        // Without a window, what cables and buffers hold is the limit.
+        packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
     });
     let buffers = scene.topology.with_role(Role::Switch).map(|node| {
         let own = scene.options.exceptions.get(&node);
@@ -133,6 +134,8 @@ struct Running<'a> {
     /// The sender's queue pair of each flow that has started.
     sender: Vec<Option<u32>>,
     flows: Vec<FlowOutcome>,
+    /// The empty path of each flow.
+    paths: Vec<Path>,
     /// WRITEs of each flow that are not done.
     writes: Vec<u64>,
     /// Flows that have started and are not done.
@@ -160,6 +163,7 @@ impl<'a> Running<'a> {
         }
         let meter = Meter::new(scene.topology, &network, scene.keeps_ports);
         let workload = scene.workload;
+        let (flows, paths) = ideals(&scene);
         let mut running = Self {
             scene,
             network,
@@ -170,7 +174,8 @@ impl<'a> Running<'a> {
             pairs: vec![0; hosts.len()],
             flow_of: BTreeMap::new(),
             sender: vec![None; workload.flows.len()],
-            flows: ideals(&scene),
+            flows,
+            paths,
             writes: vec![0; workload.flows.len()],
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
@@ -232,8 +237,9 @@ impl<'a> Running<'a> {
                 priority,
                 rate_bps: None,
             };
-            let config = transport.queue_pair(peer_qpn)?;
-            let connected = self.nic(host).connect(to, config);
+            let path = self.paths[number];
+            let config = transport.queue_pair(peer_qpn, &path);
+            let connected = (transport.entry()?.connect)(self.nic(host), to, config, &path);
             connected.map_err(|why| wrong(why.to_string()))?;
         }
         self.flow_of.insert((flow.src, src_qpn), (number, true));
@@ -359,8 +365,8 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Outcomes of flows that have not started. The ideal times are found source by source.
-fn ideals(scene: &Scene<'_>) -> Vec<FlowOutcome> {
+/// Outcomes of flows that have not started, and their paths, which are found source by source.
+fn ideals(scene: &Scene<'_>) -> (Vec<FlowOutcome>, Vec<Path>) {
     let wire = Wire {
         mtu: scene.transport.mtu,
         framing: scene.options.framing_bytes,
@@ -378,9 +384,16 @@ fn ideals(scene: &Scene<'_>) -> Vec<FlowOutcome> {
         timeouts: 0,
     };
     let mut outcomes = vec![blank; flows.len()];
+    // A flow without a path fails whatever its settings.
+    let nowhere = Path {
+        rate_bps: 1,
+        rtt_ns: 1,
+    };
+    let mut paths = vec![nowhere; flows.len()];
     for number in by_source {
         let flow = flows[number];
+        paths[number] = ideal.path(flow.src, flow.dst).unwrap_or(nowhere);
         outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
     }
-    outcomes
+    (outcomes, paths)
 }

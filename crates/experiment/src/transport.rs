@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use farwrite_rc::QpConfig;
+use farwrite_net::{Pfc, SwitchConfig};
+use farwrite_rc::{ConfigError, Connection, MAX_PACKETS, Nic, QpConfig};
 use serde::Deserialize;
 
 use crate::units::nanoseconds;
@@ -14,19 +15,30 @@ pub struct Protocol {
     pub name: &'static str,
     /// What it is, in a line.
     pub about: &'static str,
-    /// Whether it wants a network that does not drop: without switch settings, switches pause its
-    /// priority by PFC.
-    pub lossless: bool,
-    /// Completes the settings of a queue pair.
-    queue_pair: fn(&Transport, QpConfig) -> QpConfig,
+    /// Switches as it wants them, for the priorities of its flows.
+    pub(crate) switch: fn(&[u8]) -> SwitchConfig,
+    /// Adds a queue pair to a NIC.
+    pub(crate) connect: fn(&mut Nic, Connection, QpConfig, &Path) -> Result<u32, ConfigError>,
+}
+
+/// The empty path of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    /// Bits a second of its slowest cable.
+    pub(crate) rate_bps: u64,
+    /// Time of a full packet and its acknowledgement.
+    pub(crate) rtt_ns: u64,
 }
 
 /// All transports.
 pub const PROTOCOLS: &[Protocol] = &[Protocol {
     name: "roce",
     about: "RoCEv2: Go-Back-N, no congestion control, made for PFC",
-    lossless: true,
-    queue_pair: |_, common| common,
+    switch: |priorities| SwitchConfig {
+        pfc: Some(Pfc::new(priorities)),
+        ..SwitchConfig::default()
+    },
+    connect: |nic, to, config, _| nic.connect(to, config),
 }];
 
 /// The transport of a run: a protocol and its settings.
@@ -38,18 +50,15 @@ pub struct Transport {
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096.
     #[serde(default = "Transport::default_mtu")]
     pub mtu: u32,
-    /// Packets that may be unacknowledged.
-    #[serde(default = "Transport::default_window")]
-    pub window: u32,
+    /// Packets that may be unacknowledged; `None`: 16,384, and more where two round trips of the
+    /// path take more.
+    pub window: Option<u32>,
     /// Packets from one acknowledgement to the next.
     #[serde(default = "Transport::default_ack_every")]
     pub ack_every: u32,
-    /// How long to wait for progress.
-    #[serde(
-        default = "Transport::default_timeout",
-        deserialize_with = "crate::units::time"
-    )]
-    pub timeout: Duration,
+    /// How long to wait for progress; `None`: 4 ms, and four round trips where these are longer.
+    #[serde(default, deserialize_with = "crate::units::maybe_time")]
+    pub timeout: Option<Duration>,
     /// How often in a row to try again without progress.
     #[serde(default = "Transport::default_retries")]
     pub retries: u8,
@@ -82,17 +91,26 @@ pub fn names() -> String {
     names.join(", ")
 }
 
+/// The names of all transports, each with what it is, for people.
+#[must_use]
+pub fn described() -> String {
+    let lines = PROTOCOLS
+        .iter()
+        .map(|entry| format!("{} ({})", entry.name, entry.about));
+    lines.collect::<Vec<_>>().join("; ")
+}
+
 impl Transport {
     /// A protocol with default settings: MTU 4096, a window of 16,384 packets, an acknowledgement
-    /// every 16, a timeout of 4 ms, 7 retries, priority 3.
+    /// every 16, a timeout of 4 ms, 7 retries, priority 3. Window and timeout grow with the path.
     #[must_use]
     pub fn new(protocol: &str) -> Self {
         Self {
             protocol: protocol.to_owned(),
             mtu: Self::default_mtu(),
-            window: Self::default_window(),
+            window: None,
             ack_every: Self::default_ack_every(),
-            timeout: Self::default_timeout(),
+            timeout: None,
             retries: Self::default_retries(),
             priority: Self::default_priority(),
         }
@@ -106,7 +124,12 @@ impl Transport {
         if self.priority > 7 {
             return Err(TransportError::Priority(self.priority));
         }
-        Ok(self.queue_pair(2)?.validate()?)
+        self.entry()?;
+        let path = Path {
+            rate_bps: 1,
+            rtt_ns: 1,
+        };
+        Ok(self.queue_pair(2, &path).validate()?)
     }
 
     /// Its entry in the table.
@@ -121,35 +144,24 @@ impl Transport {
     }
 
     /// The settings of one end of a flow.
-    ///
-    /// # Errors
-    /// [`TransportError::Unknown`].
-    pub fn queue_pair(&self, peer_qpn: u32) -> Result<QpConfig, TransportError> {
-        let common = QpConfig {
+    pub(crate) fn queue_pair(&self, peer_qpn: u32, path: &Path) -> QpConfig {
+        let patience_ns = path.rtt_ns.saturating_mul(4).max(DEFAULT_TIMEOUT_NS);
+        QpConfig {
             mtu_bytes: self.mtu,
-            window_packets: self.window,
+            window_packets: self.window.unwrap_or_else(|| path.window_packets(self.mtu)),
             ack_every_packets: self.ack_every,
-            ack_timeout_ns: nanoseconds(self.timeout),
+            ack_timeout_ns: self.timeout.map_or(patience_ns, nanoseconds),
             retry_limit: self.retries,
             ..QpConfig::new(peer_qpn)
-        };
-        Ok((self.entry()?.queue_pair)(self, common))
+        }
     }
 
     fn default_mtu() -> u32 {
         4096
     }
 
-    fn default_window() -> u32 {
-        1 << 14
-    }
-
     fn default_ack_every() -> u32 {
         16
-    }
-
-    fn default_timeout() -> Duration {
-        Duration::from_millis(4)
     }
 
     fn default_retries() -> u8 {
@@ -160,6 +172,19 @@ impl Transport {
         3
     }
 }
+
+impl Path {
+    /// The default window.
+    fn window_packets(self, mtu: u32) -> u32 {
+        let bits = u128::from(self.rate_bps) * u128::from(self.rtt_ns) * 2;
+        let packets = bits / 8_000_000_000 / u128::from(mtu.max(1));
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        packets.clamp(DEFAULT_WINDOW, MAX_PACKETS)
+    }
+}
+
+const DEFAULT_WINDOW: u32 = 1 << 14;
+const DEFAULT_TIMEOUT_NS: u64 = 4_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -63,6 +63,21 @@ fn flows_alone_take_the_ideal_time() {
     }
 }
 
+/// 400 Gbit/s over 25 ms hold 1.25 GB, and no acknowledgement comes within 4 ms.
+#[test]
+fn window_and_timeout_grow_with_the_path() {
+    let topology = Shape::PointToPoint {
+        cable: cable(400, 12_500_000),
+    };
+    let topology = topology.build().unwrap();
+    let workload = Workload::of(vec![Flow::new(0, 1, 1 << 28, 0)]);
+    let (options, transport) = (Options::default(), Transport::new("roce"));
+    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    let slowdown = outcome.flows[0].slowdown().unwrap();
+    assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
+    assert_eq!((outcome.flows[0].timeouts, outcome.repeated()), (0, 0));
+}
+
 #[test]
 fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     let topology = star(16, 50, 1000);

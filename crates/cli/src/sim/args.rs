@@ -83,9 +83,9 @@ pub(crate) struct SimArgs {
 /// What a plan would say, for --connections and --flows.
 #[derive(Debug, Args)]
 pub(crate) struct QuickArgs {
-    /// Transport of the NICs: roce
     #[arg(
         long,
+        help = format!("Transport of the NICs: {}", farwrite_experiment::transport::described()),
         value_name = "NAME",
         default_value = "roce",
         conflicts_with = "plan"

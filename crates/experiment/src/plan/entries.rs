@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farwrite_net::{CableConfig, Loss, NodeId, Options, Pfc, Shape, SwitchConfig, Topology};
+use farwrite_net::{CableConfig, Loss, NodeId, Options, Shape, SwitchConfig, Topology};
 
 use super::read::ReadFile;
 use crate::peers::{self, Connections, Failure, HtsimTopology, Kind, PeerTopology};
@@ -158,9 +158,8 @@ impl Flows {
     }
 }
 
-/// The switches that a transport wants: with PFC for its flows if it is made for that.
+/// The switches that a transport wants for the flows of a workload.
 pub(super) fn switch_for(transport: &Transport, workload: &Workload) -> SwitchConfig {
-    let lossless = transport.entry().is_ok_and(|entry| entry.lossless);
     let mut priorities: Vec<_> = workload
         .flows
         .iter()
@@ -169,10 +168,11 @@ pub(super) fn switch_for(transport: &Transport, workload: &Workload) -> SwitchCo
     priorities.push(transport.priority);
     priorities.sort_unstable();
     priorities.dedup();
-    SwitchConfig {
-        pfc: lossless.then(|| Pfc::new(&priorities)),
-        ..SwitchConfig::default()
-    }
+    let entry = transport.entry();
+    entry.map_or_else(
+        |_| SwitchConfig::default(),
+        |entry| (entry.switch)(&priorities),
+    )
 }
 
 /// Takes over the latencies, and without PFC the buffers, that a peer's file has for its switches.
