@@ -19,6 +19,8 @@ pub struct Depth {
 /// several earlier ones has the most of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Depths {
+    /// When the first flow starts, in nanoseconds.
+    pub start_ns: u64,
     /// Nanoseconds from one sample to the next; the first is one interval after the start.
     pub interval_ns: u64,
     /// The samples.
@@ -50,6 +52,7 @@ impl Meter {
     pub(crate) fn new<D: Device>(
         topology: &Topology,
         network: &Network<D>,
+        start_ns: u64,
         keeps_ports: bool,
     ) -> Self {
         let ports = topology.with_role(Role::Switch).flat_map(|node| {
@@ -62,12 +65,13 @@ impl Meter {
         });
         Self {
             depths: Depths {
+                start_ns,
                 interval_ns: FIRST_INTERVAL_NS,
                 samples: Vec::new(),
                 ports: ports.collect(),
             },
             keeps_ports,
-            next_ns: FIRST_INTERVAL_NS,
+            next_ns: start_ns.saturating_add(FIRST_INTERVAL_NS),
         }
     }
 
@@ -91,7 +95,8 @@ impl Meter {
             self.depths.halve();
         }
         let taken = self.depths.samples.len() as u64;
-        self.next_ns = (taken + 1) * self.depths.interval_ns;
+        let after_ns = (taken + 1) * self.depths.interval_ns;
+        self.next_ns = self.depths.start_ns.saturating_add(after_ns);
     }
 
     pub(crate) fn finish(mut self) -> Depths {

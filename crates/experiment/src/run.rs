@@ -161,8 +161,13 @@ impl<'a> Running<'a> {
                 debug_assert!(registered.is_ok(), "the key is new");
             }
         }
-        let meter = Meter::new(scene.topology, &network, scene.keeps_ports);
         let workload = scene.workload;
+        let starts = workload.flows.iter().filter_map(|flow| match flow.start {
+            Start::At(at_ns) => Some(at_ns),
+            Start::On(_) => None,
+        });
+        let start_ns = starts.min().unwrap_or(0);
+        let meter = Meter::new(scene.topology, &network, start_ns, scene.keeps_ports);
         let (flows, paths) = ideals(&scene);
         let mut running = Self {
             scene,

@@ -204,6 +204,19 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
     assert!(outcome.flows[0].timeouts > 0);
 }
 
+/// Files of ns-3 begin at 2 s.
+#[test]
+fn samples_begin_with_the_first_flow() {
+    let topology = star(2, 100, 1000);
+    let workload = Workload::of(vec![Flow::new(0, 1, 1_000_000, 2_000_000_000)]);
+    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    assert_eq!(outcome.depths.start_ns, 2_000_000_000);
+    let sampled_ns = outcome.depths.interval_ns * outcome.depths.samples.len() as u64;
+    let missing_ns = outcome.end_ns - 2_000_000_000 - sampled_ns;
+    assert!(missing_ns <= outcome.depths.interval_ns, "{missing_ns}");
+}
+
 #[test]
 fn a_run_can_end_early() {
     let topology = star(2, 100, 1000);

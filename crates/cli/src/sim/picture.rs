@@ -31,6 +31,7 @@ const LEVELS: [(f64, &str, &str); 4] = [
     (10.0, "#2171b5", "up to 10"),
     (f64::INFINITY, "#08306b", "above 10"),
 ];
+const TIME: &str = "time since the first flow started";
 /// Flows that did not end.
 const UNDONE: &str = "#e69f00";
 const EMPTY: &str = "#f6f8fa";
@@ -63,12 +64,13 @@ fn write_picture(
     )?;
     write_header(svg, plan, case, outcome)?;
     let axis = Axis {
-        span_s: (real(outcome.end_ns) * 1e-9 * 1.02).max(1e-9),
+        span_s: (real(outcome.end_ns.saturating_sub(outcome.depths.start_ns)) * 1e-9 * 1.02)
+            .max(1e-9),
         width: PLOT_WIDTH,
     };
     writeln!(svg, r#"<g transform="translate({LEFT} {HEADER})">"#)?;
     write_flows(svg, &case.flows, outcome, &axis)?;
-    axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some("time"))?;
+    axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some(TIME))?;
     writeln!(svg, "</g>")?;
     let peak = queues
         .iter()
@@ -82,7 +84,7 @@ fn write_picture(
         )?;
         write_queue(svg, &outcome.depths, *at, topology, (&axis, peak))?;
         let is_last = number + 1 == panels;
-        axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some("time"))?;
+        axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some(TIME))?;
         writeln!(svg, "</g>")?;
     }
     writeln!(svg, "</svg>")
@@ -95,10 +97,13 @@ fn write_header(
     outcome: &Outcome,
 ) -> fmt::Result {
     let names = plan.names(&case.case);
-    let last = Time(Duration::from_nanos(outcome.last_done_ns()));
+    let last_ns = outcome
+        .last_done_ns()
+        .saturating_sub(outcome.depths.start_ns);
+    let last = Time(Duration::from_nanos(last_ns));
     writeln!(
         svg,
-        r##"<text x="{LEFT}" y="30" font-size="18" font-weight="600">{} on {}: {} of {} flows done, the last after {last}</text>
+        r##"<text x="{LEFT}" y="30" font-size="18" font-weight="600">{} on {}: {} of {} flows done, the last {last} after the first began</text>
 <text x="{LEFT}" y="52" fill="{GREY}">transport {}, switches {}, seed {}; {} packets sent again, {} frames dropped, {} PFC frames</text>"##,
         escaped(names.workload),
         escaped(names.topology),
@@ -145,12 +150,12 @@ fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis)
     started.retain(|(_, flow)| flow.start_ns.is_some());
     started.sort_by_key(|(_, flow)| flow.start_ns);
     if outcome.flows.len() > MAX_BARS {
-        return write_under_way(svg, &started, outcome.end_ns, axis);
+        return write_under_way(svg, &started, outcome, axis);
     }
     let rows = u32::try_from(started.len().max(1)).unwrap_or(1);
     let row = f64::from(FLOWS_HEIGHT) / f64::from(rows);
     for (number, (flow, of_flow)) in (0_u32..).zip(started) {
-        let (start_ns, end_ns) = times(of_flow, outcome.end_ns);
+        let (start_ns, end_ns) = times(of_flow, outcome);
         let [left, right] = [start_ns, end_ns].map(|ns| axis.x(Duration::from_nanos(ns)));
         let (top, width) = (f64::from(number) * row, (right - left).max(1.0));
         let colour = colour(of_flow);
@@ -179,14 +184,14 @@ fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis)
 fn write_under_way(
     svg: &mut String,
     started: &[(&Flow, &FlowOutcome)],
-    end_ns: u64,
+    outcome: &Outcome,
     axis: &Axis,
 ) -> fmt::Result {
     let columns = u64::from(PLOT_WIDTH);
     let span_ns = (axis.span_s * 1e9).max(1.0);
     let mut changes = vec![0_i64; PLOT_WIDTH as usize + 2];
     for (_, flow) in started {
-        let (start_ns, end_ns) = times(flow, end_ns);
+        let (start_ns, end_ns) = times(flow, outcome);
         let column = |ns: u64| {
             let share = real(ns) / span_ns;
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -252,11 +257,14 @@ fn write_area(svg: &mut String, values: &[u64], most: u64, height: u32, step: f6
     writeln!(svg, r##"<path fill="#6baed6" d="{path}V{height}z"/>"##)
 }
 
-fn times(flow: &FlowOutcome, run_end_ns: u64) -> (u64, u64) {
+/// When a flow began and ended, in nanoseconds since the first one began.
+fn times(flow: &FlowOutcome, outcome: &Outcome) -> (u64, u64) {
     let start_ns = flow.start_ns.unwrap_or(0);
+    let end_ns = flow.time_ns().map_or(outcome.end_ns, |ns| start_ns + ns);
+    let origin_ns = outcome.depths.start_ns;
     (
-        start_ns,
-        flow.time_ns().map_or(run_end_ns, |ns| start_ns + ns),
+        start_ns.saturating_sub(origin_ns),
+        end_ns.saturating_sub(origin_ns),
     )
 }
 
