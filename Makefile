@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-model model-check fuzz soak mutants miri install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-model bench-sim model-check fuzz soak mutants miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ figures: ## the paper's figures, made anew in figures/ and held against its numb
 	@mkdir -p out
 	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
 	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html
+
+bench-sim: ## measure: packet-hops a second and memory of simulated networks, on one core
+	$(CARGO) run --release --package farwrite-experiment --example bench
 
 bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py

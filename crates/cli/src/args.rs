@@ -17,6 +17,7 @@ use crate::plan::PlanArgs;
 use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
+use crate::sim::SimArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +29,7 @@ Examples:
   farwrite probe far.example         measure the path to another machine
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
+  farwrite sim plan.toml             simulate flows in a network
 ";
 
 /// Writes into the memory of far machines, over long, fast, lossy links, and repairs losses in
@@ -65,6 +67,8 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Send files to another machine.
     Send(SendArgs),
+    /// Simulate flows in a network of hosts and switches, or many such runs.
+    Sim(SimArgs),
 }
 
 impl Command {
@@ -79,6 +83,7 @@ impl Command {
             Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
+            Self::Sim(_) => "sim",
         };
         name.to_owned()
     }

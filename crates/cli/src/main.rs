@@ -1,6 +1,7 @@
 //! The `farwrite` program.
 
 mod args;
+mod axis;
 mod codes;
 mod console;
 mod demo;
@@ -17,6 +18,7 @@ mod plan;
 mod probe;
 mod recv;
 mod send;
+mod sim;
 mod svg;
 mod table;
 
@@ -53,5 +55,6 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),
+        Command::Sim(args) => sim::run(args, console).map(done),
     }
 }

@@ -150,6 +150,16 @@ impl<D: Device> Network<D> {
         self.core.ports[port.index()].queue_bytes(priority)
     }
 
+    /// Bytes that wait at a port, of all priorities.
+    ///
+    /// # Panics
+    /// If there is no such node or port.
+    #[must_use]
+    pub fn port_bytes(&self, node: NodeId, port: usize) -> u64 {
+        let port = self.core.port_of(node, port);
+        self.core.ports[port.index()].queued_bytes()
+    }
+
     /// Bytes of a switch's shared buffer in use, without headroom; 0 for hosts and boxes.
     ///
     /// # Panics
@@ -191,7 +201,9 @@ impl<D: Device> Network<D> {
         self.handled
     }
 
-    fn step_until(&mut self, until_ns: u64) -> bool {
+    /// Handles the next event, unless it is after `until_ns`. Returns `false` if there is none by
+    /// then; the clock stands still.
+    pub fn step_until(&mut self, until_ns: u64) -> bool {
         let Some((at_ns, event)) = self.core.events.pop_until(until_ns) else {
             return false;
         };

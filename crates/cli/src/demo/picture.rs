@@ -6,6 +6,8 @@ use std::time::Duration;
 use farwrite::SchemeName;
 use farwrite_codes::Kind;
 
+use crate::axis::Axis;
+
 use super::fill::Fill;
 use super::report::Row;
 use super::scenario::Scenario;
@@ -65,7 +67,10 @@ fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Re
         .max(scenario.ideal())
         .as_secs_f64()
         * 1.04;
-    let axis = Axis { span_s };
+    let axis = Axis {
+        span_s,
+        width: PLOT_WIDTH,
+    };
     for (run, i) in runs.iter().zip(0..) {
         let top = HEADER + i * (PLOT_HEIGHT + GAP);
         writeln!(
@@ -73,7 +78,9 @@ fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Re
             r#"<g class="panel" transform="translate({LEFT} {top})">"#
         )?;
         write_panel(svg, scenario, run, &axis)?;
-        axis.write_ticks(svg, i + 1 == panels)?;
+        let is_last = i + 1 == panels;
+        let label = is_last.then_some("time since the first chunk was sent");
+        axis.write_ticks(svg, PLOT_HEIGHT, label)?;
         writeln!(svg, "</g>")?;
     }
     writeln!(svg, "</svg>")
@@ -178,7 +185,7 @@ fn long_name(scheme: SchemeName) -> &'static str {
 /// The cells. Those of one level are one path, and neighbours in time one rectangle of it.
 fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) -> fmt::Result {
     let mut paths = LEVELS.map(|_| String::new());
-    let columns = axis.columns(fill, completion);
+    let columns = columns(axis, fill, completion);
     let rows = u32::try_from(fill.rows.len()).unwrap_or(0);
     for (row, &chunks) in (0..).zip(&fill.rows) {
         let edge = |row: u32| PLOT_HEIGHT - PLOT_HEIGHT * row / rows;
@@ -213,11 +220,6 @@ fn write_fill(svg: &mut String, fill: &Fill, completion: Duration, axis: &Axis) 
     Ok(())
 }
 
-/// The axis of time that all panels share.
-struct Axis {
-    span_s: f64,
-}
-
 /// A strip of a panel, and what had arrived by then.
 struct Column<'a> {
     left: f64,
@@ -225,79 +227,25 @@ struct Column<'a> {
     arrived: &'a [u32],
 }
 
-impl Axis {
-    fn x(&self, time: Duration) -> f64 {
-        time.as_secs_f64() / self.span_s * f64::from(PLOT_WIDTH)
-    }
-
-    /// The strips of a panel from the start to the completion: each shows its last sample.
-    fn columns<'a>(&self, fill: &'a Fill, completion: Duration) -> Vec<Column<'a>> {
-        let end = self.x(completion);
-        let mut columns: Vec<Column<'a>> = Vec::new();
-        for sample in &fill.samples {
-            let x = self.x(sample.at).min(end);
-            match columns.last_mut() {
-                Some(last) if x - last.left < f64::from(COLUMN) => last.arrived = &sample.arrived,
-                last => {
-                    if let Some(last) = last {
-                        last.right = x;
-                    }
-                    columns.push(Column {
-                        left: x,
-                        right: end,
-                        arrived: &sample.arrived,
-                    });
+/// The strips of a panel from the start to the completion: each shows its last sample.
+fn columns<'a>(axis: &Axis, fill: &'a Fill, completion: Duration) -> Vec<Column<'a>> {
+    let end = axis.x(completion);
+    let mut columns: Vec<Column<'a>> = Vec::new();
+    for sample in &fill.samples {
+        let x = axis.x(sample.at).min(end);
+        match columns.last_mut() {
+            Some(last) if x - last.left < f64::from(COLUMN) => last.arrived = &sample.arrived,
+            last => {
+                if let Some(last) = last {
+                    last.right = x;
                 }
+                columns.push(Column {
+                    left: x,
+                    right: end,
+                    arrived: &sample.arrived,
+                });
             }
         }
-        columns
     }
-
-    fn write_ticks(&self, svg: &mut String, with_labels: bool) -> fmt::Result {
-        let step_s = self.step_s();
-        let mut tick = 0_u32;
-        while f64::from(tick) * step_s <= self.span_s {
-            let time = Duration::from_secs_f64(f64::from(tick) * step_s);
-            let (x, bottom) = (self.x(time), PLOT_HEIGHT);
-            writeln!(svg, r##"<path d="M{x:.1} {bottom}v5" stroke="{LINE}"/>"##)?;
-            if with_labels {
-                let y = bottom + 20;
-                writeln!(
-                    svg,
-                    r##"<text x="{x:.1}" y="{y}" text-anchor="middle" font-size="12" fill="{GREY}">{}</text>"##,
-                    self.tick(time)
-                )?;
-            }
-            tick += 1;
-        }
-        if with_labels {
-            let (x, y) = (PLOT_WIDTH / 2, PLOT_HEIGHT + 42);
-            writeln!(
-                svg,
-                r##"<text x="{x}" y="{y}" text-anchor="middle" fill="{GREY}">time since the first chunk was sent</text>"##
-            )?;
-        }
-        Ok(())
-    }
-
-    /// A tick's time, all in the same unit.
-    fn tick(&self, time: Duration) -> String {
-        let (unit, name) = if self.span_s > 0.5 {
-            (1.0, "s")
-        } else {
-            (1e-3, "ms")
-        };
-        let value = (time.as_secs_f64() / unit * 1e3).round() / 1e3;
-        format!("{value} {name}")
-    }
-
-    /// A step of 1, 2 or 5 times a power of ten that cuts the axis into at most ten.
-    fn step_s(&self) -> f64 {
-        let least = self.span_s / 10.0;
-        let power = 10_f64.powf(least.log10().floor());
-        let factor = [1.0, 2.0, 5.0]
-            .into_iter()
-            .find(|factor| factor * power >= least);
-        factor.unwrap_or(10.0) * power
-    }
+    columns
 }

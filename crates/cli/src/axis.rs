@@ -1,0 +1,72 @@
+//! The axis of time of pictures (SVG).
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use crate::svg::{GREY, LINE};
+
+/// An axis of time from 0 at the left.
+pub(crate) struct Axis {
+    /// What it ends with, in seconds.
+    pub(crate) span_s: f64,
+    /// Its pixels.
+    pub(crate) width: u32,
+}
+
+impl Axis {
+    pub(crate) fn x(&self, time: Duration) -> f64 {
+        time.as_secs_f64() / self.span_s * f64::from(self.width)
+    }
+
+    /// Writes ticks below a plot of this height, with their times and `label` if there is one.
+    pub(crate) fn write_ticks(
+        &self,
+        svg: &mut String,
+        bottom: u32,
+        label: Option<&str>,
+    ) -> fmt::Result {
+        let step_s = self.step_s();
+        let mut tick = 0_u32;
+        while f64::from(tick) * step_s <= self.span_s {
+            let time = Duration::from_secs_f64(f64::from(tick) * step_s);
+            let x = self.x(time);
+            writeln!(svg, r##"<path d="M{x:.1} {bottom}v5" stroke="{LINE}"/>"##)?;
+            if label.is_some() {
+                let y = bottom + 20;
+                writeln!(
+                    svg,
+                    r##"<text x="{x:.1}" y="{y}" text-anchor="middle" font-size="12" fill="{GREY}">{}</text>"##,
+                    self.tick(time)
+                )?;
+            }
+            tick += 1;
+        }
+        if let Some(label) = label {
+            let (x, y) = (self.width / 2, bottom + 42);
+            writeln!(
+                svg,
+                r##"<text x="{x}" y="{y}" text-anchor="middle" fill="{GREY}">{label}</text>"##
+            )?;
+        }
+        Ok(())
+    }
+
+    /// A tick's time, all in the same unit.
+    fn tick(&self, time: Duration) -> String {
+        let units = [(1.0, "s"), (1e-3, "ms"), (1e-6, "us")];
+        let fits = units.into_iter().find(|(unit, _)| self.span_s > 0.5 * unit);
+        let (unit, name) = fits.unwrap_or((1e-9, "ns"));
+        let value = (time.as_secs_f64() / unit * 1e3).round() / 1e3;
+        format!("{value} {name}")
+    }
+
+    /// A step of 1, 2 or 5 times a power of ten that cuts the axis into at most ten.
+    fn step_s(&self) -> f64 {
+        let least = self.span_s / 10.0;
+        let power = 10_f64.powf(least.log10().floor());
+        let factor = [1.0, 2.0, 5.0]
+            .into_iter()
+            .find(|factor| factor * power >= least);
+        factor.unwrap_or(10.0) * power
+    }
+}

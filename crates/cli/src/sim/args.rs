@@ -1,0 +1,116 @@
+//! What a person can ask of the simulator.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+
+/// A plan for a first run.
+pub(crate) const FIRST_PLAN: &str = r#"[topology.rack]
+shape = "star"
+hosts = 16
+cable = { rate = "100Gbit", delay = "1us" }
+
+[workload.incast]
+pattern = "incast"
+senders = 15
+size = "500kB"
+"#;
+
+const MORE: &str = r#"
+A plan has names for its parts, and each combination of them is a run. More in a plan:
+  seeds = 10                       # each run with seeds 1 to 10, for confidence intervals
+  loss = [0, 1e-5]                 # probability that a cable loses a frame
+  [switch.drill]                   # without any: PFC if the transport wants it
+  routing = { policy = "drill", d = 2, m = 1 }
+  [transport.roce]
+  protocol = "roce"
+  mtu = 1024
+  [workload.web]
+  pattern = "poisson"
+  load = 0.5
+  sizes = "websearch"
+  flows = 10000
+  [workload.theirs]
+  file = "incast.cm"               # of htsim, or flows of the RDMA trees of ns-3
+docs/sim.md lists all keys. The directory of results has flows.csv (completion times by flow),
+runs.csv, sizes.csv (by size, with confidence intervals), results.json, plan.toml, and timeline.svg,
+a picture of one run."#;
+
+fn examples() -> String {
+    let plan: String = FIRST_PLAN
+        .lines()
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    format!(
+        "Examples:\n  farwrite sim plan.toml\n  farwrite sim --connections incast.cm --topology \
+         rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n\nA plan for a \
+         first run:\n{}\n{MORE}",
+        plan.replace("  \n", "\n").trim_end_matches('\n')
+    )
+}
+
+/// Simulates flows between the NICs of a network of switches, and says how long each takes and what
+/// happened in the switches. The same plan and seed give the same results on every machine.
+#[derive(Debug, Args)]
+#[command(after_help = examples())]
+#[command(group = ArgGroup::new("what").required(true).args(["plan", "connections", "flows"]))]
+pub(crate) struct SimArgs {
+    /// Plan of many runs
+    #[arg(value_name = "PLAN.toml")]
+    pub(crate) plan: Option<PathBuf>,
+    /// Connection matrix of htsim
+    #[arg(long, value_name = "FILE", requires = "topology")]
+    pub(crate) connections: Option<PathBuf>,
+    /// Flows of the RDMA trees of ns-3
+    #[arg(long, value_name = "FILE", requires = "topology")]
+    pub(crate) flows: Option<PathBuf>,
+    /// Topology: of htsim (.topo), of ns-3, or TOML (docs/networks.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "plan")]
+    pub(crate) topology: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) quick: QuickArgs,
+    /// Directory for the results; made if need be
+    #[arg(long, value_name = "DIR", default_value = "out/sim")]
+    pub(crate) out: PathBuf,
+    /// Runs at a time [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Number of the run to draw, as in runs.csv
+    #[arg(long, value_name = "RUN", default_value = "0")]
+    pub(crate) picture: usize,
+}
+
+/// What a plan would say, for --connections and --flows.
+#[derive(Debug, Args)]
+pub(crate) struct QuickArgs {
+    #[arg(
+        long,
+        help = format!("Transport of the NICs: {}", farwrite_experiment::transport::described()),
+        value_name = "NAME",
+        default_value = "roce",
+        conflicts_with = "plan"
+    )]
+    pub(crate) transport: String,
+    /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "4096",
+        conflicts_with = "plan"
+    )]
+    pub(crate) mtu: u32,
+    /// Bytes of a frame on a cable beyond its IP datagram
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "38",
+        conflicts_with = "plan"
+    )]
+    pub(crate) framing: u32,
+    /// Runs, each with another seed
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
+    pub(crate) seeds: u64,
+    /// Determines all draws of the first run
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "plan")]
+    pub(crate) seed: u64,
+}

@@ -1,0 +1,146 @@
+//! `farwrite sim`: flows in networks in virtual time.
+
+mod args;
+mod picture;
+mod report;
+mod show;
+mod tables;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use farwrite_experiment::plan::{CaseOutcome, Plan, sweep};
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::memory::check_available;
+pub(crate) use args::SimArgs;
+use report::Report;
+
+/// Runs a plan, or one that the options amount to.
+pub(crate) fn run(args: &SimArgs, console: &Console) -> Result<(), Failure> {
+    let (text, directory) = plan_text(args)?;
+    let read_file = |name: &str| {
+        let path = directory.join(name);
+        fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
+    };
+    let plan = Plan::read(&text, &read_file).or_exit(Exit::Usage, "the plan")?;
+    for note in plan.notes() {
+        console.warn(note);
+    }
+    let cases = plan.cases().len();
+    if args.picture >= cases {
+        let line = format!(
+            "--picture {}: the plan has runs 0 to {}",
+            args.picture,
+            cases - 1
+        );
+        return Err(Failure::new(Exit::Usage, line));
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, usize::from);
+    let memory = plan
+        .memory_bytes(threads)
+        .or_exit(Exit::Usage, "the plan")?;
+    let help = "take fewer --threads, fewer flows or a smaller topology";
+    check_available(memory, "the simulation", help)?;
+    fs::create_dir_all(&args.out).or_exit(Exit::Files, args.out.display())?;
+    let outcomes = run_all(&plan, threads, args.picture, console)?;
+    let report = Report::new(&plan, &outcomes);
+    let picture = picture::draw(&plan, &outcomes[args.picture]).or_exit(Exit::Other, "drawing")?;
+    let json = serde_json::to_string_pretty(&report).or_exit(Exit::Other, "writing JSON")?;
+    for (name, content) in [
+        ("plan.toml", text),
+        ("runs.csv", tables::runs(&report)),
+        ("sizes.csv", tables::sizes(&report)),
+        ("results.json", json),
+        ("timeline.svg", picture),
+    ] {
+        write(&args.out.join(name), |file| {
+            io::Write::write_all(file, content.as_bytes())
+        })?;
+    }
+    write(&args.out.join("flows.csv"), |file| {
+        tables::write_flows(file, &outcomes)
+    })?;
+    console.say(show::text(&report, &args.out));
+    console.json(&report)
+}
+
+/// The text of the plan, and the directory of the files that it names.
+fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
+    if let Some(path) = &args.plan {
+        let text = fs::read_to_string(path).or_exit(Exit::Usage, path.display())?;
+        let directory = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+        return Ok((text, directory));
+    }
+    let quick = &args.quick;
+    let text = format!(
+        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n\n{}\n{}\n[transport.{name}]\n\
+         protocol = {name}\nmtu = {}\n",
+        quick.seeds,
+        quick.seed,
+        quick.framing,
+        file_entry("topology", args.topology.as_ref()),
+        file_entry(
+            "workload",
+            args.connections.as_ref().or(args.flows.as_ref())
+        ),
+        quick.mtu,
+        name = quoted(&quick.transport),
+    );
+    Ok((text, PathBuf::new()))
+}
+
+/// An entry of a plan that is a file, under the name of the file.
+fn file_entry(kind: &str, path: Option<&PathBuf>) -> String {
+    let path = path.map(|path| std::path::absolute(path).unwrap_or(path.clone()));
+    let path = path.unwrap_or_default();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let (stem, path) = (quoted(&stem), quoted(&path.to_string_lossy()));
+    format!("[{kind}.{stem}]\nfile = {path}\n")
+}
+
+/// Text as TOML has it, which in quotes is as JSON has it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn run_all(
+    plan: &Plan,
+    threads: usize,
+    watched: usize,
+    console: &Console,
+) -> Result<Vec<CaseOutcome>, Failure> {
+    let cancel = crate::interrupt::catch()?;
+    let total = plan.cases().len();
+    let progress = console.progress("simulating", total as u64);
+    let mut done = 0;
+    let outcomes = sweep(plan, threads, Some(watched), |_| {
+        done += 1;
+        progress.show(done, format_args!("{done} of {total} runs"));
+        !cancel.is_set()
+    });
+    progress.finish(done, format_args!("{done} of {total} runs"));
+    if outcomes.len() < total {
+        return Err(Failure::new(Exit::Interrupted, "interrupted"));
+    }
+    let wrong = outcomes.iter().find_map(|case| case.outcome.as_ref().err());
+    match wrong {
+        Some(why) => Err(Failure::new(Exit::Usage, why)),
+        None => Ok(outcomes),
+    }
+}
+
+fn write(
+    path: &Path,
+    fill: impl FnOnce(&mut io::BufWriter<fs::File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let filled = fs::File::create(path).and_then(|file| {
+        let mut file = io::BufWriter::new(file);
+        fill(&mut file)?;
+        io::Write::flush(&mut file)
+    });
+    filled.or_exit(Exit::Files, path.display())
+}

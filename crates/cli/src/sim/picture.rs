@@ -1,0 +1,304 @@
+//! One run over time, as a picture (SVG): flows above, the deepest queues below.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use farwrite_experiment::plan::{CaseOutcome, Plan};
+use farwrite_experiment::{Depths, Flow, FlowEnd, FlowOutcome, Outcome};
+use farwrite_net::{NodeId, Topology};
+use farwrite_units::show::{Bytes, Time, real};
+
+use crate::axis::Axis;
+use crate::svg::{GREY, LINE, begin};
+
+/// Measures of the picture, in pixels.
+const WIDTH: u32 = 960;
+const LEFT: u32 = 84;
+const PLOT_WIDTH: u32 = 852;
+const HEADER: u32 = 108;
+const FLOWS_HEIGHT: u32 = 320;
+const QUEUE_HEIGHT: u32 = 54;
+const GAP: u32 = 30;
+const FOOTER: u32 = 56;
+/// Flows that are drawn one by one; of more, the number under way is drawn.
+const MAX_BARS: usize = 160;
+/// Queues that are drawn.
+const QUEUES: usize = 6;
+
+/// How flows are shown, by their slowdown up to a limit. The colours differ in lightness.
+const LEVELS: [(f64, &str, &str); 4] = [
+    (1.5, "#c6dbef", "up to 1.5"),
+    (3.0, "#6baed6", "up to 3"),
+    (10.0, "#2171b5", "up to 10"),
+    (f64::INFINITY, "#08306b", "above 10"),
+];
+const TIME: &str = "time since the first flow started";
+/// Flows that did not end.
+const UNDONE: &str = "#e69f00";
+const EMPTY: &str = "#f6f8fa";
+
+/// Draws the run of a case whose ports were kept.
+pub(super) fn draw(plan: &Plan, case: &CaseOutcome) -> Result<String, fmt::Error> {
+    let mut svg = String::new();
+    let parts = plan.parts(&case.case);
+    if let (Ok(outcome), Ok(parts)) = (&case.outcome, &parts) {
+        write_picture(&mut svg, plan, case, outcome, &parts.topology)?;
+    }
+    Ok(svg)
+}
+
+fn write_picture(
+    svg: &mut String,
+    plan: &Plan,
+    case: &CaseOutcome,
+    outcome: &Outcome,
+    topology: &Topology,
+) -> fmt::Result {
+    let queues = deepest(&outcome.depths);
+    let panels = u32::try_from(queues.len()).unwrap_or(0);
+    let height = HEADER + FLOWS_HEIGHT + panels * (QUEUE_HEIGHT + GAP) + FOOTER;
+    begin(svg, (WIDTH, height), "Flows and queues over time")?;
+    write_header(svg, plan, case, outcome)?;
+    let axis = Axis {
+        span_s: (real(outcome.end_ns.saturating_sub(outcome.depths.start_ns)) * 1e-9 * 1.02)
+            .max(1e-9),
+        width: PLOT_WIDTH,
+    };
+    writeln!(svg, r#"<g transform="translate({LEFT} {HEADER})">"#)?;
+    write_flows(svg, &case.flows, outcome, &axis)?;
+    axis.write_ticks(svg, FLOWS_HEIGHT, panels.eq(&0).then_some(TIME))?;
+    writeln!(svg, "</g>")?;
+    let peak = queues
+        .iter()
+        .filter_map(|at| outcome.depths.ports[*at].bytes.iter().max());
+    let peak = peak.max().copied().unwrap_or(0).max(1);
+    for (number, at) in (0..).zip(&queues) {
+        let top = HEADER + FLOWS_HEIGHT + GAP + number * (QUEUE_HEIGHT + GAP);
+        writeln!(
+            svg,
+            r#"<g class="queue" transform="translate({LEFT} {top})">"#
+        )?;
+        write_queue(svg, &outcome.depths, *at, topology, (&axis, peak))?;
+        let is_last = number + 1 == panels;
+        axis.write_ticks(svg, QUEUE_HEIGHT, is_last.then_some(TIME))?;
+        writeln!(svg, "</g>")?;
+    }
+    writeln!(svg, "</svg>")
+}
+
+fn write_header(
+    svg: &mut String,
+    plan: &Plan,
+    case: &CaseOutcome,
+    outcome: &Outcome,
+) -> fmt::Result {
+    let names = plan.names(&case.case);
+    let last_ns = outcome
+        .last_done_ns()
+        .saturating_sub(outcome.depths.start_ns);
+    let last = Time(Duration::from_nanos(last_ns));
+    writeln!(
+        svg,
+        r##"<text x="{LEFT}" y="30" font-size="18" font-weight="600">{} on {}: {} of {} flows done, the last {last} after the first began</text>
+<text x="{LEFT}" y="52" fill="{GREY}">transport {}, switches {}, seed {}; {} packets sent again, {} frames dropped, {} PFC frames</text>"##,
+        escaped(names.workload),
+        escaped(names.topology),
+        outcome.done(),
+        outcome.flows.len(),
+        escaped(names.transport),
+        escaped(names.switch),
+        case.case.seed,
+        outcome.repeated(),
+        outcome.totals.all_dropped(),
+        outcome.totals.pauses_sent,
+    )?;
+    writeln!(svg, r##"<g transform="translate({LEFT} 66)">"##)?;
+    if outcome.flows.len() > MAX_BARS {
+        writeln!(
+            svg,
+            r##"<text y="12" fill="{GREY}">flows under way:</text></g>"##
+        )?;
+        return Ok(());
+    }
+    writeln!(
+        svg,
+        r##"<text y="12" fill="{GREY}">flows, by time over that on an empty network:</text>"##
+    )?;
+    let levels = LEVELS.map(|(_, colour, name)| (colour, name));
+    let mut x = 310;
+    for (colour, name) in levels.into_iter().chain([(UNDONE, "not done")]) {
+        writeln!(
+            svg,
+            r##"<rect x="{x}" y="1" width="14" height="14" fill="{colour}" stroke="{LINE}" stroke-width="0.5"/><text x="{}" y="12">{name}</text>"##,
+            x + 20
+        )?;
+        x += 44 + 13 * u32::try_from(name.len()).unwrap_or(0) / 2;
+    }
+    writeln!(svg, "</g>")
+}
+
+fn write_flows(svg: &mut String, flows: &[Flow], outcome: &Outcome, axis: &Axis) -> fmt::Result {
+    writeln!(
+        svg,
+        r#"<rect width="{PLOT_WIDTH}" height="{FLOWS_HEIGHT}" fill="{EMPTY}"/>"#
+    )?;
+    let mut started: Vec<_> = flows.iter().zip(&outcome.flows).collect();
+    started.retain(|(_, flow)| flow.start_ns.is_some());
+    started.sort_by_key(|(_, flow)| flow.start_ns);
+    if outcome.flows.len() > MAX_BARS {
+        return write_under_way(svg, &started, outcome, axis);
+    }
+    let rows = u32::try_from(started.len().max(1)).unwrap_or(1);
+    let row = f64::from(FLOWS_HEIGHT) / f64::from(rows);
+    for (number, (flow, of_flow)) in (0_u32..).zip(started) {
+        let (start_ns, end_ns) = times(of_flow, outcome);
+        let [left, right] = [start_ns, end_ns].map(|ns| axis.x(Duration::from_nanos(ns)));
+        let (top, width) = (f64::from(number) * row, (right - left).max(1.0));
+        let colour = colour(of_flow);
+        writeln!(
+            svg,
+            r#"<rect class="flow" x="{left:.1}" y="{top:.1}" width="{width:.1}" height="{:.1}" fill="{colour}"><title>host {} to host {}, {}</title></rect>"#,
+            row * 0.85,
+            flow.src,
+            flow.dst,
+            Bytes(flow.bytes),
+        )?;
+        if row >= 11.0 {
+            writeln!(
+                svg,
+                r##"<text x="-6" y="{:.1}" text-anchor="end" font-size="10" fill="{GREY}">{} → {}</text>"##,
+                top + row * 0.7,
+                flow.src,
+                flow.dst
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of flows under way, as an area.
+fn write_under_way(
+    svg: &mut String,
+    started: &[(&Flow, &FlowOutcome)],
+    outcome: &Outcome,
+    axis: &Axis,
+) -> fmt::Result {
+    let columns = u64::from(PLOT_WIDTH);
+    let span_ns = (axis.span_s * 1e9).max(1.0);
+    let mut changes = vec![0_i64; PLOT_WIDTH as usize + 2];
+    for (_, flow) in started {
+        let (start_ns, end_ns) = times(flow, outcome);
+        let column = |ns: u64| {
+            let share = real(ns) / span_ns;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let column = (share * real(columns)) as usize;
+            column.min(PLOT_WIDTH as usize)
+        };
+        changes[column(start_ns)] += 1;
+        changes[column(end_ns) + 1] -= 1;
+    }
+    let counts: Vec<_> = changes
+        .iter()
+        .scan(0_i64, |count, change| {
+            *count += change;
+            u64::try_from(*count).ok()
+        })
+        .take(PLOT_WIDTH as usize)
+        .collect();
+    let most = counts.iter().max().copied().unwrap_or(0).max(1);
+    write_area(svg, &counts, most, FLOWS_HEIGHT, 1.0)?;
+    writeln!(
+        svg,
+        r##"<text x="-6" y="10" text-anchor="end" font-size="12" fill="{GREY}">{most}</text>"##
+    )
+}
+
+fn write_queue(
+    svg: &mut String,
+    depths: &Depths,
+    at: usize,
+    topology: &Topology,
+    (axis, peak): (&Axis, u64),
+) -> fmt::Result {
+    let port = &depths.ports[at];
+    let most = port.bytes.iter().max().copied().unwrap_or(0);
+    let from = &topology.nodes()[port.node.0 as usize].name;
+    let to = peer(topology, port.node, port.port).unwrap_or_default();
+    writeln!(
+        svg,
+        r#"<text y="-5">queue of {} to {}: at most {}</text>
+<rect width="{PLOT_WIDTH}" height="{QUEUE_HEIGHT}" fill="{EMPTY}"/>"#,
+        escaped(from),
+        escaped(&to),
+        Bytes(most)
+    )?;
+    let step = axis.x(Duration::from_nanos(depths.interval_ns));
+    write_area(svg, &port.bytes, peak, QUEUE_HEIGHT, step)?;
+    writeln!(
+        svg,
+        r##"<text x="-6" y="10" text-anchor="end" font-size="12" fill="{GREY}">{}</text>"##,
+        Bytes(peak)
+    )
+}
+
+/// An area of equal steps from the left, up to `most` at its full height.
+fn write_area(svg: &mut String, values: &[u64], most: u64, height: u32, step: f64) -> fmt::Result {
+    let mut path = format!("M0 {height}");
+    let mut x = 0.0;
+    for &value in values {
+        let y = f64::from(height) * (1.0 - real(value) / real(most));
+        x += step;
+        write!(path, "V{y:.1}H{x:.1}")?;
+    }
+    writeln!(svg, r##"<path fill="#6baed6" d="{path}V{height}z"/>"##)
+}
+
+/// When a flow began and ended, in nanoseconds since the first one began.
+fn times(flow: &FlowOutcome, outcome: &Outcome) -> (u64, u64) {
+    let start_ns = flow.start_ns.unwrap_or(0);
+    let end_ns = flow.time_ns().map_or(outcome.end_ns, |ns| start_ns + ns);
+    let origin_ns = outcome.depths.start_ns;
+    (
+        start_ns.saturating_sub(origin_ns),
+        end_ns.saturating_sub(origin_ns),
+    )
+}
+
+fn colour(flow: &FlowOutcome) -> &'static str {
+    if !matches!(flow.end, FlowEnd::Done { .. }) {
+        return UNDONE;
+    }
+    let slowdown = flow.slowdown().unwrap_or(1.0);
+    let level = LEVELS.iter().find(|(limit, ..)| slowdown <= *limit);
+    level.map_or(UNDONE, |(_, colour, _)| colour)
+}
+
+/// The places of the ports with the deepest queues, the deepest first.
+fn deepest(depths: &Depths) -> Vec<usize> {
+    let most = |at: &usize| depths.ports[*at].bytes.iter().max().copied().unwrap_or(0);
+    let peak = (0..depths.ports.len())
+        .map(|at| most(&at))
+        .max()
+        .unwrap_or(0);
+    // Less than a hundredth of the deepest would not be seen.
+    let seen = |at: &usize| most(at) > peak / 100;
+    let mut ports: Vec<_> = (0..depths.ports.len()).filter(seen).collect();
+    ports.sort_by_key(|at| std::cmp::Reverse(most(at)));
+    ports.truncate(QUEUES);
+    ports
+}
+
+/// The name of the node at the other end of a port's cable.
+fn peer(topology: &Topology, node: NodeId, port: usize) -> Option<String> {
+    let mut cables = topology
+        .cables()
+        .iter()
+        .filter(|cable| cable.ends.contains(&node));
+    let ends = cables.nth(port)?.ends;
+    let other = ends.into_iter().find(|end| *end != node)?;
+    Some(topology.nodes()[other.0 as usize].name.clone())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}

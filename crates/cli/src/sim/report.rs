@@ -1,0 +1,253 @@
+//! Results by run, and by setting and size.
+
+use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
+use farwrite_experiment::stats::{self, Summary};
+use farwrite_experiment::{FlowEnd, FlowOutcome, Outcome};
+use farwrite_net::DropReason;
+use serde::Serialize;
+
+use farwrite_units::show::real;
+
+/// All results but those of single flows.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) runs: Vec<Run>,
+    pub(super) settings: Vec<Setting>,
+}
+
+/// What a run or a setting is made of.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Key {
+    pub(super) topology: String,
+    pub(super) workload: String,
+    pub(super) switch: String,
+    pub(super) transport: String,
+    /// `None`: what the topology says.
+    pub(super) loss: Option<f64>,
+}
+
+/// One run.
+#[derive(Debug, Serialize)]
+pub(super) struct Run {
+    pub(super) run: usize,
+    #[serde(flatten)]
+    pub(super) key: Key,
+    pub(super) seed: u64,
+    pub(super) flows: usize,
+    pub(super) done: usize,
+    pub(super) failed: usize,
+    pub(super) fct_us: Option<Spread>,
+    pub(super) slowdown: Option<Spread>,
+    pub(super) last_done_us: f64,
+    pub(super) packets: u64,
+    pub(super) repeated: u64,
+    pub(super) timeouts: u64,
+    /// By cause, in the order of [`DropReason::ALL`].
+    pub(super) dropped_buffer: u64,
+    pub(super) dropped_headroom: u64,
+    pub(super) dropped_cable: u64,
+    pub(super) dropped_cable_down: u64,
+    pub(super) dropped_no_route: u64,
+    pub(super) marked: u64,
+    pub(super) trimmed: u64,
+    pub(super) pfc_frames: u64,
+    pub(super) queue_peak_bytes: u64,
+    pub(super) queue_mean_bytes: f64,
+    pub(super) packet_hops: u64,
+    pub(super) events: u64,
+    pub(super) trace: String,
+}
+
+/// Values of one run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Spread {
+    pub(super) mean: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+}
+
+/// Runs that differ in their seeds alone.
+#[derive(Debug, Serialize)]
+pub(super) struct Setting {
+    #[serde(flatten)]
+    pub(super) key: Key,
+    pub(super) seeds: usize,
+    /// By size; the last entry is of all sizes.
+    pub(super) sizes: Vec<SizeClass>,
+}
+
+/// Flows up to a size, and above that of the entry before.
+#[derive(Debug, Serialize)]
+pub(super) struct SizeClass {
+    /// `None`: any size.
+    pub(super) up_to_bytes: Option<u64>,
+    /// Flows that are done, of all seeds.
+    pub(super) flows: usize,
+    pub(super) fct_mean_us: Estimate,
+    pub(super) fct_p99_us: Estimate,
+    pub(super) slowdown_mean: Estimate,
+    pub(super) slowdown_p99: Estimate,
+}
+
+/// The mean over seeds, and half the width of its 95% confidence interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Estimate {
+    pub(super) mean: f64,
+    /// `None` with one seed.
+    pub(super) ci95: Option<f64>,
+}
+
+/// Upper ends of size classes.
+const CLASSES: [u64; 7] = [
+    1_000,
+    10_000,
+    100_000,
+    1_000_000,
+    10_000_000,
+    100_000_000,
+    u64::MAX,
+];
+
+impl Report {
+    /// `outcomes` has all cases of the plan, in order, none of which failed to run.
+    pub(super) fn new(plan: &Plan, outcomes: &[CaseOutcome]) -> Self {
+        let run = |at: &CaseOutcome| Some(Run::new(plan, &at.case, at.outcome.as_ref().ok()?));
+        let settings = outcomes.chunk_by(|one, other| one.case.setting == other.case.setting);
+        Self {
+            runs: outcomes.iter().filter_map(run).collect(),
+            settings: settings.map(|cases| Setting::new(plan, cases)).collect(),
+        }
+    }
+}
+
+impl Key {
+    fn new(plan: &Plan, case: &Case) -> Self {
+        let names = plan.names(case);
+        Self {
+            topology: names.topology.to_owned(),
+            workload: names.workload.to_owned(),
+            switch: names.switch.to_owned(),
+            transport: names.transport.to_owned(),
+            loss: case.loss,
+        }
+    }
+}
+
+impl Run {
+    fn new(plan: &Plan, case: &Case, outcome: &Outcome) -> Self {
+        let totals = &outcome.totals;
+        let sum = |of: fn(&FlowOutcome) -> u64| outcome.flows.iter().map(of).sum();
+        let failed = |flow: &&FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
+        Self {
+            run: case.number,
+            key: Key::new(plan, case),
+            seed: case.seed,
+            flows: outcome.flows.len(),
+            done: outcome.done(),
+            failed: outcome.flows.iter().filter(failed).count(),
+            fct_us: Spread::of(outcome.flows.iter().filter_map(fct_us).collect()),
+            slowdown: Spread::of(
+                outcome
+                    .flows
+                    .iter()
+                    .filter_map(FlowOutcome::slowdown)
+                    .collect(),
+            ),
+            last_done_us: real(outcome.last_done_ns()) / 1e3,
+            packets: sum(|flow| flow.packets),
+            repeated: sum(|flow| flow.repeated),
+            timeouts: sum(|flow| flow.timeouts),
+            dropped_buffer: totals.dropped_for(DropReason::Buffer),
+            dropped_headroom: totals.dropped_for(DropReason::Headroom),
+            dropped_cable: totals.dropped_for(DropReason::Cable),
+            dropped_cable_down: totals.dropped_for(DropReason::CableDown),
+            dropped_no_route: totals.dropped_for(DropReason::NoRoute),
+            marked: totals.marked,
+            trimmed: totals.trimmed,
+            pfc_frames: totals.pauses_sent,
+            queue_peak_bytes: totals.peak_queued_bytes,
+            queue_mean_bytes: outcome.depths.mean_deepest(),
+            packet_hops: totals.transmitted,
+            events: outcome.events,
+            trace: format!("{:016x}", outcome.trace_hash),
+        }
+    }
+}
+
+impl Spread {
+    fn of(values: Vec<f64>) -> Option<Self> {
+        Summary::of(values).map(|summary| Self {
+            mean: summary.mean,
+            p50: summary.p50,
+            p99: summary.p99,
+            max: summary.max,
+        })
+    }
+}
+
+impl Setting {
+    fn new(plan: &Plan, cases: &[CaseOutcome]) -> Self {
+        let mut sizes = Vec::new();
+        let mut above = 0;
+        for up_to in CLASSES {
+            let class = SizeClass::new(cases, above, up_to);
+            sizes.extend(class.map(|class| SizeClass {
+                up_to_bytes: (up_to < u64::MAX).then_some(up_to),
+                ..class
+            }));
+            above = up_to;
+        }
+        sizes.extend(SizeClass::new(cases, 0, u64::MAX));
+        Self {
+            key: Key::new(plan, &cases[0].case),
+            seeds: cases.len(),
+            sizes,
+        }
+    }
+}
+
+impl SizeClass {
+    /// The flows of more than `above` bytes, up to `up_to`, in cases that differ in their seeds;
+    /// `None` if none is done.
+    fn new(cases: &[CaseOutcome], above: u64, up_to: u64) -> Option<Self> {
+        let mut flows = 0;
+        let mut of_seeds: Vec<[Summary; 2]> = Vec::new();
+        for case in cases {
+            let Ok(outcome) = &case.outcome else {
+                continue;
+            };
+            let pairs = case.flows.iter().zip(&outcome.flows);
+            let chosen: Vec<_> = pairs
+                .filter(|(flow, _)| flow.bytes > above && flow.bytes <= up_to)
+                .map(|(_, outcome)| outcome)
+                .collect();
+            let times = Summary::of(chosen.iter().copied().filter_map(fct_us).collect());
+            let slowdowns = chosen.iter().filter_map(|flow| flow.slowdown());
+            if let (Some(times), Some(slowdowns)) = (times, Summary::of(slowdowns.collect())) {
+                flows += times.count;
+                of_seeds.push([times, slowdowns]);
+            }
+        }
+        let estimate = |value: fn(&[Summary; 2]) -> f64| {
+            let values: Vec<_> = of_seeds.iter().map(value).collect();
+            let interval = stats::interval(&values)?;
+            Some(Estimate {
+                mean: interval.mean,
+                ci95: interval.half_width,
+            })
+        };
+        Some(Self {
+            up_to_bytes: None,
+            flows,
+            fct_mean_us: estimate(|[times, _]| times.mean)?,
+            fct_p99_us: estimate(|[times, _]| times.p99)?,
+            slowdown_mean: estimate(|[_, slowdowns]| slowdowns.mean)?,
+            slowdown_p99: estimate(|[_, slowdowns]| slowdowns.p99)?,
+        })
+    }
+}
+
+fn fct_us(flow: &FlowOutcome) -> Option<f64> {
+    flow.time_ns().map(|ns| real(ns) / 1e3)
+}

@@ -1,0 +1,154 @@
+//! Results as CSV. Names are the only text, and are quoted.
+
+use std::io::{self, Write};
+
+use farwrite_experiment::plan::CaseOutcome;
+use farwrite_experiment::{Flow, FlowEnd, FlowOutcome};
+
+use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
+
+const KEY: &str = "topology,workload,switch,transport,loss";
+
+/// A row a run.
+pub(super) fn runs(report: &Report) -> String {
+    let mut text = format!(
+        "run,{KEY},seed,flows,done,failed,fct_mean_us,fct_p50_us,fct_p99_us,fct_max_us,\
+         slowdown_mean,slowdown_p50,slowdown_p99,slowdown_max,last_done_us,packets,repeated,timeouts,\
+         dropped_buffer,dropped_headroom,dropped_cable,dropped_cable_down,dropped_no_route,marked,\
+         trimmed,pfc_frames,queue_peak_bytes,queue_mean_bytes,packet_hops,events,trace\n"
+    );
+    for run in &report.runs {
+        text += &row(run);
+    }
+    text
+}
+
+fn row(run: &Run) -> String {
+    let head = [run.run.to_string(), key(&run.key), run.seed.to_string()];
+    let flows = [run.flows, run.done, run.failed].map(|count| count.to_string());
+    let times = [spread(run.fct_us), spread(run.slowdown)];
+    let last = [format!("{:.3}", run.last_done_us)];
+    let counts = [
+        run.packets,
+        run.repeated,
+        run.timeouts,
+        run.dropped_buffer,
+        run.dropped_headroom,
+        run.dropped_cable,
+        run.dropped_cable_down,
+        run.dropped_no_route,
+        run.marked,
+        run.trimmed,
+        run.pfc_frames,
+        run.queue_peak_bytes,
+    ];
+    let counts = counts.map(|count| count.to_string());
+    let tail = [
+        format!("{:.0}", run.queue_mean_bytes),
+        run.packet_hops.to_string(),
+        run.events.to_string(),
+        run.trace.clone(),
+    ];
+    let cells = [&head[..], &flows, &times, &last, &counts, &tail].concat();
+    cells.join(",") + "\n"
+}
+
+/// A row a setting and size.
+pub(super) fn sizes(report: &Report) -> String {
+    let mut text = format!(
+        "{KEY},seeds,up_to_bytes,flows,fct_mean_us,fct_mean_us_ci95,fct_p99_us,fct_p99_us_ci95,\
+         slowdown_mean,slowdown_mean_ci95,slowdown_p99,slowdown_p99_ci95\n"
+    );
+    for setting in &report.settings {
+        for sized in &setting.sizes {
+            text += &sized_row(setting, sized);
+        }
+    }
+    text
+}
+
+fn sized_row(setting: &Setting, sized: &SizeClass) -> String {
+    let up_to = sized
+        .up_to_bytes
+        .map_or_else(|| "all".to_owned(), |bytes| bytes.to_string());
+    let head = [
+        key(&setting.key),
+        setting.seeds.to_string(),
+        up_to,
+        sized.flows.to_string(),
+    ];
+    let estimates = [
+        sized.fct_mean_us,
+        sized.fct_p99_us,
+        sized.slowdown_mean,
+        sized.slowdown_p99,
+    ];
+    let cells = [&head[..], &estimates.map(estimate)].concat();
+    cells.join(",") + "\n"
+}
+
+/// A row a flow, of all runs.
+pub(super) fn write_flows(file: &mut impl Write, outcomes: &[CaseOutcome]) -> io::Result<()> {
+    writeln!(
+        file,
+        "run,flow,src,dst,bytes,start_ns,fct_ns,ideal_ns,slowdown,packets,repeated,timeouts,end"
+    )?;
+    for case in outcomes {
+        let Ok(outcome) = &case.outcome else {
+            continue;
+        };
+        for (number, (flow, of_flow)) in case.flows.iter().zip(&outcome.flows).enumerate() {
+            let run = case.case.number;
+            writeln!(file, "{run},{number},{}", flow_cells(flow, of_flow))?;
+        }
+    }
+    Ok(())
+}
+
+fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
+    let whole = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+    let real = |value: Option<f64>, digits: usize| {
+        value.map_or_else(String::new, |value| format!("{value:.digits$}"))
+    };
+    let end = match outcome.end {
+        FlowEnd::Done { .. } => "done",
+        FlowEnd::Failed(_) => "failed",
+        FlowEnd::Unfinished => "unfinished",
+        FlowEnd::NotStarted => "not started",
+    };
+    [
+        flow.src.to_string(),
+        flow.dst.to_string(),
+        flow.bytes.to_string(),
+        whole(outcome.start_ns),
+        whole(outcome.time_ns()),
+        real(outcome.ideal_ns, 1),
+        real(outcome.slowdown(), 4),
+        outcome.packets.to_string(),
+        outcome.repeated.to_string(),
+        outcome.timeouts.to_string(),
+        end.to_owned(),
+    ]
+    .join(",")
+}
+
+fn key(key: &Key) -> String {
+    let names = [&key.topology, &key.workload, &key.switch, &key.transport];
+    let quoted = names.map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+    let loss = key.loss.map_or_else(String::new, |loss| loss.to_string());
+    format!("{},{loss}", quoted.join(","))
+}
+
+fn spread(spread: Option<Spread>) -> String {
+    spread.map_or_else(
+        || ",,,".to_owned(),
+        |of| format!("{:.4},{:.4},{:.4},{:.4}", of.mean, of.p50, of.p99, of.max),
+    )
+}
+
+fn estimate(estimate: Estimate) -> String {
+    let half = estimate
+        .ci95
+        .map_or_else(String::new, |half| format!("{half:.4}"));
+    format!("{:.4},{half}", estimate.mean)
+}

@@ -1,0 +1,222 @@
+//! How long a flow takes on an empty network.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use farwrite_net::{NodeId, Options, Role, Topology};
+use farwrite_units::show::real;
+
+use crate::transport::Path;
+
+/// Bytes of IPv4 and UDP headers, BTH and ICRC.
+const PACKET_HEADERS: u64 = 20 + 8 + 12 + 4;
+/// Bytes of the RETH in the first packet of a WRITE, and of the AETH in an acknowledgement.
+const RETH: u64 = 16;
+const AETH: u64 = 4;
+
+/// Completion times on an empty network: from the start to the acknowledgement of the last packet,
+/// over store-and-forward switches along the shortest path, at the rate of each cable. No window
+/// holds the sender back.
+#[derive(Debug)]
+pub struct Ideal {
+    wire: Wire,
+    hosts: Vec<NodeId>,
+    /// Cables at each node: the peer, nanoseconds a byte, nanoseconds of delay.
+    cables: Vec<Vec<Hop>>,
+    latency_ns: Vec<f64>,
+    is_host: Vec<bool>,
+    /// The paths from the source asked for last.
+    from: Option<(usize, Vec<Reached>)>,
+}
+
+/// What packets take on a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wire {
+    /// Bytes of payload in a packet.
+    pub mtu: u32,
+    /// Bytes of a frame beyond its IP datagram.
+    pub framing: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    to: usize,
+    ns_per_byte: f64,
+    delay_ns: f64,
+}
+
+/// How a node is reached: cables, nanoseconds of a full packet, and the last step.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    hops: u32,
+    ns: u64,
+    by: Option<(usize, Hop)>,
+}
+
+impl Ideal {
+    /// For the flows of a network.
+    #[must_use]
+    pub fn new(topology: &Topology, options: &Options, wire: Wire) -> Self {
+        let nodes = topology.nodes();
+        let mut cables = vec![Vec::new(); nodes.len()];
+        for cable in topology.cables() {
+            let [a, b] = cable.ends.map(|end| end.0 as usize);
+            let hop = |to| Hop {
+                to,
+                ns_per_byte: 8e9 / real(cable.config.rate_bps),
+                delay_ns: cable.config.delay.as_secs_f64() * 1e9,
+            };
+            cables[a].push(hop(b));
+            cables[b].push(hop(a));
+        }
+        let latency = |(node, at): (u32, &farwrite_net::Node)| {
+            let own = options.exceptions.get(&NodeId(node));
+            let switch = own.unwrap_or(&options.switch);
+            match at.role {
+                Role::Switch => switch.latency.as_secs_f64() * 1e9,
+                Role::Host | Role::Box => 0.0,
+            }
+        };
+        Self {
+            wire,
+            hosts: topology.hosts().collect(),
+            cables,
+            latency_ns: (0..).zip(nodes).map(latency).collect(),
+            is_host: nodes.iter().map(|node| node.role == Role::Host).collect(),
+            from: None,
+        }
+    }
+
+    /// Nanoseconds that a message takes; `None` if no path leads there. Asking for all flows of a
+    /// source one after the other is fast.
+    pub fn time_ns(&mut self, src: usize, dst: usize, bytes: u64) -> Option<f64> {
+        let path = self.cables_to(src, dst)?;
+        let ack = PACKET_HEADERS + AETH + u64::from(self.wire.framing);
+        let back: f64 = path
+            .iter()
+            .map(|(hop, latency)| real(ack) * hop.ns_per_byte + hop.delay_ns + latency)
+            .sum();
+        Some(self.message_ns(&path, bytes) + back)
+    }
+
+    /// What a flow's path is like.
+    pub(crate) fn path(&mut self, src: usize, dst: usize) -> Option<Path> {
+        let rtt_ns = self.time_ns(src, dst, u64::from(self.wire.mtu))?;
+        let cables = self.cables_to(src, dst)?;
+        let slowest = cables
+            .iter()
+            .map(|(hop, _)| hop.ns_per_byte)
+            .fold(0.0, f64::max);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "both are positive; casts saturate"
+        )]
+        Some(Path {
+            rate_bps: (8e9 / slowest) as u64,
+            rtt_ns: rtt_ns as u64,
+        })
+    }
+
+    /// The cables of a path, each with the latency behind it.
+    fn cables_to(&mut self, src: usize, dst: usize) -> Option<Vec<(Hop, f64)>> {
+        if self.from.as_ref().is_none_or(|(host, _)| *host != src) {
+            let start = self.hosts[src].0 as usize;
+            self.from = Some((src, self.reach(start)));
+        }
+        let reached = &self.from.as_ref()?.1;
+        let mut path = Vec::new();
+        let mut at = self.hosts[dst].0 as usize;
+        while let Some((before, hop)) = reached[at].by {
+            path.push((hop, self.latency_ns[at]));
+            at = before;
+        }
+        if path.is_empty() {
+            return None;
+        }
+        path.reverse();
+        Some(path)
+    }
+
+    /// The time until the last bit of a message has arrived. Packets of one length keep their
+    /// order, so the last of a run leaves a cable after a path through packets and cables: some
+    /// cables by the first of the run, one cable by all of it, the others by the last.
+    fn message_ns(&self, path: &[(Hop, f64)], bytes: u64) -> f64 {
+        let mtu = u64::from(self.wire.mtu);
+        let framed = |payload: u64| {
+            let padded = payload.div_ceil(4) * 4;
+            real(padded + PACKET_HEADERS + u64::from(self.wire.framing))
+        };
+        let packets = bytes.div_ceil(mtu).max(1);
+        let last_payload = bytes - (packets - 1) * mtu;
+        // Runs of equal packets: the first, the full ones behind it, the last.
+        let runs = match packets {
+            1 => vec![(1, framed(bytes) + real(RETH))],
+            _ => vec![
+                (1, framed(mtu) + real(RETH)),
+                (packets - 2, framed(mtu)),
+                (1, framed(last_payload)),
+            ],
+        };
+        // When the last packet so far has left each cable, without delays, which all share.
+        let mut left = vec![0.0; path.len()];
+        for (count, length) in runs.into_iter().filter(|(count, _)| *count > 0) {
+            left = (0..path.len())
+                .map(|end| {
+                    let starts = 0..=end;
+                    let times = starts.map(|start| {
+                        let ns = |at: usize| path[at].0.ns_per_byte * length;
+                        let slowest = (start..=end).map(ns).fold(0.0, f64::max);
+                        let through: f64 = (start..=end).map(ns).sum();
+                        left[start] + through + real(count - 1) * slowest
+                    });
+                    times.fold(0.0, f64::max)
+                })
+                .collect();
+        }
+        let delays: f64 = path
+            .iter()
+            .map(|(hop, latency)| hop.delay_ns + latency)
+            .sum();
+        left.last().copied().unwrap_or(0.0) + delays
+    }
+
+    /// The paths from a node with the fewest cables, and of those the fastest for one packet.
+    fn reach(&self, start: usize) -> Vec<Reached> {
+        let nobody = Reached {
+            hops: u32::MAX,
+            ns: u64::MAX,
+            by: None,
+        };
+        let mut reached = vec![nobody; self.cables.len()];
+        (reached[start].hops, reached[start].ns) = (0, 0);
+        let mut heap = BinaryHeap::from([Reverse((0, 0, start))]);
+        let packet = real(u64::from(self.wire.mtu) + PACKET_HEADERS);
+        while let Some(Reverse((hops, ns, at))) = heap.pop() {
+            let passes = at == start || !self.is_host[at];
+            if (hops, ns) > (reached[at].hops, reached[at].ns) || !passes {
+                continue;
+            }
+            for &hop in &self.cables[at] {
+                let step = hop.delay_ns + self.latency_ns[hop.to] + packet * hop.ns_per_byte;
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "only compared; casts saturate"
+                )]
+                let ns = ns.saturating_add(step as u64);
+                let next = &mut reached[hop.to];
+                if (hops + 1, ns) < (next.hops, next.ns) {
+                    let by = Some((at, hop));
+                    *next = Reached {
+                        hops: hops + 1,
+                        ns,
+                        by,
+                    };
+                    heap.push(Reverse((hops + 1, ns, hop.to)));
+                }
+            }
+        }
+        reached
+    }
+}

@@ -1,0 +1,134 @@
+//! Queues over time.
+
+use farwrite_net::{Device, Network, NodeId, Role, Topology};
+
+/// Samples are thinned out when there are this many.
+const MAX_SAMPLES: usize = 2048;
+const FIRST_INTERVAL_NS: u64 = 100;
+
+/// What waits in the network at a moment, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    /// At the switch port where most waits.
+    pub deepest: u64,
+    /// At all switch ports.
+    pub total: u64,
+}
+
+/// What waits at the ports of switches, in samples at equal intervals. A sample that stands for
+/// several earlier ones has the most of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Depths {
+    /// When the first flow starts, in nanoseconds.
+    pub start_ns: u64,
+    /// Nanoseconds from one sample to the next; the first is one interval after the start.
+    pub interval_ns: u64,
+    /// The samples.
+    pub samples: Vec<Depth>,
+    /// Each port of a switch and its samples, if asked for.
+    pub ports: Vec<PortDepths>,
+}
+
+/// What waits at one port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortDepths {
+    /// The switch.
+    pub node: NodeId,
+    /// The number of the port.
+    pub port: usize,
+    /// Bytes, sample by sample; empty if ports were not asked for.
+    pub bytes: Vec<u64>,
+}
+
+/// Takes samples.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    depths: Depths,
+    keeps_ports: bool,
+    next_ns: u64,
+}
+
+impl Meter {
+    pub(crate) fn new<D: Device>(
+        topology: &Topology,
+        network: &Network<D>,
+        start_ns: u64,
+        keeps_ports: bool,
+    ) -> Self {
+        let ports = topology.with_role(Role::Switch).flat_map(|node| {
+            let ports = 0..network.counters(node).count();
+            ports.map(move |port| PortDepths {
+                node,
+                port,
+                bytes: Vec::new(),
+            })
+        });
+        Self {
+            depths: Depths {
+                start_ns,
+                interval_ns: FIRST_INTERVAL_NS,
+                samples: Vec::new(),
+                ports: ports.collect(),
+            },
+            keeps_ports,
+            next_ns: start_ns.saturating_add(FIRST_INTERVAL_NS),
+        }
+    }
+
+    /// When to take the next sample.
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    pub(crate) fn sample<D: Device>(&mut self, network: &Network<D>) {
+        let mut depth = Depth::default();
+        for at in &mut self.depths.ports {
+            let bytes = network.port_bytes(at.node, at.port);
+            depth.deepest = depth.deepest.max(bytes);
+            depth.total += bytes;
+            if self.keeps_ports {
+                at.bytes.push(bytes);
+            }
+        }
+        self.depths.samples.push(depth);
+        if self.depths.samples.len() == MAX_SAMPLES {
+            self.depths.halve();
+        }
+        let taken = self.depths.samples.len() as u64;
+        let after_ns = (taken + 1) * self.depths.interval_ns;
+        self.next_ns = self.depths.start_ns.saturating_add(after_ns);
+    }
+
+    pub(crate) fn finish(mut self) -> Depths {
+        if !self.keeps_ports {
+            self.depths.ports.clear();
+        }
+        self.depths
+    }
+}
+
+impl Depths {
+    /// Mean of the deepest queue over time, in bytes.
+    #[must_use]
+    pub fn mean_deepest(&self) -> f64 {
+        let sum: u64 = self.samples.iter().map(|depth| depth.deepest).sum();
+        let count = self.samples.len().max(1) as u64;
+        farwrite_units::show::real(sum) / farwrite_units::show::real(count)
+    }
+
+    /// Puts each two samples together.
+    fn halve(&mut self) {
+        self.interval_ns *= 2;
+        let pairs = self.samples.chunks(2).map(|pair| Depth {
+            deepest: pair.iter().map(|depth| depth.deepest).max().unwrap_or(0),
+            total: pair.iter().map(|depth| depth.total).max().unwrap_or(0),
+        });
+        self.samples = pairs.collect();
+        for port in &mut self.ports {
+            let pairs = port.bytes.chunks(2);
+            port.bytes = pairs
+                .filter_map(|pair| pair.iter().copied().max())
+                .collect();
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Workloads by name and parameters.
+
+mod collective;
+mod random;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::sizes::Sizes;
+use crate::units::nanoseconds;
+use crate::{Flow, Workload};
+
+/// Most flows of a workload.
+const MAX_FLOWS: usize = 1 << 24;
+
+/// A workload by name and parameters.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "pattern", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Pattern {
+    /// The first `senders` hosts that are not the receiver send it a message each.
+    Incast {
+        /// How many send.
+        senders: usize,
+        /// The receiver; `None`: the last host.
+        receiver: Option<usize>,
+        /// Bytes of each message.
+        #[serde(deserialize_with = "crate::units::size")]
+        size: u64,
+        /// Time from one start to the next.
+        #[serde(default, deserialize_with = "crate::units::time")]
+        spacing: Duration,
+    },
+    /// Each host sends one message, and receives one from another host; drawn from the seed.
+    Permutation {
+        /// Bytes of each message.
+        #[serde(deserialize_with = "crate::units::size")]
+        size: u64,
+    },
+    /// Each host sends to each other one. With `parallel`, a host has as many messages under way;
+    /// each one that is done starts the next.
+    AllToAll {
+        /// Bytes of each message.
+        #[serde(deserialize_with = "crate::units::size")]
+        size: u64,
+        /// Messages that a host has under way; `None`: all.
+        parallel: Option<usize>,
+    },
+    /// Messages between random hosts at random times (a Poisson process).
+    Poisson {
+        /// Share of the hosts' cables that the messages take in the mean, without headers; above 0.
+        load: f64,
+        /// `"websearch"`, `"hadoop"`, a size such as `"64kB"`, or the name of a file of points.
+        sizes: String,
+        /// How many messages.
+        flows: usize,
+    },
+    /// Hosts that are silent and send in turn, each to a random other host at a time.
+    OnOff {
+        /// How many hosts do so: the last ones.
+        senders: usize,
+        /// Mean bytes of a burst (exponential).
+        #[serde(deserialize_with = "crate::units::size")]
+        burst: u64,
+        /// Mean silence after a burst would be sent at the rate of the cable (exponential).
+        #[serde(deserialize_with = "crate::units::time")]
+        silence: Duration,
+        /// When the last burst begins.
+        #[serde(deserialize_with = "crate::units::time")]
+        until: Duration,
+    },
+    /// All-reduce on a ring: `2 (n - 1)` steps, in each of which each host sends the next one an
+    /// `n`-th of the data, once it has received the part of the step before.
+    RingAllReduce {
+        /// How many hosts: the first ones; `None`: all.
+        hosts: Option<usize>,
+        /// Bytes that each host has.
+        #[serde(deserialize_with = "crate::units::size")]
+        size: u64,
+    },
+    /// All-reduce on a binary tree: sums go up to host 0, then the result goes down.
+    TreeAllReduce {
+        /// How many hosts: the first ones; `None`: all.
+        hosts: Option<usize>,
+        /// Bytes that each host has.
+        #[serde(deserialize_with = "crate::units::size")]
+        size: u64,
+    },
+    /// The flows of a list.
+    Flows {
+        /// They.
+        flows: Vec<ListedFlow>,
+    },
+    /// Several workloads at the same time.
+    Mix {
+        /// They.
+        parts: Vec<Pattern>,
+    },
+}
+
+/// A flow as a plan has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListedFlow {
+    src: usize,
+    dst: usize,
+    #[serde(deserialize_with = "crate::units::size")]
+    size: u64,
+    #[serde(default, deserialize_with = "crate::units::time")]
+    start: Duration,
+    priority: Option<u8>,
+}
+
+/// Where a pattern takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Hosts of the topology.
+    pub hosts: usize,
+    /// Bits a second of a host's cable.
+    pub rate_bps: u64,
+}
+
+/// Why a pattern makes no workload.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum PatternError {
+    /// A parameter is out of its range.
+    #[error("{key} = {value}: {want}")]
+    Range {
+        /// Which.
+        key: &'static str,
+        /// What came.
+        value: String,
+        /// What is possible.
+        want: String,
+    },
+    /// A distribution of sizes is unknown.
+    #[error(
+        "sizes = {0:?}: websearch, hadoop, a size such as 64kB, or the name of a file of points"
+    )]
+    Sizes(String),
+}
+
+impl Pattern {
+    /// The files of size distributions that it names.
+    #[must_use]
+    pub fn size_files(&self) -> Vec<String> {
+        match self {
+            Self::Poisson { sizes, .. } => {
+                let is_known = ["websearch", "hadoop"].contains(&sizes.as_str());
+                let is_size = farwrite_units::parse::parse_count(sizes).is_ok();
+                if is_known || is_size {
+                    return Vec::new();
+                }
+                vec![sizes.clone()]
+            }
+            Self::Mix { parts } => parts.iter().flat_map(Self::size_files).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Makes the workload. The same place and seed give the same one. `files` has
+    /// the size distributions of files, by name.
+    ///
+    /// # Errors
+    /// [`PatternError`].
+    pub fn build(
+        &self,
+        place: Place,
+        seed: u64,
+        files: &BTreeMap<String, Sizes>,
+    ) -> Result<Workload, PatternError> {
+        let hosts = place.hosts;
+        check("hosts", hosts, 2, hosts.max(2))?;
+        match *self {
+            Self::Incast {
+                senders,
+                receiver,
+                size,
+                spacing,
+            } => incast(hosts, senders, receiver, size, nanoseconds(spacing)),
+            Self::Permutation { size } => Ok(random::permutation(hosts, size, seed)),
+            Self::AllToAll { size, parallel } => collective::all_to_all(hosts, size, parallel),
+            Self::Poisson {
+                load,
+                ref sizes,
+                flows,
+            } => {
+                check("flows", flows, 1, MAX_FLOWS)?;
+                if !(load > 0.0 && load <= 10.0) {
+                    return Err(range("load", load, "above 0, at most 10; 0.5 is half"));
+                }
+                let sizes = sizes_of(sizes, files)?;
+                Ok(random::poisson(place, load, &sizes, flows, seed))
+            }
+            Self::OnOff {
+                senders,
+                burst,
+                silence,
+                until,
+            } => {
+                check("senders", senders, 1, hosts)?;
+                random::on_off(place, senders, burst, [silence, until], seed)
+            }
+            Self::RingAllReduce { hosts: some, size } => {
+                let some = some.unwrap_or(hosts);
+                check("hosts", some, 2, hosts)?;
+                check("hosts", some, 2, 2896)?;
+                Ok(collective::ring(some, size))
+            }
+            Self::TreeAllReduce { hosts: some, size } => {
+                let some = some.unwrap_or(hosts);
+                check("hosts", some, 2, hosts)?;
+                Ok(collective::tree(some, size))
+            }
+            Self::Flows { ref flows } => Ok(listed(flows)),
+            Self::Mix { ref parts } => {
+                let mut all = Workload::default();
+                for (part, number) in parts.iter().zip(0..) {
+                    let seed = seed.wrapping_add(number << 32);
+                    all.append(part.build(place, seed, files)?);
+                }
+                Ok(all)
+            }
+        }
+    }
+}
+
+fn incast(
+    hosts: usize,
+    senders: usize,
+    receiver: Option<usize>,
+    size: u64,
+    spacing_ns: u64,
+) -> Result<Workload, PatternError> {
+    let receiver = receiver.unwrap_or(hosts - 1);
+    check("receiver", receiver, 0, hosts - 1)?;
+    check("senders", senders, 1, hosts - 1)?;
+    let others = (0..hosts).filter(|host| *host != receiver);
+    let starts = (0_u64..).map(|number| number.saturating_mul(spacing_ns));
+    let flows = others
+        .zip(starts)
+        .map(|(host, start_ns)| Flow::new(host, receiver, size, start_ns));
+    Ok(Workload::of(flows.take(senders).collect()))
+}
+
+fn listed(flows: &[ListedFlow]) -> Workload {
+    let flows = flows.iter().map(|flow| Flow {
+        priority: flow.priority,
+        ..Flow::new(flow.src, flow.dst, flow.size, nanoseconds(flow.start))
+    });
+    Workload::of(flows.collect())
+}
+
+fn sizes_of(name: &str, files: &BTreeMap<String, Sizes>) -> Result<Sizes, PatternError> {
+    match name {
+        "websearch" => Ok(Sizes::web_search()),
+        "hadoop" => Ok(Sizes::hadoop()),
+        _ => match farwrite_units::parse::parse_count(name) {
+            Ok(bytes) if bytes > 0 => Ok(Sizes::fixed(bytes)),
+            Ok(_) => Err(range("sizes", name, "a message has at least 1 byte")),
+            Err(_) => {
+                let sizes = files.get(name).cloned();
+                sizes.ok_or_else(|| PatternError::Sizes(name.to_owned()))
+            }
+        },
+    }
+}
+
+fn check(key: &'static str, value: usize, least: usize, most: usize) -> Result<(), PatternError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let want = match most >= least {
+        true => format!("{least} to {most} on this topology"),
+        false => format!("at least {least}; the topology has too few hosts"),
+    };
+    Err(range(key, value, want))
+}
+
+fn range(key: &'static str, value: impl ToString, want: impl Into<String>) -> PatternError {
+    PatternError::Range {
+        key,
+        value: value.to_string(),
+        want: want.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Start;
+
+    const PLACE: Place = Place {
+        hosts: 8,
+        rate_bps: 100_000_000_000,
+    };
+
+    fn build(text: &str) -> Result<Workload, String> {
+        let pattern: Pattern = toml::from_str(text).map_err(|error| error.to_string())?;
+        let workload = pattern.build(PLACE, 1, &BTreeMap::new());
+        let workload = workload.map_err(|error| error.to_string())?;
+        workload
+            .validate(PLACE.hosts)
+            .map_err(|error| error.to_string())?;
+        Ok(workload)
+    }
+
+    #[test]
+    fn an_incast_goes_around_its_receiver() {
+        let text =
+            "pattern = \"incast\"\nsenders = 3\nreceiver = 1\nsize = \"1kB\"\nspacing = \"2us\"";
+        let flows = build(text).unwrap().flows;
+        let want = [(0, 0), (2, 2000), (3, 4000)].map(|(src, at)| Flow::new(src, 1, 1000, at));
+        assert_eq!(flows, want);
+    }
+
+    #[test]
+    fn a_permutation_has_each_host_once_at_each_end_and_none_for_itself() {
+        for seed in 0..50 {
+            let pattern = Pattern::Permutation { size: 1 };
+            let flows = pattern.build(PLACE, seed, &BTreeMap::new()).unwrap().flows;
+            let mut ends: Vec<_> = flows.iter().map(|flow| flow.dst).collect();
+            assert!(flows.iter().all(|flow| flow.src != flow.dst));
+            ends.sort_unstable();
+            assert_eq!(ends, (0..8).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn poisson_arrivals_make_the_load() {
+        let text = "pattern = \"poisson\"\nload = 0.5\nsizes = \"10kB\"\nflows = 20000";
+        let flows = build(text).unwrap().flows;
+        let Start::At(end_ns) = flows.last().unwrap().start else {
+            panic!("flows start by time");
+        };
+        // 8 hosts of 100 Gbit/s: half of 100 bytes a nanosecond.
+        let bytes: u64 = flows.iter().map(|flow| flow.bytes).sum();
+        let load = farwrite_units::show::real(bytes) / farwrite_units::show::real(end_ns) / 100.0;
+        assert!((load - 0.5).abs() < 0.02, "{load}");
+    }
+
+    #[test]
+    fn bursts_leave_silences() {
+        let text = "pattern = \"on-off\"\nsenders = 2\nburst = \"100kB\"\nsilence = \"24us\"\nuntil = \"20ms\"";
+        let flows = build(text).unwrap().flows;
+        assert!(flows.iter().all(|flow| flow.src >= 6));
+        // 100 kB take 8 us, so a host has a burst every 32 us.
+        assert!((1000..1500).contains(&flows.len()), "{}", flows.len());
+    }
+
+    #[test]
+    fn a_mix_keeps_triggers_apart() {
+        let text = "pattern = \"mix\"\nparts = [{ pattern = \"ring-all-reduce\", hosts = 3, size = \"3kB\" }, \
+                    { pattern = \"ring-all-reduce\", hosts = 3, size = \"3kB\" }]";
+        let both = build(text).unwrap();
+        let half = both.triggers.len() / 2;
+        let waits = |flow: &Flow| match flow.start {
+            Start::On(trigger) => Some(trigger),
+            Start::At(_) => None,
+        };
+        let (first, second) = both.flows.split_at(both.flows.len() / 2);
+        assert!(first.iter().filter_map(waits).all(|at| at < half));
+        assert!(second.iter().filter_map(waits).all(|at| at >= half));
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_named() {
+        let error = |text| build(text).unwrap_err();
+        let many = error("pattern = \"incast\"\nsenders = 8\nsize = \"1kB\"");
+        assert_eq!(many, "senders = 8: 1 to 7 on this topology");
+        let load = error("pattern = \"poisson\"\nload = 0\nsizes = \"hadoop\"\nflows = 1");
+        assert!(load.starts_with("load = 0: above 0"), "{load}");
+        let sizes = error("pattern = \"poisson\"\nload = 1\nsizes = \"x.txt\"\nflows = 1");
+        assert!(sizes.starts_with("sizes = \"x.txt\": websearch"), "{sizes}");
+        let unknown = error("pattern = \"incast\"\nsender = 8\nsize = \"1kB\"");
+        assert!(unknown.contains("unknown field `sender`"), "{unknown}");
+        let zero = error("pattern = \"permutation\"\nsize = \"0\"");
+        assert!(
+            zero.contains("\"0\": a message has at least 1 byte"),
+            "{zero}"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! Workloads that are drawn.
+
+use std::time::Duration;
+
+use farwrite_link::Dice;
+use farwrite_units::show::real;
+
+use super::{MAX_FLOWS, PatternError, Place, range};
+use crate::sizes::{Sizes, exponential};
+use crate::units::nanoseconds;
+use crate::{Flow, Workload};
+
+/// One cycle through all hosts, with equal chance for each (Sattolo's algorithm), so that no host
+/// sends to itself.
+pub(super) fn permutation(hosts: usize, size: u64, seed: u64) -> Workload {
+    let mut dice = Dice::new(seed);
+    let mut targets: Vec<_> = (0..hosts).collect();
+    for at in (1..hosts).rev() {
+        targets.swap(at, dice.below(at));
+    }
+    let flows = targets.into_iter().enumerate();
+    Workload::of(
+        flows
+            .map(|(src, dst)| Flow::new(src, dst, size, 0))
+            .collect(),
+    )
+}
+
+pub(super) fn poisson(place: Place, load: f64, sizes: &Sizes, flows: usize, seed: u64) -> Workload {
+    let mut dice = Dice::new(seed);
+    let bytes_per_ns = real(place.rate_bps) * real(place.hosts as u64) / 8e9;
+    let gap_ns = sizes.mean() / (bytes_per_ns * load);
+    let mut at_ns = 0.0;
+    let flows = (0..flows).map(|_| {
+        at_ns += gap_ns * exponential(&mut dice);
+        let src = dice.below(place.hosts);
+        let dst = other_host(place.hosts, src, &mut dice);
+        Flow::new(src, dst, sizes.draw(&mut dice), rounded(at_ns))
+    });
+    Workload::of(flows.collect())
+}
+
+/// `silence` and `until`.
+pub(super) fn on_off(
+    place: Place,
+    senders: usize,
+    burst: u64,
+    [silence, until]: [Duration; 2],
+    seed: u64,
+) -> Result<Workload, PatternError> {
+    let bytes_per_ns = real(place.rate_bps) / 8e9;
+    let mean_ns = real(burst) / bytes_per_ns + real(nanoseconds(silence));
+    let expected = real(nanoseconds(until)) / mean_ns * real(senders as u64);
+    if expected > real(MAX_FLOWS as u64) {
+        let until = humantime::format_duration(until);
+        let want = format!("about {expected:.0} bursts; at most {MAX_FLOWS} are possible");
+        return Err(range("until", until, want));
+    }
+    let mut dice = Dice::new(seed);
+    let mut flows = Vec::new();
+    for src in place.hosts - senders..place.hosts {
+        let mut dice = Dice::new(dice.bits());
+        let mut at_ns = exponential(&mut dice) * real(nanoseconds(silence));
+        while at_ns <= real(nanoseconds(until)) {
+            let bytes = rounded(real(burst) * exponential(&mut dice)).max(1);
+            let dst = other_host(place.hosts, src, &mut dice);
+            flows.push(Flow::new(src, dst, bytes, rounded(at_ns)));
+            let silence_ns = real(nanoseconds(silence)) * exponential(&mut dice);
+            at_ns += real(bytes) / bytes_per_ns + silence_ns;
+        }
+    }
+    Ok(Workload::of(flows))
+}
+
+fn other_host(hosts: usize, src: usize, dice: &mut Dice) -> usize {
+    let drawn = dice.below(hosts - 1);
+    drawn + usize::from(drawn >= src)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative; casts saturate"
+)]
+fn rounded(value: f64) -> u64 {
+    (value + 0.5) as u64
+}

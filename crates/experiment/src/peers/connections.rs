@@ -1,0 +1,284 @@
+//! htsim's connection matrices.
+
+use std::collections::BTreeMap;
+
+use super::InputError;
+use super::words::{Line, at_end, lines};
+use crate::{Flow, Start, Trigger, TriggerKind, Workload};
+
+/// What a connection matrix says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// Hosts that the matrix is for.
+    pub nodes: usize,
+    /// Flows, in the order of the file, and triggers, in that of their numbers.
+    pub workload: Workload,
+    /// Cables that are absent.
+    pub failures: Vec<Failure>,
+    /// What was left out.
+    pub notes: Vec<String>,
+}
+
+/// A cable that is absent: one of the cables up from a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The tier of the switch.
+    pub tier: Tier,
+    /// The switch in its tier.
+    pub switch: usize,
+    /// Which of its cables up.
+    pub link: usize,
+    /// The line that says so.
+    pub line: usize,
+}
+
+/// The tier of a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Next to hosts (`TOR`).
+    Leaf,
+    /// Above those (`AGG`).
+    Spine,
+    /// The third tier (`CORE`).
+    Core,
+}
+
+const FLOW: &str = "a flow is written SRC->DST id N start PICOSECONDS size BYTES, or with trigger N \
+                    in place of start";
+
+/// Reads a connection matrix. Times are in picoseconds and are rounded to nanoseconds.
+///
+/// # Errors
+/// [`InputError`].
+pub fn connections(file: &str, text: &str) -> Result<Connections, InputError> {
+    let mut reader = Reader::default();
+    for line in lines(file, text) {
+        reader.take(&line)?;
+    }
+    reader.finish(file, text)
+}
+
+#[derive(Default)]
+struct Reader {
+    nodes: Option<usize>,
+    /// How many connections, triggers and failures the header announces.
+    announced: [Option<usize>; 3],
+    flows: Vec<Flow>,
+    /// Each trigger's place, kind, and the first line that names it.
+    triggers: BTreeMap<u64, (usize, Option<TriggerKind>, usize)>,
+    failures: Vec<Failure>,
+    has_priorities: bool,
+}
+
+impl Reader {
+    fn take(&mut self, line: &Line<'_>) -> Result<(), InputError> {
+        let count = |name| line.number(1, name, "a whole number from 0 on");
+        match line.words[0] {
+            "Nodes" => {
+                let nodes: usize = count("Nodes")?;
+                if nodes < 2 {
+                    return Err(line.error(format!("Nodes is {nodes}: at least 2")));
+                }
+                self.nodes = Some(nodes);
+            }
+            "Connections" => self.announced[0] = Some(count("Connections")?),
+            "Triggers" => self.announced[1] = Some(count("Triggers")?),
+            "Failures" => self.announced[2] = Some(count("Failures")?),
+            "trigger" => self.trigger(line)?,
+            "failure" => self.failure(line)?,
+            word if word.contains("->") => self.flow(line)?,
+            word => {
+                return Err(line.error(format!(
+                    "{word:?} begins no line: Nodes, Connections, Triggers, Failures, SRC->DST, \
+                     trigger and failure do"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn flow(&mut self, line: &Line<'_>) -> Result<(), InputError> {
+        let nodes = self
+            .nodes
+            .ok_or_else(|| line.error("a flow comes before the line Nodes N"))?;
+        let word = line.words[0];
+        let host = |text: &str| {
+            let host = text.parse().ok().filter(|host: &usize| *host < nodes);
+            host.ok_or_else(|| line.error(format!("{word:?}: hosts are 0 to {}", nodes - 1)))
+        };
+        let (src, dst) = word.split_once("->").unwrap_or((word, ""));
+        let mut flow = Flow::new(host(src)?, host(dst)?, 0, 0);
+        if flow.src == flow.dst {
+            return Err(line.error(format!("{word:?}: a flow is between two hosts")));
+        }
+        let mut starts = 0;
+        let mut at = 1;
+        while let Some(&key) = line.words.get(at) {
+            let want = "a whole number from 1 on";
+            match key {
+                "start" => {
+                    let ps: f64 = line.number(at + 1, key, "picoseconds, 0 or more")?;
+                    if !(0.0..1e19).contains(&ps) {
+                        return Err(line.error(format!("start is {ps}: picoseconds, 0 or more")));
+                    }
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        clippy::cast_sign_loss,
+                        reason = "checked just above"
+                    )]
+                    let ns = (ps / 1000.0).round() as u64;
+                    flow.start = Start::At(ns);
+                    starts += 1;
+                }
+                "trigger" => {
+                    flow.start = Start::On(self.named(line, at)?);
+                    starts += 1;
+                }
+                "size" => flow.bytes = line.number(at + 1, key, want)?,
+                "id" => {
+                    let id: u64 = line.number(at + 1, key, want)?;
+                    if id == 0 {
+                        return Err(line.error("id is 0: a whole number from 1 on"));
+                    }
+                }
+                "prio" => {
+                    let _: u64 = line.number(at + 1, key, "a whole number from 0 on")?;
+                    self.has_priorities = true;
+                }
+                "send_done_trigger" => flow.when_sent = Some(self.named(line, at)?),
+                "recv_done_trigger" => flow.when_received = Some(self.named(line, at)?),
+                // htsim reads this word and does nothing more.
+                "addon" => at -= 1,
+                _ => return Err(line.error(format!("{key:?} is no part of a flow: {FLOW}"))),
+            }
+            at += 2;
+        }
+        if starts != 1 {
+            let what = format!("{word} has {starts} of start and trigger, and needs one: {FLOW}");
+            return Err(line.error(what));
+        }
+        if flow.bytes == 0 {
+            return Err(line.error(format!("{word} has no size, or size 0: {FLOW}")));
+        }
+        self.flows.push(flow);
+        Ok(())
+    }
+
+    /// The place of the trigger that the word behind `at` names.
+    fn named(&mut self, line: &Line<'_>, at: usize) -> Result<usize, InputError> {
+        let id: u64 = line.number(at + 1, line.words[at], "a whole number from 1 on")?;
+        if id == 0 {
+            return Err(line.error(format!("{} is 0: a number from 1 on", line.words[at])));
+        }
+        let next = self.triggers.len();
+        let entry = self.triggers.entry(id).or_insert((next, None, line.number));
+        Ok(entry.0)
+    }
+
+    fn trigger(&mut self, line: &Line<'_>) -> Result<(), InputError> {
+        const WANT: &str =
+            "a trigger is written trigger id N oneshot, multishot, or barrier count M";
+        let id_at = line.words.iter().position(|word| *word == "id");
+        let id_at = id_at.ok_or_else(|| line.error(format!("no id: {WANT}")))?;
+        let place = self.named(line, id_at)?;
+        let mut kind = None;
+        let mut count = None;
+        let mut at = 1;
+        while let Some(&word) = line.words.get(at) {
+            match word {
+                "id" => at += 1,
+                "count" => {
+                    count = Some(line.number(at + 1, "count", "a whole number from 1 on")?);
+                    at += 1;
+                }
+                "oneshot" => kind = Some(TriggerKind::OneShot),
+                "multishot" => kind = Some(TriggerKind::MultiShot),
+                "barrier" => kind = Some(TriggerKind::Barrier(0)),
+                _ => return Err(line.error(format!("{word:?} is no part of a trigger: {WANT}"))),
+            }
+            at += 1;
+        }
+        let kind = match (kind, count) {
+            (Some(TriggerKind::Barrier(_)), Some(count @ 1..)) => TriggerKind::Barrier(count),
+            (Some(TriggerKind::Barrier(_)), _) => {
+                return Err(line.error(format!("a barrier needs a count of at least 1: {WANT}")));
+            }
+            (Some(kind), _) => kind,
+            (None, _) => return Err(line.error(format!("no kind: {WANT}"))),
+        };
+        for entry in self.triggers.values_mut().filter(|entry| entry.0 == place) {
+            if entry.1.replace(kind).is_some() {
+                let id = line.words[id_at + 1];
+                return Err(line.error(format!("trigger {id} is there twice: keep one line")));
+            }
+        }
+        Ok(())
+    }
+
+    fn failure(&mut self, line: &Line<'_>) -> Result<(), InputError> {
+        const WANT: &str =
+            "a failure is written failure switch_type TOR|AGG|CORE switch_id N link_id N";
+        let after = |name: &str| {
+            let at = line.words.iter().position(|word| *word == name);
+            at.map(|at| at + 1)
+                .ok_or_else(|| line.error(format!("no {name}: {WANT}")))
+        };
+        let tier = match line.words.get(after("switch_type")?) {
+            Some(&"TOR") => Tier::Leaf,
+            Some(&"AGG") => Tier::Spine,
+            Some(&"CORE") => Tier::Core,
+            other => return Err(line.error(format!("switch_type is {other:?}: {WANT}"))),
+        };
+        self.failures.push(Failure {
+            tier,
+            switch: line.number(after("switch_id")?, "switch_id", WANT)?,
+            link: line.number(after("link_id")?, "link_id", WANT)?,
+            line: line.number,
+        });
+        Ok(())
+    }
+
+    fn finish(self, file: &str, text: &str) -> Result<Connections, InputError> {
+        let Some(nodes) = self.nodes else {
+            return Err(at_end(file, text, "the line Nodes N is missing"));
+        };
+        let specified = self.triggers.values().filter(|entry| entry.1.is_some());
+        let found = [self.flows.len(), specified.count(), self.failures.len()];
+        let names = ["Connections", "Triggers", "Failures"];
+        for ((announced, found), name) in self.announced.into_iter().zip(found).zip(names) {
+            let announced = announced.unwrap_or(0);
+            if announced != found {
+                let what =
+                    format!("{name} is {announced}, and the file has {found}: make it {found}");
+                return Err(at_end(file, text, what));
+            }
+        }
+        let blank = Trigger {
+            kind: TriggerKind::OneShot,
+            delay_ns: 0,
+        };
+        let mut triggers = vec![blank; self.triggers.len()];
+        for (id, (place, kind, line)) in self.triggers {
+            let Some(kind) = kind else {
+                let what =
+                    format!("trigger {id} has no line of its own: add trigger id {id} oneshot");
+                let file = file.to_owned();
+                return Err(InputError { file, line, what });
+            };
+            triggers[place].kind = kind;
+        }
+        let mut notes = Vec::new();
+        if self.has_priorities {
+            notes.push("prio is left out: NICs here serve flows equally".to_owned());
+        }
+        Ok(Connections {
+            nodes,
+            workload: Workload {
+                flows: self.flows,
+                triggers,
+            },
+            failures: self.failures,
+            notes,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Words on lines.
+
+use std::str::FromStr;
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {what}")]
+pub struct InputError {
+    /// The name of the file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong, with which value, and what would do.
+    pub what: String,
+}
+
+/// A line that is not empty and no comment.
+#[derive(Clone, Debug)]
+pub(super) struct Line<'a> {
+    file: &'a str,
+    pub(super) number: usize,
+    pub(super) words: Vec<&'a str>,
+}
+
+/// The lines of a file that have words, without comments (from `#` at the start of a line).
+pub(super) fn lines<'a>(file: &'a str, text: &'a str) -> Vec<Line<'a>> {
+    let lines = (1..).zip(text.lines()).map(|(number, line)| Line {
+        file,
+        number,
+        words: line.split_whitespace().collect(),
+    });
+    lines
+        .filter(|line| {
+            line.words
+                .first()
+                .is_some_and(|word| !word.starts_with('#'))
+        })
+        .collect()
+}
+
+/// An error where a file ends too early.
+pub(super) fn at_end(file: &str, text: &str, what: impl Into<String>) -> InputError {
+    InputError {
+        file: file.to_owned(),
+        line: text.lines().count().max(1),
+        what: what.into(),
+    }
+}
+
+impl Line<'_> {
+    pub(super) fn error(&self, what: impl Into<String>) -> InputError {
+        InputError {
+            file: self.file.to_owned(),
+            line: self.number,
+            what: what.into(),
+        }
+    }
+
+    /// The word at a place as a number; `name` and `want` are for the error.
+    pub(super) fn number<T: FromStr>(
+        &self,
+        at: usize,
+        name: &str,
+        want: &str,
+    ) -> Result<T, InputError> {
+        let Some(word) = self.words.get(at) else {
+            return Err(self.error(format!("{name} is missing: {want}")));
+        };
+        let value = word.parse();
+        value.map_err(|_| self.error(format!("{name} is {word:?}: {want}")))
+    }
+}

@@ -1,0 +1,260 @@
+//! Plans: many runs, as a TOML file has them.
+
+mod entries;
+mod read;
+mod sweep;
+
+pub use read::{PlanError, ReadFile};
+pub use sweep::{CaseOutcome, sweep};
+
+use std::time::Duration;
+
+use farwrite_net::{Network, Options, SwitchConfig, Topology};
+use farwrite_rc::Nic;
+
+use crate::units::nanoseconds;
+use crate::{Place, Scene, Transport, Workload, memory_bytes};
+use entries::{Flows, Layout, with_loss};
+
+/// Topologies, switches, workloads, transports, losses and seeds: each combination is a run.
+#[derive(Debug)]
+pub struct Plan {
+    topologies: Vec<(String, Layout)>,
+    workloads: Vec<(String, Flows)>,
+    /// Empty: those of the topology, or else those that the transport wants.
+    switches: Vec<(String, SwitchConfig)>,
+    transports: Vec<(String, Transport)>,
+    /// Loss of each cable; `None`: what the topology says.
+    losses: Vec<Option<f64>>,
+    seeds: Vec<u64>,
+    framing_bytes: Option<u32>,
+    until: Option<Duration>,
+    notes: Vec<String>,
+}
+
+/// One run of a plan, by the places of its parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case {
+    /// Its place among all cases.
+    pub number: usize,
+    /// The same for cases that differ in their seeds alone, from 0.
+    pub setting: usize,
+    topology: usize,
+    workload: usize,
+    switch: Option<usize>,
+    transport: usize,
+    /// Loss of each cable; `None`: what the topology says.
+    pub loss: Option<f64>,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// The names of a case's parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names<'a> {
+    /// Of the topology.
+    pub topology: &'a str,
+    /// Of the workload.
+    pub workload: &'a str,
+    /// Of the switches; `default` if the plan has none.
+    pub switch: &'a str,
+    /// Of the transport.
+    pub transport: &'a str,
+}
+
+/// What a case needs to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// Nodes and cables.
+    pub topology: Topology,
+    /// Switches and the rest.
+    pub options: Options,
+    /// Flows and triggers.
+    pub workload: Workload,
+    /// The NICs.
+    pub transport: Transport,
+    seed: u64,
+    until_ns: Option<u64>,
+}
+
+impl Plan {
+    /// Reads a plan and checks all combinations of its parts. `read_file` reads the files that it
+    /// names.
+    ///
+    /// # Errors
+    /// [`PlanError`] names the key, the value and what would do.
+    pub fn read(text: &str, read_file: ReadFile<'_>) -> Result<Self, PlanError> {
+        let plan = read::read(text, read_file)?;
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Leaves out the workloads that `keep` refuses, by name.
+    pub fn keep_workloads(&mut self, keep: impl Fn(&str) -> bool) {
+        self.workloads.retain(|(name, _)| keep(name));
+    }
+
+    /// What was left out of input files, a line each.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// All runs. Those of one setting, with their seeds, stand together.
+    #[must_use]
+    pub fn cases(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (setting, blank) in self.settings().into_iter().enumerate() {
+            for &seed in &self.seeds {
+                cases.push(Case {
+                    number: cases.len(),
+                    setting,
+                    seed,
+                    ..blank
+                });
+            }
+        }
+        cases
+    }
+
+    /// A case of each setting.
+    fn settings(&self) -> Vec<Case> {
+        let switches: Vec<_> = match self.switches.len() {
+            0 => vec![None],
+            count => (0..count).map(Some).collect(),
+        };
+        let mut settings = Vec::new();
+        for topology in 0..self.topologies.len() {
+            for workload in 0..self.workloads.len() {
+                for &switch in &switches {
+                    for transport in 0..self.transports.len() {
+                        settings.extend(self.losses.iter().map(|&loss| Case {
+                            number: 0,
+                            setting: 0,
+                            topology,
+                            workload,
+                            switch,
+                            transport,
+                            loss,
+                            seed: self.seeds[0],
+                        }));
+                    }
+                }
+            }
+        }
+        settings
+    }
+
+    /// The names of a case's parts.
+    #[must_use]
+    pub fn names(&self, case: &Case) -> Names<'_> {
+        let switch = case.switch.map(|at| self.switches[at].0.as_str());
+        Names {
+            topology: &self.topologies[case.topology].0,
+            workload: &self.workloads[case.workload].0,
+            switch: switch.unwrap_or("default"),
+            transport: &self.transports[case.transport].0,
+        }
+    }
+
+    /// Builds what a case needs.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the parts do not fit together.
+    pub fn parts(&self, case: &Case) -> Result<Parts, PlanError> {
+        let (name, layout) = &self.topologies[case.topology];
+        let (workload_name, flows) = &self.workloads[case.workload];
+        let transport = &self.transports[case.transport].1;
+        let place_error = |why: String| PlanError::at(&format!("topology.{name}"), why);
+        let flow_error = |why: String| PlanError::at(&format!("workload.{workload_name}"), why);
+        let laid = layout.build(flows.failures()).map_err(place_error)?;
+        let hosts = laid.topology.hosts().count();
+        let place = Place {
+            hosts,
+            rate_bps: host_rate(&laid.topology),
+        };
+        let workload = flows
+            .build(place, case.seed, &laid.host_of)
+            .map_err(flow_error)?;
+        workload
+            .validate(hosts)
+            .map_err(|why| flow_error(why.to_string()))?;
+        let own = case.switch.map(|at| self.switches[at].1.clone());
+        let mut options = match (own, laid.options) {
+            (Some(switch), _) => Options::with_switches(switch),
+            (None, Some(options)) => options,
+            (None, None) => Options::with_switches(entries::switch_for(transport, &workload)),
+        };
+        entries::adopt(&mut options, &laid.switches);
+        options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
+        let topology = match case.loss {
+            Some(loss) => with_loss(&laid.topology, loss),
+            None => laid.topology,
+        };
+        Ok(Parts {
+            topology,
+            options,
+            workload,
+            transport: transport.clone(),
+            seed: case.seed,
+            until_ns: self.until.map(nanoseconds),
+        })
+    }
+
+    /// About the most memory that `threads` runs at a time take, in bytes.
+    ///
+    /// # Errors
+    /// [`PlanError`], as [`parts`](Self::parts).
+    pub fn memory_bytes(&self, threads: usize) -> Result<u64, PlanError> {
+        let mut most = 0;
+        for case in self.settings() {
+            most = most.max(memory_bytes(&self.parts(&case)?.scene(false)));
+        }
+        let runs = self.cases().len().min(threads);
+        Ok(most.saturating_mul(runs as u64))
+    }
+
+    /// Builds each setting once, up to a network that could run.
+    fn check(&self) -> Result<(), PlanError> {
+        let mut checked = Vec::new();
+        for case in self.settings() {
+            let parts = self.parts(&case)?;
+            let key = (case.topology, case.switch, case.transport, case.loss);
+            if checked.contains(&key) {
+                continue;
+            }
+            checked.push(key);
+            let nic = |node, _: &farwrite_net::Node| Nic::new(node);
+            Network::new(&parts.topology, &parts.options, 0, nic).map_err(|why| {
+                let names = self.names(&case);
+                let at = format!("topology.{} with switch.{}", names.topology, names.switch);
+                PlanError::at(&at, why.to_string())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Parts {
+    /// The scene to run. `keeps_ports` is that of [`Scene`].
+    #[must_use]
+    pub fn scene(&self, keeps_ports: bool) -> Scene<'_> {
+        Scene {
+            topology: &self.topology,
+            options: &self.options,
+            workload: &self.workload,
+            transport: &self.transport,
+            seed: self.seed,
+            until_ns: self.until_ns,
+            keeps_ports,
+        }
+    }
+}
+
+/// Bits a second of the first cable of a host.
+fn host_rate(topology: &Topology) -> u64 {
+    let hosts: Vec<_> = topology.hosts().collect();
+    let cables = topology.cables().iter();
+    let mut of_hosts = cables.filter(|cable| cable.ends.iter().any(|end| hosts.contains(end)));
+    of_hosts.next().map_or(1, |cable| cable.config.rate_bps)
+}

@@ -1,0 +1,404 @@
+//! One run.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+
+use farwrite_link::Dice;
+use farwrite_net::{Network, NetworkError, NodeId, Options, Payload, Role, Topology};
+use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Remote, Request, RequestError};
+
+use crate::flow::{Start, TriggerKind};
+use crate::host::{Board, Done, Host};
+use crate::ideal::{Ideal, Wire};
+use crate::meter::Meter;
+use crate::outcome::{FlowEnd, FlowOutcome, Outcome};
+use crate::transport::{Path, TransportError};
+use crate::{Transport, Workload, WorkloadError};
+
+/// The key of the memory that each host offers to the others.
+const RKEY: u32 = 1;
+/// Messages beyond this go as several WRITEs, one behind the other.
+const MAX_WRITE_BYTES: u64 = 1 << 30;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// Nodes and cables.
+    pub topology: &'a Topology,
+    /// Switches and the rest.
+    pub options: &'a Options,
+    /// Who sends what to whom.
+    pub workload: &'a Workload,
+    /// How.
+    pub transport: &'a Transport,
+    /// Determines all draws.
+    pub seed: u64,
+    /// When to end, in nanoseconds; `None`: when nothing is left to do.
+    pub until_ns: Option<u64>,
+    /// Whether to keep the queue of each port over time.
+    pub keeps_ports: bool,
+}
+
+/// Why a run is impossible.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RunError {
+    /// The network is invalid.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The workload does not fit the topology.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The transport is invalid.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// A host could not set up a flow.
+    #[error("flow {flow}: {why}")]
+    Flow {
+        /// Which, from 0.
+        flow: usize,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Runs a scene on the calling thread.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
+    scene.workload.validate(scene.topology.hosts().count())?;
+    scene.transport.validate()?;
+    let mut running = Running::new(scene)?;
+    running.run()?;
+    Ok(running.finish())
+}
+
+/// About the most memory that a run takes, in bytes: for hosts and ports, for queue pairs, and for
+/// the frames that windows and buffers allow.
+#[must_use]
+pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
+    // The example `bench` compares the estimate with what runs take.
+    const NODE: u64 = 2_000;
+    const FLOW: u64 = 2_200;
+    const FRAME: u64 = 250;
+    let nodes = scene.topology.nodes().len() as u64;
+    let switches = scene.topology.with_role(Role::Switch).count() as u64;
+    let hosts = nodes - switches;
+    let tables = switches * hosts * 4;
+    let flows = scene.workload.flows.len() as u64;
+    let mtu = u64::from(scene.transport.mtu);
+    let wanted = scene.workload.flows.iter().map(|flow| {
+        let packets = flow.bytes.div_ceil(mtu);
+        // Without a window, what cables and buffers hold is the limit.
+        packets.min(scene.transport.window.map_or(u64::MAX, u64::from))
+    });
+    let buffers = scene.topology.with_role(Role::Switch).map(|node| {
+        let own = scene.options.exceptions.get(&node);
+        own.unwrap_or(&scene.options.switch).buffer_bytes
+    });
+    let on_cables = scene.topology.cables().iter().map(|cable| {
+        let bits = u128::from(cable.config.rate_bps) * cable.config.delay.as_nanos();
+        u64::try_from(bits / 4_000_000_000).unwrap_or(u64::MAX)
+    });
+    let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);
+    let frames = wanted.fold(0_u64, u64::saturating_add).min(room / mtu);
+    let parts = [
+        nodes * NODE,
+        scene.topology.cables().len() as u64 * NODE,
+        tables,
+        flows.saturating_mul(FLOW),
+        frames.saturating_mul(FRAME),
+    ];
+    parts.into_iter().fold(0, u64::saturating_add)
+}
+
+/// A queue pair at a host.
+type End = (usize, u32);
+
+struct Running<'a> {
+    scene: Scene<'a>,
+    network: Network<Host>,
+    hosts: Vec<NodeId>,
+    board: Board,
+    meter: Meter,
+    /// Flows that start by time: when, and which.
+    starts: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Of each trigger: how often it was activated, and the flows that wait for it.
+    triggers: Vec<(u64, Vec<usize>)>,
+    /// Queue pairs of each host.
+    pairs: Vec<u32>,
+    /// The flow of each queue pair in use, and whether it is the sender's end.
+    flow_of: BTreeMap<End, (usize, bool)>,
+    /// The sender's queue pair of each flow that has started.
+    sender: Vec<Option<u32>>,
+    flows: Vec<FlowOutcome>,
+    /// The empty path of each flow.
+    paths: Vec<Path>,
+    /// WRITEs of each flow that are not done.
+    writes: Vec<u64>,
+    /// Flows that have started and are not done.
+    under_way: usize,
+    dice: Dice,
+}
+
+impl<'a> Running<'a> {
+    fn new(scene: &Scene<'a>) -> Result<Self, RunError> {
+        let scene = *scene;
+        let hosts: Vec<_> = scene.topology.hosts().collect();
+        let board: Board = Rc::new(RefCell::new(Vec::new()));
+        let mut place = 0;
+        let host = |node, _: &farwrite_net::Node| {
+            let host = Host::new(Nic::new(node), place, Rc::clone(&board));
+            place += 1;
+            host
+        };
+        let mut network = Network::new(scene.topology, scene.options, scene.seed, host)?;
+        for &node in &hosts {
+            if let Some(host) = network.device_mut(node) {
+                let registered = host.nic.memory.register_ghost(RKEY, 0, u64::MAX >> 1);
+                debug_assert!(registered.is_ok(), "the key is new");
+            }
+        }
+        let workload = scene.workload;
+        let starts = workload.flows.iter().filter_map(|flow| match flow.start {
+            Start::At(at_ns) => Some(at_ns),
+            Start::On(_) => None,
+        });
+        let start_ns = starts.min().unwrap_or(0);
+        let meter = Meter::new(scene.topology, &network, start_ns, scene.keeps_ports);
+        let (flows, paths) = ideals(&scene);
+        let mut running = Self {
+            scene,
+            network,
+            board: Rc::clone(&board),
+            meter,
+            starts: BinaryHeap::new(),
+            triggers: vec![(0, Vec::new()); workload.triggers.len()],
+            pairs: vec![0; hosts.len()],
+            flow_of: BTreeMap::new(),
+            sender: vec![None; workload.flows.len()],
+            flows,
+            paths,
+            writes: vec![0; workload.flows.len()],
+            under_way: 0,
+            dice: Dice::new(scene.seed ^ 0x5EED_0F90),
+            hosts,
+        };
+        for (number, flow) in workload.flows.iter().enumerate() {
+            match flow.start {
+                Start::At(at_ns) => running.starts.push(Reverse((at_ns, number))),
+                Start::On(trigger) => running.triggers[trigger].1.push(number),
+            }
+        }
+        Ok(running)
+    }
+
+    fn run(&mut self) -> Result<(), RunError> {
+        let until_ns = self.scene.until_ns.unwrap_or(u64::MAX);
+        // What is left when all flows are done is idle timers, and copies of what has arrived.
+        while !self.starts.is_empty() || self.under_way > 0 {
+            let start_ns = self.starts.peek().map(|Reverse((at_ns, _))| *at_ns);
+            let sample_ns = self.meter.next_ns();
+            let next_ns = start_ns.unwrap_or(u64::MAX).min(sample_ns).min(until_ns);
+            if self.network.step_until(next_ns) {
+                self.take_done();
+            } else if start_ns == Some(next_ns) {
+                self.network.run_until(next_ns);
+                let next = self.starts.pop();
+                next.map_or(Ok(()), |Reverse((_, flow))| self.start(flow))?;
+            } else if next_ns == until_ns {
+                self.network.run_until(until_ns);
+                return Ok(());
+            } else if start_ns.is_none() && self.network.next_ns().is_none() {
+                // The flows that are not done have failed.
+                return Ok(());
+            } else {
+                self.network.run_until(sample_ns);
+                self.meter.sample(&self.network);
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, number: usize) -> Result<(), RunError> {
+        let flow = self.scene.workload.flows[number];
+        let wrong = |why: String| RunError::Flow { flow: number, why };
+        let [src_qpn, dst_qpn] = [flow.src, flow.dst].map(|host| {
+            self.pairs[host] += 1;
+            FIRST_QPN + self.pairs[host] - 1
+        });
+        let transport = self.scene.transport;
+        let priority = flow.priority.unwrap_or(transport.priority);
+        // Any dynamic port: it spreads flows over equal paths.
+        #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
+        let src_port = 49_152 + self.dice.below(16_384) as u16;
+        for (host, peer, peer_qpn) in [(flow.src, flow.dst, dst_qpn), (flow.dst, flow.src, src_qpn)]
+        {
+            let to = Connection {
+                peer: self.hosts[peer],
+                src_port,
+                priority,
+                rate_bps: None,
+            };
+            let path = self.paths[number];
+            let config = transport.queue_pair(peer_qpn, &path);
+            let connected = (transport.entry()?.connect)(self.nic(host), to, config, &path);
+            connected.map_err(|why| wrong(why.to_string()))?;
+        }
+        self.flow_of.insert((flow.src, src_qpn), (number, true));
+        if flow.when_received.is_some() {
+            self.flow_of.insert((flow.dst, dst_qpn), (number, false));
+            let posted = self.nic(flow.dst).post_receive(dst_qpn, 0, 0);
+            posted.map_err(|why| wrong(why.to_string()))?;
+        }
+        let writes = flow.bytes.div_ceil(MAX_WRITE_BYTES);
+        for write in 0..writes {
+            let rest = flow.bytes - write * MAX_WRITE_BYTES;
+            let bytes = u32::try_from(rest.min(MAX_WRITE_BYTES)).unwrap_or(u32::MAX);
+            let is_last = write + 1 == writes;
+            let request = Request::Write {
+                data: Payload::Ghost(bytes),
+                to: Remote {
+                    rkey: RKEY,
+                    addr: 0,
+                },
+                imm: (is_last && flow.when_received.is_some()).then_some(0),
+            };
+            let posted = self.nic(flow.src).post(src_qpn, write, request);
+            posted.map_err(|why| wrong(why.to_string()))?;
+        }
+        self.writes[number] = writes;
+        self.sender[number] = Some(src_qpn);
+        self.flows[number].start_ns = Some(self.network.now_ns());
+        self.flows[number].end = FlowEnd::Unfinished;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    fn nic(&mut self, host: usize) -> &mut Nic {
+        let device = self.network.device_mut(self.hosts[host]);
+        &mut device.expect("hosts have devices").nic
+    }
+
+    /// Takes in what the hosts have reported.
+    fn take_done(&mut self) {
+        while let Some(done) = self.pop_done() {
+            let Some(&(number, _)) = self.flow_of.get(&(done.host, done.qpn)) else {
+                continue;
+            };
+            let flow = self.scene.workload.flows[number];
+            match done.completion {
+                Completion::Acknowledged { .. } => {
+                    self.writes[number] -= 1;
+                    if self.writes[number] == 0 {
+                        self.flows[number].end = FlowEnd::Done { at_ns: done.at_ns };
+                        self.under_way -= 1;
+                        self.activate(flow.when_sent, done.at_ns);
+                    }
+                }
+                Completion::Written { .. } => self.activate(flow.when_received, done.at_ns),
+                Completion::Failed { error, .. } => self.fail(number, error),
+                Completion::Read { .. }
+                | Completion::Received { .. }
+                | Completion::Unused { .. } => {}
+            }
+        }
+    }
+
+    fn pop_done(&self) -> Option<Done> {
+        let mut board = self.board.borrow_mut();
+        if board.is_empty() {
+            return None;
+        }
+        Some(board.remove(0))
+    }
+
+    /// Notes the first reason.
+    fn fail(&mut self, number: usize, error: RequestError) {
+        if self.flows[number].end == FlowEnd::Unfinished {
+            self.flows[number].end = FlowEnd::Failed(error);
+        }
+    }
+
+    fn activate(&mut self, trigger: Option<usize>, now_ns: u64) {
+        let Some(trigger) = trigger else {
+            return;
+        };
+        let at = self.scene.workload.triggers[trigger];
+        let (count, waiting) = &mut self.triggers[trigger];
+        *count += 1;
+        let starting = match at.kind {
+            TriggerKind::OneShot => std::mem::take(waiting),
+            TriggerKind::MultiShot if waiting.is_empty() => Vec::new(),
+            TriggerKind::MultiShot => vec![waiting.remove(0)],
+            TriggerKind::Barrier(needed) if *count == needed => std::mem::take(waiting),
+            TriggerKind::Barrier(_) => Vec::new(),
+        };
+        let at_ns = now_ns.saturating_add(at.delay_ns);
+        let starts = starting.into_iter().map(|flow| Reverse((at_ns, flow)));
+        self.starts.extend(starts);
+    }
+
+    fn finish(mut self) -> Outcome {
+        for number in 0..self.flows.len() {
+            let Some(qpn) = self.sender[number] else {
+                continue;
+            };
+            let src = self.scene.workload.flows[number].src;
+            // Failures by timeouts come without a frame, so nothing has reported them.
+            while let Some(completion) = self.nic(src).poll_completion(qpn) {
+                if let Completion::Failed { error, .. } = completion {
+                    self.fail(number, error);
+                }
+            }
+            let counters = self.nic(src).qp_counters(qpn).unwrap_or_default();
+            let flow = &mut self.flows[number];
+            flow.packets = counters.sent;
+            flow.repeated = counters.repeated;
+            flow.timeouts = counters.timeouts;
+        }
+        Outcome {
+            flows: self.flows,
+            totals: self.network.totals(),
+            depths: self.meter.finish(),
+            end_ns: self.network.now_ns(),
+            events: self.network.events(),
+            trace_hash: self.network.trace_hash(),
+        }
+    }
+}
+
+/// Outcomes of flows that have not started, and their paths, which are found source by source.
+fn ideals(scene: &Scene<'_>) -> (Vec<FlowOutcome>, Vec<Path>) {
+    let wire = Wire {
+        mtu: scene.transport.mtu,
+        framing: scene.options.framing_bytes,
+    };
+    let mut ideal = Ideal::new(scene.topology, scene.options, wire);
+    let flows = &scene.workload.flows;
+    let mut by_source: Vec<_> = (0..flows.len()).collect();
+    by_source.sort_by_key(|number| flows[*number].src);
+    let blank = FlowOutcome {
+        start_ns: None,
+        end: FlowEnd::NotStarted,
+        ideal_ns: None,
+        packets: 0,
+        repeated: 0,
+        timeouts: 0,
+    };
+    let mut outcomes = vec![blank; flows.len()];
+    // A flow without a path fails whatever its settings.
+    let nowhere = Path {
+        rate_bps: 1,
+        rtt_ns: 1,
+    };
+    let mut paths = vec![nowhere; flows.len()];
+    for number in by_source {
+        let flow = flows[number];
+        paths[number] = ideal.path(flow.src, flow.dst).unwrap_or(nowhere);
+        outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
+    }
+    (outcomes, paths)
+}

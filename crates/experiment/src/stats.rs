@@ -1,0 +1,122 @@
+//! Means, percentiles and confidence intervals.
+
+use farwrite_units::show::real;
+
+/// What many values have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// How many there are.
+    pub count: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// The value that half of them do not exceed.
+    pub p50: f64,
+    /// The value that 99% of them do not exceed.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// A mean, and the 95% confidence interval around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The mean.
+    pub mean: f64,
+    /// Half of the interval's width; `None` for a single value, which says nothing of the spread.
+    pub half_width: Option<f64>,
+}
+
+impl Summary {
+    /// Sums values up; `None` if there are none.
+    #[must_use]
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let max = *values.last()?;
+        // The nearest rank: the least value with at least this share of values up to it.
+        let percentile = |percent: usize| {
+            let rank = (values.len() * percent).div_ceil(100);
+            values[rank.max(1) - 1]
+        };
+        Some(Self {
+            count: values.len(),
+            mean: mean(&values),
+            p50: percentile(50),
+            p99: percentile(99),
+            max,
+        })
+    }
+}
+
+/// The mean of independent values, such as one for each seed, with Student's t; `None` if there are
+/// none.
+#[must_use]
+pub fn interval(values: &[f64]) -> Option<Interval> {
+    if values.is_empty() {
+        return None;
+    }
+    let mean = mean(values);
+    let half_width = (values.len() > 1).then(|| {
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let freedom = values.len() - 1;
+        student_t(freedom) * (squares / real(freedom as u64) / real(values.len() as u64)).sqrt()
+    });
+    Some(Interval { mean, half_width })
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / real(values.len() as u64)
+}
+
+/// The 97.5% quantile of Student's t distribution. Between entries of the table, that of fewer
+/// degrees of freedom, which is larger.
+fn student_t(freedom: usize) -> f64 {
+    const TABLE: [(usize, f64); 18] = [
+        (1, 12.706),
+        (2, 4.303),
+        (3, 3.182),
+        (4, 2.776),
+        (5, 2.571),
+        (6, 2.447),
+        (7, 2.365),
+        (8, 2.306),
+        (9, 2.262),
+        (10, 2.228),
+        (12, 2.179),
+        (15, 2.131),
+        (19, 2.093),
+        (24, 2.064),
+        (29, 2.045),
+        (39, 2.023),
+        (59, 2.001),
+        (119, 1.980),
+    ];
+    let below = TABLE.iter().rev().find(|(entry, _)| *entry <= freedom);
+    below.map_or(f64::INFINITY, |(_, t)| *t)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_came() {
+        let summary = Summary::of((1..=200).map(f64::from).collect()).unwrap();
+        assert_eq!(
+            (summary.p50, summary.p99, summary.max),
+            (100.0, 198.0, 200.0)
+        );
+        assert!((summary.mean - 100.5).abs() < 1e-12);
+        assert_eq!(Summary::of(vec![]), None);
+        assert_eq!(Summary::of(vec![3.0]).unwrap().p99, 3.0);
+    }
+
+    /// Five values with mean 10 and standard deviation sqrt(2.5): 2.776 * sqrt(2.5 / 5).
+    #[test]
+    fn intervals_are_those_of_student() {
+        let interval = interval(&[8.0, 9.0, 10.0, 11.0, 12.0]).unwrap();
+        assert_eq!(interval.mean, 10.0);
+        assert!((interval.half_width.unwrap() - 1.963).abs() < 1e-3);
+        assert_eq!(super::interval(&[1.0]).unwrap().half_width, None);
+        assert_eq!(student_t(25), 2.064);
+    }
+}

@@ -1,0 +1,33 @@
+//! Quantities in plans: `"1us"`, `"500kB"`.
+
+use std::time::Duration;
+
+use farwrite_units::parse::parse_count;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(from)?;
+    humantime::parse_duration(&text)
+        .map_err(|_| D::Error::custom(format!("{text:?}: not a time; write it like 500ns or 25ms")))
+}
+
+pub(crate) fn maybe_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    time(from).map(Some)
+}
+
+pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    let bytes = parse_count(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
+    match bytes {
+        0 => Err(D::Error::custom(format!(
+            "{text:?}: a message has at least 1 byte"
+        ))),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A time in whole nanoseconds; 584 years at most.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

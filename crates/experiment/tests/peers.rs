@@ -1,0 +1,325 @@
+//! Input files of other simulators.
+
+use farwrite_experiment::peers::{HtsimTopology, Kind, Tier, connections, kind_of, ns3};
+use farwrite_experiment::{Flow, Start, TriggerKind};
+use farwrite_net::{Loss, Role};
+
+const MATRIX: &str = "\
+# four hosts
+Nodes 4
+Connections 3
+Triggers 2
+Failures 1
+
+0->1 id 1 start 1500000 size 2000 send_done_trigger 7 prio 3
+1->2 id 2 trigger 7 size 3000 recv_done_trigger 9
+2->3 id 3 trigger 9 size 4000
+trigger id 7 oneshot
+trigger id 9 barrier count 1
+failure switch_type AGG switch_id 1 link_id 0
+";
+
+#[test]
+fn a_connection_matrix_becomes_flows_and_triggers() {
+    let read = connections("x.cm", MATRIX).unwrap();
+    assert_eq!(read.nodes, 4);
+    assert_eq!(
+        read.workload.flows,
+        [
+            Flow {
+                when_sent: Some(0),
+                ..Flow::new(0, 1, 2000, 1500)
+            },
+            Flow {
+                start: Start::On(0),
+                when_received: Some(1),
+                ..Flow::new(1, 2, 3000, 0)
+            },
+            Flow {
+                start: Start::On(1),
+                ..Flow::new(2, 3, 4000, 0)
+            },
+        ]
+    );
+    let kinds: Vec<_> = read.workload.triggers.iter().map(|at| at.kind).collect();
+    assert_eq!(kinds, [TriggerKind::OneShot, TriggerKind::Barrier(1)]);
+    let failure = read.failures[0];
+    assert_eq!(
+        (failure.tier, failure.switch, failure.link),
+        (Tier::Spine, 1, 0)
+    );
+    assert!(read.notes[0].contains("prio"));
+}
+
+#[test]
+fn errors_of_a_matrix_name_file_line_value_and_remedy() {
+    let error = |text: &str| connections("x.cm", text).unwrap_err().to_string();
+    let cases = [
+        (
+            "0->1 id 1",
+            "0->9 id 1",
+            "x.cm:7: \"0->9\": hosts are 0 to 3",
+        ),
+        (
+            "size 2000",
+            "size many",
+            "x.cm:7: size is \"many\": a whole number from 1 on",
+        ),
+        (
+            "size 2000",
+            "sice 2000",
+            "x.cm:7: \"sice\" is no part of a flow: a flow is written",
+        ),
+        (
+            "start 1500000",
+            "",
+            "x.cm:7: 0->1 has 0 of start and trigger, and needs one",
+        ),
+        (
+            "start 1500000",
+            "start -1",
+            "x.cm:7: start is -1: picoseconds, 0 or more",
+        ),
+        ("size 2000", "size 0", "x.cm:7: 0->1 has no size, or size 0"),
+        ("id 2 trigger", "id 0 trigger", "x.cm:8: id is 0"),
+        (
+            "trigger id 7 oneshot\n",
+            "",
+            "x.cm:11: Triggers is 2, and the file has 1",
+        ),
+        (
+            "id 7 oneshot",
+            "id 9 oneshot",
+            "x.cm:11: trigger 9 is there twice",
+        ),
+        (
+            "barrier count 1",
+            "barrier",
+            "x.cm:11: a barrier needs a count",
+        ),
+        (
+            "Connections 3",
+            "Connections 4",
+            "x.cm:12: Connections is 4, and the file has 3",
+        ),
+        ("Nodes 4", "Nodes 1", "x.cm:2: Nodes is 1: at least 2"),
+        ("AGG", "EDGE", "x.cm:12: switch_type is Some(\"EDGE\")"),
+        ("Nodes 4", "Hosts 4", "x.cm:2: \"Hosts\" begins no line"),
+    ];
+    for (from, to, want) in cases {
+        assert!(MATRIX.contains(from), "{from}");
+        let got = error(&MATRIX.replacen(from, to, 1));
+        assert!(got.starts_with(want), "{got}\nand not {want}");
+    }
+}
+
+const TREE: &str = "\
+Nodes 16
+Tiers 3
+Podsize 4
+# hosts at 2 leaves of each pod
+Tier 0
+Downlink_speed_Gbps 200
+Radix_Down 2
+Radix_Up 2
+Downlink_Latency_ns 1000
+Tier 1
+Downlink_speed_Gbps 200
+Radix_Down 2
+Radix_Up 4
+Downlink_Latency_ns 2000
+Switch_Latency_ns 300
+Queue_Down 100000
+Queue_Up 50000
+Tier 2
+Downlink_speed_Gbps 100
+Radix_Down 8
+Downlink_Latency_ns 3000
+Bundle 2
+";
+
+#[test]
+fn a_tree_has_the_switches_that_its_ports_need() {
+    let read = HtsimTopology::read("x.topo", TREE).unwrap();
+    let built = read.build(&[], "").unwrap();
+    let topology = built.topology;
+    topology.validate().unwrap();
+    assert_eq!(topology.hosts().count(), 16);
+    // 4 pods of 2 leaves and 2 spines; each spine has 2 cables to each of its 2 cores.
+    for (name, count) in [("leaf", 8), ("spine", 8), ("core", 4)] {
+        let found = topology
+            .nodes()
+            .iter()
+            .filter(|node| node.name.starts_with(name));
+        assert_eq!(found.count(), count, "{name}");
+    }
+    assert_eq!(topology.cables().len(), 16 + 16 + 8 * 4);
+    let spine = topology.find("spine0").unwrap();
+    let own = built
+        .switches
+        .iter()
+        .find(|(node, ..)| *node == spine)
+        .unwrap();
+    assert_eq!((own.1, own.2), (300, Some(2 * 100_000 + 4 * 50_000)));
+    let core = topology.find("core0").unwrap();
+    let long = topology.cables()[topology.cable_between(spine, core).unwrap().0 as usize];
+    assert_eq!(
+        (long.config.rate_bps, long.config.delay.as_nanos()),
+        (100_000_000_000, 3000)
+    );
+}
+
+#[test]
+fn failed_cables_are_absent() {
+    let read = HtsimTopology::read("x.topo", TREE).unwrap();
+    let failures = connections("x.cm", MATRIX).unwrap().failures;
+    let whole = read.build(&[], "").unwrap().topology;
+    let built = read.build(&failures, "x.cm").unwrap().topology;
+    assert_eq!(built.cables().len(), whole.cables().len() - 1);
+    let beyond = [farwrite_experiment::peers::Failure {
+        switch: 8,
+        ..failures[0]
+    }];
+    let error = read.build(&beyond, "x.cm").unwrap_err().to_string();
+    assert!(
+        error.starts_with("x.cm:12: the topology has no cable 0 up from switch 8"),
+        "{error}"
+    );
+}
+
+#[test]
+fn errors_of_a_tree_name_file_line_value_and_remedy() {
+    let error = |text: &str| HtsimTopology::read("x.topo", text).unwrap_err().to_string();
+    let cases = [
+        ("Tiers 3", "Tiers 4", "x.topo:22: Tiers is 4: 2 or 3"),
+        (
+            "Podsize 4",
+            "Podsize 5",
+            "x.topo:5: Nodes of Podsize: 16 is no multiple of 5",
+        ),
+        (
+            "Radix_Down 8",
+            "Radix_Down 4",
+            "x.topo:18: Radix_Down is 4: 4 pods with 2 cables each need 8",
+        ),
+        (
+            "Radix_Down 8",
+            "Radix 8",
+            "x.topo:20: Radix is no key of a tier",
+        ),
+        (
+            "Radix_Up 2",
+            "Radix_Up 1",
+            "x.topo:5: 2 ports down of 200 Gbit/s and 1 up",
+        ),
+        (
+            "Radix_Up 2\n",
+            "",
+            "x.topo:5: Radix_Up of this tier is missing",
+        ),
+        (
+            "Nodes 16",
+            "Nodes x",
+            "x.topo:1: Nodes is \"x\": a whole number",
+        ),
+        ("Bundle 2", "Bundle 0", "x.topo:22: Bundle is 0: at least 1"),
+        (
+            "Tier 2\n",
+            "Tier 1\n",
+            "x.topo:19: Downlink_speed_Gbps is there twice",
+        ),
+    ];
+    for (from, to, want) in cases {
+        let got = error(&TREE.replacen(from, to, 1));
+        assert!(got.starts_with(want), "{got}\nand not {want}");
+    }
+}
+
+const NS3: &str = "5 2 4\n3 4\n0 3 100Gbps 1000ns 0\n1 4 25Gbps 0.001ms 0.01\n2 4 100Gbps 1us 0\n3 4 400Gbps 2us 0\n";
+
+#[test]
+fn a_topology_of_ns3_keeps_its_numbers() {
+    let read = ns3::topology("t.txt", NS3).unwrap();
+    assert_eq!(read.host_of, [Some(0), Some(1), Some(2), None, None]);
+    assert_eq!(read.topology.with_role(Role::Switch).count(), 2);
+    let cable = read.topology.cables()[1].config;
+    assert_eq!(
+        (cable.rate_bps, cable.delay.as_nanos()),
+        (25_000_000_000, 1000)
+    );
+    assert_eq!(cable.loss, Loss::Iid { loss_packet: 0.01 });
+}
+
+#[test]
+fn flows_of_both_ns3_trees_are_read() {
+    let host_of = ns3::topology("t.txt", NS3).unwrap().host_of;
+    let want = Flow {
+        priority: Some(3),
+        ..Flow::new(0, 2, 5000, 2_000_001_000)
+    };
+    for text in [
+        "1\n0 2 3 5000 2.000001\n",
+        "1\n0 2 3 100 5000 2.000001\nFirst line: count\n",
+    ] {
+        assert_eq!(ns3::flows("f.txt", text, &host_of).unwrap().flows, [want]);
+    }
+}
+
+#[test]
+fn errors_of_ns3_files_name_file_line_value_and_remedy() {
+    let topology = |from, to| {
+        let text = NS3.replacen(from, to, 1);
+        ns3::topology("t.txt", &text).unwrap_err().to_string()
+    };
+    let want = "t.txt:4: rate \"25G\": a cable is written";
+    assert!(topology("25Gbps", "25G").starts_with(want));
+    assert!(topology("0.01", "2").starts_with("t.txt:4: loss 2: a probability"));
+    assert!(topology("2 4 100", "2 9 100").starts_with("t.txt:5: node 9: nodes are 0 to 4"));
+    assert!(topology("5 2 4", "5 2 5").contains("announces 5 cables, and the file has 4"));
+    assert!(topology("5 2 4", "5 9 4").starts_with("t.txt:1: 5 nodes, 9 of them switches"));
+    let host_of = ns3::topology("t.txt", NS3).unwrap().host_of;
+    let flows = |text| ns3::flows("f.txt", text, &host_of).unwrap_err().to_string();
+    assert!(flows("1\n0 3 3 5000 2\n").starts_with("f.txt:2: node 3 is no host"));
+    assert!(flows("1\n0 1 9 5000 2\n").starts_with("f.txt:2: the priority is 9: 0 to 7"));
+    assert!(flows("2\n0 1 3 5000 2\n").contains("announces 2 flows, and the file has 1"));
+    let sizes = ns3::sizes("s.txt", "0 0\n100 50\n50 100\n")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        sizes.starts_with("s.txt:3: point 3: 50 bytes at 100 %"),
+        "{sizes}"
+    );
+}
+
+#[test]
+fn files_are_told_apart_by_their_first_word() {
+    assert_eq!(kind_of(MATRIX), Kind::Htsim);
+    assert_eq!(kind_of(TREE), Kind::Htsim);
+    assert_eq!(kind_of(NS3), Kind::Ns3);
+    assert_eq!(kind_of("# a\n[topology]\n"), Kind::Toml);
+}
+
+proptest::proptest! {
+    /// Whatever a file has, reading ends with a value or an error.
+    #[test]
+    fn no_text_makes_a_reader_panic(
+        words in proptest::collection::vec(
+            proptest::sample::select(vec![
+                "Nodes", "Connections", "Triggers", "0->1", "start", "size", "trigger", "id", "1",
+                "0", "-5", "99999999999999999999", "barrier", "count", "Tier", "Tiers", "Podsize",
+                "Radix_Down", "Radix_Up", "Bundle", "Downlink_speed_Gbps", "Downlink_Latency_ns", "2",
+                "100Gbps", "1us", "nan", "\n", "\n", "\n", "failure", "switch_type", "AGG",
+            ]),
+            0..60,
+        )
+    ) {
+        let text = words.join(" ");
+        let _ = connections("x", &text);
+        if let Ok(tree) = HtsimTopology::read("x", &text) {
+            let _ = tree.build(&[], "x");
+        }
+        let _ = ns3::topology("x", &text);
+        let _ = ns3::flows("x", &text, &[Some(0), Some(1)]);
+        let _ = ns3::sizes("x", &text);
+    }
+}
