@@ -113,9 +113,10 @@ soak: ## the fault swarm, one seed after another, until it is stopped
 mutants: ## break the code in one way at a time: the fault swarm must find each (minutes)
 	crates/swarm/mutants/run
 
-miri: ## the SDR core and the memory of NICs under Miri (needs a nightly toolchain)
+miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri (needs a nightly toolchain)
 	$(CARGO) +nightly miri test --package farwrite-sdr
 	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory contract::racing nic::windows
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +nightly miri test --package farwrite-codes --test hadamard
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli

@@ -4,6 +4,7 @@
 pub mod codes;
 pub mod fabric;
 pub mod path;
+pub mod probe;
 pub mod sdr;
 pub mod session;
 pub mod wire;

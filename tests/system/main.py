@@ -1,5 +1,6 @@
 """Runs the system tests: `main.py DIRECTORY-OF-PROGRAMS`. Called by `run`, which has what it needs."""
 
+import os
 import pathlib
 import signal
 import sys
@@ -7,6 +8,7 @@ import tempfile
 
 import codes_cases
 import disk_cases
+import link_cases
 import nat_cases
 import path_cases
 import program_cases
@@ -21,10 +23,13 @@ def main(programs):
     report = Report()
     with tempfile.TemporaryDirectory(prefix="farwrite-system-") as directory:
         directory = pathlib.Path(directory)
+        # What senders learn about paths stays in the tests.
+        os.environ["XDG_CACHE_HOME"] = str(directory / "cache")
         peer = str(programs / "farwrite-peer")
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
+        link_cases.run(report, str(programs / "farwrite"))
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)

@@ -12,7 +12,9 @@ use crate::console::json_line;
 use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
+use crate::link::LinkArgs;
 use crate::plan::PlanArgs;
+use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
 
@@ -22,6 +24,8 @@ Examples:
   farwrite demo --loss 1% --rtt 80ms --scheme sr-nack
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
+  farwrite link --namespaces a b --rate 1Gbit --rtt 40ms
+  farwrite probe far.example         measure the path to another machine
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
 ";
@@ -51,8 +55,12 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Make a pre-shared key for two machines.
     Keygen(KeygenArgs),
+    /// Emulate a long path between two network namespaces, for any IP traffic.
+    Link(LinkArgs),
     /// Say which scheme moves a message soonest, at what cost, and how sure that is.
     Plan(PlanArgs),
+    /// Measure the path to another machine.
+    Probe(ProbeArgs),
     /// Receive files from another machine.
     Recv(RecvArgs),
     /// Send files to another machine.
@@ -66,7 +74,9 @@ impl Command {
             Self::Codes(args) => return format!("codes {}", args.name()),
             Self::Demo(_) => "demo",
             Self::Keygen(_) => "keygen",
+            Self::Link(_) => "link",
             Self::Plan(_) => "plan",
+            Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
         };

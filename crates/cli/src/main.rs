@@ -8,11 +8,16 @@ mod exit;
 mod interrupt;
 mod key;
 mod keygen;
+mod known_paths;
+mod link;
+mod link_file;
 mod memory;
 mod outcome;
 mod plan;
+mod probe;
 mod recv;
 mod send;
+mod svg;
 mod table;
 
 use std::process::ExitCode;
@@ -43,7 +48,9 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Codes(args) => codes::run(args, console).map(done),
         Command::Demo(args) => demo::run(args, console).map(done),
         Command::Keygen(args) => keygen::run(args, console).map(done),
+        Command::Link(args) => link::run(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
+        Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),
     }

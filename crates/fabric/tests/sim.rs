@@ -10,7 +10,7 @@ use farwrite_fabric::contract::{
     Completion, Fabric, FabricError, QpAttr, Qpn, Region, RemoteQp, Sge, WriteWr,
 };
 use farwrite_fabric::sim::{Datagram, LinkConfig, SimError, SimFabric, SimNetwork, Verdict};
-use farwrite_link::Loss;
+use farwrite_link::{Loss, Step};
 
 const ATTR: QpAttr = QpAttr {
     mtu: 1024,
@@ -228,6 +228,28 @@ fn a_cut_link_carries_nothing_and_can_be_mended() {
     let (from, to) = (ip(1), ip(3));
     assert_eq!(error, SimError::NoLink { from, to });
     assert_eq!(ends.network.link_counters(from, to), Err(error));
+}
+
+#[test]
+fn a_link_changes_at_its_steps() {
+    let mut ends = Ends::new(1, LinkConfig::default());
+    let step = Step {
+        at: Duration::from_millis(2),
+        delay: Some(Duration::from_millis(9)),
+        ..Step::default()
+    };
+    let config = delay(Duration::from_millis(1));
+    ends.network
+        .set_link(ip(1), ip(2), config, &[step])
+        .unwrap();
+    ends.send(&[1]);
+    ends.network.advance_to(2_000_000);
+    assert_eq!(ends.taken(), [1]);
+    ends.send(&[2]);
+    assert_eq!(ends.run(), [(11_000_000, 2)]);
+    let (from, to) = (ip(1), ip(3));
+    let error = ends.network.set_link(from, to, config, &[]);
+    assert_eq!(error, Err(SimError::NoLink { from, to }));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, NetPorts, Program, host};
 use farwrite::{
-    Endpoint, MemoryRegion, Outcome, QpOptions, QueuePair, RecvHandle, SchemeName, SendHandle,
-    SendOptions,
+    Endpoint, MemoryRegion, Outcome, QpOptions, QueuePair, RateControl, RecvHandle, SchemeName,
+    SendHandle, SendOptions,
 };
 use farwrite_net::{
     CableConfig, Change, DropReason, LeafSpine, MarkAt, Network, NodeId, Options, Pfc, Policy, Red,
@@ -85,7 +85,9 @@ impl Hosts {
     /// Sends one message of `bytes` bytes `value` from one host to another.
     fn send(&mut self, ends: [NodeId; 2], bytes: usize, value: u8, scheme: &str) {
         let options = QpOptions {
-            rate_bps: 10 * GBIT,
+            rate_control: RateControl::Fixed {
+                rate_bps: 10 * GBIT,
+            },
             ..QpOptions::datacenter()
         };
         let [from, to] = self.connect(ends, &options);

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::Loss;
+use crate::{Loss, Ramp};
 
 /// Longest delay that a link may have: one day.
 pub const MAX_DELAY: Duration = Duration::from_secs(86_400);
@@ -20,6 +20,15 @@ pub struct LinkConfig {
     /// would exceed it is dropped, except that an idle link takes any. `None`: unlimited. Without
     /// a rate nothing ever waits.
     pub queue_bytes: Option<u64>,
+    /// Datagrams that may wait or be under way into the link, whatever their length; otherwise as
+    /// `queue_bytes`.
+    pub queue_packets: Option<u64>,
+    /// How long a datagram may wait before its first bit is sent; at most [`MAX_DELAY`]. Otherwise
+    /// as `queue_bytes`.
+    pub queue_time: Option<Duration>,
+    /// Which datagrams get an ECN mark, by the bytes that wait when they come. Datagrams whose
+    /// sender does not take marks pass unmarked. `None`: none.
+    pub ecn: Option<Ramp>,
     /// Losses behind the queue: what is lost has used its share of the rate.
     pub loss: Loss,
     /// Datagrams held back.
@@ -59,6 +68,20 @@ pub enum ConfigError {
         /// What came.
         value: u64,
     },
+    /// A step of the rate of a link that has none.
+    #[error("link step.rate_bps = {value}: an unlimited link has no rate to change; give it one")]
+    UnlimitedStep {
+        /// What came.
+        value: u64,
+    },
+    /// Marks that would begin behind their end.
+    #[error("link ecn.low_bytes = {low} is above ecn.high_bytes = {high}")]
+    Ramp {
+        /// What came as `low_bytes`.
+        low: u64,
+        /// What came as `high_bytes`.
+        high: u64,
+    },
     /// A delay beyond [`MAX_DELAY`].
     #[error("link {field} = {value:?}: a delay is at most {MAX_DELAY:?}")]
     Delay {
@@ -77,10 +100,22 @@ impl LinkConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         check_delay("delay", self.delay)?;
         check_delay("reorder.extra_delay", self.reorder.extra_delay)?;
-        if let Some(value) = self.rate_bps
-            && !(1..=MAX_RATE_BPS).contains(&value)
-        {
-            return Err(ConfigError::Rate { value });
+        if let Some(value) = self.rate_bps {
+            check_rate(value)?;
+        }
+        if let Some(value) = self.queue_time {
+            check_delay("queue_time", value)?;
+        }
+        if let Some(ecn) = self.ecn {
+            let Ramp {
+                low_bytes: low,
+                high_bytes: high,
+                most,
+            } = ecn;
+            if low > high {
+                return Err(ConfigError::Ramp { low, high });
+            }
+            check_probability("ecn.most", most)?;
         }
         match self.loss {
             Loss::None => {}
@@ -111,7 +146,20 @@ fn check_probability(field: &'static str, value: f64) -> Result<(), ConfigError>
     }
 }
 
-fn check_delay(field: &'static str, value: Duration) -> Result<(), ConfigError> {
+pub(crate) fn check_rate(value: u64) -> Result<(), ConfigError> {
+    if (1..=MAX_RATE_BPS).contains(&value) {
+        Ok(())
+    } else {
+        Err(ConfigError::Rate { value })
+    }
+}
+
+/// A validated time in nanoseconds.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn check_delay(field: &'static str, value: Duration) -> Result<(), ConfigError> {
     if value <= MAX_DELAY {
         Ok(())
     } else {
@@ -131,6 +179,9 @@ mod tests {
             delay: MAX_DELAY,
             rate_bps: Some(MAX_RATE_BPS),
             queue_bytes: Some(0),
+            queue_packets: Some(0),
+            queue_time: Some(MAX_DELAY),
+            ecn: Some(Ramp::step(u64::MAX)),
             loss: Loss::Iid { loss_packet: 1.0 },
             reorder: Reorder {
                 probability: 1.0,
@@ -153,7 +204,23 @@ mod tests {
                 loss_bad: values[3],
             }
         }
-        let cases: [(Spoil, &str); 12] = [
+        fn ramp(low_bytes: u64, high_bytes: u64, most: f64) -> Ramp {
+            Ramp {
+                low_bytes,
+                high_bytes,
+                most,
+            }
+        }
+        let cases: [(Spoil, &str); 15] = [
+            (
+                |c| c.queue_time = Some(MAX_DELAY * 2),
+                "queue_time = 172800s",
+            ),
+            (
+                |c| c.ecn = Some(ramp(2, 1, 0.5)),
+                "ecn.low_bytes = 2 is above ecn.high_bytes = 1",
+            ),
+            (|c| c.ecn = Some(ramp(1, 2, 1.5)), "ecn.most = 1.5"),
             (|c| c.duplicate = -0.1, "duplicate = -0.1"),
             (|c| c.corrupt = f64::NAN, "corrupt = NaN"),
             (

@@ -14,6 +14,8 @@ pub struct LinkCounters {
     pub lost: u64,
     /// Dropped because the queue was full.
     pub queue_dropped: u64,
+    /// Taken in with an ECN mark.
+    pub marked: u64,
     /// Copies made.
     pub duplicated: u64,
     /// Sent on with one bit flipped.

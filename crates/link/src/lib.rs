@@ -5,8 +5,10 @@
 //! its way be duplicated, corrupted or held back. The same model runs in the virtual-time fabric,
 //! in the real-time emulator and in tests.
 //!
-//! A link is a [`Queue`] at the bottleneck and a [`Wire`] behind it. A simulator that has queues of
-//! its own uses the [`Serialiser`] and the wire alone.
+//! A link is a queue at the bottleneck and a [`Wire`] behind it. A simulator that has queues of its
+//! own uses the [`Serialiser`], the [`Ramp`] of ECN marks and the wire alone. A link carries
+//! [`Datagram`]s, or any [`Packet`] of the caller's. Its rate and its delay can change while it runs
+//! ([`Step`]).
 //!
 //! It has no clock and no entropy: instants are arguments (`now_ns`, nanoseconds of the caller's
 //! clock, never running backward), and every draw comes from a seed, so that the same
@@ -51,8 +53,12 @@ mod datagram;
 mod dice;
 mod link;
 mod loss;
+mod packet;
 mod queue;
+mod ramp;
+mod schedule;
 mod serialiser;
+mod steps;
 mod wire;
 
 pub use config::{ConfigError, LinkConfig, MAX_DELAY, MAX_RATE_BPS, Reorder};
@@ -61,6 +67,8 @@ pub use datagram::Datagram;
 pub use dice::Dice;
 pub use link::Link;
 pub use loss::Loss;
-pub use queue::Queue;
+pub use packet::Packet;
+pub use ramp::Ramp;
 pub use serialiser::Serialiser;
+pub use steps::Step;
 pub use wire::{Journey, Passage, Wire};

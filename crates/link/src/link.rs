@@ -2,8 +2,11 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
+use crate::queue::{Admitted, Queue};
+use crate::schedule::Schedule;
+use crate::steps::Schedules;
 use crate::wire::{Journey, Passage, Wire};
-use crate::{ConfigError, Datagram, LinkConfig, LinkCounters, Queue};
+use crate::{ConfigError, Datagram, Dice, LinkConfig, LinkCounters, Packet, Step};
 
 /// When a datagram arrives: the instant, then the order of sending among equals.
 type Due = (u64, u64);
@@ -14,54 +17,76 @@ type Due = (u64, u64);
 /// Call [`send`](Self::send) as datagrams come, and [`poll`](Self::poll) until it answers `None`
 /// whenever [`next_ns`](Self::next_ns) is reached. `now_ns` may not run backward.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct Link<P = Datagram> {
     /// None: no rate, nothing waits.
     queue: Option<Queue>,
     wire: Wire,
+    delay_ns: Schedule<u64>,
     down: bool,
     sequence: u64,
     /// On their way in order: the bottleneck lets nothing out before what came earlier.
-    in_order: VecDeque<(Due, Datagram)>,
-    /// On their way, held back.
-    held_back: BTreeMap<Due, Datagram>,
+    in_order: VecDeque<(Due, P)>,
+    /// On their way, held back, or overtaking after a change to a shorter delay.
+    out_of_order: BTreeMap<Due, P>,
     counters: LinkCounters,
 }
 
-impl Link {
+impl<P: Packet> Link<P> {
     /// An idle link that is up.
     ///
     /// # Errors
     /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, ConfigError> {
+        Self::with_steps(config, &[], seed)
+    }
+
+    /// An idle link that is up and that changes at the instants of `steps`, which come in any order.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a configuration or a step that is out of its range, or for a step of the
+    /// rate where there is none.
+    pub fn with_steps(config: LinkConfig, steps: &[Step], seed: u64) -> Result<Self, ConfigError> {
         let wire = Wire::new(config, seed)?;
-        let queue = config.rate_bps;
+        let Schedules { rate_bps, delay_ns } = Schedules::new(&config, steps)?;
+        // The wire has the first two streams of the seed.
+        let marking = Dice::new(seed).split().split();
         Ok(Self {
-            queue: queue.map(|rate_bps| Queue::new(rate_bps, config.queue_bytes)),
+            queue: rate_bps.map(|rate_bps| Queue::new(&config, rate_bps, marking)),
             wire,
+            delay_ns,
             down: false,
             sequence: 0,
             in_order: VecDeque::new(),
-            held_back: BTreeMap::new(),
+            out_of_order: BTreeMap::new(),
             counters: LinkCounters::default(),
         })
     }
 
     /// Offers a datagram.
-    pub fn send(&mut self, now_ns: u64, datagram: Datagram) {
+    pub fn send(&mut self, now_ns: u64, mut datagram: P) {
         self.counters.offered += 1;
         if self.down {
             self.counters.lost += 1;
             return;
         }
-        let departure_ns = match &mut self.queue {
+        let admitted = match &mut self.queue {
             Some(queue) => queue.offer(now_ns, datagram.ip_bytes()),
-            None => Some(now_ns),
+            None => Some(Admitted {
+                departure_ns: now_ns,
+                marked: false,
+            }),
         };
-        let Some(departure_ns) = departure_ns else {
+        let Some(Admitted {
+            departure_ns,
+            marked,
+        }) = admitted
+        else {
             self.counters.queue_dropped += 1;
             return;
         };
-        match self.wire.carry(datagram.payload.len()) {
+        self.counters.marked += u64::from(marked && datagram.mark());
+        self.wire.set_delay_ns(self.delay_ns.at(departure_ns).0);
+        match self.wire.carry(datagram.payload_bytes()) {
             Passage::Lost => self.counters.lost += 1,
             Passage::Once(journey) => self.travel(departure_ns, journey, datagram),
             Passage::Twice(journey, copy) => {
@@ -73,12 +98,12 @@ impl Link {
     }
 
     /// The next datagram that has arrived by `now_ns`.
-    pub fn poll(&mut self, now_ns: u64) -> Option<Datagram> {
+    pub fn poll(&mut self, now_ns: u64) -> Option<P> {
         let due = self.next_due()?;
         if due.0 > now_ns {
             return None;
         }
-        let datagram = match self.held_back.remove(&due) {
+        let datagram = match self.out_of_order.remove(&due) {
             Some(datagram) => datagram,
             None => self.in_order.pop_front()?.1,
         };
@@ -100,7 +125,7 @@ impl Link {
         if down {
             self.counters.lost += self.in_flight();
             self.in_order.clear();
-            self.held_back.clear();
+            self.out_of_order.clear();
             if let Some(queue) = &mut self.queue {
                 queue.clear();
             }
@@ -117,7 +142,7 @@ impl Link {
     /// Datagrams taken in, not lost, and not handed out yet: queued ones and copies count.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        (self.in_order.len() + self.held_back.len()) as u64
+        (self.in_order.len() + self.out_of_order.len()) as u64
     }
 
     /// What the link has done.
@@ -128,26 +153,25 @@ impl Link {
 
     fn next_due(&self) -> Option<Due> {
         let in_order = self.in_order.front().map(|(due, _)| *due);
-        let held_back = self.held_back.first_key_value().map(|(due, _)| *due);
-        match (in_order, held_back) {
+        let out_of_order = self.out_of_order.first_key_value().map(|(due, _)| *due);
+        match (in_order, out_of_order) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
 
     /// Sends a datagram on its way, with what happens to it there.
-    fn travel(&mut self, departure_ns: u64, journey: Journey, mut datagram: Datagram) {
+    fn travel(&mut self, departure_ns: u64, journey: Journey, mut datagram: P) {
         if let Some(bit) = journey.flipped_bit {
-            if let Some(byte) = datagram.payload.get_mut(bit / 8) {
-                *byte ^= 1 << (bit % 8);
-            }
+            datagram.flip(bit);
             self.counters.corrupted += 1;
         }
         let due = (departure_ns.saturating_add(journey.delay_ns), self.sequence);
         self.sequence += 1;
-        if journey.held_back {
-            self.counters.reordered += 1;
-            self.held_back.insert(due, datagram);
+        self.counters.reordered += u64::from(journey.held_back);
+        let overtakes = self.in_order.back().is_some_and(|(last, _)| due < *last);
+        if journey.held_back || overtakes {
+            self.out_of_order.insert(due, datagram);
         } else {
             self.in_order.push_back((due, datagram));
         }

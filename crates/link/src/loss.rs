@@ -31,6 +31,22 @@ pub enum Loss {
     },
 }
 
+impl Loss {
+    /// A share `loss_packet` of all datagrams, below 1, in runs of `mean_burst` losses in the mean,
+    /// 1 or more.
+    #[must_use]
+    pub fn in_bursts(loss_packet: f64, mean_burst: f64) -> Self {
+        let p_bad_to_good = 1.0 / mean_burst;
+        Self::Markov {
+            // The share of time in the bad state is then the mean loss.
+            p_good_to_bad: (p_bad_to_good * loss_packet / (1.0 - loss_packet)).min(1.0),
+            p_bad_to_good,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
+}
+
 /// A loss model under way.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {

@@ -1,45 +1,81 @@
-//! The queue before the bottleneck: first in, first out, with a limit.
+//! The queue before the bottleneck: first in, first out, with limits and marks.
 
-use crate::Serialiser;
+use alloc::collections::VecDeque;
+
+use crate::config::nanoseconds;
+use crate::schedule::Schedule;
+use crate::{Dice, LinkConfig, Ramp, Serialiser};
 
 /// Datagrams that wait for the bottleneck, and the one that is being sent. They are counted, not
-/// kept: when each is out follows from the rate as soon as it is offered.
+/// kept: when each is out follows from the rate over time as soon as it is offered.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     serialiser: Serialiser,
-    limit_bytes: Option<u64>,
+    limit_bytes: u64,
+    limit_ns: u64,
+    limit_packets: usize,
+    /// When each datagram is out that is not out yet. Kept only for a limit of datagrams.
+    departures: VecDeque<u64>,
+    ecn: Option<Ramp>,
+    marking: Dice,
+}
+
+/// A datagram that the queue has taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    /// When its last bit is out.
+    pub(crate) departure_ns: u64,
+    /// Whether it gets an ECN mark, if it can have one.
+    pub(crate) marked: bool,
 }
 
 impl Queue {
-    /// An empty queue. `rate_bps` is as for [`Serialiser::new`], `limit_bytes` as
-    /// [`LinkConfig::queue_bytes`](crate::LinkConfig::queue_bytes).
-    #[must_use]
-    pub fn new(rate_bps: u64, limit_bytes: Option<u64>) -> Self {
+    /// An empty queue with the limits and the marks of a validated configuration.
+    pub(crate) fn new(config: &LinkConfig, rate_bps: Schedule<u64>, marking: Dice) -> Self {
+        let packets = config.queue_packets.unwrap_or(u64::MAX);
         Self {
-            serialiser: Serialiser::new(rate_bps),
-            limit_bytes,
+            serialiser: Serialiser::scheduled(rate_bps),
+            limit_bytes: config.queue_bytes.unwrap_or(u64::MAX),
+            limit_ns: config.queue_time.map_or(u64::MAX, nanoseconds),
+            limit_packets: usize::try_from(packets).unwrap_or(usize::MAX),
+            departures: VecDeque::new(),
+            ecn: config.ecn,
+            marking,
         }
     }
 
-    /// Takes `bytes` in and returns when the last of them is out; `None` if they do not fit.
-    pub fn offer(&mut self, now_ns: u64, bytes: u64) -> Option<u64> {
-        if let Some(limit) = self.limit_bytes {
-            let backlog = self.backlog_bytes(now_ns);
-            if backlog > 0 && backlog.saturating_add(bytes) > limit {
-                return None;
-            }
+    /// Takes a datagram of `bytes` in; `None` if it does not fit.
+    pub(crate) fn offer(&mut self, now_ns: u64, bytes: u64) -> Option<Admitted> {
+        while self.departures.front().is_some_and(|out| *out <= now_ns) {
+            self.departures.pop_front();
         }
-        Some(self.serialiser.accept(now_ns, bytes))
+        let backlog = self.backlog_bytes(now_ns);
+        if backlog > 0
+            && (backlog.saturating_add(bytes) > self.limit_bytes
+                || self.departures.len() >= self.limit_packets
+                || self.serialiser.free_ns().saturating_sub(now_ns) > self.limit_ns)
+        {
+            return None;
+        }
+        let departure_ns = self.serialiser.accept(now_ns, bytes);
+        if self.limit_packets < usize::MAX {
+            self.departures.push_back(departure_ns);
+        }
+        let probability = self.ecn.map_or(0.0, |ecn| ecn.probability(backlog));
+        Some(Admitted {
+            departure_ns,
+            marked: self.marking.chance(probability),
+        })
     }
 
     /// Bytes taken in that are not out yet, a started one counted whole.
-    #[must_use]
-    pub fn backlog_bytes(&self, now_ns: u64) -> u64 {
+    pub(crate) fn backlog_bytes(&self, now_ns: u64) -> u64 {
         self.serialiser.backlog_bytes(now_ns)
     }
 
     /// Empties the queue.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.serialiser.clear();
+        self.departures.clear();
     }
 }

@@ -1,13 +1,15 @@
 //! The bottleneck: one datagram after the other, each for as long as its bytes take at the rate.
 
+use crate::schedule::Schedule;
+
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Sends bits at a constant rate, without rounding: instants are kept as nanoseconds and a
-/// remainder in units of 1 / `rate_bps` nanoseconds.
+/// Sends bits at a rate, without rounding: instants are kept as nanoseconds and a remainder in units
+/// of 1 / rate nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Serialiser {
-    rate_bps: u64,
-    /// When the last bit accepted so far is out: `free_ns + free_remainder / rate_bps`.
+    rate_bps: Schedule<u64>,
+    /// When the last bit accepted so far is out: `free_ns + free_remainder / rate`.
     free_ns: u64,
     free_remainder: u64,
 }
@@ -17,8 +19,13 @@ impl Serialiser {
     /// counts as 1.
     #[must_use]
     pub fn new(rate_bps: u64) -> Self {
+        Self::scheduled(Schedule::constant(rate_bps.max(1)))
+    }
+
+    /// A sender that is free and whose rate changes. No rate is 0.
+    pub(crate) fn scheduled(rate_bps: Schedule<u64>) -> Self {
         Self {
-            rate_bps: rate_bps.max(1),
+            rate_bps,
             free_ns: 0,
             free_remainder: 0,
         }
@@ -39,11 +46,25 @@ impl Serialiser {
     /// kept: a caller that appends at each returned instant sends at exactly the rate.
     pub fn append(&mut self, bytes: u64) -> u64 {
         // Saturates for payloads of gigabytes only, which no IP datagram has.
-        let work = bytes
+        let mut work = bytes
             .saturating_mul(8 * NS_PER_SECOND)
             .saturating_add(self.free_remainder);
-        self.free_ns = self.free_ns.saturating_add(work / self.rate_bps);
-        self.free_remainder = work % self.rate_bps;
+        loop {
+            let (rate_bps, until_ns) = self.rate_bps.at(self.free_ns);
+            // What can be sent before the rate changes. The last rate holds for ever.
+            let room = if until_ns == u64::MAX {
+                u64::MAX
+            } else {
+                rate_bps.saturating_mul(until_ns - self.free_ns)
+            };
+            if work < room || until_ns == u64::MAX {
+                self.free_ns = self.free_ns.saturating_add(work / rate_bps);
+                self.free_remainder = work % rate_bps;
+                break;
+            }
+            work -= room;
+            self.free_ns = until_ns;
+        }
         self.free_ns()
     }
 
@@ -57,11 +78,17 @@ impl Serialiser {
     /// Bytes accepted that are not out yet, a started one counted whole.
     #[must_use]
     pub fn backlog_bytes(&self, now_ns: u64) -> u64 {
-        let Some(busy_ns) = self.free_ns.checked_sub(now_ns) else {
+        if self.free_ns < now_ns {
             return 0;
-        };
-        let work =
-            u128::from(busy_ns) * u128::from(self.rate_bps) + u128::from(self.free_remainder);
+        }
+        let mut work = u128::from(self.free_remainder);
+        let mut from_ns = now_ns;
+        while from_ns < self.free_ns {
+            let (rate_bps, until_ns) = self.rate_bps.at(from_ns);
+            let until_ns = until_ns.min(self.free_ns);
+            work += u128::from(until_ns - from_ns) * u128::from(rate_bps);
+            from_ns = until_ns;
+        }
         let bytes = work.div_ceil(8 * u128::from(NS_PER_SECOND));
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }

@@ -1,7 +1,6 @@
 //! The wire behind the bottleneck: delay, loss and other faults.
 
-use core::time::Duration;
-
+use crate::config::nanoseconds;
 use crate::loss::LossProcess;
 use crate::{ConfigError, Dice, LinkConfig};
 
@@ -57,6 +56,11 @@ impl Wire {
         })
     }
 
+    /// Changes the delay of later datagrams.
+    pub(crate) fn set_delay_ns(&mut self, delay_ns: u64) {
+        self.delay_ns = delay_ns;
+    }
+
     /// Decides on the next datagram, which has `payload_bytes` of UDP payload.
     pub fn carry(&mut self, payload_bytes: usize) -> Passage {
         if self.loss.next_is_lost() {
@@ -82,9 +86,4 @@ impl Wire {
             flipped_bit,
         }
     }
-}
-
-/// A validated delay in nanoseconds.
-fn nanoseconds(delay: Duration) -> u64 {
-    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }

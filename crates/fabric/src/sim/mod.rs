@@ -34,7 +34,7 @@ use crate::nic::NicFabric;
 
 pub use self::carrier::{SimCarrier, SimRx, SimTx};
 pub use self::network::{SimError, SimNetwork, Verdict};
-pub use farwrite_link::{Datagram, LinkConfig, LinkCounters, Loss};
+pub use farwrite_link::{Datagram, LinkConfig, LinkCounters, Loss, Ramp, Step};
 
 /// One end in a [`SimNetwork`], made by [`SimNetwork::endpoint`].
 pub type SimFabric = NicFabric<SimCarrier>;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use farwrite_link::{ConfigError, Datagram, Link, LinkConfig, LinkCounters};
+use farwrite_link::{ConfigError, Datagram, Link, LinkConfig, LinkCounters, Step};
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
@@ -142,6 +142,25 @@ impl SimNetwork {
         Ok(())
     }
 
+    /// Replaces the link from one host to another, with all in flight there, by one that changes at
+    /// the instants of `steps`, which count from when the network was made.
+    ///
+    /// # Errors
+    /// [`SimError::NoLink`], [`SimError::Link`].
+    pub fn set_link(
+        &self,
+        from: IpAddr,
+        to: IpAddr,
+        config: LinkConfig,
+        steps: &[Step],
+    ) -> Result<(), SimError> {
+        let mut state = self.state.borrow_mut();
+        let seed = state.rng.next_u64();
+        let link = state.links.get_mut(&(from, to));
+        *link.ok_or(SimError::NoLink { from, to })? = Link::with_steps(config, steps, seed)?;
+        Ok(())
+    }
+
     /// Now, in nanoseconds since the network was made.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
@@ -179,6 +198,18 @@ impl SimNetwork {
         let state = self.state.borrow();
         let link = state.links.get(&(from, to));
         Ok(link.ok_or(SimError::NoLink { from, to })?.counters())
+    }
+
+    /// Bytes that wait in the queue of the link from one host to another, the one that is being
+    /// sent included.
+    ///
+    /// # Errors
+    /// [`SimError::NoLink`].
+    pub fn link_backlog_bytes(&self, from: IpAddr, to: IpAddr) -> Result<u64, SimError> {
+        let state = self.state.borrow();
+        let link = state.links.get(&(from, to));
+        let link = link.ok_or(SimError::NoLink { from, to })?;
+        Ok(link.queue_bytes(state.now_ns))
     }
 
     /// Shows every datagram to `tap` as it is sent, before its link, and does as it says. Takes the

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use farwrite_link::Ramp;
 use serde::Deserialize;
 
 use crate::PRIORITIES;
@@ -69,19 +70,13 @@ pub enum MarkAt {
 impl Red {
     /// Probability that a frame is marked, by the bytes of its queue.
     #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a queue has fewer than 2^53 bytes"
-    )]
     pub fn probability(&self, queue_bytes: u64) -> f64 {
-        if queue_bytes <= self.kmin_bytes {
-            return 0.0;
-        }
-        if queue_bytes > self.kmax_bytes {
-            return 1.0;
-        }
-        let above = (queue_bytes - self.kmin_bytes) as f64;
-        self.pmax * above / (self.kmax_bytes - self.kmin_bytes) as f64
+        let ramp = Ramp {
+            low_bytes: self.kmin_bytes,
+            high_bytes: self.kmax_bytes,
+            most: self.pmax,
+        };
+        ramp.probability(queue_bytes)
     }
 }
 

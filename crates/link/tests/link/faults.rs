@@ -3,12 +3,10 @@
 //! Seeds are fixed, so a run never differs from the last. Bounds are at least 6.5 standard
 //! deviations wide: of all seeds a correct link would fail fewer than one in a thousand million.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{datagram, link, number};
-use farwrite_link::{LinkConfig, Loss, Reorder};
+use crate::common::{datagram, link, number};
+use farwrite_link::{LinkConfig, Loss, Ramp, Reorder};
 use proptest::prelude::*;
 
 const COUNT: u32 = 400_000;
@@ -258,19 +256,31 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
         0..10_000u64,
         prop::option::of(1_000_000_000..100_000_000_000u64),
         prop::option::of(0..20_000u64),
+        prop::option::of(0..20u64),
+        prop::option::of(0..20_000u64),
+        prop::option::of((0..10_000u64, 0..10_000u64, probability())),
     );
     (path, loss, faults).prop_map(
-        |((delay_ns, rate_bps, queue_bytes), loss, faults)| LinkConfig {
-            delay: Duration::from_nanos(delay_ns),
-            rate_bps,
-            queue_bytes,
-            loss,
-            reorder: Reorder {
-                probability: faults.0,
-                extra_delay: Duration::from_nanos(faults.1),
-            },
-            duplicate: faults.2,
-            corrupt: faults.3,
+        |((delay_ns, rate_bps, queue_bytes, queue_packets, queue_ns, ecn), loss, faults)| {
+            LinkConfig {
+                delay: Duration::from_nanos(delay_ns),
+                rate_bps,
+                queue_bytes,
+                queue_packets,
+                queue_time: queue_ns.map(Duration::from_nanos),
+                ecn: ecn.map(|(low_bytes, more, most)| Ramp {
+                    low_bytes,
+                    high_bytes: low_bytes + more,
+                    most,
+                }),
+                loss,
+                reorder: Reorder {
+                    probability: faults.0,
+                    extra_delay: Duration::from_nanos(faults.1),
+                },
+                duplicate: faults.2,
+                corrupt: faults.3,
+            }
         },
     )
 }

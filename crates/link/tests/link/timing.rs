@@ -1,10 +1,8 @@
 //! When datagrams arrive: delay, rate, queue, order.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{datagram, link, number};
+use crate::common::{datagram, link, number};
 use farwrite_link::{Datagram, LinkConfig, Reorder};
 
 const MS: u64 = 1_000_000;

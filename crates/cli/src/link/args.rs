@@ -1,0 +1,281 @@
+//! What a person can ask of a link.
+
+use std::time::Duration;
+
+use clap::Args;
+use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_relay::{End, Namespace, PathConfig, RelayConfig};
+use farwrite_units::parse::{parse_burst, parse_loss, parse_rate, parse_rtt};
+
+use super::quantities::{
+    Addresses, Back, Marks, Queue, StepAt, parse_back, parse_duration, parse_reorder,
+};
+use crate::exit::{Exit, Failure};
+
+/// The queue where none is given: this, or a round trip if that is longer.
+const LEAST_QUEUE: Duration = Duration::from_millis(5);
+
+const EXAMPLES: &str = "\
+Examples:
+  ip netns add a; ip netns add b
+  farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --loss 0.1%
+  farwrite link --namespaces a b --rate 200Mbit --rtt 40ms --queue 1MB --ecn 5ms --no-offload
+  farwrite link --namespaces a b --rate 1Gbit --rtt 40ms --step 10s:rate=250Mbit --step 20s:rate=1Gbit
+  farwrite link --namespaces a b --mtu 9000 --rate 10Gbit --rtt 25ms --for 60s --json
+  farwrite link --devices tun0 tun1 --rtt 80ms --loss 1% --burst 20
+
+With the first of them, while it runs:
+  ip netns exec a ping 10.77.0.2
+
+The two devices carry any IPv4 and IPv6 traffic. Both directions have the same path unless --back \
+says otherwise. A queue is first in, first out, and drops what does not fit. With --ecn it also sets \
+the mark \"congestion experienced\" in packets whose sender takes marks. Losses come behind the \
+queue.
+
+With offloads, the kernel passes trains of packets in one piece: TCP segments, UDP datagrams of one \
+flow. Queue, marks and losses apply to each packet of a train by itself. Packets that arrive within \
+50us of one another leave together.
+
+At the end, by Ctrl-C or --for, a table shows what was carried and how late. A measurement counts \
+only if the p99 of the lateness is small against the round trip, and `unread` is 0: otherwise this \
+machine was too slow.";
+
+/// Emulates a long path for any IP traffic, between two network namespaces: rate, delay, queue, loss,
+/// reordering, and changes of them. Needs root.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct LinkArgs {
+    /// Two network namespaces, by name or by path; a device is created in each
+    #[arg(long, num_args = 2, value_names = ["A", "B"], required_unless_present = "devices")]
+    namespaces: Option<Vec<String>>,
+    /// With --namespaces, the names of the devices; without, two TUN devices that are there
+    #[arg(long, num_args = 2, value_names = ["A", "B"], default_values = ["far0", "far0"])]
+    devices: Vec<String>,
+    /// Addresses of the devices created: IPv4, IPv6 or both, with a comma between
+    #[arg(long, num_args = 2, value_names = ["A", "B"])]
+    #[arg(default_values = ["10.77.0.1/24,fd77::1/64", "10.77.0.2/24,fd77::2/64"])]
+    addresses: Vec<Addresses>,
+    /// Bytes of the longest packet of the devices created: 1280 to 65535
+    #[arg(long, value_name = "BYTES", default_value = "1500")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1280..))]
+    mtu: u16,
+    /// Bits of IP packets a second: 1Mbit to 100Gbit; without it, unlimited
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<u64>,
+    /// Round-trip time of an empty link, half of it each way: 0s to 10s
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = parse_rtt)]
+    rtt: Duration,
+    /// Limit of the queue, such as 1MB, 40ms or 1000p (packets); without it, the round trip, at least
+    /// 5ms
+    #[arg(long, value_name = "LIMIT")]
+    queue: Option<Queue>,
+    /// Mark packets that find a longer queue, such as 5ms or 100kB; or, by RED's curve, from none
+    /// at LOW to a share P at HIGH, and all beyond: LOW..HIGH:P
+    #[arg(long, value_name = "LIMIT|LOW..HIGH:P")]
+    ecn: Option<Marks>,
+    /// Probability that a packet is lost: 0 to 0.5
+    #[arg(long, value_name = "P", default_value = "0", value_parser = parse_loss)]
+    loss: f64,
+    /// Lose packets in bursts of this many in the mean (two-state Markov), at the same mean loss
+    #[arg(long, value_name = "PACKETS", value_parser = parse_burst)]
+    burst: Option<f64>,
+    /// Hold packets back so that others overtake: with this probability, for this long, as 1%:2ms
+    #[arg(long, value_name = "P:TIME", value_parser = parse_reorder)]
+    reorder: Option<Reorder>,
+    /// The way from B to A, where it differs: rate, queue and loss, as loss=0,rate=100Mbit
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = parse_back)]
+    back: Option<Back>,
+    /// Change both directions this long after the start: rate and rtt, as 10s:rate=250Mbit,rtt=80ms;
+    /// can be repeated
+    #[arg(long, value_name = "TIME:KEY=VALUE,...")]
+    step: Vec<StepAt>,
+    /// Pass single packets only
+    #[arg(long)]
+    no_offload: bool,
+    /// Wait for the last 50us before a packet is due without sleeping; takes up to a core for each
+    /// direction
+    #[arg(long)]
+    spin: bool,
+    /// End after this long: 1ms to 1 day
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    pub(super) duration: Option<Duration>,
+    /// Determines losses, marks and reordering, given which packets come when
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+}
+
+impl LinkArgs {
+    /// The relay that was asked for.
+    pub(super) fn config(&self) -> Result<RelayConfig, Failure> {
+        let back = self.back.unwrap_or_default();
+        let forward = LinkConfig {
+            delay: self.rtt / 2,
+            rate_bps: self.rate,
+            loss: self.loss(self.loss),
+            reorder: self.reorder.unwrap_or_default(),
+            ..LinkConfig::default()
+        };
+        let backward = LinkConfig {
+            rate_bps: back.rate.or(self.rate),
+            loss: self.loss(back.loss.unwrap_or(self.loss)),
+            ..forward
+        };
+        Ok(RelayConfig {
+            ends: self.ends()?,
+            forward: self.path(forward, self.queue)?,
+            backward: self.path(backward, back.queue.or(self.queue))?,
+            mtu: self.mtu,
+            offload: !self.no_offload,
+            spin: self.spin,
+            seed: self.seed,
+        })
+    }
+
+    fn loss(&self, loss_packet: f64) -> Loss {
+        match self.burst {
+            Some(packets) => Loss::in_bursts(loss_packet, packets),
+            None => Loss::Iid { loss_packet },
+        }
+    }
+
+    fn path(&self, mut link: LinkConfig, queue: Option<Queue>) -> Result<PathConfig, Failure> {
+        let usage = |what: &str| Failure::new(Exit::Usage, format_args!("{what}; give --rate"));
+        let Some(rate_bps) = link.rate_bps else {
+            return match (queue, self.ecn) {
+                (None, None) => Ok(self.stepping(link)),
+                _ => Err(usage(
+                    "without a rate no packet waits, so there is no queue",
+                )),
+            };
+        };
+        match queue.unwrap_or(Queue::Time(self.rtt.max(LEAST_QUEUE))) {
+            Queue::Bytes(bytes) => link.queue_bytes = Some(bytes),
+            Queue::Time(time) => link.queue_time = Some(time),
+            Queue::Packets(packets) => link.queue_packets = Some(packets),
+        }
+        link.ecn = self.ecn.map(|marks| marks.ramp(rate_bps));
+        Ok(self.stepping(link))
+    }
+
+    fn stepping(&self, link: LinkConfig) -> PathConfig {
+        let steps = self.step.iter().map(|StepAt(step)| *step).collect();
+        PathConfig { link, steps }
+    }
+
+    fn ends(&self) -> Result<[End; 2], Failure> {
+        let usage = |what: &str| Err(Failure::new(Exit::Usage, what));
+        let ([device_a, device_b], [a, b]) = (&self.devices[..], &self.addresses[..]) else {
+            return usage("a link has two devices");
+        };
+        let Some(namespaces) = self.namespaces.as_deref() else {
+            if device_a == device_b {
+                return usage("a link joins two devices: name two of them");
+            }
+            return Ok([device_a, device_b].map(|device| End::Attach {
+                device: device.clone(),
+            }));
+        };
+        let [name_a, name_b] = namespaces else {
+            return usage("a link joins two namespaces");
+        };
+        if name_a == name_b {
+            return usage("a link joins two namespaces: packets would not leave a single one");
+        }
+        let create = |namespace: &str, device: &String, addresses: &Addresses| End::Create {
+            namespace: Namespace::new(namespace),
+            device: device.clone(),
+            ipv4: addresses.ipv4,
+            ipv6: addresses.ipv6,
+        };
+        Ok([create(name_a, device_a, a), create(name_b, device_b, b)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn config(arguments: &str) -> Result<RelayConfig, String> {
+        let arguments = arguments.split_whitespace();
+        let cli = Cli::try_parse_from(["farwrite", "link"].into_iter().chain(arguments))
+            .map_err(|error| error.to_string())?;
+        let Command::Link(args) = cli.command else {
+            panic!("another command");
+        };
+        args.config().map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_path_is_what_was_asked_for() {
+        let config = config(
+            "--namespaces a b --rate 1Gbit --rtt 40ms --queue 2MB --ecn 5ms --loss 1% --reorder \
+             1%:2ms --back loss=0,queue=100p --step 10s:rate=250Mbit,rtt=80ms",
+        )
+        .expect("fine");
+        let PathConfig { link, steps } = config.forward;
+        assert_eq!(link.delay, Duration::from_millis(20));
+        assert_eq!(
+            (link.rate_bps, link.queue_bytes),
+            (Some(1_000_000_000), Some(2_000_000))
+        );
+        assert_eq!(link.loss, Loss::Iid { loss_packet: 0.01 });
+        assert_eq!(link.ecn.map(|ramp| ramp.low_bytes), Some(625_000));
+        assert_eq!(link.reorder.extra_delay, Duration::from_millis(2));
+        assert_eq!(steps[0].at, Duration::from_secs(10));
+        assert_eq!(steps[0].rate_bps, Some(250_000_000));
+        assert_eq!(steps[0].delay, Some(Duration::from_millis(40)));
+        let back = config.backward.link;
+        assert_eq!((back.queue_bytes, back.queue_packets), (None, Some(100)));
+        assert_eq!(back.loss, Loss::Iid { loss_packet: 0.0 });
+        assert!(config.offload && !config.spin);
+    }
+
+    #[test]
+    fn a_queue_is_a_round_trip_where_none_is_given() {
+        let queue = |path: &str| {
+            let config = config(&format!("--namespaces a b {path}")).expect("fine");
+            config.forward.link.queue_time
+        };
+        let round_trip = Some(Duration::from_millis(40));
+        assert_eq!(queue("--rate 1Gbit --rtt 40ms"), round_trip);
+        assert_eq!(queue("--rate 1Gbit --rtt 1ms"), Some(LEAST_QUEUE));
+        assert_eq!(queue("--rtt 1ms"), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        for (arguments, want) in [
+            ("", "--namespaces"),
+            ("--namespaces a", "2 values"),
+            ("--namespaces a a", "packets would not leave"),
+            ("--devices tun0 tun0", "name two of them"),
+            ("--namespaces a b --queue 10ms", "give --rate"),
+            ("--namespaces a b --ecn 10ms", "give --rate"),
+            ("--namespaces a b --rate 1GB", "bits a second"),
+            ("--namespaces a b --mtu 100", "1280"),
+            ("--namespaces a b --queue 10x", "like 1MB, 40ms or 1000p"),
+            ("--namespaces a b --loss 2", "0 to 0.5"),
+            ("--namespaces a b --step 10s", "10s:rate=250Mbit"),
+            ("--namespaces a b --step 10s:loss=1%", "rate and rtt"),
+            ("--namespaces a b --step x:rate=1Gbit", "a time"),
+            ("--namespaces a b --back rtt=1ms", "rate, queue and loss"),
+            ("--namespaces a b --reorder 1%", "1%:2ms"),
+            (
+                "--namespaces a b --addresses 10.0.0.1 10.0.0.2",
+                "10.77.0.1/24",
+            ),
+            (
+                "--namespaces a b --addresses 10.0.0.1/33 10.0.0.2/24",
+                "10.77.0.1/24",
+            ),
+            ("--namespaces a b --ecn 5ms..1MB:2", "a share"),
+            ("--namespaces a b --ecn 5ms..:0.1", "like 1MB, 40ms"),
+        ] {
+            let told = config(arguments).expect_err(arguments);
+            assert!(told.contains(want), "{want:?} is not in {told:?}");
+        }
+    }
+}

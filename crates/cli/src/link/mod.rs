@@ -1,0 +1,43 @@
+//! `farwrite link`: a long path for any IP traffic, emulated.
+
+mod args;
+mod quantities;
+mod show;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use farwrite_relay::{Relay, RelayError};
+
+pub(crate) use args::LinkArgs;
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::interrupt;
+
+/// Between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Carries packets until Ctrl-C, until the time is over, or until a device is gone.
+pub(crate) fn run(args: &LinkArgs, console: &Console) -> Result<(), Failure> {
+    let cancel = interrupt::catch()?;
+    let config = args.config()?;
+    let relay = Relay::start(&config).map_err(|error| failure(&error))?;
+    let end = args.duration.map(|duration| Instant::now() + duration);
+    console.say(show::started(&config));
+    while relay.is_running() && !cancel.is_set() && end.is_none_or(|end| Instant::now() < end) {
+        thread::sleep(LOOK);
+    }
+    let (report, result) = relay.stop();
+    console.say(show::table(&report));
+    console.json(&show::json(&report))?;
+    result.map_err(|error| failure(&error))
+}
+
+fn failure(error: &RelayError) -> Failure {
+    let exit = match error {
+        RelayError::Path { .. } | RelayError::Mtu(_) | RelayError::DeviceName(_) => Exit::Usage,
+        _ => Exit::Other,
+    };
+    Failure::new(exit, error)
+}

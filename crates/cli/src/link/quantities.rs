@@ -1,0 +1,198 @@
+//! How queues, marks, changes and addresses are written on the command line.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use farwrite_link::{Ramp, Reorder, Step};
+use farwrite_units::parse::{parse_count, parse_loss, parse_rate, parse_rtt};
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Queue {
+    Bytes(u64),
+    Time(Duration),
+    Packets(u64),
+}
+
+impl FromStr for Queue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let packets = text.strip_suffix('p').and_then(|count| count.parse().ok());
+        let queue = packets.map(Self::Packets);
+        let queue = queue.or_else(|| parse_count(text).ok().map(Self::Bytes));
+        let queue = queue.or_else(|| parse_rtt(text).ok().map(Self::Time));
+        queue.ok_or_else(|| "not a limit of a queue; write it like 1MB, 40ms or 1000p".to_owned())
+    }
+}
+
+impl Queue {
+    /// The bytes that take so long at a rate; packets count as 1500 bytes.
+    fn bytes(self, rate_bps: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Packets(packets) => packets.saturating_mul(1500),
+            Self::Time(time) => {
+                let bits = u128::from(rate_bps) * time.as_nanos() / 1_000_000_000;
+                u64::try_from(bits / 8).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+/// Which packets get a mark.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Marks {
+    low: Queue,
+    high: Queue,
+    most: f64,
+}
+
+impl Marks {
+    /// Times count at the rate at the start, whatever steps come.
+    pub(super) fn ramp(self, rate_bps: u64) -> Ramp {
+        Ramp {
+            low_bytes: self.low.bytes(rate_bps),
+            high_bytes: self.high.bytes(rate_bps),
+            most: self.most,
+        }
+    }
+}
+
+impl FromStr for Marks {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((low, rest)) = text.split_once("..") else {
+            let limit = text.parse()?;
+            return Ok(Self {
+                low: limit,
+                high: limit,
+                most: 1.0,
+            });
+        };
+        let (high, most) = rest
+            .split_once(':')
+            .ok_or("not a range of marks; write it like 100kB..400kB:0.2")?;
+        let most: Option<f64> = most.parse().ok().filter(|most| (0.0..=1.0).contains(most));
+        Ok(Self {
+            low: low.parse()?,
+            high: high.parse()?,
+            most: most.ok_or("a share of marks lies in 0 to 1")?,
+        })
+    }
+}
+
+/// The way back, where it differs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Back {
+    pub(super) rate: Option<u64>,
+    pub(super) queue: Option<Queue>,
+    pub(super) loss: Option<f64>,
+}
+
+pub(super) fn parse_back(text: &str) -> Result<Back, String> {
+    let mut back = Back::default();
+    for part in text.split(',') {
+        match part.split_once('=') {
+            Some(("rate", value)) => back.rate = Some(parse_rate(value)?),
+            Some(("queue", value)) => back.queue = Some(value.parse()?),
+            Some(("loss", value)) => back.loss = Some(parse_loss(value)?),
+            _ => {
+                return Err(format!(
+                    "{part:?}: the way back has rate, queue and loss; write it like \
+                     loss=0,rate=100Mbit"
+                ));
+            }
+        }
+    }
+    Ok(back)
+}
+
+/// A change of both directions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct StepAt(pub(super) Step);
+
+impl FromStr for StepAt {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (at, changes) = text
+            .split_once(':')
+            .ok_or("not a step; write it like 10s:rate=250Mbit")?;
+        let mut step = Step {
+            at: parse_duration(at)?,
+            ..Step::default()
+        };
+        for change in changes.split(',') {
+            match change.split_once('=') {
+                Some(("rate", value)) => step.rate_bps = Some(parse_rate(value)?),
+                Some(("rtt", value)) => step.delay = Some(parse_rtt(value)? / 2),
+                _ => {
+                    return Err(format!(
+                        "{change:?}: a step changes rate and rtt; write it like 10s:rate=250Mbit"
+                    ));
+                }
+            }
+        }
+        Ok(Self(step))
+    }
+}
+
+/// A duration, 1 ms to 1 day.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let duration = humantime::parse_duration(text).ok();
+    duration
+        .filter(|duration| (Duration::from_millis(1)..=DAY).contains(duration))
+        .ok_or_else(|| "a time is 1ms to 1 day; write it like 10s or 5min".to_owned())
+}
+
+/// Packets held back: how many, and for how long.
+pub(super) fn parse_reorder(text: &str) -> Result<Reorder, String> {
+    let (share, time) = text
+        .split_once(':')
+        .ok_or("not a share and a time; write it like 1%:2ms")?;
+    Ok(Reorder {
+        probability: parse_loss(share)?,
+        extra_delay: parse_rtt(time)?,
+    })
+}
+
+/// Addresses of a device, with the bits of their networks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Addresses {
+    pub(super) ipv4: Option<(Ipv4Addr, u8)>,
+    pub(super) ipv6: Option<(Ipv6Addr, u8)>,
+}
+
+impl FromStr for Addresses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut addresses = Self::default();
+        for part in text.split(',') {
+            let known = part
+                .split_once('/')
+                .and_then(|(address, bits)| Some((address.parse().ok()?, bits.parse().ok()?)));
+            let before = match known {
+                Some((IpAddr::V4(v4), bits @ 1..=32)) => {
+                    addresses.ipv4.replace((v4, bits)).is_some()
+                }
+                Some((IpAddr::V6(v6), bits @ 1..=128)) => {
+                    addresses.ipv6.replace((v6, bits)).is_some()
+                }
+                _ => {
+                    return Err(format!(
+                        "{part:?} is no address; write it like 10.77.0.1/24 or fd77::1/64"
+                    ));
+                }
+            };
+            if before {
+                return Err("a device has one address of each IP version".to_owned());
+            }
+        }
+        Ok(addresses)
+    }
+}

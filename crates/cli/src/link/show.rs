@@ -1,0 +1,115 @@
+//! What a link did, for people and for scripts.
+
+use std::time::Duration;
+
+use farwrite_relay::{DirectionReport, End, RelayConfig, Report};
+use farwrite_units::show::{Bytes, Rate, Time, real};
+use serde_json::{Value, json};
+
+use crate::table::lay_out;
+
+/// The line at the start.
+pub(super) fn started(config: &RelayConfig) -> String {
+    let ends = config.ends.each_ref().map(|end| match end {
+        End::Attach { device } => device.clone(),
+        End::Create {
+            device, ipv4, ipv6, ..
+        } => {
+            let ipv4 = ipv4.map(|(address, _)| format!(" {address}"));
+            let ipv6 = ipv6.map(|(address, _)| format!(" {address}"));
+            let addresses = ipv4.unwrap_or_default() + &ipv6.unwrap_or_default();
+            format!("{device}{addresses}")
+        }
+    });
+    let [a, b] = ends;
+    format!("Carrying packets between A ({a}) and B ({b}) until Ctrl-C")
+}
+
+/// The counters of both directions, side by side.
+pub(super) fn table(report: &Report) -> String {
+    let row = |name: &str, value: fn(&DirectionReport) -> String| {
+        [
+            name.to_owned(),
+            value(&report.forward),
+            value(&report.backward),
+        ]
+    };
+    let rate = |done: &DirectionReport| {
+        let seconds = report.elapsed.as_secs_f64().max(1e-6);
+        Rate(8.0 * real(done.link.delivered_bytes) / seconds).to_string()
+    };
+    let late = |done: &DirectionReport, share| {
+        Time(Duration::from_nanos(done.lateness.quantile_ns(share))).to_string()
+    };
+    let rows = [
+        ["".to_owned(), "A to B".to_owned(), "B to A".to_owned()],
+        row("packets offered", |done| done.link.offered.to_string()),
+        row("delivered", |done| done.link.delivered.to_string()),
+        row("delivered bytes", |done| {
+            Bytes(done.link.delivered_bytes).to_string()
+        }),
+        [
+            "mean rate".to_owned(),
+            rate(&report.forward),
+            rate(&report.backward),
+        ],
+        row("dropped by the queue", |done| {
+            done.link.queue_dropped.to_string()
+        }),
+        row("lost", |done| done.link.lost.to_string()),
+        row("marked", |done| done.link.marked.to_string()),
+        row("held back", |done| done.link.reordered.to_string()),
+        row("unread", unread),
+        row("unsent", |done| done.unsent.to_string()),
+        [
+            "late, p50".to_owned(),
+            late(&report.forward, 0.5),
+            late(&report.backward, 0.5),
+        ],
+        [
+            "late, p99".to_owned(),
+            late(&report.forward, 0.99),
+            late(&report.backward, 0.99),
+        ],
+        row("late, most", |done| {
+            Time(Duration::from_nanos(done.lateness.max_ns())).to_string()
+        }),
+    ];
+    lay_out(&rows, 1)
+}
+
+fn unread(done: &DirectionReport) -> String {
+    done.unread
+        .map_or_else(|| "unknown".to_owned(), |count| count.to_string())
+}
+
+/// The same for scripts; `docs/json.md` describes it.
+pub(super) fn json(report: &Report) -> Value {
+    json!({
+        "seconds": report.elapsed.as_secs_f64(),
+        "forward": direction(&report.forward),
+        "backward": direction(&report.backward),
+    })
+}
+
+fn direction(done: &DirectionReport) -> Value {
+    let ms = |ns: u64| real(ns) * 1e-6;
+    json!({
+        "offered": done.link.offered,
+        "delivered": done.link.delivered,
+        "delivered_bytes": done.link.delivered_bytes,
+        "queue_dropped": done.link.queue_dropped,
+        "lost": done.link.lost,
+        "marked": done.link.marked,
+        "held_back": done.link.reordered,
+        "unread": done.unread,
+        "unsent": done.unsent,
+        "reads": done.reads,
+        "writes": done.writes,
+        "lateness_ms": {
+            "p50": ms(done.lateness.quantile_ns(0.5)),
+            "p99": ms(done.lateness.quantile_ns(0.99)),
+            "max": ms(done.lateness.max_ns()),
+        },
+    })
+}

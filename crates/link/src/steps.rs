@@ -1,0 +1,56 @@
+//! Links that change while they run.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::config::{check_delay, check_rate, nanoseconds};
+use crate::schedule::Schedule;
+use crate::{ConfigError, LinkConfig};
+
+/// A change of a link at a known instant.
+///
+/// A new rate applies to what is queued, bit by bit. A new delay applies to datagrams that leave the
+/// queue from then on. After a change to a shorter delay, later datagrams overtake earlier ones, as
+/// they do when a route changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The instant of the caller's clock; at most [`MAX_DELAY`](crate::MAX_DELAY).
+    pub at: Duration,
+    /// The rate from then on, as [`LinkConfig::rate_bps`]; `None`: no change.
+    pub rate_bps: Option<u64>,
+    /// The delay from then on, as [`LinkConfig::delay`]; `None`: no change.
+    pub delay: Option<Duration>,
+}
+
+/// A link's rate and delay over time.
+pub(crate) struct Schedules {
+    /// `None`: unlimited.
+    pub(crate) rate_bps: Option<Schedule<u64>>,
+    pub(crate) delay_ns: Schedule<u64>,
+}
+
+impl Schedules {
+    /// Of a validated configuration and of steps in any order.
+    pub(crate) fn new(config: &LinkConfig, steps: &[Step]) -> Result<Self, ConfigError> {
+        let mut rate_bps = config.rate_bps.map(Schedule::constant);
+        let mut delay_ns = Schedule::constant(nanoseconds(config.delay));
+        let mut steps: Vec<_> = steps.iter().collect();
+        steps.sort_by_key(|step| step.at);
+        for step in steps {
+            check_delay("step.at", step.at)?;
+            let at_ns = nanoseconds(step.at);
+            if let Some(delay) = step.delay {
+                check_delay("step.delay", delay)?;
+                delay_ns.change(at_ns, nanoseconds(delay));
+            }
+            if let Some(value) = step.rate_bps {
+                check_rate(value)?;
+                let Some(rate_bps) = &mut rate_bps else {
+                    return Err(ConfigError::UnlimitedStep { value });
+                };
+                rate_bps.change(at_ns, value);
+            }
+        }
+        Ok(Self { rate_bps, delay_ns })
+    }
+}

@@ -1,0 +1,7 @@
+//! Tests of links: when datagrams arrive, and what happens to them.
+
+mod common;
+mod faults;
+mod queue;
+mod steps;
+mod timing;

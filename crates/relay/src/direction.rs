@@ -1,0 +1,212 @@
+//! One direction: its thread.
+
+use std::io::IoSlice;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use farwrite_link::{Link, LinkCounters};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::device::Device;
+use crate::packet::{Run, Scratch, Segment, Train, VNET_BYTES};
+use crate::{Lateness, RelayError};
+
+/// Time between two rounds of delivery, at least. Segments of a train that are due within it leave
+/// in one piece.
+const ROUND_NS: u64 = 50_000;
+/// A thread that spins sleeps until this long before the next round.
+const SPIN_NS: u64 = 50_000;
+/// How late the kernel may wake the thread so as to wake others with it.
+const TIMER_SLACK_NS: u64 = 5_000;
+/// Reads, and writes, of a round: neither holds up the other for longer.
+const BATCH: usize = 64;
+/// The longest train, and what comes before it.
+const BUFFER: usize = (1 << 16) + 512;
+/// The best share of processor time that the system gives: late packets spoil a measurement.
+const NICE: i32 = -20;
+
+/// What a direction has done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) link: LinkCounters,
+    pub(crate) lateness: Lateness,
+    /// Packets that the kernel refused to take.
+    pub(crate) unsent: u64,
+    /// Read from the device, and written: packets or trains.
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+}
+
+/// One direction of a relay.
+pub(crate) struct Direction {
+    pub(crate) from: Arc<Device>,
+    pub(crate) to: Arc<Device>,
+    pub(crate) link: Link<Segment>,
+    pub(crate) offload: bool,
+    pub(crate) spin: bool,
+    pub(crate) start: Instant,
+    /// Readable when the thread is to end.
+    pub(crate) stop: Arc<OwnedFd>,
+    /// A copy of what was done, for others to read.
+    pub(crate) shared: Arc<Mutex<Done>>,
+    pub(crate) done: Done,
+    /// When the last round of delivery began.
+    pub(crate) delivered_ns: u64,
+}
+
+/// Between two copies of what was done for others.
+const REPORT_NS: u64 = 100_000_000;
+
+impl Direction {
+    /// Relays until told to stop, or until a device is gone.
+    pub(crate) fn run(mut self) -> Result<(), RelayError> {
+        // Where the system does not allow it, lateness shows what that costs.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        let mut buffer = vec![0; BUFFER];
+        let mut reported_ns = 0;
+        let result = loop {
+            match self.wait() {
+                Ok(Woken::Stop) => break Ok(()),
+                Ok(Woken::Work) => {}
+                Err(error) => break Err(error),
+            }
+            if let Err(error) = self.take(&mut buffer) {
+                break Err(error);
+            }
+            if self.round_ns().is_some_and(|at_ns| at_ns <= self.now_ns()) {
+                self.deliver();
+            }
+            if self.now_ns() >= reported_ns + REPORT_NS {
+                reported_ns = self.now_ns();
+                self.report();
+            }
+        };
+        self.report();
+        result
+    }
+
+    /// When the next round of delivery begins.
+    fn round_ns(&self) -> Option<u64> {
+        let due_ns = self.link.next_ns()?;
+        Some(due_ns.max(self.delivered_ns + ROUND_NS))
+    }
+
+    /// Sleeps until a packet comes or the next round begins. A thread that spins ends its sleep
+    /// earlier, and comes back at once as long as the round is near.
+    fn wait(&self) -> Result<Woken, RelayError> {
+        let early_ns = if self.spin { SPIN_NS } else { 0 };
+        let sleep = self.round_ns().map(|at_ns| {
+            let ns = at_ns.saturating_sub(self.now_ns() + early_ns);
+            Duration::from_nanos(ns)
+        });
+        let timeout = sleep.and_then(|sleep| Timespec::try_from(sleep).ok());
+        let mut fds = [
+            PollFd::new(&*self.from, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => {
+                return Err(RelayError::System {
+                    what: "waiting for packets",
+                    source: error.into(),
+                });
+            }
+        }
+        let stop = fds[1].revents().contains(PollFlags::IN);
+        Ok(if stop { Woken::Stop } else { Woken::Work })
+    }
+
+    /// Offers the link what has come.
+    fn take(&mut self, buffer: &mut [u8]) -> Result<(), RelayError> {
+        for _ in 0..BATCH {
+            let bytes = match rustix::io::read(&*self.from, &mut *buffer) {
+                Ok(bytes) => bytes,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(self.from.failed("reading from the device", error)),
+            };
+            self.done.reads += 1;
+            let now_ns = self.now_ns();
+            for segment in train(&buffer[..bytes], self.offload).into_segments() {
+                self.link.send(now_ns, segment);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due.
+    fn deliver(&mut self) {
+        let now_ns = self.now_ns();
+        self.delivered_ns = now_ns;
+        let mut pending: Option<(u64, Run)> = None;
+        let mut writes = 0;
+        while writes < BATCH
+            && let Some(due_ns) = self.link.next_ns().filter(|due_ns| *due_ns <= now_ns)
+            && let Some(segment) = self.link.poll(now_ns)
+        {
+            let segment = match &mut pending {
+                Some((_, run)) => match run.extend(segment) {
+                    Ok(()) => continue,
+                    Err(other) => other,
+                },
+                None => segment,
+            };
+            let run = Run::new(segment);
+            if let Some((first_ns, run)) = pending.replace((due_ns, run)) {
+                self.write(first_ns, &run);
+                writes += 1;
+            }
+        }
+        if let Some((first_ns, run)) = pending {
+            self.write(first_ns, &run);
+        }
+    }
+
+    /// Writes a run whose first segment is due. All of it counts as late as this one.
+    fn write(&mut self, due_ns: u64, run: &Run) {
+        let late_ns = self.now_ns().saturating_sub(due_ns);
+        self.done.lateness.record(late_ns, run.len());
+        let mut scratch = Scratch::default();
+        let [vnet, headers, payload] = run.parts(&mut scratch).map(IoSlice::new);
+        let parts = [vnet, headers, payload];
+        let parts = if self.offload {
+            &parts[..]
+        } else {
+            &parts[1..]
+        };
+        match rustix::io::writev(&*self.to, parts) {
+            Ok(_) => self.done.writes += 1,
+            // The device is down or refuses the packet: a host that is not there loses it too.
+            Err(_) => self.done.unsent += run.len(),
+        }
+    }
+
+    fn report(&mut self) {
+        self.done.link = self.link.counters();
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.clone_from(&self.done);
+    }
+
+    fn now_ns(&self) -> u64 {
+        // Five centuries fit.
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+enum Woken {
+    Work,
+    Stop,
+}
+
+/// What a read gave.
+fn train(bytes: &[u8], offload: bool) -> Train {
+    match bytes.split_first_chunk::<VNET_BYTES>() {
+        Some((vnet, packet)) if offload => Train::new(*vnet, packet),
+        _ => Train::new([0; VNET_BYTES], bytes),
+    }
+}

@@ -1,0 +1,37 @@
+//! Work in another network namespace.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::{Namespace, RelayError};
+
+/// Runs `work` in a namespace, on a thread of its own: a thread that has entered a namespace does
+/// not come back. `None`: this process's namespace.
+pub(crate) fn inside<T: Send>(
+    namespace: Option<&Namespace>,
+    work: impl FnOnce() -> Result<T, RelayError> + Send,
+) -> Result<T, RelayError> {
+    let enter_and_work = || {
+        if let Some(namespace) = namespace {
+            enter(namespace)?;
+        }
+        work()
+    };
+    thread::scope(|scope| match scope.spawn(enter_and_work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+fn enter(namespace: &Namespace) -> Result<(), RelayError> {
+    let failed = |source| RelayError::Namespace {
+        path: namespace.path().to_owned(),
+        source,
+    };
+    let file = File::open(namespace.path()).map_err(failed)?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|error| failed(error.into()))
+}

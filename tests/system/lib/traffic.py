@@ -1,0 +1,253 @@
+"""Traffic of the operating system's own protocols: `traffic.py COMMAND OPTIONS`, one end a process.
+
+A receiving end prints `ready` first. Each command prints one JSON object on its last line.
+"""
+
+import argparse
+import json
+import selectors
+import socket
+import struct
+import time
+
+# Names that Python does not have.
+SO_SNDBUFFORCE = 32
+SO_RCVBUFFORCE = 33
+SOL_UDP = 17
+UDP_SEGMENT = 103
+UDP_GRO = 104
+MIB = 1 << 20
+
+
+def main():
+    """Runs one end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=_COMMANDS)
+    parser.add_argument("--at", default="0.0.0.0", help="own address")
+    parser.add_argument("--to", help="the other end's address")
+    parser.add_argument("--port", type=int, default=7000)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--bytes", type=int, default=0, help="of a message; 0: --seconds count")
+    parser.add_argument("--messages", type=int, default=1)
+    parser.add_argument("--cold", action="store_true", help="a connection for each message")
+    parser.add_argument("--cc", default="cubic", help="TCP's congestion control")
+    parser.add_argument("--flows", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=1e8, help="bits a second of IP packets")
+    parser.add_argument("--payload", type=int, default=1400)
+    parser.add_argument("--segments", type=int, default=1, help="datagrams in one piece")
+    parser.add_argument("--tos", type=int, default=0)
+    args = parser.parse_args()
+    print(json.dumps(_COMMANDS[args.command](args)), flush=True)
+
+
+def _family(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _tcp_sink(args):
+    """Takes `flows` connections in. Says when each began and what it carried, by tenths of a second
+    since the first byte of all."""
+    listener = socket.create_server((args.at, args.port), family=_family(args.at))
+    print("ready", flush=True)
+    selector = selectors.DefaultSelector()
+    selector.register(listener, selectors.EVENT_READ)
+    room = bytearray(4 * MIB)
+    flows, open_flows, started = [], 0, None
+    while len(flows) < args.flows or open_flows:
+        for key, _ in selector.select():
+            if key.fileobj is listener:
+                connection, _ = listener.accept()
+                connection.setblocking(False)
+                selector.register(connection, selectors.EVENT_READ, len(flows))
+                flows.append([])
+                open_flows += 1
+                continue
+            # The kernel throws the bytes away and counts them (tcp(7), MSG_TRUNC).
+            taken = key.fileobj.recv_into(room, 0, socket.MSG_TRUNC)
+            if taken == 0:
+                selector.unregister(key.fileobj)
+                key.fileobj.close()
+                open_flows -= 1
+                continue
+            now = time.monotonic()
+            started = started or now
+            tenths = flows[key.data]
+            tenths.extend([0] * (int((now - started) * 10) + 1 - len(tenths)))
+            tenths[-1] += taken
+    return {"flows": flows}
+
+
+def _connect(args):
+    connection = socket.socket(_family(args.to), socket.SOCK_STREAM)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, args.cc.encode())
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.connect((args.to, args.port))
+    return connection
+
+
+def _tcp_source(args):
+    """Sends for some seconds on one connection."""
+    piece = bytes(MIB)
+    with _connect(args) as connection:
+        end = time.monotonic() + args.seconds
+        sent = 0
+        while time.monotonic() < end:
+            sent += connection.send(piece)
+        used = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    return {"bytes": sent, "cc": used.rstrip(b"\0").decode()}
+
+
+def _tcp_answer(args):
+    """Answers each message of `bytes` with one byte, until the last of `messages`."""
+    listener = socket.create_server((args.at, args.port), family=_family(args.at))
+    print("ready", flush=True)
+    room = bytearray(4 * MIB)
+    answered = 0
+    while answered < args.messages:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        missing = args.bytes
+        while taken := connection.recv_into(room, min(missing, len(room)), socket.MSG_TRUNC):
+            missing -= taken
+            if missing == 0:
+                connection.send(b"!")
+                answered += 1
+                missing = args.bytes
+        connection.close()
+    return {"answered": answered}
+
+
+def _tcp_ask(args):
+    """Sends messages one after the other; seconds from the first byte, or from the call that
+    connects, to the answer."""
+    message = memoryview(bytes(args.bytes))
+    connection = None if args.cold else _connect(args)
+    seconds = []
+    for _ in range(args.messages):
+        start = time.monotonic()
+        if args.cold:
+            connection = _connect(args)
+        connection.sendall(message)
+        if connection.recv(1) != b"!":
+            raise ConnectionError("the other end closed the connection")
+        seconds.append(time.monotonic() - start)
+        if args.cold:
+            connection.close()
+    return {"seconds": seconds}
+
+
+def _udp_echo(args):
+    """Sends every datagram back until one is empty."""
+    echo = socket.socket(_family(args.at), socket.SOCK_DGRAM)
+    echo.bind((args.at, args.port))
+    print("ready", flush=True)
+    count = 0
+    while True:
+        datagram, source = echo.recvfrom(65536)
+        if not datagram:
+            return {"echoed": count}
+        echo.sendto(datagram, source)
+        count += 1
+
+
+def _udp_ping(args):
+    """Sends numbered datagrams at the rate and takes the echoes in: of each, number and round trip
+    in seconds, in the order of their arrival."""
+    ping = socket.socket(_family(args.to), socket.SOCK_DGRAM)
+    ping.connect((args.to, args.port))
+    ping.setblocking(False)
+    interval = (args.payload + 28) * 8 / args.rate
+    start = time.monotonic()
+    sent, echoes = 0, []
+    while time.monotonic() < start + args.seconds + 1:
+        if time.monotonic() >= start + sent * interval and sent * interval < args.seconds:
+            stamp = struct.pack("!Id", sent, time.monotonic())
+            ping.send(stamp + bytes(max(0, args.payload - len(stamp))))
+            sent += 1
+        try:
+            number, then = struct.unpack("!Id", ping.recv(65536)[:12])
+            echoes.append([number, time.monotonic() - then])
+        except BlockingIOError:
+            time.sleep(0.0002)
+    _finish(ping)
+    return {"sent": sent, "echoes": echoes}
+
+
+def _udp_sink(args):
+    """Counts datagrams, and their ECN fields, until one is empty."""
+    sink = socket.socket(_family(args.at), socket.SOCK_DGRAM)
+    sink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 * MIB)
+    sink.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    sink.setsockopt(SOL_UDP, UDP_GRO, 1)
+    sink.bind((args.at, args.port))
+    print("ready", flush=True)
+    count = got = 0
+    ecn = [0, 0, 0, 0]
+    first = last = None
+    while True:
+        train, controls, _, _ = sink.recvmsg(65536, 256)
+        if not train:
+            break
+        last = time.monotonic()
+        # The datagrams of the first read are there already when the time begins.
+        if first is None:
+            first = last
+        else:
+            got += len(train)
+        segment, field = len(train), 0
+        for level, kind, value in controls:
+            if (level, kind) == (SOL_UDP, UDP_GRO):
+                segment = struct.unpack("i", value[:4])[0]
+            elif (level, kind) == (socket.IPPROTO_IP, socket.IP_TOS):
+                field = value[0] & 3
+        datagrams = -(-len(train) // segment)
+        count += datagrams
+        ecn[field] += datagrams
+    return {"datagrams": count, "ecn": ecn, "bytes": got, "seconds": (last or 0) - (first or 0)}
+
+
+def _udp_blast(args):
+    """Sends datagrams at the rate, `segments` in one piece."""
+    blast = socket.socket(_family(args.to), socket.SOCK_DGRAM)
+    blast.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, 16 * MIB)
+    blast.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, args.tos)
+    if args.segments > 1:
+        blast.setsockopt(SOL_UDP, UDP_SEGMENT, args.payload)
+    blast.connect((args.to, args.port))
+    train = bytes(args.payload * args.segments)
+    interval = (args.payload + 28) * args.segments * 8 / args.rate
+    start, trains = time.monotonic(), 0
+    while (now := time.monotonic()) < start + args.seconds:
+        if now < start + trains * interval:
+            time.sleep(interval / 4)
+            continue
+        blast.send(train)
+        trains += 1
+    time.sleep(1)
+    _finish(blast)
+    return {"datagrams": trains * args.segments}
+
+
+def _finish(sender):
+    """Sends empty datagrams, which end the receiver, until it is gone: the path may lose some."""
+    try:
+        for _ in range(50):
+            sender.send(b"")
+            time.sleep(0.02)
+    except ConnectionRefusedError:
+        pass
+
+
+_COMMANDS = {
+    "tcp-sink": _tcp_sink,
+    "tcp-source": _tcp_source,
+    "tcp-answer": _tcp_answer,
+    "tcp-ask": _tcp_ask,
+    "udp-echo": _udp_echo,
+    "udp-ping": _udp_ping,
+    "udp-sink": _udp_sink,
+    "udp-blast": _udp_blast,
+}
+
+if __name__ == "__main__":
+    main()

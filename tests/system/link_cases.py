@@ -1,0 +1,223 @@
+"""`farwrite link` between two namespaces: what the kernel's own protocols see of the path."""
+
+import json
+import signal
+import subprocess
+
+from lib.path import Path
+from lib.veth import sh, until
+
+#: Bits a second that this machine carries while it does other things.
+RATE = 50_000_000
+
+
+def run(report, program):
+    """All of them."""
+    for title, case in _CASES.items():
+        with report.case(f"link: {title}"):
+            case(report, program)
+
+
+def _ping(path, **options):
+    """Round trips of 100-byte datagrams from `a` to `b` and back, by number."""
+    flags = [text for key, value in options.items() for text in (f"--{key}", value)]
+    path.start(path.b, "udp-echo")
+    ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, *flags)
+    found = path.result(ping)
+    return found["sent"], found["echoes"]
+
+
+def _delay(report, program):
+    with Path(program, "--rtt", "60ms") as path:
+        sent, echoes = _ping(path, rate=1e5, seconds=2)
+        link = path.stop()
+    trips = sorted(seconds for _, seconds in echoes)
+    report.check("every echo arrives", None if len(echoes) == sent else f"{len(echoes)} of {sent}")
+    report.check("no round trip is shorter than the link's",
+                 None if trips[0] >= 0.06 else f"{trips[0]} s")
+    report.check("half of them are hardly longer",
+                 None if trips[len(trips) // 2] < 0.08 else f"{trips[len(trips) // 2]} s")
+    report.check("they are in order", None if echoes == sorted(echoes) else f"{echoes}")
+    counts = [link[way]["delivered"] >= sent for way in ("forward", "backward")]
+    report.check("the report counts them", None if all(counts) else f"{link}")
+
+
+def _faults(report, program):
+    with Path(program, "--rtt", "4ms", "--loss", "20%", "--back", "loss=0", "--reorder", "30%:20ms",
+              ) as path:
+        sent, echoes = _ping(path, rate=1e6, seconds=3)
+        link = path.stop()
+    share = len(echoes) / sent
+    # Of about 2900 datagrams: seven standard deviations.
+    report.check("a fifth of the datagrams is lost",
+                 None if 0.74 < share < 0.86 else f"{share} arrived")
+    lost = link["forward"]["lost"], link["backward"]["lost"]
+    report.check("on the way that loses", None if lost[0] > 0 and lost[1] == 0 else f"{lost}")
+    numbers = [number for number, _ in echoes]
+    report.check("others overtake those held back",
+                 None if numbers != sorted(numbers) else "all came in order")
+
+
+def _goodput(flow):
+    """Bits a second of a flow between its first quarter and its end."""
+    middle = flow[len(flow) // 4:-1]
+    return sum(middle) * 80 / len(middle)
+
+
+def _tcp(report, program):
+    for family, offload in ((4, True), (4, False), (6, True)):
+        options = ["--rate", RATE, "--rtt", "20ms", "--loss", "0"]
+        options += [] if offload else ["--no-offload"]
+        name = f"IPv{family}, {'with' if offload else 'without'} offloads"
+        with Path(program, *map(str, options)) as path:
+            receiver = path.start(path.b, "tcp-sink", "--at", path.b.address(family))
+            sender = path.start(path.a, "tcp-source", "--to", path.b.address(family),
+                                "--seconds", 4)
+            path.result(sender)
+            flow = path.result(receiver)["flows"][0]
+            forward = path.stop()["forward"]
+        rate = _goodput(flow)
+        report.check(f"{name}: TCP fills the rate",
+                     None if 0.9 * RATE < rate < RATE else f"{rate / 1e6} Mbit/s")
+        trains = forward["offered"] > 1.5 * forward["reads"]
+        report.check(f"{name}: packets pass {'in trains' if offload else 'one by one'}",
+                     None if trains == offload else f"{forward}")
+
+
+def _lossy_trains(report, program):
+    """A train that loses some of its packets still arrives, as parts that the kernel accepts."""
+    for cc in ("cubic", "bbr"):
+        if cc not in sh("sysctl", "-n", "net.ipv4.tcp_available_congestion_control"):
+            report.skip(f"TCP {cc}", "this kernel does not have it")
+            continue
+        with Path(program, "--rate", "1Gbit", "--rtt", "4ms", "--loss", "1%", "--ecn", "1ms",
+                  "--reorder", "1%:1ms") as path:
+            taken, sent = path.exchange(["tcp-sink"], ["tcp-source", "--cc", cc, "--seconds", 2])
+            forward = path.stop()["forward"]
+        arrived = sum(taken["flows"][0])
+        report.check(f"TCP {cc} at 1% loss: all bytes that were sent arrive",
+                     None if arrived == sent["bytes"] and sent["cc"] == cc else f"{arrived}, {sent}")
+        report.check(f"TCP {cc}: packets were lost and parts of trains passed",
+                     None if forward["lost"] and forward["offered"] > forward["reads"]
+                     else f"{forward}")
+
+
+def _marks(report, program):
+    for segments, offload in ((1, False), (10, True)):
+        name = f"{segments} datagrams in one piece"
+        options = [] if offload else ["--no-offload"]
+        with Path(program, "--rate", str(RATE), "--rtt", "2ms", "--queue", "40ms", "--ecn", "5ms",
+                  *options) as path:
+            for tos, wanted in ((2, "marked"), (0, "unmarked")):
+                taken, _ = path.exchange(
+                    ["udp-sink"], ["udp-blast", "--rate", 1.5 * RATE, "--tos", tos,
+                                   "--segments", segments, "--seconds", 1])
+                ecn = taken["ecn"]
+                marked, rest = ecn[3], ecn[tos]
+                # The queue passes 5 ms within the first 10 ms of a second.
+                good = marked > 10 * rest > 0 if tos else marked == 0 and rest > 0
+                report.check(f"{name}, ECN field {tos}: beyond 5 ms of queue they are {wanted}",
+                             None if good else f"{ecn}")
+            forward = path.stop()["forward"]
+        report.check(f"{name}: the queue drops what does not fit",
+                     None if forward["queue_dropped"] > 100 else f"{forward}")
+
+
+def _steps(report, program):
+    with Path(program, "--rate", str(RATE), "--rtt", "10ms", "--step",
+              f"4s:rate={RATE // 5},rtt=60ms") as path:
+        receiver = path.start(path.b, "tcp-sink")
+        sender = path.start(path.a, "tcp-source", "--to", path.b.v4, "--seconds", 8)
+        path.start(path.b, "udp-echo")
+        ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, "--rate", 1e4,
+                          "--seconds", 7)
+        echoes = path.result(ping)["echoes"]
+        path.result(sender)
+        flow = path.result(receiver)["flows"][0]
+        path.stop()
+    before = sum(flow[10:30]) * 80 / 20
+    after = sum(flow[55:75]) * 80 / 20
+    report.check("a step of the rate: TCP gets the old one before, the new one after",
+                 None if before > 0.8 * RATE and 0.8 * RATE / 5 < after < RATE / 5
+                 else f"{before / 1e6} and {after / 1e6} Mbit/s")
+    early = min(seconds for number, seconds in echoes if number < 20)
+    late = min(seconds for number, seconds in echoes if number > 50)
+    report.check("a step of the round trip",
+                 None if 0.01 <= early < 0.05 and late >= 0.06 else f"{early} s, then {late} s")
+
+
+def _refusals(report, program):
+    def refused(*arguments):
+        done = subprocess.run([program, "link", *arguments], capture_output=True, text=True,
+                              timeout=20)
+        return done.returncode, done.stderr.strip()
+
+    code, text = refused("--namespaces", "fw-none-a", "fw-none-b")
+    report.check("a namespace that is not there", None if code == 1 and "ip netns add" in text
+                 and "fw-none-a" in text else f"{code}: {text}")
+    code, text = refused("--devices", "fwnone0", "fwnone1")
+    report.check("devices that are not there", None if code == 1 and "ip tuntap add" in text
+                 else f"{code}: {text}")
+    with Path(program) as path:
+        names = path.a.name, path.b.name
+        code, text = refused("--namespaces", *names)
+        report.check("a device that is there already",
+                     None if code == 1 and "far0" in text and "another name" in text
+                     else f"{code}: {text}")
+        code, text = refused("--namespaces", *names, "--devices", "far1", "far1", "--rate", "1Gbit",
+                             "--addresses", "10.78.0.1/24", "10.78.0.2/24", "--for", "100ms")
+        report.check("a second link beside the first", None if code == 0 else f"{code}: {text}")
+
+
+def _ends(report, program):
+    """The devices are gone with the program, however it ends."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        with Path(program) as path:
+            path.link.send_signal(number)
+            path.link.communicate(timeout=10)
+            hosts = (path.a, path.b)
+            gone = all("far0" not in host.run("cat", "/proc/net/dev") for host in hosts)
+            code = path.link.returncode
+        report.check(f"after {number.name} no device is left", None if gone else "one is left")
+        if number != signal.SIGKILL:
+            report.check(f"{number.name} is a way to end well", None if code == 0 else f"{code}")
+    with Path(program) as path:
+        path.a.ip("link", "del", "far0")
+        until(lambda: path.link.poll() is not None, 10, "the link notices")
+        _, err = path.link.communicate(timeout=10)
+        report.check("a device that is deleted ends the link with an error",
+                     None if path.link.returncode == 1 and "far0" in err else f"{err}")
+
+
+def _attached(report, program):
+    """Devices that others made, here in one namespace: packets go out by one, in by the other."""
+    with Path(program) as path:
+        for device in ("tap0", "tap1"):
+            path.a.ip("tuntap", "add", "dev", device, "mode", "tun")
+            path.a.ip("link", "set", device, "up")
+        path.a.ip("addr", "add", "10.79.0.1/24", "dev", "tap0")
+        link = path.own(path.a.popen([program, "--json", "--quiet", "link", "--devices", "tap0",
+                                      "tap1", "--for", "2s"], text=True, stdout=subprocess.PIPE))
+        until(lambda: "LOWER_UP" in path.a.ip("link", "show", "tap0"), 10, "the relay is attached")
+        blast = path.start(path.a, "udp-blast", "--to", "10.79.0.2", "--seconds", 0.2,
+                           "--rate", 1e6)
+        path.result(blast)
+        out, _ = link.communicate(timeout=10)
+        kept = path.a.ip("link", "show", "tap0")
+    # 17 datagrams, and some of IPv6's own.
+    passed = link.returncode == 0 and json.loads(out)["result"]["forward"]["delivered"] >= 15
+    report.check("packets pass", None if passed else out)
+    report.check("the devices stay", None if "tap0" in kept else kept)
+
+
+_CASES = {
+    "delay": _delay,
+    "losses and reordering": _faults,
+    "TCP": _tcp,
+    "trains that lose packets": _lossy_trains,
+    "marks": _marks,
+    "steps": _steps,
+    "what it refuses": _refusals,
+    "how it ends": _ends,
+    "devices that are there already": _attached,
+}
