@@ -4,8 +4,8 @@
 pub mod boxes;
 pub mod codes;
 pub mod fabric;
-pub mod probe;
 pub mod path;
+pub mod probe;
 pub mod sdr;
 pub mod session;
 pub mod wire;
