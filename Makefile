@@ -26,9 +26,10 @@ test: check deny unit isal loom system browser python ## all tests: format, lint
 
 CORES := wire codes link rate sdr schemes rc
 
-check: ## format and lints; the core crates must stay no_std, which keeps clock, sockets and randomness out
+check: ## format, lints, citations and links; the core crates must stay no_std, which keeps clock, sockets and randomness out
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
 		|| { echo "crates/$$core must be no_std"; exit 1; }; done
+	tests/docs/check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
@@ -116,9 +117,10 @@ soak: ## the fault swarm, one seed after another, until it is stopped
 mutants: ## break the code in one way at a time: the fault swarm must find each (minutes)
 	crates/swarm/mutants/run
 
-miri: ## the SDR core and the memory of NICs under Miri (needs a nightly toolchain)
+miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri (needs a nightly toolchain)
 	$(CARGO) +nightly miri test --package farwrite-sdr
 	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory contract::racing nic::windows
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +nightly miri test --package farwrite-codes --test hadamard
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli

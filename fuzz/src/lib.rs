@@ -3,6 +3,7 @@
 
 pub mod codes;
 pub mod fabric;
+pub mod probe;
 pub mod sdr;
 pub mod session;
 pub mod wire;

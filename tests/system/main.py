@@ -1,5 +1,6 @@
 """Runs the system tests: `main.py DIRECTORY-OF-PROGRAMS`. Called by `run`, which has what it needs."""
 
+import os
 import pathlib
 import signal
 import sys
@@ -21,6 +22,8 @@ def main(programs):
     report = Report()
     with tempfile.TemporaryDirectory(prefix="farwrite-system-") as directory:
         directory = pathlib.Path(directory)
+        # What senders learn about paths stays in the tests.
+        os.environ["XDG_CACHE_HOME"] = str(directory / "cache")
         peer = str(programs / "farwrite-peer")
         wire_cases.run(report, peer, directory)
         path_cases.run(report, peer, directory)

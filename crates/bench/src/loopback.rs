@@ -1,7 +1,7 @@
 //! Cold memory moved over loopback by ever more of the stack, beside sockets alone.
 
 use clap::Args;
-use farwrite::SchemeName;
+use farwrite::{RateControl, SchemeName};
 
 use crate::Failure;
 use crate::blast::{BlastConfig, blast};
@@ -23,7 +23,7 @@ pub(crate) struct LoopbackArgs {
     /// Most KiB in flight, without the full stack.
     #[arg(long, default_value_t = 2048)]
     window_kib: u64,
-    /// Pace of the full stack, in Gbit/s on the wire.
+    /// Pace of the full stack with a fixed rate, in Gbit/s on the wire.
     #[arg(long, default_value_t = 100)]
     rate_gbps: u64,
     /// A scheme of the full stack; may be given again for another.
@@ -44,17 +44,30 @@ pub(crate) fn run(args: &LoopbackArgs, runs: usize) -> Result<(), Failure> {
     let mut fabric = FabricPair::new(args.mtu, cold(0x5a), cold(0xff))?;
     let rate_bps = args.rate_gbps * 1_000_000_000;
     let mtu = u32::try_from(args.mtu)?;
-    let mut stack = StackPair::new(mtu, rate_bps, 0, cold(0x5a), cold(0xff))?;
+    let controls = [
+        ("fixed", RateControl::Fixed { rate_bps }),
+        ("adaptive", RateControl::default()),
+    ];
+    let mut stacks = Vec::new();
+    for (name, control) in controls {
+        let stack = StackPair::new(mtu, control, 0, cold(0x5a), cold(0xff))?;
+        stacks.push((name, stack));
+    }
     let mut rounds = Vec::new();
     for _ in 0..runs {
         let mut round = vec![blast(config, &source, &mut destination)?];
         round.push(fabric.run(config)?);
         for scheme in &args.schemes {
-            round.push(stack.run(scheme.tag())?);
+            for (_, stack) in &mut stacks {
+                round.push(stack.run(scheme.tag())?);
+            }
         }
         rounds.push(round);
     }
-    let stacks = args.schemes.iter().map(|s| format!("full stack, {s}"));
+    let stacks = args.schemes.iter().flat_map(|scheme| {
+        let names = stacks.iter();
+        names.map(move |(control, _)| format!("full stack, {scheme}, {control}"))
+    });
     let names = ["raw blast".to_owned(), "UDP fabric alone".to_owned()];
     let rows = names.into_iter().chain(stacks).enumerate();
     let rows: Vec<_> = rows.map(|(way, name)| row(name, &rounds, way)).collect();

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite::{
-    Endpoint, Error, MemoryRegion, MrSlice, Outcome, QpConfig, QpOptions, QueuePair, RecvHandle,
-    SendHandle, SendOptions, UdpConfig, UdpFabric,
+    Endpoint, Error, MemoryRegion, MrSlice, Outcome, QpConfig, QpOptions, QueuePair, RateControl,
+    RecvHandle, SendHandle, SendOptions, UdpConfig, UdpFabric,
 };
 
 use crate::Failure;
@@ -97,7 +97,9 @@ impl Crowd {
                 slots: 32,
                 ..QpConfig::default()
             },
-            rate_bps: 100_000_000_000,
+            rate_control: RateControl::Fixed {
+                rate_bps: 100_000_000_000,
+            },
             initial_rtt: Duration::from_millis(1),
             ..QpOptions::default()
         };

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use farwrite::{
-    Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, SchemeTag, SendOptions,
-    UdpConfig, UdpFabric,
+    Endpoint, Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RateControl, SchemeTag,
+    SendOptions, UdpConfig, UdpFabric,
 };
 
 use crate::connect::connect;
@@ -35,7 +35,7 @@ impl StackPair {
     /// The endpoints'.
     pub(crate) fn new(
         mtu: u32,
-        rate_bps: u64,
+        rate_control: RateControl,
         workers: u8,
         source: Vec<u8>,
         destination: Vec<u8>,
@@ -49,7 +49,7 @@ impl StackPair {
                 channels,
                 ..QpConfig::default()
             },
-            rate_bps,
+            rate_control,
             initial_rtt: Duration::from_millis(1),
             ..QpOptions::default()
         };

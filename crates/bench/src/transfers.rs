@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farwrite::fabric::sim::LinkConfig;
-use farwrite::{QpOptions, Region, SendOptions};
+use farwrite::{QpOptions, RateControl, Region, SendOptions};
 use farwrite_link::Loss;
 
 use crate::Failure;
@@ -71,7 +71,9 @@ fn transfer(seed: u64, source: Region, target: Region) -> Result<(Region, Region
         },
     )?;
     let [tx_qp, rx_qp] = ends.connect(&QpOptions {
-        rate_bps: RATE_BPS / 10 * 9,
+        rate_control: RateControl::Fixed {
+            rate_bps: RATE_BPS / 10 * 9,
+        },
         initial_rtt: RTT,
         ..QpOptions::default()
     })?;

@@ -1,6 +1,6 @@
 //! The full stack with receive workers, beside the same with one.
 
-use farwrite::SchemeName;
+use farwrite::{RateControl, SchemeName};
 
 use crate::Failure;
 use crate::meter::Moved;
@@ -12,13 +12,15 @@ const BYTES: usize = 512 << 20;
 /// Payload bytes of a packet.
 const MTU: u32 = 4096;
 /// Far more than the machine moves.
-const RATE_BPS: u64 = 100_000_000_000;
+const RATE: RateControl = RateControl::Fixed {
+    rate_bps: 100_000_000_000,
+};
 /// Receive workers; 0: the receiver's poll receives. The second is what the others are held to.
 const WORKERS: [u8; 4] = [0, 1, 2, 4];
 
 /// Moves a message with each number of workers, turn and turn about, and prints medians.
 pub(crate) fn run(runs: usize) -> Result<(), Failure> {
-    let pair = |workers| StackPair::new(MTU, RATE_BPS, workers, vec![1; BYTES], vec![2; BYTES]);
+    let pair = |workers| StackPair::new(MTU, RATE, workers, vec![1; BYTES], vec![2; BYTES]);
     let mut pairs = WORKERS
         .map(pair)
         .into_iter()

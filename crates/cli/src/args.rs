@@ -14,6 +14,7 @@ use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
 use crate::link::LinkArgs;
 use crate::plan::PlanArgs;
+use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
 
@@ -24,6 +25,7 @@ Examples:
   farwrite recv                      wait for files, and print the command for the other machine
   farwrite keygen far.key            make the key that two machines share
   farwrite link --namespaces a b --rate 1Gbit --rtt 40ms
+  farwrite probe far.example         measure the path to another machine
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
 ";
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Link(LinkArgs),
     /// Say which scheme moves a message soonest, at what cost, and how sure that is.
     Plan(PlanArgs),
+    /// Measure the path to another machine.
+    Probe(ProbeArgs),
     /// Receive files from another machine.
     Recv(RecvArgs),
     /// Send files to another machine.
@@ -72,6 +76,7 @@ impl Command {
             Self::Keygen(_) => "keygen",
             Self::Link(_) => "link",
             Self::Plan(_) => "plan",
+            Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
         };

@@ -35,6 +35,20 @@ pub(crate) fn find(file: Option<&Path>) -> Result<Option<Psk>, Failure> {
         .map_err(|error| of_key(&format!("reading {VARIABLE}"), &error))
 }
 
+/// The key of a file or of the environment, for a command that cannot do without.
+///
+/// # Errors
+/// As [`find`], and [`Exit::Usage`] where there is none.
+pub(crate) fn needed(file: Option<&Path>) -> Result<Psk, Failure> {
+    find(file)?.ok_or_else(|| {
+        let what = format!(
+            "no key: give --psk-file, or set {VARIABLE} as `farwrite recv` prints it; `farwrite \
+             keygen` makes one"
+        );
+        Failure::new(Exit::Usage, what)
+    })
+}
+
 /// A fresh key.
 ///
 /// # Errors

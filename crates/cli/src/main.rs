@@ -8,12 +8,16 @@ mod exit;
 mod interrupt;
 mod key;
 mod keygen;
+mod known_paths;
 mod link;
+mod link_file;
 mod memory;
 mod outcome;
 mod plan;
+mod probe;
 mod recv;
 mod send;
+mod svg;
 mod table;
 
 use std::process::ExitCode;
@@ -46,6 +50,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Link(args) => link::run(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
+        Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),
     }

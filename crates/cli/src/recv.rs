@@ -11,12 +11,12 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::fabric::udp::source_for;
 use farwrite_session::{Listener, Psk, parse_listen, shown};
-use farwrite_transfer::{self as transfer, DEFAULT_PORT, Door, Host, ReceiveSettings};
+use farwrite_transfer::{self as transfer, DEFAULT_PORT, Door, Host, ReceiveSettings, Visitor};
 use farwrite_units::parse::{parse_memory, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
-use crate::{interrupt, key, outcome};
+use crate::{interrupt, key, outcome, probe};
 
 /// Ports that are tried before none counts as free.
 const FREE_PORT_ATTEMPTS: u32 = 16;
@@ -29,7 +29,8 @@ Examples:
 
 Both TCP and UDP of the port must be reachable. Files get their names when their hashes agree; a
 file that is there already is replaced then. Nothing is written outside the directory. A file that
-cannot be written fails by itself; a full disk ends the transfer.
+cannot be written fails by itself; a full disk ends the transfer. A `farwrite probe` of this machine is
+answered between transfers.
 
 Anyone with the key can put any file into the directory: choose one made for the purpose.";
 
@@ -99,9 +100,18 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
             cancel: &cancel,
             observer: console,
         };
-        let received = transfer::receive(channel, &args.dir, &settings, &host);
-        let ended = match received {
-            Ok(report) => outcome::show(console, &report),
+        let ended = match Visitor::greet(channel, &cancel) {
+            Ok(prober) if prober.wants_probe() => {
+                if let Err(failure) = probe::answer(prober, &cancel, console) {
+                    console.warn(failure);
+                }
+                // It is no transfer: --once waits for one.
+                door.ready();
+                continue;
+            }
+            Ok(sender) => transfer::receive(sender, &args.dir, &settings, &host)
+                .map_err(Failure::from)
+                .and_then(|report| outcome::show(console, &report)),
             Err(error) => Err(error.into()),
         };
         if args.once {
@@ -128,7 +138,7 @@ fn check_directory(dir: &Path) -> Result<(), Failure> {
 
 /// Listens where it was asked for, or else on all addresses there are. A free port (0) must be free
 /// for TCP and for UDP: another program can have the UDP port of the same number.
-fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
+pub(crate) fn listen(asked: Option<SocketAddr>) -> Result<Listener, Failure> {
     let mut attempts = 1;
     loop {
         let listener = listen_tcp(asked)?;
@@ -180,7 +190,7 @@ fn command(args: &RecvArgs, local: SocketAddr, fresh: Option<&Psk>) -> String {
 
 /// The address for the other machine. A link-local one needs the name of the interface over there,
 /// which this machine cannot know.
-fn target(local: SocketAddr) -> String {
+pub(crate) fn target(local: SocketAddr) -> String {
     match local {
         SocketAddr::V6(addr) if addr.scope_id() != 0 => {
             format!("'[{}%INTERFACE-OVER-THERE]:{}'", addr.ip(), addr.port())

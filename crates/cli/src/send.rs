@@ -4,21 +4,24 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use farwrite_session::HostPort;
 use farwrite_session::files::{Source, Special};
-use farwrite_transfer::{self as transfer, Host, SchemeChoice, SendSettings};
+use farwrite_transfer::{self as transfer, Host, RateControl, SchemeChoice, SendSettings, Start};
 use farwrite_units::parse::{parse_memory, parse_mtu, parse_rate, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::known_paths::KnownPaths;
+use crate::link_file::{self, Description};
 use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
 Examples:
   farwrite send --to 192.0.2.7:4792 --psk-file far.key data.bin photos/
-  farwrite send --to far.example:4792 --psk-file far.key --rate 9Gbit --scheme sr-nack archive/
+  farwrite send --to far.example:4792 --psk-file far.key --rate 200Mbit --scheme sr-nack archive/
   farwrite send --to far.example:4792 --psk-file far.key --scheme ec-mds:32,8 many-small-files/
+  farwrite send --to far.example:4792 --psk-file far.key --link link.toml archive/
   FARWRITE_PSK=farwrite-psk-1:... farwrite send --to [2001:db8::7]:4792 archive/.
 
 Either end may be started first. A link-local address needs the name of this machine's interface:
@@ -26,8 +29,14 @@ Either end may be started first. A link-local address needs the name of this mac
 and UDP of the port must reach the other end, and its UDP packets must come back; address
 translation between the ends is not supported.
 
-There is no congestion control: the sender paces itself at --rate, and slows down only where the
-receiver's own socket overflows. Give the share of the path that is yours.
+The sender finds out how fast the path is: it fills the path, keeps its queues short, and leaves
+others their share. --rate is an upper bound. What a transfer learns about the path is kept in
+~/.cache/farwrite/paths.toml, so that the next one to the same receiver starts at full speed. With
+--rate-control fixed, the sender sends at --rate, whatever others on the path need; it slows down
+only where the receiver's own sockets overflow.
+
+The progress line and the last line say what limits the rate: the path, --rate, the receiver, a disk
+at either end, or --memory.
 
 With --scheme auto the planner decides for each message, from the loss, round trip and rate that are
 measured: parity where repairs would take longer than sending it, else sr-nack. It changes its mind
@@ -54,10 +63,20 @@ pub(crate) struct SendArgs {
     /// How losses are repaired: auto, or one of the schemes below
     #[arg(long, value_name = "NAME", default_value = "auto")]
     scheme: SchemeChoice,
-    /// Bits a second to put on the wire, headers included: 1Mbit to 100Gbit
-    #[arg(long, value_name = "RATE", default_value = "1Gbit", value_parser = parse_rate)]
-    #[arg(allow_hyphen_values = true)]
-    rate: u64,
+    /// File that describes the path, as `farwrite probe --save` writes it. The transfer starts at its
+    /// rate, takes its MTU where --mtu is not given, and expects its losses
+    #[arg(long, value_name = "FILE")]
+    link: Option<PathBuf>,
+    /// Most bits a second to put on the wire, headers included: 1Mbit to 100Gbit; without it, as many
+    /// as the path carries
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
+    rate: Option<u64>,
+    /// How the rate is found
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Control::Adaptive)]
+    rate_control: Control,
+    /// Start as if no earlier transfer had been made to this receiver, and keep nothing for later ones
+    #[arg(long)]
+    no_path_cache: bool,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
     /// carries, but at most 4096
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
@@ -79,16 +98,49 @@ pub(crate) struct SendArgs {
     paths: Vec<PathBuf>,
 }
 
+/// What `--rate-control` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Control {
+    /// Follow the path, up to --rate
+    Adaptive,
+    /// Send at --rate
+    Fixed,
+}
+
+impl SendArgs {
+    /// The rate control of a transfer over a path of which `start` is known.
+    fn rate_control(&self, start: Option<Start>) -> Result<RateControl, Failure> {
+        match (self.rate_control, self.rate) {
+            (Control::Adaptive, max_bps) => Ok(RateControl::Adaptive { max_bps, start }),
+            (Control::Fixed, Some(rate_bps)) => Ok(RateControl::Fixed { rate_bps }),
+            (Control::Fixed, None) => {
+                let what = "--rate-control fixed: give the rate with --rate";
+                Err(Failure::new(Exit::Usage, what))
+            }
+        }
+    }
+
+    /// What the options say, and for the rest the description of the path.
+    fn settings(&self, path: &Description, start: Option<Start>) -> Result<SendSettings, Failure> {
+        Ok(SendSettings {
+            scheme: self.scheme,
+            rate_control: self.rate_control(start)?,
+            expected_loss: path.loss.map(|(_, loss)| loss),
+            mtu: self.mtu.or(path.mtu),
+            memory_bytes: self.memory,
+            timeout: self.timeout,
+        })
+    }
+}
+
 /// Sends the files; the answer is what the program exits with.
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
-    let psk = key::find(args.psk_file.as_deref())?.ok_or_else(|| {
-        let what = format!(
-            "no key: give --psk-file, or set {} as `farwrite recv` prints it",
-            key::VARIABLE
-        );
-        Failure::new(Exit::Usage, what)
-    })?;
+    // Fails before anything is read.
+    args.rate_control(None)?;
+    let described = args.link.as_deref().map(link_file::read).transpose()?;
+    let described = described.unwrap_or_default();
+    let psk = key::needed(args.psk_file.as_deref())?;
     let special = if args.skip_special {
         Special::Skip
     } else {
@@ -101,19 +153,23 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     for path in source.skipped() {
         console.warn(format_args!("{path:?} is left out"));
     }
-    let settings = SendSettings {
-        scheme: args.scheme,
-        rate_bps: args.rate,
-        mtu: args.mtu,
-        memory_bytes: args.memory,
-        timeout: args.timeout,
-    };
     let channel = transfer::connect(&args.to, &psk, args.timeout, &cancel, console)?;
+    let (from, to) = (channel.local_addr().ip(), channel.peer_addr().ip());
+    let paths = KnownPaths::of_user().filter(|_| !args.no_path_cache);
+    let known = || paths.as_ref().and_then(|paths| paths.find(from, to));
+    let settings = args.settings(&described, described.start().or_else(known))?;
     let host = Host {
         route: &transfer::direct(channel.peer_addr()),
         cancel: &cancel,
         observer: console,
     };
     let report = transfer::send(channel, source, &settings, &host)?;
+    if let Some((paths, learned)) = paths.zip(report.learned())
+        && let Err(error) = paths.keep(from, to, learned)
+    {
+        console.warn(format_args!(
+            "what was learned about the path is not kept for the next transfer: {error}"
+        ));
+    }
     outcome::show(console, &report)
 }

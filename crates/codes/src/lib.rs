@@ -12,6 +12,8 @@
 //! - [`Codec`] works on bytes, a group at a time; [`Encoder`] and [`Decoder`] do the same chunk by
 //!   chunk, as they become ready or arrive.
 //! - [`Layout`] cuts a message into groups, and a codec codes all of them, on several threads.
+//! - [`hadamard`] repairs nothing: it spreads the loss of a packet over many values of a tensor, for
+//!   users who can do with a little error.
 //! - [`Kernel`] says by which instructions. All of them give the same bytes; the scalar one is there
 //!   to be read.
 //!
@@ -47,6 +49,7 @@ mod code;
 mod codec;
 mod error;
 mod gf256;
+pub mod hadamard;
 mod incremental;
 mod kernel;
 mod layout;

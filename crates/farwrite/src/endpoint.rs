@@ -15,7 +15,7 @@ use crate::intake::Notice;
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::options::{QpOptions, RecvOptions, SendOptions};
 use crate::pair::{Coder, Pair, QpStats};
-use crate::peer_paths::PeerPaths;
+use crate::path::{PathStats, PeerPaths};
 use crate::queue_pairs::QueuePairs;
 use crate::reception::Reception;
 use crate::registry::{Registry, SchemeResolver};
@@ -32,6 +32,9 @@ pub struct Endpoint<F: Fabric> {
     pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
     paths: PeerPaths,
+    /// Of paths, by number.
+    path_schedule: Schedule,
+    /// Of queue pairs.
     schedule: Schedule,
     turns: Turns,
     pub(crate) reception: Reception,
@@ -60,6 +63,7 @@ impl<F: Fabric> Endpoint<F> {
             fabric: Adapter::new(fabric).expect("the fabric has all its queues and workers"),
             queue_pairs: QueuePairs::default(),
             paths: PeerPaths::default(),
+            path_schedule: Schedule::default(),
             schedule: Schedule::default(),
             turns: Turns::default(),
             reception: Reception::default(),
@@ -200,7 +204,8 @@ impl<F: Fabric> Endpoint<F> {
     /// was before, so it can be connected later, to this peer or to another.
     ///
     /// # Errors
-    /// [`Error::Connect`] where the two do not fit together, [`Error::Fabric`].
+    /// [`Error::Connect`] where the two do not fit together, [`Error::RateControl`] where other queue
+    /// pairs to the peer have another rate control, [`Error::Fabric`].
     pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(qp)?;
         pair.connect(&mut self.fabric, &mut self.paths, peer)?;
@@ -224,8 +229,10 @@ impl<F: Fabric> Endpoint<F> {
         self.schedule.remove(index);
         self.turns.remove(index);
         self.reception.remove(index, pair.name().serial);
-        if let Some(path) = pair.peer_path() {
-            self.paths.leave(path);
+        if let Some(path) = pair.peer_path()
+            && self.paths.leave(path, index, pair.place())
+        {
+            self.path_schedule.remove(path_index(path));
         }
         Ok(pair.destroy(&mut self.fabric)?)
     }
@@ -358,8 +365,23 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.stats())
     }
 
+    /// What is known of the path that a queue pair shares with all others to the same peer.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].
+    pub fn path_stats(&self, qp: QueuePair) -> Result<PathStats, Error> {
+        let path = self.queue_pairs.get(qp)?.peer_path();
+        let path = path.ok_or(Error::NotConnected(qp.serial))?;
+        Ok(self.paths.get(path).stats())
+    }
+
     /// What the fabric has carried and dropped.
     pub fn counters(&self) -> Counters {
         self.fabric.counters()
     }
+}
+
+/// The number of a path, as schedules name it.
+fn path_index(path: usize) -> u32 {
+    u32::try_from(path).expect("at most as many paths as queue pairs")
 }

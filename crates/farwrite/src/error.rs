@@ -5,6 +5,8 @@ use std::sync::Arc;
 use farwrite_fabric::contract::FabricError;
 use farwrite_sdr::{ConfigError, ConnectError, SdrError};
 
+use crate::options::RateControl;
+
 /// Why a call on an [`Endpoint`](crate::Endpoint) failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -33,6 +35,17 @@ pub enum Error {
     /// The queue pair has no peer yet.
     #[error("queue pair {0} is not connected: call connect_qp with the peer's information first")]
     NotConnected(u32),
+    /// Another queue pair to the same peer has another rate control. They share one path.
+    #[error(
+        "the path to the peer has rate control ({present}), and a queue pair with ({wanted}) cannot \
+         share it: give all queue pairs to the peer the same"
+    )]
+    RateControl {
+        /// What the path has.
+        present: RateControl,
+        /// What the queue pair wants.
+        wanted: RateControl,
+    },
     /// The message is over, or was never posted.
     #[error("message {0} is not open")]
     NoSuchMessage(u64),

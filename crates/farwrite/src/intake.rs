@@ -4,10 +4,10 @@
 //! (`workers.rs`). It sets the bits of what arrived directly in the slot tables. What the owner has
 //! to look at becomes a [`Notice`].
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use farwrite_fabric::contract::{Completion, SendArrival, Sender};
+use farwrite_fabric::contract::{Completion, Ecn, SendArrival, Sender};
 use farwrite_sdr::{Arrival, SlotTable};
 
 use crate::announcement::Announcement;
@@ -28,6 +28,18 @@ pub(crate) struct Inlet {
     /// Notices that wait for the owner, apart from `Arrived`.
     waiting: AtomicU32,
     counts: Counts,
+    /// Taken once for each batch of packets.
+    newest: Mutex<Option<Newest>>,
+}
+
+/// The data packet of a queue pair that arrived last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Newest {
+    /// Its message; of parity, the message that the parity is for.
+    pub(crate) message: u64,
+    pub(crate) imm: u32,
+    /// When it arrived, by the fabric's clock, if the fabric knows.
+    pub(crate) arrived_ns: Option<u64>,
 }
 
 /// What was counted of a queue pair.
@@ -36,6 +48,8 @@ struct Counts {
     accepted_packets: AtomicU64,
     data_packets: AtomicU64,
     data_bytes: AtomicU64,
+    ect_packets: AtomicU64,
+    marked_packets: AtomicU64,
     duplicate_packets: AtomicU64,
     late_packets: AtomicU64,
     invalid_packets: AtomicU64,
@@ -50,10 +64,45 @@ pub(crate) struct InletCounts {
     /// Data packets, duplicates included, and their payload bytes.
     pub(crate) data_packets: u64,
     pub(crate) data_bytes: u64,
+    /// Data packets with ECT or CE, and those with CE (RFC 3168 section 5).
+    pub(crate) ect_packets: u64,
+    pub(crate) marked_packets: u64,
     pub(crate) duplicate_packets: u64,
     pub(crate) late_packets: u64,
     pub(crate) invalid_packets: u64,
     pub(crate) unvalidated_controls: u64,
+}
+
+impl InletCounts {
+    fn fields(&mut self) -> [&mut u64; 9] {
+        [
+            &mut self.accepted_packets,
+            &mut self.data_packets,
+            &mut self.data_bytes,
+            &mut self.ect_packets,
+            &mut self.marked_packets,
+            &mut self.duplicate_packets,
+            &mut self.late_packets,
+            &mut self.invalid_packets,
+            &mut self.unvalidated_controls,
+        ]
+    }
+
+    pub(crate) fn add(&mut self, more: &Self) {
+        let mut more = *more;
+        for (count, more) in self.fields().into_iter().zip(more.fields()) {
+            *count += *more;
+        }
+    }
+
+    /// What was counted since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let (mut since, mut before) = (*self, *before);
+        for (count, before) in since.fields().into_iter().zip(before.fields()) {
+            *count -= *before;
+        }
+        since
+    }
 }
 
 /// Something that the owner has to look at.
@@ -85,7 +134,14 @@ impl Inlet {
             announcement: Announcement::new(),
             waiting: AtomicU32::new(0),
             counts: Counts::default(),
+            newest: Mutex::new(None),
         }
+    }
+
+    /// Takes the newest data packet, if one came since the last call.
+    pub(crate) fn take_newest(&self) -> Option<Newest> {
+        let newest = self.newest.lock();
+        newest.unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The owner looks at what arrived from now on: a packet that comes later is announced again.
@@ -108,16 +164,11 @@ impl Inlet {
     }
 
     pub(crate) fn counts(&self) -> InletCounts {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        InletCounts {
-            accepted_packets: load(&self.counts.accepted_packets),
-            data_packets: load(&self.counts.data_packets),
-            data_bytes: load(&self.counts.data_bytes),
-            duplicate_packets: load(&self.counts.duplicate_packets),
-            late_packets: load(&self.counts.late_packets),
-            invalid_packets: load(&self.counts.invalid_packets),
-            unvalidated_controls: load(&self.counts.unvalidated_controls),
+        let mut counts = InletCounts::default();
+        for (to, from) in counts.fields().into_iter().zip(self.counts.fields()) {
+            *to = from.load(Ordering::Relaxed);
         }
+        counts
     }
 }
 
@@ -134,6 +185,7 @@ struct Run<'a> {
     route: Route,
     inlet: &'a Inlet,
     counts: InletCounts,
+    newest: Option<Newest>,
 }
 
 impl Intake {
@@ -184,6 +236,7 @@ impl Intake {
             route,
             inlet,
             counts: InletCounts::default(),
+            newest: None,
         })
     }
 }
@@ -191,9 +244,26 @@ impl Intake {
 impl Run<'_> {
     fn take(&mut self, completion: Completion, notices: &mut Vec<Notice>) {
         match (completion, self.route.role) {
-            (Completion::Write { imm, bytes, .. }, Role::Data { generation }) => {
+            (
+                Completion::Write {
+                    imm,
+                    bytes,
+                    ecn,
+                    arrived_ns,
+                    ..
+                },
+                Role::Data { generation },
+            ) => {
                 self.counts.accepted_packets += 1;
-                self.take_data(generation, imm, bytes, notices);
+                self.counts.ect_packets += u64::from(ecn != Ecn::NotEct);
+                self.counts.marked_packets += u64::from(ecn == Ecn::CongestionExperienced);
+                if let Some(message) = self.take_data(generation, imm, bytes, notices) {
+                    self.newest = Some(Newest {
+                        message,
+                        imm,
+                        arrived_ns,
+                    });
+                }
             }
             (Completion::Send(send), Role::Control) => match send.from {
                 Sender::Validated => {
@@ -212,20 +282,32 @@ impl Run<'_> {
         }
     }
 
-    fn take_data(&mut self, generation: u8, imm: u32, bytes: u32, notices: &mut Vec<Notice>) {
+    /// Takes in a data packet. Answers its message, unless it is of none.
+    fn take_data(
+        &mut self,
+        generation: u8,
+        imm: u32,
+        bytes: u32,
+        notices: &mut Vec<Notice>,
+    ) -> Option<u64> {
         self.counts.data_packets += 1;
         self.counts.data_bytes += u64::from(bytes);
         match self.inlet.table.handle_packet(generation, imm, bytes) {
-            Arrival::New { .. } => {}
+            Arrival::New { message, .. } => Some(message),
             Arrival::Duplicate { message } => {
                 self.counts.duplicate_packets += 1;
                 self.notify(Event::Duplicate { message, imm }, notices);
+                Some(message)
             }
             Arrival::Late { message } => {
                 self.counts.late_packets += 1;
                 self.notify(Event::Late { message, imm }, notices);
+                Some(message)
             }
-            Arrival::Invalid => self.counts.invalid_packets += 1,
+            Arrival::Invalid => {
+                self.counts.invalid_packets += 1;
+                None
+            }
         }
     }
 
@@ -249,23 +331,37 @@ impl Run<'_> {
     }
 
     /// Adds what was counted, once for all packets of the run, and announces data.
-    fn finish(self, notices: &mut Vec<Notice>) {
-        let to = &self.inlet.counts;
-        let counts = [
-            (&to.accepted_packets, self.counts.accepted_packets),
-            (&to.data_packets, self.counts.data_packets),
-            (&to.data_bytes, self.counts.data_bytes),
-            (&to.duplicate_packets, self.counts.duplicate_packets),
-            (&to.late_packets, self.counts.late_packets),
-            (&to.invalid_packets, self.counts.invalid_packets),
-            (&to.unvalidated_controls, self.counts.unvalidated_controls),
-        ];
-        for (count, more) in counts.into_iter().filter(|&(_, more)| more > 0) {
-            count.fetch_add(more, Ordering::Relaxed);
+    fn finish(mut self, notices: &mut Vec<Notice>) {
+        if let Some(newest) = self.newest {
+            let place = self.inlet.newest.lock();
+            *place.unwrap_or_else(PoisonError::into_inner) = Some(newest);
+        }
+        let to = self.inlet.counts.fields();
+        for (count, more) in to.into_iter().zip(self.counts.fields()) {
+            if *more > 0 {
+                count.fetch_add(*more, Ordering::Relaxed);
+            }
         }
         let has_data = self.counts.data_packets > 0;
         if has_data && self.inlet.announcement.announce() {
             notices.push(self.notice(Event::Arrived));
         }
+    }
+}
+
+impl Counts {
+    /// In the order of [`InletCounts::fields`].
+    fn fields(&self) -> [&AtomicU64; 9] {
+        [
+            &self.accepted_packets,
+            &self.data_packets,
+            &self.data_bytes,
+            &self.ect_packets,
+            &self.marked_packets,
+            &self.duplicate_packets,
+            &self.late_packets,
+            &self.invalid_packets,
+            &self.unvalidated_controls,
+        ]
     }
 }

@@ -43,8 +43,6 @@
 
 mod announcement;
 mod control;
-mod drain;
-mod drops;
 mod endpoint;
 mod error;
 mod handle;
@@ -54,7 +52,7 @@ mod memory;
 mod options;
 mod pair;
 mod partial;
-mod peer_paths;
+mod path;
 mod progress;
 mod queue_pairs;
 mod real_time;
@@ -70,6 +68,7 @@ pub use error::Error;
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};
+pub use farwrite_rate::{Phase, Start};
 pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
@@ -79,9 +78,10 @@ pub use farwrite_sdr::{
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use handle::{QueuePair, RecvHandle, SendHandle};
 pub use memory::{MemoryRegion, MrSlice};
-pub use options::{QpOptions, RecvOptions, SendOptions};
+pub use options::{QpOptions, RateControl, RecvOptions, SendOptions};
 pub use pair::QpStats;
 pub use partial::Partial;
+pub use path::{EcnField, PathLimit, PathStats};
 pub use progress::ProgressThread;
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;

@@ -1,10 +1,70 @@
 //! How queue pairs and messages are made.
 
+use std::fmt;
 use std::time::Duration;
 
+use farwrite_rate::Start;
 use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
+
+/// How fast packets are sent on a path. Whatever it is, the sender slows down when the receiver
+/// drops packets for want of room (P5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateControl {
+    /// Follows the path: fills it, keeps queues short, and leaves others their share. Losses alone
+    /// do not slow it down.
+    Adaptive {
+        /// Most bits a second put on the wire, IP headers included; `None`: as fast as the path.
+        max_bps: Option<u64>,
+        /// What is known of the path, for instance from [`PathStats::learned`] of an earlier
+        /// connection. Of the path's first queue pair alone it counts.
+        ///
+        /// [`PathStats::learned`]: crate::PathStats::learned
+        start: Option<Start>,
+    },
+    /// The share of the path that is yours. There is no congestion control.
+    Fixed {
+        /// Bits a second put on the wire, IP headers included.
+        rate_bps: u64,
+    },
+}
+
+impl Default for RateControl {
+    /// Adaptive, with no maximum and nothing known of the path.
+    fn default() -> Self {
+        Self::Adaptive {
+            max_bps: None,
+            start: None,
+        }
+    }
+}
+
+impl RateControl {
+    /// Whether queue pairs with the two can share a path: they differ at most in what is known at
+    /// the start.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Adaptive { max_bps, .. }, Self::Adaptive { max_bps: other, .. }) => {
+                max_bps == other
+            }
+            _ => self == other,
+        }
+    }
+}
+
+impl fmt::Display for RateControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Adaptive {
+                max_bps: Some(max_bps),
+                ..
+            } => write!(f, "adaptive, at most {max_bps} bit/s"),
+            Self::Adaptive { max_bps: None, .. } => write!(f, "adaptive"),
+            Self::Fixed { rate_bps } => write!(f, "fixed, {rate_bps} bit/s"),
+        }
+    }
+}
 
 /// How a queue pair is made.
 #[derive(Clone, Debug)]
@@ -12,11 +72,13 @@ pub struct QpOptions {
     /// What both ends must agree on: packet and chunk sizes, immediate split, slots, generations,
     /// channels.
     pub sdr: QpConfig,
-    /// Most bits a second put on the wire, IP headers included. There is no congestion control:
-    /// give the share of the path that is yours.
-    pub rate_bps: u64,
-    /// Most bytes put on the wire at once; never more than leave at `rate_bps` in half of
-    /// [`Timing::lateness_ns`], or one packet.
+    /// How fast packets are sent on the path. All queue pairs between the same two endpoints share
+    /// one path, and must want the same ([`Error::RateControl`](crate::Error::RateControl)).
+    pub rate_control: RateControl,
+    /// Most bytes put on the wire at once, by all queue pairs of the path together: those that the
+    /// path's first queue pair gives. With [`RateControl::Fixed`] never more than leave at its rate
+    /// in half of [`Timing::lateness_ns`], with [`RateControl::Adaptive`] in a tenth of it; but at
+    /// least one packet.
     pub burst_bytes: u64,
     /// What both ends must agree on: how long they wait for what. With [`Timing::datacenter`],
     /// start from [`QpOptions::datacenter`], whose guess of the round trip fits.
@@ -40,7 +102,7 @@ impl Default for QpOptions {
     fn default() -> Self {
         Self {
             sdr: QpConfig::default(),
-            rate_bps: 1_000_000_000,
+            rate_control: RateControl::default(),
             burst_bytes: 256 * 1024,
             timing: Timing::wide_area(),
             initial_rtt: Duration::from_millis(100),

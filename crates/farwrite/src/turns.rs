@@ -61,6 +61,13 @@ impl Turns {
         }
     }
 
+    /// Puts a queue pair at the end of the line in the middle of a round, in which it has a turn.
+    pub(crate) fn admit(&mut self, index: u32) {
+        let before = self.line.len();
+        self.join(index);
+        self.round.left += self.line.len() - before;
+    }
+
     /// A queue pair has ended.
     pub(crate) fn remove(&mut self, index: u32) {
         if let Some(is_in_line) = self.is_in_line.get_mut(index as usize)
@@ -168,7 +175,7 @@ mod tests {
         assert_eq!(round(&mut turns, |_| (0, idle)), (vec![], Rest::Empty));
         turns.join(2);
         assert_eq!(
-            round(&mut turns, |_| (0, Halt::Paced)),
+            round(&mut turns, |_| (0, Halt::Held)),
             (vec![2], Rest::Empty)
         );
     }
@@ -225,6 +232,6 @@ mod tests {
         let mut turns = line(&[1, 2, 3]);
         turns.remove(2);
         turns.remove(8);
-        assert_eq!(round(&mut turns, |_| (0, Halt::Paced)).0, [1, 3]);
+        assert_eq!(round(&mut turns, |_| (0, Halt::Held)).0, [1, 3]);
     }
 }

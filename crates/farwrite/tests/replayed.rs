@@ -29,6 +29,7 @@ fn replayed_packets_change_nothing() {
                 a: Side::facing(info_a.control),
                 b: Side::facing(info_b.control),
             }],
+            ..EmulatorConfig::default()
         });
         let emulator = emulator.expect("loopback");
         let [to_b, to_a] = emulator.addresses()[0];

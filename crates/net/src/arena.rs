@@ -138,6 +138,7 @@ mod tests {
             src: NodeId(0),
             dst: NodeId(1),
             src_port: 0,
+            dst_port: crate::ROCE_PORT,
             ipv4_id: 0,
             priority: 0,
             ecn: Ecn::NotCapable,

@@ -11,8 +11,6 @@ use farwrite_wire::request::pad_bytes;
 use crate::header::{Header, HeaderError, Roce};
 use crate::{Ecn, Frame, NodeId, Payload};
 
-/// UDP destination port of RoCEv2 (IBTA annex A17).
-const ROCE_PORT: u16 = 4791;
 /// Addresses are 10.0.0.1 for node 0, and so on.
 const FIRST_ADDRESS: u32 = 0x0A00_0001;
 const LAST_ADDRESS: u32 = 0x0AFF_FFFE;
@@ -59,7 +57,11 @@ pub fn address_of(node: NodeId) -> Result<Ipv4Addr, BytesError> {
     Ok(Ipv4Addr::from_bits(address.ok_or(BytesError::Node(node))?))
 }
 
-fn node_of(address: SocketAddr) -> Result<NodeId, BytesError> {
+/// The node that has an address; [`address_of`] the other way round.
+///
+/// # Errors
+/// [`BytesError::Address`].
+pub fn node_of(address: SocketAddr) -> Result<NodeId, BytesError> {
     let bits = match address.ip() {
         IpAddr::V4(ip) => ip.to_bits(),
         IpAddr::V6(_) => 0,
@@ -79,7 +81,7 @@ impl Frame {
     /// [`BytesError`].
     pub fn to_datagram(&self) -> Result<Datagram, BytesError> {
         let src = SocketAddr::from((address_of(self.src)?, self.src_port));
-        let dst = SocketAddr::from((address_of(self.dst)?, ROCE_PORT));
+        let dst = SocketAddr::from((address_of(self.dst)?, self.dst_port));
         if let Payload::Trimmed(bytes) = self.payload {
             return Err(BytesError::Trimmed { bytes });
         }
@@ -126,6 +128,7 @@ impl Frame {
             src: node_of(datagram.src)?,
             dst: node_of(datagram.dst)?,
             src_port: datagram.src.port(),
+            dst_port: datagram.dst.port(),
             ipv4_id: datagram.id,
             priority: datagram.tos >> 5,
             ecn: Ecn::of_tos(datagram.tos),

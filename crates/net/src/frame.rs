@@ -8,6 +8,8 @@ use farwrite_wire::request::pad_bytes;
 use crate::NodeId;
 use crate::header::{Header, Roce};
 
+/// UDP destination port of RoCEv2 (IBTA annex A17).
+pub const ROCE_PORT: u16 = 4791;
 /// Bytes of the IPv4 header, without options, and of the UDP header.
 const IP_AND_UDP_BYTES: u32 = 20 + 8;
 /// Bytes of the ICRC behind a RoCEv2 packet.
@@ -22,6 +24,8 @@ pub struct Frame {
     pub dst: NodeId,
     /// UDP source port. It spreads flows between two hosts over equal paths.
     pub src_port: u16,
+    /// UDP destination port; [`ROCE_PORT`] unless the receiver is a program with ports of its own.
+    pub dst_port: u16,
     /// The IPv4 identification.
     pub ipv4_id: u16,
     /// Traffic class, 0 to 7; a higher number counts as 7. Ports serve higher classes first, unless
@@ -104,6 +108,7 @@ impl Frame {
             src,
             dst,
             src_port,
+            dst_port: ROCE_PORT,
             ipv4_id: 0,
             priority: 0,
             ecn: Ecn::Capable0,

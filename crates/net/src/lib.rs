@@ -75,13 +75,13 @@ mod trace;
 mod turns;
 mod units;
 
-pub use bytes::{BytesError, address_of};
+pub use bytes::{BytesError, address_of, node_of};
 pub use cable::CableConfig;
 pub use core::Change;
 pub use counters::{DropReason, PortCounters};
 pub use device::{Device, Output, Ports};
 pub use farwrite_link::Loss;
-pub use frame::{Ecn, Frame, Payload};
+pub use frame::{Ecn, Frame, Payload, ROCE_PORT};
 pub use ids::{CableId, NodeId, PRIORITIES};
 pub use network::Network;
 pub use options::{NetworkError, Options};

@@ -2,7 +2,7 @@
 
 use farwrite_link::{Datagram, Dice};
 use farwrite_net::header::{Header, HeaderError, Roce};
-use farwrite_net::{BytesError, Ecn, Frame, NodeId, Payload, address_of};
+use farwrite_net::{BytesError, Ecn, Frame, NodeId, Payload, ROCE_PORT, address_of};
 use farwrite_wire::header::{Aeth, Bth, Deth, Reth};
 use farwrite_wire::icrc::{self, Flow, IdRange};
 
@@ -64,6 +64,7 @@ fn example(header: Header, bytes: Vec<u8>) -> Frame {
         src: NodeId(3),
         dst: NodeId(70_000),
         src_port: 49_152,
+        dst_port: ROCE_PORT,
         ipv4_id: 12,
         priority: 5,
         ecn: Ecn::Experienced,

@@ -36,6 +36,13 @@ impl TokenBucket {
         self.pace_bps = pace_bps.max(1);
     }
 
+    /// Changes what may leave at once after a pause, from `now_ns` on (0 counts as 1).
+    pub fn set_burst(&mut self, now_ns: u64, burst_bytes: u64) {
+        self.fill(now_ns);
+        self.burst = i128::from(burst_bytes.max(1)) * BYTE;
+        self.tokens = self.tokens.min(self.burst);
+    }
+
     /// Bits a second at which bytes may leave now.
     pub fn pace_bps(&self) -> u64 {
         self.pace_bps
@@ -118,6 +125,16 @@ mod tests {
         bucket.consume(0, 1_000_000);
         bucket.set_pace(1_000, 4 * SECOND);
         assert_eq!(bucket.allowance(3_000), 1_000 + 1_000);
+    }
+
+    #[test]
+    fn a_new_burst_bounds_what_was_saved_up() {
+        let mut bucket = TokenBucket::new(8 * SECOND, 1_000);
+        bucket.set_burst(0, 200);
+        assert_eq!(bucket.allowance(0), 200);
+        bucket.set_burst(10, 5_000);
+        assert_eq!(bucket.allowance(10), 200);
+        assert_eq!(bucket.allowance(10_000), 5_000);
     }
 
     proptest! {

@@ -75,9 +75,10 @@ pub struct Start {
 /// not run backward; a time that does is taken for the latest one. After each call
 /// [`limits`](Self::limits) may have changed.
 ///
-/// A receiver-driven controller (credits, congestion notification packets) has a second half at the
-/// receiver. Its sending half implements this trait too: a grant is a report, and this is the place
-/// where its fields go. The receiving half is another trait, beside this one.
+/// A controller that the receiver drives (credits, congestion notification packets) has a second half
+/// at the receiver: [`ReceiverControl`](crate::ReceiverControl). What that half sends arrives here
+/// through [`on_notification`](Self::on_notification) and [`on_grant`](Self::on_grant), which the
+/// other controllers ignore.
 pub trait RateControl {
     /// Takes in that bytes left.
     fn on_sent(&mut self, sent: &Sent);
@@ -93,4 +94,29 @@ pub trait RateControl {
 
     /// What is allowed now.
     fn limits(&self) -> Limits;
+
+    /// Takes in a congestion notification packet: the receiver got a packet with a mark.
+    fn on_notification(&mut self, _now_ns: u64) {}
+
+    /// Takes in that the receiver has granted this many bytes since the path was opened. A smaller
+    /// sum than the latest one has no effect, so a lost or late grant costs nothing but time.
+    fn on_grant(&mut self, _now_ns: u64, _granted_bytes: u64) {}
+
+    /// Takes in that the sender repeats packets.
+    fn on_loss(&mut self, _now_ns: u64, _loss: Loss) {}
+
+    /// Bytes that may leave now, on top of what [`limits`](Self::limits) says. A packet may leave
+    /// while this is above 0. Controllers without credit have no limit here.
+    fn credit_bytes(&self) -> u64 {
+        u64::MAX
+    }
+}
+
+/// How a sender knows of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The receiver reported a gap, or a packet that arrived without its payload.
+    Reported,
+    /// No report came in time.
+    TimedOut,
 }

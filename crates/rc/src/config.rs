@@ -3,7 +3,8 @@
 use crate::RnrTimer;
 
 /// Most packets that a requester may have unacknowledged, and that one message may take. Two times
-/// this keeps within the half of all PSNs that a responder can tell from old ones (IBTA 9.7.1).
+/// this keeps within the half of all PSNs that a responder can tell from old ones (IBTA, "Packet
+/// Sequence Numbers").
 pub const MAX_PACKETS: u32 = 1 << 22;
 
 /// Settings of a queue pair. [`QpConfig::new`] gives those of a datacenter.
@@ -27,7 +28,8 @@ pub struct QpConfig {
     /// READs that may be under way, sent by this end or by the peer; 1 to 255.
     pub max_reads: u8,
     /// How long the requester waits for a reply that it has asked for, since it asked or since the
-    /// last progress, before all packets from the oldest on are sent again (IBTA 9.7.6.1).
+    /// last progress, before all packets from the oldest on are sent again (IBTA, "Detecting Lost
+    /// Acknowledge Messages and Timeouts").
     pub ack_timeout_ns: u64,
     /// How often in a row, without progress, packets are sent again after a timeout or a sequence
     /// error.
@@ -37,6 +39,36 @@ pub struct QpConfig {
     pub rnr_retry_limit: Option<u8>,
     /// How long the peer has to wait after an RNR NAK of this end.
     pub rnr_timer: RnrTimer,
+    /// How losses are repaired, the same at both ends.
+    pub recovery: Recovery,
+}
+
+/// How losses are repaired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// As RoCE NICs do it (IBTA 9.7.5): the responder drops what comes after a gap, and the
+    /// requester repeats everything from the gap on.
+    #[default]
+    GoBackN,
+    /// As IRN does it (SIGCOMM 2018): the responder keeps what comes after a gap and names it in a
+    /// NAK, and the requester repeats what is missing. `window_packets` is then the cap on what is
+    /// in flight (BDP-FC), and `ack_timeout_ns` is `RTO_high`.
+    Irn {
+        /// `RTO_low`: the timeout while few packets are in flight, in nanoseconds; at least 1.
+        rto_low_ns: u64,
+        /// `N`: up to how many packets are few.
+        rto_low_packets: u32,
+    },
+    /// For switches that trim (NDP, EQDS): as [`Irn`](Self::Irn), but a gap is no loss, since
+    /// packets may take any path. The responder names each packet that comes without its payload.
+    Trimming,
+}
+
+impl Recovery {
+    /// Whether packets after a gap are kept.
+    pub(crate) fn is_selective(self) -> bool {
+        self != Self::GoBackN
+    }
 }
 
 /// What is wrong with a [`QpConfig`].
@@ -59,7 +91,8 @@ pub enum ConfigError {
 
 impl QpConfig {
     /// MTU 1024, a window of 256 packets, an acknowledgement every 16, 16 READs, a timeout of
-    /// 1 ms, 7 retries, RNR retries without limit after 10 us each, PSNs from 0.
+    /// 1 ms, 7 retries, RNR retries without limit after 10 us each, PSNs from 0,
+    /// Go-Back-N.
     #[must_use]
     pub fn new(peer_qpn: u32) -> Self {
         Self {
@@ -74,7 +107,15 @@ impl QpConfig {
             retry_limit: 7,
             rnr_retry_limit: None,
             rnr_timer: RnrTimer::SHORTEST,
+            recovery: Recovery::GoBackN,
         }
+    }
+
+    /// Bytes of the IP datagram of a packet in the middle of a message: the unit of credit.
+    #[must_use]
+    pub fn packet_bytes(&self) -> u64 {
+        // IPv4, UDP, BTH and ICRC.
+        u64::from(self.mtu_bytes) + 20 + 8 + 12 + 4
     }
 
     /// Checks the values.
@@ -105,6 +146,10 @@ impl QpConfig {
         let reads = self.max_reads;
         range("max_reads", reads.into(), reads > 0, "1 to 255")?;
         let timeout = self.ack_timeout_ns;
-        range("ack_timeout_ns", timeout, timeout > 0, "at least 1 ns")
+        range("ack_timeout_ns", timeout, timeout > 0, "at least 1 ns")?;
+        let Recovery::Irn { rto_low_ns, .. } = self.recovery else {
+            return Ok(());
+        };
+        range("rto_low_ns", rto_low_ns, rto_low_ns > 0, "at least 1 ns")
     }
 }

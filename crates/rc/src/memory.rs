@@ -86,8 +86,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether a range lies within the region of a key. An empty range needs no key (IBTA
-    /// 9.7.4.1).
+    /// Whether a range lies within the region of a key. An empty range needs no key (IBTA,
+    /// "Inbound Packet Validation").
     pub(crate) fn allows(&self, rkey: u32, addr: u64, bytes: u32) -> bool {
         bytes == 0
             || self

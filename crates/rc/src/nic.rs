@@ -1,11 +1,14 @@
 //! A NIC with many queue pairs.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use farwrite_link::Serialiser;
 use farwrite_net::header::Header;
-use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports};
+use farwrite_net::{Device, Ecn, Frame, NodeId, Output, PRIORITIES, Payload, Ports, ROCE_PORT};
+
+use farwrite_rate::{NotificationPoint, PullPacer, RateControl, ReceiverControl};
 
 use crate::{
     Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
@@ -15,6 +18,8 @@ use crate::{
 /// management.
 pub const FIRST_QPN: u32 = 2;
 const PORT: usize = 0;
+/// `N` of DCQCN (SIGCOMM 2015).
+const NOTIFICATION_INTERVAL_NS: u64 = 50_000;
 
 /// A host of a network. It sends by its port 0.
 ///
@@ -27,12 +32,16 @@ pub struct Nic {
     node: NodeId,
     /// Memory that peers write and read.
     pub memory: Memory,
-    ends: Vec<End>,
+    pub(crate) ends: Vec<End>,
     lanes: [Lane; PRIORITIES],
     /// When each queue pair has something to do: its time and its place.
     timers: BTreeSet<(u64, usize)>,
     /// The latest time that the NIC knows of.
-    now_ns: u64,
+    pub(crate) now_ns: u64,
+    /// Sends congestion notifications for marked packets. Its flows are places in `ends`.
+    pub(crate) notifications: NotificationPoint,
+    /// Grants credit to peers that wait for it. Its flows are places in `ends`.
+    pub(crate) pulls: Option<PullPacer>,
     counters: NicCounters,
 }
 
@@ -54,14 +63,15 @@ pub struct Connection {
 pub struct NicCounters {
     /// They are no RoCEv2 packets for a queue pair of this NIC from its peer.
     pub strangers: u64,
-    /// A switch cut their payload off.
+    /// A switch cut their payload off. With
+    /// [`Recovery::Trimming`](crate::Recovery::Trimming) the peer sends them again at once.
     pub trimmed: u64,
 }
 
 /// A queue pair and its place in the schedule.
 #[derive(Debug)]
-struct End {
-    pair: QueuePair,
+pub(crate) struct End {
+    pub(crate) pair: QueuePair,
     connection: Connection,
     /// When the pace allows the next packet.
     pace: Option<Serialiser>,
@@ -96,8 +106,37 @@ impl Nic {
             lanes: Default::default(),
             timers: BTreeSet::new(),
             now_ns: 0,
+            notifications: NotificationPoint::new(NOTIFICATION_INTERVAL_NS),
+            pulls: None,
             counters: NicCounters::default(),
         }
+    }
+
+    /// Sets how often a queue pair's peer gets a congestion notification at most. The default is
+    /// 50 us, `N` of DCQCN; 0 answers each marked packet.
+    pub fn set_notification_interval(&mut self, interval_ns: u64) {
+        self.notifications = NotificationPoint::new(interval_ns);
+    }
+
+    /// Grants credit to the peers of queue pairs with
+    /// [`Recovery::Trimming`](crate::Recovery::Trimming).
+    pub fn set_pull_pacer(&mut self, pulls: PullPacer) {
+        self.pulls = Some(pulls);
+    }
+
+    /// Puts a queue pair under a congestion controller, in place of the one before.
+    ///
+    /// # Errors
+    /// [`PostError::NoQueuePair`].
+    pub fn set_control(
+        &mut self,
+        qpn: u32,
+        rate: Box<dyn RateControl + Send>,
+    ) -> Result<(), PostError> {
+        let at = self.find(qpn).ok_or(PostError::NoQueuePair(qpn))?;
+        self.ends[at].pair.set_control(self.now_ns, rate);
+        self.reschedule(at);
+        Ok(())
     }
 
     /// Adds a queue pair and returns its number: [`FIRST_QPN`], and one more for each that follows.
@@ -125,6 +164,23 @@ impl Nic {
             listed_ack: false,
             timer_ns: None,
         });
+        Ok(qpn)
+    }
+
+    /// As [`connect`](Self::connect), under a congestion controller.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_under(
+        &mut self,
+        to: Connection,
+        config: QpConfig,
+        rate: Box<dyn RateControl + Send>,
+    ) -> Result<u32, ConfigError> {
+        let qpn = self.connect(to, config)?;
+        if let Some(end) = self.ends.last_mut() {
+            end.pair.set_control(self.now_ns, rate);
+        }
         Ok(qpn)
     }
 
@@ -173,7 +229,7 @@ impl Nic {
     }
 
     /// Enters a queue pair where it belongs after something about it changed.
-    fn reschedule(&mut self, at: usize) {
+    pub(crate) fn reschedule(&mut self, at: usize) {
         let end = &mut self.ends[at];
         let lane = &mut self.lanes[usize::from(end.connection.priority)];
         if end.pair.has_ack() && !end.listed_ack {
@@ -186,6 +242,7 @@ impl Nic {
         let mut timer_ns = end.pair.next_timeout();
         if end.pair.has_data() {
             let free_ns = end.pace.as_ref().map_or(0, Serialiser::free_ns);
+            let free_ns = free_ns.max(end.pair.next_send_ns(self.now_ns));
             if free_ns <= self.now_ns {
                 // One that was idle does not get what it missed.
                 end.tag = end.tag.max(lane.tag);
@@ -243,6 +300,7 @@ impl Nic {
             src: self.node,
             dst: connection.peer,
             src_port: connection.src_port,
+            dst_port: ROCE_PORT,
             ipv4_id: 0,
             priority: connection.priority,
             ecn: Ecn::Capable0,
@@ -270,10 +328,12 @@ impl End {
 impl Device for Nic {
     fn handle(&mut self, now_ns: u64, _port: usize, frame: Frame) {
         self.now_ns = now_ns;
-        if matches!(frame.payload, Payload::Trimmed(_)) {
-            self.counters.trimmed += 1;
-            return;
-        }
+        let payload = match frame.payload {
+            // Nothing was cut off.
+            Payload::Trimmed(0) => Payload::Bytes([].into()),
+            payload => payload,
+        };
+        self.counters.trimmed += u64::from(matches!(payload, Payload::Trimmed(_)));
         let Header::Roce(header) = frame.header else {
             self.counters.strangers += 1;
             return;
@@ -283,8 +343,8 @@ impl Device for Nic {
             self.counters.strangers += 1;
             return;
         };
-        let payload = frame.payload;
         let packet = Packet { header, payload };
+        self.note_arrival(at, frame.ecn, &packet);
         self.ends[at]
             .pair
             .handle_packet(now_ns, &packet, &mut self.memory);
@@ -294,6 +354,7 @@ impl Device for Nic {
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
         self.now_ns = now_ns;
         self.handle_timers();
+        self.handle_notices();
         for priority in (0..=7)
             .rev()
             .filter(|priority| ports.ready(PORT, *priority))
@@ -306,6 +367,12 @@ impl Device for Nic {
     }
 
     fn next_ns(&self) -> Option<u64> {
-        self.timers.first().map(|(at_ns, _)| *at_ns)
+        let timer_ns = self.timers.first().map(|(at_ns, _)| *at_ns);
+        let pulls_ns = self.pulls.as_ref().and_then(PullPacer::next_timeout);
+        let notices_ns = [self.notifications.next_timeout(), pulls_ns];
+        timer_ns
+            .into_iter()
+            .chain(notices_ns.into_iter().flatten())
+            .min()
     }
 }

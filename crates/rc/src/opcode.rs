@@ -1,4 +1,4 @@
-//! Opcodes of the operations that a queue pair serves (IBTA 9.2.1, table 38).
+//! Opcodes of the operations that a queue pair serves (IBTA, the table of opcodes).
 
 use farwrite_wire::opcode::{Position, lookup};
 
@@ -10,10 +10,13 @@ pub(crate) enum Operation {
     ReadRequest,
     ReadResponse,
     Acknowledge,
+    Notification,
 }
 
 pub(crate) const READ_REQUEST: u8 = 0x0C;
 pub(crate) const ACKNOWLEDGE: u8 = 0x11;
+/// Of RoCEv2 only (IBTA A17.9.3).
+pub(crate) const NOTIFICATION: u8 = 0x81;
 const SEND_FIRST: u8 = 0x00;
 const WRITE_FIRST: u8 = 0x06;
 const READ_RESPONSE_FIRST: u8 = 0x0D;
@@ -26,6 +29,7 @@ pub(crate) fn parse(opcode: u8) -> Option<(Operation, Position)> {
         READ_REQUEST => Operation::ReadRequest,
         0x0D..=0x10 => Operation::ReadResponse,
         ACKNOWLEDGE => Operation::Acknowledge,
+        NOTIFICATION => Operation::Notification,
         _ => return None,
     };
     Some((operation, lookup(opcode)?.position))

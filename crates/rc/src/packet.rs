@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use farwrite_net::Payload;
 use farwrite_net::header::Roce;
 use farwrite_wire::header::{Bth, DEFAULT_PKEY};
+use farwrite_wire::request::pad_bytes;
 
-use crate::psn;
+use crate::{opcode, psn};
 
 /// A packet: its headers, parsed, and its payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,26 @@ pub struct Packet {
     pub header: Roce,
     /// What follows them.
     pub payload: Payload,
+}
+
+impl Packet {
+    /// Bytes of its IP datagram.
+    pub(crate) fn ip_bytes(&self) -> u64 {
+        let payload = self.payload.carried_bytes();
+        let padding = u64::from(pad_bytes(payload));
+        // IPv4, UDP and ICRC.
+        let fixed = 20 + 8 + 4;
+        u64::from(self.header.bytes()) + u64::from(payload) + padding + fixed
+    }
+}
+
+/// A congestion notification packet (IBTA A17.9.3): BECN is set, and 16 bytes of zeros follow.
+pub(crate) fn notification(peer_qpn: u32) -> Packet {
+    let mut header = header(opcode::NOTIFICATION, peer_qpn, 0, false);
+    header.bth.migrated = false;
+    header.bth.becn = true;
+    let payload = Payload::Bytes([0; 16].into());
+    Packet { header, payload }
 }
 
 /// Headers that have only a BTH.

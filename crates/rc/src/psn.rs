@@ -1,4 +1,4 @@
-//! Packet sequence numbers (IBTA 9.7.1).
+//! Packet sequence numbers (IBTA, "Packet Sequence Numbers").
 //!
 //! A PSN has 24 bits and wraps. Inside this crate, packets are counted without wrapping: the low 24
 //! bits of the count are the PSN. So comparisons are those of integers, and the wrap is here only.

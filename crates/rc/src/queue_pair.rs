@@ -1,14 +1,19 @@
 //! One end of a reliable connection.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use farwrite_net::Payload;
+use farwrite_rate::RateControl;
 
+use crate::control::Control;
 use crate::opcode::{self, Operation};
-use crate::packet::Packet;
+use crate::packet::{self, Packet};
 use crate::requester::Requester;
 use crate::responder::Responder;
-use crate::{Completion, ConfigError, Memory, PostError, QpConfig, Request, RequestError};
+use crate::{
+    Completion, ConfigError, Memory, PostError, QpConfig, Recovery, Request, RequestError,
+};
 
 /// A queue pair: a requester and a responder. It takes packets and the time, and gives packets and
 /// completions. Users of a [`Nic`](crate::Nic) do not need it.
@@ -21,6 +26,10 @@ pub struct QueuePair {
     broken: bool,
     /// Whether a response to a READ was sent last, so that requests and responses take turns.
     responded: bool,
+    peer_qpn: u32,
+    recovery: Recovery,
+    /// Whether a congestion notification is to be sent.
+    notifies: bool,
 }
 
 /// What a queue pair has done, in packets unless a line says otherwise.
@@ -32,12 +41,14 @@ pub struct QpCounters {
     pub repeated: u64,
     /// Times that the requester waited in vain.
     pub timeouts: u64,
-    /// Requests that came after a gap and were dropped.
+    /// Requests that came after a gap. Go-Back-N drops them.
     pub out_of_order: u64,
     /// Requests that had come before.
     pub duplicates: u64,
-    /// NAKs and RNR NAKs that this end decided to send.
+    /// NAKs and RNR NAKs that this end decided to send; those that only name a packet do not count.
     pub refusals: u64,
+    /// Congestion notifications that came.
+    pub notifications: u64,
 }
 
 impl QueuePair {
@@ -54,7 +65,51 @@ impl QueuePair {
             counters: QpCounters::default(),
             broken: false,
             responded: false,
+            peer_qpn: config.peer_qpn,
+            recovery: config.recovery,
+            notifies: false,
         })
+    }
+
+    /// Puts what this end sends under a congestion controller, from `now_ns` on. It replaces the
+    /// one before, if there is one. Packets that are under way then are not reported to it.
+    pub fn set_control(&mut self, now_ns: u64, rate: Box<dyn RateControl + Send>) {
+        self.requester.control = Some(Control::new(now_ns, rate));
+    }
+
+    /// Bits a second that the controller allows now; `None` if there is no controller.
+    #[must_use]
+    pub fn pace_bps(&self) -> Option<u64> {
+        self.requester.control.as_ref().map(Control::pace_bps)
+    }
+
+    /// When the controller's pace allows the next packet of a request or response: `now_ns` or
+    /// earlier if it does now.
+    pub fn next_send_ns(&mut self, now_ns: u64) -> u64 {
+        let control = self.requester.control.as_mut();
+        control.map_or(0, |control| control.next_send_ns(now_ns))
+    }
+
+    /// Queues a congestion notification packet for the peer.
+    pub fn notify_congestion(&mut self) {
+        self.notifies = !self.broken;
+    }
+
+    /// Queues a grant for the peer: all packets of credit so far. It goes with ACKs.
+    pub fn grant(&mut self, granted_packets: u64) {
+        self.responder.grant(granted_packets);
+    }
+
+    /// How losses are repaired.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// The place of a request's packet among all that the peer has sent, by its PSN.
+    #[must_use]
+    pub fn position(&self, psn: u32) -> u64 {
+        self.responder.position(psn)
     }
 
     /// Posts a request.
@@ -91,20 +146,24 @@ impl QueuePair {
         self.counters
     }
 
-    /// Whether the queue pair has failed: the error state of IBTA 10.3.1.
+    /// Whether the queue pair has failed: the error state of IBTA, "QP States".
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Takes in a packet for this queue pair. One that is of no service here, or that a switch
-    /// trimmed, changes nothing.
+    /// Takes in a packet for this queue pair. One that is of no service here changes nothing, nor
+    /// does one that a switch trimmed, unless losses are repaired by
+    /// [`Recovery::Trimming`].
     pub fn handle_packet(&mut self, now_ns: u64, packet: &Packet, memory: &mut Memory) {
         let kind = opcode::parse(packet.header.bth.opcode);
-        let whole = !matches!(packet.payload, Payload::Trimmed(_));
-        let Some(kind) = kind.filter(|_| whole && !self.broken) else {
+        let Some(kind) = kind.filter(|_| !self.broken) else {
             return;
         };
+        if matches!(packet.payload, Payload::Trimmed(_)) {
+            self.handle_trimmed(now_ns, kind.0, packet.header.bth.psn);
+            return;
+        }
         let completions = &mut self.completions;
         match kind.0 {
             Operation::Acknowledge => {
@@ -119,26 +178,46 @@ impl QueuePair {
                 self.responder
                     .handle(kind, packet, memory, &mut self.counters, completions);
             }
+            Operation::Notification => {
+                self.counters.notifications += 1;
+                if let Some(control) = &mut self.requester.control {
+                    control.on_notification(now_ns);
+                }
+            }
         }
         self.settle();
+    }
+
+    fn handle_trimmed(&mut self, now_ns: u64, operation: Operation, psn: u32) {
+        match operation {
+            Operation::ReadResponse => self.requester.handle_trimmed_response(now_ns, psn),
+            Operation::Send | Operation::Write => self.responder.handle_trimmed(psn),
+            Operation::ReadRequest | Operation::Acknowledge | Operation::Notification => {}
+        }
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
-        self.requester.next_timeout()
+        let control = self.requester.control.as_ref();
+        let control = control.filter(|_| self.requester.is_busy());
+        let limits_ns = control.and_then(Control::next_timeout);
+        let waits_ns = self.requester.next_timeout();
+        limits_ns.into_iter().chain(waits_ns).min()
     }
 
     /// Ends the waits that are over at `now_ns`.
     pub fn handle_timeout(&mut self, now_ns: u64) {
+        // Brings the limits of the controller up to date.
+        self.next_send_ns(now_ns);
         self.requester.handle_timeout(now_ns, &mut self.counters);
         self.settle();
     }
 
-    /// Whether an acknowledgement, positive or negative, is to be sent.
+    /// Whether an acknowledgement, positive or negative, or a notification is to be sent.
     #[must_use]
     pub fn has_ack(&self) -> bool {
-        self.responder.replies.has_ack()
+        self.notifies || self.responder.replies.has_ack()
     }
 
     /// Whether a request, or a response to a READ, is to be sent.
@@ -147,8 +226,11 @@ impl QueuePair {
         self.responder.replies.has_read() || self.requester.wants_to_send()
     }
 
-    /// The next acknowledgement. It has no payload, and paces do not hold it back.
+    /// The next acknowledgement or notification. Paces do not hold it back.
     pub fn poll_ack(&mut self) -> Option<Packet> {
+        if core::mem::take(&mut self.notifies) {
+            return Some(packet::notification(self.peer_qpn));
+        }
         self.responder.replies.poll_ack()
     }
 
@@ -157,7 +239,11 @@ impl QueuePair {
         let responds = self.responder.replies.has_read();
         if responds && !(self.responded && self.requester.wants_to_send()) {
             self.responded = true;
-            return self.responder.replies.poll_read(memory);
+            let packet = self.responder.replies.poll_read(memory)?;
+            if let Some(control) = &mut self.requester.control {
+                control.on_response(now_ns, packet.ip_bytes());
+            }
+            return Some(packet);
         }
         self.responded = false;
         self.requester.poll_transmit(now_ns, &mut self.counters)

@@ -8,14 +8,19 @@ use farwrite_wire::opcode::Position;
 
 use crate::opcode::{self, position};
 use crate::packet::{Packet, header};
-use crate::{Memory, QpConfig, Syndrome};
+use crate::{Memory, Nak, QpConfig, Recovery, Syndrome, psn};
+
+const GAP: Syndrome = Syndrome::Nak(Nak::Sequence);
 
 /// Replies that wait to be sent. There are at most `2 * max_reads` READs, new and repeated, and one
-/// ACK before, between and after them.
+/// ACK before, between and after them; in selective repeat also a window of NAKs.
 #[derive(Debug)]
 pub(crate) struct Replies {
     config: QpConfig,
     queue: VecDeque<Reply>,
+    /// Packets of credit granted to the peer so far, 24 bits. Where switches trim, ACKs carry it
+    /// in place of the MSN.
+    granted_packets: u32,
 }
 
 #[derive(Debug)]
@@ -53,13 +58,16 @@ impl Replies {
         Self {
             config,
             queue: VecDeque::new(),
+            granted_packets: 0,
         }
     }
 
     /// Queues an ACK of all packets up to `count`, or a NAK of that packet, which acknowledges those
     /// before it. It covers an older one that nothing separates from it.
     pub(crate) fn ack(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
-        if self.queue.back().is_some_and(Reply::is_ack) {
+        let selective = self.config.recovery.is_selective();
+        let covered = |reply: &Reply| reply.is_ack() && !(selective && reply.is_gap());
+        if self.queue.back().is_some_and(covered) {
             self.queue.pop_back();
         }
         self.queue.push_back(Reply::Ack {
@@ -67,6 +75,25 @@ impl Replies {
             msn,
             syndrome,
         });
+    }
+
+    /// Queues a NAK of selective repeat: `named` has come after a gap at `expected`, or, if both
+    /// are the same, without its payload. It stands in place of the MSN, which nobody needs there.
+    /// One that finds no room is left out: the timeout of the peer makes up for it.
+    pub(crate) fn gap(&mut self, expected: u64, named: u64) {
+        let window = self.config.window_packets as usize;
+        if self.queue.len() < window + 4 * usize::from(self.config.max_reads) {
+            self.queue.push_back(Reply::Ack {
+                count: expected,
+                msn: psn::of(named),
+                syndrome: GAP,
+            });
+        }
+    }
+
+    /// Sets the credit that ACKs carry.
+    pub(crate) fn grant(&mut self, granted_packets: u64) {
+        self.granted_packets = psn::of(granted_packets);
     }
 
     /// Queues the response to a new READ.
@@ -107,6 +134,8 @@ impl Replies {
             return None;
         };
         self.queue.pop_front();
+        let credit = self.config.recovery == Recovery::Trimming && syndrome == Syndrome::Ack;
+        let msn = if credit { self.granted_packets } else { msn };
         let mut header = header(opcode::ACKNOWLEDGE, self.config.peer_qpn, count, false);
         header.aeth = Some(aeth(syndrome, msn));
         let payload = Payload::Bytes([].into());
@@ -149,6 +178,10 @@ impl Replies {
 impl Reply {
     fn is_ack(&self) -> bool {
         matches!(self, Self::Ack { .. })
+    }
+
+    fn is_gap(&self) -> bool {
+        matches!(self, Self::Ack { syndrome, .. } if *syndrome == GAP)
     }
 }
 

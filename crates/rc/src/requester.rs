@@ -1,45 +1,57 @@
-//! The half of a queue pair that asks (IBTA 9.7.3, 9.7.6).
+//! The half of a queue pair that asks (IBTA, "Requester: Generating Request Packets",
+//! "Requester: Receiving Responses").
 
 use alloc::collections::VecDeque;
 
 use farwrite_net::Payload;
 use farwrite_net::header::Roce;
+use farwrite_rate::Loss;
 
+use crate::control::Control;
 use crate::packet::{Assembly, Packet, packets};
+use crate::selective::Selective;
 use crate::send_queue::Work;
 use crate::{
-    Completion, Nak, PostError, QpConfig, QpCounters, Request, RequestError, Syndrome, psn,
+    Completion, Nak, PostError, QpConfig, QpCounters, Recovery, Request, RequestError, Syndrome,
+    psn,
 };
 
 /// Longest message of a reliable service (IBTA 9.7).
 const MAX_BYTES: u32 = 1 << 31;
 
-/// Sends requests, waits for their acknowledgements, and goes back when packets are lost.
+/// Sends requests, waits for their acknowledgements, and repeats packets that are lost.
 #[derive(Debug)]
 pub(crate) struct Requester {
-    config: QpConfig,
+    pub(crate) config: QpConfig,
     /// Requests that are not done, oldest first.
-    queue: VecDeque<Work>,
+    pub(crate) queue: VecDeque<Work>,
     /// Count of the oldest packet that is not acknowledged.
-    oldest: u64,
+    pub(crate) oldest: u64,
     /// Count of the packet to send next; it goes back to repeat.
     next: u64,
     /// One more than the highest count sent.
-    sent_end: u64,
+    pub(crate) sent_end: u64,
     /// One more than the highest count that a request has.
     posted_end: u64,
     /// One more than the highest count that an expected reply is for: of a READ, or of a packet
     /// that asks for an acknowledgement. A timer runs while it is above `oldest`.
     asked_end: u64,
-    /// When the wait for progress ends.
-    deadline_ns: Option<u64>,
+    /// Since when this end waits for progress.
+    pub(crate) waits_since_ns: Option<u64>,
     /// Until when an RNR NAK stops sending.
     not_ready_until_ns: Option<u64>,
-    retries: u8,
+    pub(crate) retries: u8,
     not_ready_retries: u8,
     /// The oldest packet when this end last went back. Until there is progress, responses that
     /// lie beyond a hole do not make it go back again.
     went_back_at: Option<u64>,
+    /// One more than the highest count that the peer has acknowledged with all before it. Responses
+    /// to READs may be missing below.
+    pub(crate) acked_end: u64,
+    pub(crate) selective: Selective,
+    /// Packets granted by the peer, unwrapped.
+    pub(crate) granted_packets: u64,
+    pub(crate) control: Option<Control>,
     pub(crate) failure: Option<RequestError>,
 }
 
@@ -54,11 +66,15 @@ impl Requester {
             sent_end: start,
             posted_end: start,
             asked_end: start,
-            deadline_ns: None,
+            waits_since_ns: None,
             not_ready_until_ns: None,
             retries: 0,
             not_ready_retries: 0,
             went_back_at: None,
+            acked_end: start,
+            selective: Selective::default(),
+            granted_packets: 0,
+            control: None,
             failure: None,
         }
     }
@@ -87,12 +103,26 @@ impl Requester {
         Ok(())
     }
 
-    /// Whether there is a packet to send.
+    /// Whether there is a packet to send, and window and credit for it. The pace is no matter here.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.not_ready_until_ns.is_none()
-            && self.next < self.posted_end
+        let credit = self.control.as_ref().is_none_or(Control::has_credit);
+        credit
+            && self.not_ready_until_ns.is_none()
+            && (self.selective.next_lost().is_some() || self.wants_to_advance())
+    }
+
+    /// Whether the packet with the count `next` may be sent.
+    fn wants_to_advance(&self) -> bool {
+        let window = self.control.as_ref().is_none_or(Control::has_window);
+        self.next < self.posted_end
             && self.next - self.oldest < u64::from(self.config.window_packets)
+            && window
             && !self.waits_for_reads()
+    }
+
+    /// Whether requests are under way or wait.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.oldest < self.posted_end
     }
 
     pub(crate) fn poll_transmit(
@@ -103,32 +133,76 @@ impl Requester {
         if !self.wants_to_send() {
             return None;
         }
-        let work = self.queue.get(self.work_of(self.next))?;
-        let asks = work.request.is_read() || self.needs_ack(work);
-        let packet = work.packet(self.next, &self.config, asks);
+        let (count, packet) = match self.selective.next_lost() {
+            Some((count, end)) => self.repeat(count, end)?,
+            None => self.advance()?,
+        };
         counters.sent += 1;
-        counters.repeated += u64::from(self.next < self.sent_end);
-        self.next = work.after(self.next);
+        counters.repeated += u64::from(count < self.sent_end);
         self.sent_end = self.sent_end.max(self.next);
-        if asks {
+        if packet.header.bth.ack_request || self.config.recovery.is_selective() {
             self.asked_end = self.next;
-            let deadline_ns = now_ns.saturating_add(self.config.ack_timeout_ns);
-            self.deadline_ns.get_or_insert(deadline_ns);
+            self.waits_since_ns.get_or_insert(now_ns);
+        }
+        let idle = self.next == self.posted_end && self.selective.next_lost().is_none();
+        if let Some(control) = &mut self.control {
+            control.on_request(now_ns, count, packet.ip_bytes(), idle);
         }
         Some(packet)
     }
 
+    /// The packet with the count `next`.
+    fn advance(&mut self) -> Option<(u64, Packet)> {
+        let count = self.next;
+        let work = self.queue.get(self.work_of(count))?;
+        self.next = work.after(count);
+        let asks = self.asks(work, count);
+        Some((count, work.packet(count, work.end, &self.config, asks)))
+    }
+
+    /// A lost packet, or the part of a READ's response that is lost, up to `end` at most.
+    fn repeat(&mut self, count: u64, end: u64) -> Option<(u64, Packet)> {
+        let work = self.queue.get(self.work_of(count))?;
+        let to = if work.request.is_read() {
+            self.selective.next_arrived(count, end.min(work.end))
+        } else {
+            count + 1
+        };
+        let packet = work.packet(count, to, &self.config, self.asks(work, count));
+        self.selective.repeated(to);
+        Some((count, packet))
+    }
+
+    /// Whether a packet asks for a reply: for an acknowledgement, or, where switches trim, for
+    /// credit. All packets are acknowledged there.
+    fn asks(&self, work: &Work, count: u64) -> bool {
+        match self.config.recovery {
+            Recovery::GoBackN => work.request.is_read() || self.needs_ack(work, count),
+            Recovery::Irn { .. } => true,
+            Recovery::Trimming => work.request.is_read() || self.posted_end > self.next,
+        }
+    }
+
     pub(crate) fn next_timeout(&self) -> Option<u64> {
-        self.not_ready_until_ns.or(self.deadline_ns)
+        self.not_ready_until_ns.or_else(|| self.deadline_ns())
     }
 
     pub(crate) fn handle_timeout(&mut self, now_ns: u64, counters: &mut QpCounters) {
         if self.next_timeout().is_none_or(|at_ns| at_ns > now_ns) {
             return;
         }
-        if self.not_ready_until_ns.take().is_none() {
-            counters.timeouts += 1;
+        if self.not_ready_until_ns.take().is_some() {
+            return;
+        }
+        counters.timeouts += 1;
+        if let Some(control) = &mut self.control {
+            control.on_loss(now_ns, Loss::TimedOut);
+        }
+        if !self.config.recovery.is_selective() {
             self.go_back();
+        } else if self.may_retry() {
+            self.waits_since_ns = None;
+            self.lose_all();
         }
     }
 
@@ -139,24 +213,43 @@ impl Requester {
         header: &Roce,
         completions: &mut VecDeque<Completion>,
     ) {
-        let syndrome = header
-            .aeth
-            .and_then(|aeth| Syndrome::from_byte(aeth.syndrome));
+        let Some(aeth) = header.aeth else {
+            return;
+        };
         let count = psn::near(header.bth.psn, self.oldest);
+        let syndrome = Syndrome::from_byte(aeth.syndrome);
         let Some(syndrome) = syndrome.filter(|_| count < self.sent_end) else {
             return;
         };
+        let selective = self.config.recovery.is_selective();
         if syndrome == Syndrome::Ack {
             self.acknowledge(now_ns, count + 1, completions);
-            return;
+            if self.config.recovery == Recovery::Trimming {
+                self.take_grant(now_ns, aeth.msn);
+            }
+        } else if selective && syndrome == Syndrome::Nak(Nak::Sequence) {
+            self.handle_gap(now_ns, count, psn::near(aeth.msn, count), completions);
+        } else {
+            self.acknowledge(now_ns, count, completions);
+            if count == self.oldest {
+                self.handle_refusal(now_ns, syndrome);
+            }
         }
-        self.acknowledge(now_ns, count, completions);
-        if count != self.oldest {
-            return;
+        if let Some(control) = &mut self.control {
+            control.report(now_ns);
         }
+    }
+
+    /// A NAK or RNR NAK of the oldest packet.
+    fn handle_refusal(&mut self, now_ns: u64, syndrome: Syndrome) {
         match syndrome {
             Syndrome::Ack => {}
-            Syndrome::Nak(Nak::Sequence) => self.go_back(),
+            Syndrome::Nak(Nak::Sequence) => {
+                if let Some(control) = &mut self.control {
+                    control.on_loss(now_ns, Loss::Reported);
+                }
+                self.go_back();
+            }
             Syndrome::Nak(nak) => self.failure = Some(RequestError::Refused(nak)),
             Syndrome::NotReady(_) if self.not_ready_until_ns.is_some() => {}
             Syndrome::NotReady(timer) => {
@@ -165,7 +258,11 @@ impl Requester {
                     self.failure = Some(RequestError::NotReady { retries });
                 }
                 self.not_ready_retries = self.not_ready_retries.saturating_add(1);
-                self.rewind();
+                if self.config.recovery.is_selective() {
+                    self.selective.lose_again(self.oldest);
+                } else {
+                    self.rewind();
+                }
                 self.not_ready_until_ns = Some(now_ns.saturating_add(timer.wait_ns()));
             }
         }
@@ -188,6 +285,10 @@ impl Requester {
         if expected != Some(packet.payload.carried_bytes()) {
             return;
         }
+        if self.config.recovery.is_selective() {
+            self.keep_response(now_ns, count, packet, completions);
+            return;
+        }
         self.acknowledge(now_ns, count, completions);
         if count != self.oldest {
             return;
@@ -208,12 +309,24 @@ impl Requester {
         self.oldest = self.posted_end;
         self.sent_end = self.posted_end;
         self.not_ready_until_ns = None;
+        self.selective.forget();
+        self.control = None;
         self.rewind();
     }
 
     /// All packets before `end` are acknowledged, except that only its response acknowledges a
     /// READ. If one is incomplete before `end`, its packets are lost: an implied NAK.
-    fn acknowledge(&mut self, now_ns: u64, end: u64, completions: &mut VecDeque<Completion>) {
+    pub(crate) fn acknowledge(
+        &mut self,
+        now_ns: u64,
+        end: u64,
+        completions: &mut VecDeque<Completion>,
+    ) {
+        self.acked_end = self.acked_end.max(end);
+        if self.config.recovery.is_selective() {
+            self.settle(now_ns, completions);
+            return;
+        }
         while self.oldest < end {
             let Some(work) = self.queue.front() else {
                 return;
@@ -230,13 +343,21 @@ impl Requester {
     }
 
     /// The oldest request is done up to `to`.
-    fn advance_to(&mut self, now_ns: u64, to: u64, completions: &mut VecDeque<Completion>) {
+    pub(crate) fn advance_to(
+        &mut self,
+        now_ns: u64,
+        to: u64,
+        completions: &mut VecDeque<Completion>,
+    ) {
         self.oldest = to;
         self.next = self.next.max(to);
         (self.retries, self.not_ready_retries) = (0, 0);
         self.not_ready_until_ns = None;
         let waits = self.asked_end > self.oldest;
-        self.deadline_ns = waits.then(|| now_ns.saturating_add(self.config.ack_timeout_ns));
+        self.waits_since_ns = waits.then_some(now_ns);
+        if let Some(control) = &mut self.control {
+            control.on_arrived_before(to);
+        }
         if self.queue.front().is_some_and(|work| work.end == to) {
             completions.extend(self.queue.pop_front().map(Work::complete));
         }
@@ -244,25 +365,48 @@ impl Requester {
 
     /// Go-Back-N: all packets from the oldest one on are sent again.
     fn go_back(&mut self) {
+        if self.may_retry() {
+            self.went_back_at = Some(self.oldest);
+            self.rewind();
+        }
+    }
+
+    /// Counts one more attempt without progress. If there may be none, the requester has failed.
+    fn may_retry(&mut self) -> bool {
         let retries = self.config.retry_limit;
         if self.retries >= retries {
             self.failure = Some(RequestError::RetriesExhausted { retries });
-            return;
+            return false;
         }
         self.retries += 1;
-        self.went_back_at = Some(self.oldest);
-        self.rewind();
+        true
     }
 
     fn rewind(&mut self) {
         self.next = self.oldest;
         self.asked_end = self.oldest;
-        self.deadline_ns = None;
+        self.waits_since_ns = None;
+        if let Some(control) = &mut self.control {
+            control.on_go_back(self.oldest);
+        }
     }
 
-    /// Whether the next packet asks for an acknowledgement.
-    fn needs_ack(&self, work: &Work) -> bool {
-        let after = self.next + 1;
+    /// When the wait for progress ends.
+    fn deadline_ns(&self) -> Option<u64> {
+        let few = |packets| self.next - self.oldest <= u64::from(packets);
+        let wait_ns = match self.config.recovery {
+            Recovery::Irn {
+                rto_low_ns,
+                rto_low_packets,
+            } if few(rto_low_packets) => rto_low_ns,
+            _ => self.config.ack_timeout_ns,
+        };
+        Some(self.waits_since_ns?.saturating_add(wait_ns))
+    }
+
+    /// Whether a packet asks for an acknowledgement in Go-Back-N.
+    fn needs_ack(&self, work: &Work, count: u64) -> bool {
+        let after = count + 1;
         after == work.end
             || after.is_multiple_of(u64::from(self.config.ack_every_packets))
             || after - self.oldest >= u64::from(self.config.window_packets)
@@ -287,7 +431,7 @@ impl Requester {
     }
 
     /// The place in the queue of the request that has a packet.
-    fn work_of(&self, count: u64) -> usize {
+    pub(crate) fn work_of(&self, count: u64) -> usize {
         self.queue.partition_point(|work| work.end <= count)
     }
 }

@@ -1,10 +1,12 @@
-//! The half of a queue pair that answers (IBTA 9.7.4, 9.7.5).
+//! The half of a queue pair that answers (IBTA, "Responder: Receiving Inbound Request
+//! Packets", and 9.7.5).
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farwrite_net::header::Roce;
 use farwrite_wire::opcode::Position;
 
+use crate::hold::Held;
 use crate::opcode::Operation;
 use crate::packet::{Assembly, Packet, packets};
 use crate::replies::{Read, Replies};
@@ -13,15 +15,19 @@ use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Syndrome, psn};
 /// Takes requests in order, does them, and queues the replies.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    config: QpConfig,
+    pub(crate) config: QpConfig,
     /// Count of the packet that comes next.
-    expected: u64,
-    /// Requests done (IBTA 9.7.7.1).
+    pub(crate) expected: u64,
+    /// Requests done (IBTA, "Generating MSN Value").
     msn: u32,
     /// Whether a NAK for `expected` is out. There is one only until that packet comes.
     refused: bool,
-    inbound: Option<Inbound>,
+    pub(crate) inbound: Option<Inbound>,
     receives: VecDeque<Receive>,
+    /// Packets after a gap, by count, within the window (selective repeat).
+    pub(crate) held: BTreeMap<u64, Held>,
+    /// Those of them that begin a WRITE.
+    pub(crate) held_writes: BTreeSet<u64>,
     pub(crate) replies: Replies,
     /// Whether this end refused a request for good.
     pub(crate) broken: bool,
@@ -29,24 +35,24 @@ pub(crate) struct Responder {
 
 /// A message of which the first packet has come, and the last has not.
 #[derive(Debug)]
-enum Inbound {
+pub(crate) enum Inbound {
     Send { receive: Receive, data: Assembly },
     Write(Write),
 }
 
 /// What of a WRITE is to come.
 #[derive(Clone, Copy, Debug)]
-struct Write {
-    rkey: u32,
-    addr: u64,
+pub(crate) struct Write {
+    pub(crate) rkey: u32,
+    pub(crate) addr: u64,
     /// Bytes of the whole WRITE.
-    bytes: u32,
-    missing_bytes: u32,
+    pub(crate) bytes: u32,
+    pub(crate) missing_bytes: u32,
 }
 
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
-struct Receive {
+pub(crate) struct Receive {
     id: u64,
     max_bytes: u32,
 }
@@ -60,6 +66,8 @@ impl Responder {
             refused: false,
             inbound: None,
             receives: VecDeque::new(),
+            held: BTreeMap::new(),
+            held_writes: BTreeSet::new(),
             replies: Replies::new(config),
             broken: false,
         }
@@ -81,11 +89,14 @@ impl Responder {
         if self.broken {
             return;
         }
-        let bth = packet.header.bth;
-        let count = psn::near(bth.psn, self.expected);
+        let kind = (operation, position);
+        let selective = self.config.recovery.is_selective();
+        let count = psn::near(packet.header.bth.psn, self.expected);
         if count > self.expected {
             counters.out_of_order += 1;
-            if !self.refused {
+            if selective {
+                self.hold(kind, count, packet, memory);
+            } else if !self.refused {
                 self.refuse(Syndrome::Nak(Nak::Sequence), counters);
             }
             return;
@@ -96,26 +107,63 @@ impl Responder {
             return;
         }
         self.refused = false;
-        let done = match operation {
-            Operation::Send => self.send(position, packet, completions),
-            Operation::Write => self.write(position, packet, memory, completions),
-            _ => self.read(&packet.header, memory),
-        };
+        let mut acks = packet.header.bth.ack_request || selective;
+        let mut done = self.take(kind, packet, false, memory, completions);
+        while done.is_ok()
+            && let Some(held) = self.held.remove(&self.expected)
+        {
+            acks = true;
+            self.held_writes.remove(&self.expected);
+            done = self.take(held.kind, &held.packet, held.placed, memory, completions);
+        }
         match done {
             Err(syndrome) => self.refuse(syndrome, counters),
-            Ok(()) if operation == Operation::ReadRequest => {}
-            Ok(()) => {
-                self.expected += 1;
-                if bth.ack_request {
-                    self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
-                }
+            // The response to a READ is its acknowledgement.
+            Ok(Operation::ReadRequest) => {}
+            Ok(_) if acks => self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack),
+            Ok(_) => {}
+        }
+    }
+
+    /// Does the expected packet. `placed`: its payload is in memory already.
+    fn take(
+        &mut self,
+        (operation, position): (Operation, Position),
+        packet: &Packet,
+        placed: bool,
+        memory: &mut Memory,
+        completions: &mut VecDeque<Completion>,
+    ) -> Result<Operation, Syndrome> {
+        match operation {
+            Operation::Send => self.send(position, packet, completions)?,
+            Operation::Write => self.write(position, packet, placed, memory, completions)?,
+            _ => {
+                self.read(&packet.header, memory)?;
+                return Ok(operation);
             }
         }
+        self.expected += 1;
+        Ok(operation)
+    }
+
+    /// Sends the peer credit: all packets granted so far.
+    pub(crate) fn grant(&mut self, granted_packets: u64) {
+        self.replies.grant(granted_packets);
+        if !self.broken {
+            self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
+        }
+    }
+
+    /// The place of a request's packet among all that the peer has sent.
+    pub(crate) fn position(&self, psn: u32) -> u64 {
+        psn::near(psn, self.expected)
     }
 
     /// Gives all receive buffers back.
     pub(crate) fn fail(&mut self, completions: &mut VecDeque<Completion>) {
         self.broken = true;
+        self.held.clear();
+        self.held_writes.clear();
         let inbound = match self.inbound.take() {
             Some(Inbound::Send { receive, .. }) => Some(receive),
             _ => None,
@@ -138,7 +186,8 @@ impl Responder {
     /// Answers a packet that has been done already (IBTA 9.7.5.1).
     fn repeat_reply(&mut self, operation: Operation, count: u64, header: &Roce, memory: &Memory) {
         if operation != Operation::ReadRequest {
-            if header.bth.ack_request && !self.refused {
+            let acks = header.bth.ack_request || self.config.recovery.is_selective();
+            if acks && !self.refused {
                 self.replies.ack(self.expected - 1, self.msn, Syndrome::Ack);
             }
             return;
@@ -159,7 +208,7 @@ impl Responder {
     ) -> Result<(), Syndrome> {
         const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
         self.check_length(position, packet.payload.carried_bytes())?;
-        let begins = matches!(position, Position::First | Position::Only);
+        let begins = begins(position);
         let (receive, mut data) = match (begins, self.inbound.take()) {
             (true, None) => {
                 let not_ready = Syndrome::NotReady(self.config.rnr_timer);
@@ -194,13 +243,14 @@ impl Responder {
         &mut self,
         position: Position,
         packet: &Packet,
+        placed: bool,
         memory: &mut Memory,
         completions: &mut VecDeque<Completion>,
     ) -> Result<(), Syndrome> {
         const INVALID: Syndrome = Syndrome::Nak(Nak::InvalidRequest);
         let bytes = packet.payload.carried_bytes();
         self.check_length(position, bytes)?;
-        let begins = matches!(position, Position::First | Position::Only);
+        let begins = begins(position);
         let ends = matches!(position, Position::Last | Position::Only);
         let mut write = match (begins, &self.inbound) {
             (true, None) => begin_write(&packet.header, memory)?,
@@ -215,7 +265,9 @@ impl Responder {
         if imm.is_some() && self.receives.is_empty() {
             return Err(Syndrome::NotReady(self.config.rnr_timer));
         }
-        memory.write(write.rkey, write.addr, &packet.payload);
+        if !placed {
+            memory.write(write.rkey, write.addr, &packet.payload);
+        }
         write.addr = write.addr.wrapping_add(u64::from(bytes));
         write.missing_bytes = missing_bytes;
         self.inbound = (!ends).then_some(Inbound::Write(write));
@@ -268,7 +320,8 @@ impl Responder {
         })
     }
 
-    /// Whether a payload has a length that its place allows (IBTA 9.7.4.1).
+    /// Whether a payload has a length that its place allows (IBTA, "Inbound Packet
+    /// Validation").
     fn check_length(&self, position: Position, bytes: u32) -> Result<(), Syndrome> {
         let mtu_bytes = self.config.mtu_bytes;
         let fits = match position {
@@ -288,7 +341,11 @@ impl Responder {
     }
 }
 
-fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {
+pub(crate) fn begins(position: Position) -> bool {
+    matches!(position, Position::First | Position::Only)
+}
+
+pub(crate) fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {
     let reth = header.reth.ok_or(Syndrome::Nak(Nak::InvalidRequest))?;
     let (rkey, addr, bytes) = (reth.rkey, reth.remote_addr, reth.dma_bytes);
     if !memory.allows(rkey, addr, bytes) {

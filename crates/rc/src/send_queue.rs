@@ -1,4 +1,4 @@
-//! A request and its packets (IBTA 9.7.3).
+//! A request and its packets (IBTA, "Requester: Generating Request Packets").
 
 use farwrite_wire::header::Reth;
 
@@ -20,9 +20,15 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// The packet with a count. For a READ, it asks for the rest of the response from that count
-    /// on.
-    pub(crate) fn packet(&self, count: u64, config: &QpConfig, ack_request: bool) -> Packet {
+    /// The packet with a count. For a READ, it asks for the response from that count to before
+    /// `end`.
+    pub(crate) fn packet(
+        &self,
+        count: u64,
+        end: u64,
+        config: &QpConfig,
+        ack_request: bool,
+    ) -> Packet {
         let (mtu_bytes, peer_qpn) = (config.mtu_bytes, config.peer_qpn);
         let offset = self.offset(count, mtu_bytes);
         let position = position(count == self.first, count + 1 == self.end);
@@ -48,7 +54,12 @@ impl Work {
             }
             Request::Read { from, bytes } => {
                 let mut header = header(opcode::READ_REQUEST, peer_qpn, count, ack_request);
-                header.reth = Some(reth(*from, offset, bytes - offset));
+                let to = if end < self.end {
+                    self.offset(end, mtu_bytes)
+                } else {
+                    *bytes
+                };
+                header.reth = Some(reth(*from, offset, to.saturating_sub(offset)));
                 let payload = Payload::Bytes([].into());
                 Packet { header, payload }
             }

@@ -1,4 +1,4 @@
-//! The syndrome of an ACK header (IBTA 9.7.5.2).
+//! The syndrome of an ACK header (IBTA, "AETH Format").
 
 /// What a responder says about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,8 @@ pub enum Nak {
     Operation,
 }
 
-/// How long a requester waits after an RNR NAK, as the 5-bit code of IBTA table 45.
+/// How long a requester waits after an RNR NAK, as the 5-bit code of IBTA's table of RNR
+/// NAK timer values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RnrTimer(u8);
 

@@ -6,21 +6,30 @@ mod common;
 use common::network::{Node, cable, completions, connect, connection, middle, network, nic};
 use common::{ADDR, BYTES, RKEY, data, message, read, send, write};
 use farwrite_net::{
-    CableConfig, CableId, LeafSpine, Loss, Network, NodeId, Options, Payload, Policy, Shape,
-    SwitchConfig, Topology,
+    CableConfig, CableId, Change, LeafSpine, Loss, Network, NodeId, Options, Payload, Policy,
+    Shape, SwitchConfig, Topology, Trim,
 };
-use farwrite_rc::{Completion, FIRST_QPN, QpConfig, QpCounters, Remote, Request};
+use farwrite_rc::{
+    Completion, Connection, FIRST_QPN, QpConfig, QpCounters, Recovery, Remote, Request,
+};
 
 const ROUNDS: usize = 40;
 const SLOT: usize = 1500;
 
+const IRN: Recovery = Recovery::Irn {
+    rto_low_ns: 30_000,
+    rto_low_packets: 3,
+};
+const RECOVERIES: [Recovery; 3] = [Recovery::GoBackN, IRN, Recovery::Trimming];
+
 /// PSNs wrap on the way, so that old and new ones meet.
-fn config() -> QpConfig {
+fn config(recovery: Recovery) -> QpConfig {
     QpConfig {
         mtu_bytes: 256,
         ack_timeout_ns: 100_000,
         send_psn: 0xFF_FFF0,
         recv_psn: 0xFF_FFF0,
+        recovery,
         ..QpConfig::new(2)
     }
 }
@@ -94,7 +103,12 @@ fn check_all(network: &mut Network<Node>, [_, b]: [NodeId; 2], done: &[Vec<Compl
     }
 }
 
-fn exchange(topology: &Topology, options: &Options, seed: u64) -> [QpCounters; 2] {
+fn exchange(
+    topology: &Topology,
+    options: &Options,
+    seed: u64,
+    recovery: Recovery,
+) -> [QpCounters; 2] {
     let ends: Vec<_> = topology.hosts().collect();
     let ends = [ends[0], ends[ends.len() - 1]];
     let mut network = network(topology, options, seed);
@@ -102,7 +116,7 @@ fn exchange(topology: &Topology, options: &Options, seed: u64) -> [QpCounters; 2
     for at in boxes {
         middle(&mut network, at).copies = true;
     }
-    let qpn = connect(&mut network, ends, 0, connection(), config());
+    let qpn = connect(&mut network, ends, 0, connection(), config(recovery));
     post_all(&mut network, ends, qpn);
     network.run();
     let done = ends.map(|end| completions(&mut network, end, qpn));
@@ -124,23 +138,25 @@ fn lossy(loss_packet: f64) -> CableConfig {
 #[test]
 fn a_perfect_cable_needs_no_repetition() {
     let topology = point_to_point(cable(10, 5000));
-    let [asked, answered] = exchange(&topology, &Options::default(), 1);
-    assert_eq!((asked.repeated, asked.timeouts), (0, 0));
-    assert_eq!((answered.out_of_order, answered.duplicates), (0, 0));
+    for recovery in RECOVERIES {
+        let [asked, answered] = exchange(&topology, &Options::default(), 1, recovery);
+        assert_eq!((asked.repeated, asked.timeouts), (0, 0));
+        assert_eq!((answered.out_of_order, answered.duplicates), (0, 0));
+    }
 }
 
 #[test]
 fn messages_survive_loss() {
-    for seed in 0..20 {
+    for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
         let topology = point_to_point(lossy(0.02));
-        let [asked, answered] = exchange(&topology, &Options::default(), seed);
+        let [asked, answered] = exchange(&topology, &Options::default(), seed, recovery);
         assert!(asked.repeated > 0 && answered.out_of_order > 0, "{seed}");
     }
 }
 
 #[test]
 fn messages_survive_spraying_over_paths_of_different_length() {
-    for seed in 0..20 {
+    for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
         let clos = LeafSpine {
             leaves: 2,
             spines: 4,
@@ -159,7 +175,7 @@ fn messages_survive_spraying_over_paths_of_different_length() {
             routing: Policy::Spray,
             ..SwitchConfig::default()
         });
-        let [_, answered] = exchange(&topology, &options, seed);
+        let [_, answered] = exchange(&topology, &options, seed, recovery);
         assert!(
             answered.out_of_order > 0 && answered.duplicates > 0,
             "{seed}"
@@ -169,34 +185,36 @@ fn messages_survive_spraying_over_paths_of_different_length() {
 
 #[test]
 fn every_packet_can_be_copied_and_is_a_sound_roce_packet() {
-    let mut topology = point_to_point(lossy(0.01));
-    let at = topology.insert_box(CableId(0), "box");
-    let ends: Vec<_> = topology.hosts().collect();
-    let ends = [ends[0], ends[1]];
-    let mut network = network(&topology, &Options::default(), 3);
-    middle(&mut network, at).copies = true;
-    let qpn = connect(&mut network, ends, 0, connection(), config());
-    post_all(&mut network, ends, qpn);
-    network.run();
-    let done = ends.map(|end| completions(&mut network, end, qpn));
-    check_all(&mut network, ends, &done);
-    let seen = &middle(&mut network, at).opcodes;
     // All that is sent: SENDs without, WRITEs with immediate; READs; ACKs.
     let expected = [0, 1, 2, 4, 6, 7, 9, 0xB, 0xC, 0xD, 0xE, 0xF, 0x10, 0x11];
-    assert_eq!(seen.iter().copied().collect::<Vec<_>>(), expected);
+    for recovery in RECOVERIES {
+        let mut topology = point_to_point(lossy(0.01));
+        let at = topology.insert_box(CableId(0), "box");
+        let ends: Vec<_> = topology.hosts().collect();
+        let ends = [ends[0], ends[1]];
+        let mut network = network(&topology, &Options::default(), 3);
+        middle(&mut network, at).copies = true;
+        let qpn = connect(&mut network, ends, 0, connection(), config(recovery));
+        post_all(&mut network, ends, qpn);
+        network.run();
+        let done = ends.map(|end| completions(&mut network, end, qpn));
+        check_all(&mut network, ends, &done);
+        let seen = &middle(&mut network, at).opcodes;
+        assert_eq!(seen.iter().copied().collect::<Vec<_>>(), expected);
+    }
 }
 
 /// Both ends ask and answer on the same connection.
 #[test]
 fn messages_cross_in_both_directions() {
-    for seed in 0..20 {
+    for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
         let mut topology = point_to_point(lossy(0.02));
         let at = topology.insert_box(CableId(0), "box");
         let ends: Vec<_> = topology.hosts().collect();
         let (there, back) = ([ends[0], ends[1]], [ends[1], ends[0]]);
         let mut network = network(&topology, &Options::default(), seed);
         middle(&mut network, at).copies = true;
-        let qpn = connect(&mut network, there, 0, connection(), config());
+        let qpn = connect(&mut network, there, 0, connection(), config(recovery));
         post_all(&mut network, there, qpn);
         post_all(&mut network, back, qpn);
         network.run();
@@ -207,6 +225,100 @@ fn messages_cross_in_both_directions() {
     }
 }
 
+/// The cable is down for longer than a timeout, and takes what is on it along.
+#[test]
+fn messages_survive_a_cable_that_fails() {
+    for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
+        let topology = point_to_point(lossy(0.005));
+        let ends: Vec<_> = topology.hosts().collect();
+        let ends = [ends[0], ends[1]];
+        let mut network = network(&topology, &Options::default(), seed);
+        let qpn = connect(&mut network, ends, 0, connection(), config(recovery));
+        post_all(&mut network, ends, qpn);
+        let down_ns = 5_000 + 3_000 * seed;
+        network.plan(down_ns, CableId(0), Change::Down).unwrap();
+        network
+            .plan(down_ns + 150_000, CableId(0), Change::Up)
+            .unwrap();
+        network.run();
+        let done = ends.map(|end| completions(&mut network, end, qpn));
+        check_all(&mut network, ends, &done);
+        let counters = nic(&mut network, ends[0]).qp_counters(qpn).unwrap();
+        assert!(counters.timeouts > 0, "{seed} {recovery:?}");
+    }
+}
+
+/// Two senders overload the queue of the receiver, and no payload that is cut off costs a timeout.
+#[test]
+fn trimmed_packets_are_repeated_without_a_timeout() {
+    let topology = Shape::Star {
+        hosts: 3,
+        cable: cable(10, 1000),
+    }
+    .build()
+    .unwrap();
+    let hosts: Vec<_> = topology.hosts().collect();
+    let options = Options::with_switches(SwitchConfig {
+        trim: Some(Trim {
+            queue_bytes: 3_000,
+            priority: 7,
+        }),
+        ..SwitchConfig::default()
+    });
+    let mut network = network(&topology, &options, 1);
+    let config = QpConfig {
+        ack_timeout_ns: 10_000_000,
+        ..config(Recovery::Trimming)
+    };
+    for (number, sender) in [(0, hosts[0]), (1, hosts[1])] {
+        let receiver = nic(&mut network, hosts[2]);
+        let bytes = vec![0; 200_000];
+        receiver.memory.register(number, 0, bytes).unwrap();
+        let to = Connection {
+            peer: hosts[2],
+            ..connection()
+        };
+        let there = QpConfig {
+            peer_qpn: FIRST_QPN + number,
+            ..config
+        };
+        nic(&mut network, sender).connect(to, there).unwrap();
+        let to = Connection {
+            peer: sender,
+            ..connection()
+        };
+        let back = QpConfig {
+            peer_qpn: FIRST_QPN,
+            ..config
+        };
+        nic(&mut network, hosts[2]).connect(to, back).unwrap();
+        let request = Request::Write {
+            data: data(message(number as usize, 200_000)),
+            to: Remote {
+                rkey: number,
+                addr: 0,
+            },
+            imm: None,
+        };
+        nic(&mut network, sender)
+            .post(FIRST_QPN, 0, request)
+            .unwrap();
+    }
+    network.run();
+    for (number, sender) in [(0, hosts[0]), (1, hosts[1])] {
+        let counters = nic(&mut network, sender).qp_counters(FIRST_QPN).unwrap();
+        assert!(
+            counters.repeated > 0 && counters.timeouts == 0,
+            "{counters:?}"
+        );
+        let done = completions(&mut network, sender, FIRST_QPN);
+        assert_eq!(done, [Completion::Acknowledged { id: 0 }]);
+        let memory = nic(&mut network, hosts[2]).memory.bytes(number).unwrap();
+        assert_eq!(memory, message(number as usize, 200_000));
+    }
+    assert!(nic(&mut network, hosts[2]).counters().trimmed > 0);
+}
+
 #[test]
 fn the_same_seed_gives_the_same_course() {
     let run = |seed| {
@@ -214,7 +326,13 @@ fn the_same_seed_gives_the_same_course() {
         let ends: Vec<_> = topology.hosts().collect();
         let ends = [ends[0], ends[1]];
         let mut network = network(&topology, &Options::default(), seed);
-        let qpn = connect(&mut network, ends, 0, connection(), config());
+        let qpn = connect(
+            &mut network,
+            ends,
+            0,
+            connection(),
+            config(Recovery::GoBackN),
+        );
         post_all(&mut network, ends, qpn);
         network.run();
         network.trace_hash()

@@ -67,6 +67,13 @@ impl ChunkSet {
         new
     }
 
+    /// Inserts the chunks of a range.
+    pub fn insert_range(&mut self, range: Range<u32>) {
+        for (word, mask) in words_of(range) {
+            self.insert_word(word, mask);
+        }
+    }
+
     /// Removes the chunks whose bits are set.
     pub fn remove_word(&mut self, word: u32, bits: u64) {
         if let Some(slot) = self.words.get_mut(word as usize) {

@@ -7,7 +7,7 @@
 //! - [`selective_repeat`] sends again what is missing, [`go_back_n`] everything from the first
 //!   missing chunk on, [`erasure`] sends parity ahead; [`registry`] finds them by name and by tag.
 //! - [`order`] is in which order a scheme sends chunks first.
-//! - [`rtt`] and [`pacer`] belong to the endpoint, which hands their results to every scheme.
+//! - [`rtt`] belongs to the endpoint, which hands its results to every scheme.
 //! - [`loss_meter`] tells from the bitmaps what the path loses, whatever the scheme.
 //! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
 //!   schemes here share, and that one written elsewhere may use.
@@ -26,7 +26,6 @@ pub mod go_back_n;
 pub mod loss_meter;
 mod marks;
 pub mod order;
-pub mod pacer;
 pub mod registry;
 pub mod rtt;
 pub mod scheme;

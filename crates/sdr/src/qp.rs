@@ -247,7 +247,7 @@ impl SdrQp {
         self.send.close(message, outcome);
     }
 
-    /// Takes in what the peer says; `Credit` has no meaning here.
+    /// Takes in what the peer says; `Loss` and `PathFeedback` have no meaning here.
     ///
     /// # Errors
     /// What the peer must not say; it changed nothing.
@@ -273,7 +273,7 @@ impl SdrQp {
                 self.send.handle_report(now_ns, nack.message);
                 Ok(())
             }
-            Control::Credit(_) => Ok(()),
+            Control::Loss(_) | Control::PathFeedback(_) => Ok(()),
         }
     }
 

@@ -119,6 +119,18 @@ pub struct Hello {
     pub capabilities: u64,
 }
 
+impl Hello {
+    /// Capability: of the initiator, that the session is a probe and no transfer; of the responder,
+    /// that it answers probes (P9).
+    pub const PROBES: u64 = 1;
+
+    /// Whether the peer has a capability.
+    #[must_use]
+    pub fn has(&self, capability: u64) -> bool {
+        self.capabilities & capability != 0
+    }
+}
+
 /// The bytes of queue-pair information (P6). They hold a key, so they show only their number.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpBlob(pub Vec<u8>);
@@ -134,8 +146,6 @@ impl fmt::Debug for QpBlob {
 pub struct TransferPlan {
     /// Name of the scheme (P5) that repairs losses.
     pub scheme: Text,
-    /// Rate that the sender paces to, in bits of data packets a second.
-    pub rate_bps: u64,
     /// Bytes of an SDR message: the stream of files is cut into pieces of this size, the last one
     /// may be shorter.
     pub segment_bytes: u64,

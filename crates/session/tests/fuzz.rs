@@ -46,11 +46,10 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
             software,
             capabilities
         })),
-        (text(), any::<[u64; 3]>(), any::<u32>()).prop_map(|(scheme, numbers, entries)| {
-            let [rate_bps, segment_bytes, stream_bytes] = numbers;
+        (text(), any::<[u64; 2]>(), any::<u32>()).prop_map(|(scheme, numbers, entries)| {
+            let [segment_bytes, stream_bytes] = numbers;
             Message::Plan(TransferPlan {
                 scheme,
-                rate_bps,
                 segment_bytes,
                 entries,
                 stream_bytes,

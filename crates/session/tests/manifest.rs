@@ -57,7 +57,6 @@ fn why(entries: Vec<Entry>) -> EntryError {
 fn plan(manifest: &Manifest) -> TransferPlan {
     TransferPlan {
         scheme: Text::new("sr-nack"),
-        rate_bps: 1,
         segment_bytes: 1,
         entries: u32::try_from(manifest.entries().len()).expect("few"),
         stream_bytes: manifest.stream_bytes(),
@@ -362,7 +361,6 @@ fn messages_on_the_wire() {
     };
     let plan = TransferPlan {
         scheme: Text::new("gbn"),
-        rate_bps: 1,
         segment_bytes: 2,
         entries: 3,
         stream_bytes: 4,
@@ -397,7 +395,7 @@ fn messages_on_the_wire() {
     let file_bytes = [1, 0xac, 2, 1, b'n', 1, 5, 1, 0xa4, 3, 1, 9];
     let cases: [(Message, &[&[u8]]); 12] = [
         (Message::Hello(hello), &[&[0, 1, b'f', 0x80, 1]]),
-        (Message::Plan(plan), &[&[1, 3], b"gbn", &[1, 2, 3, 4]]),
+        (Message::Plan(plan), &[&[1, 3], b"gbn", &[2, 3, 4]]),
         (Message::QpInfo(QpBlob(vec![7, 8])), &[&[2, 2, 7, 8]]),
         (
             Message::Entries(vec![directory(None, "d"), dressed]),

@@ -47,7 +47,6 @@ fn send(
     let manifest = Arc::clone(source.manifest());
     channel.send(&Message::Plan(TransferPlan {
         scheme: Text::new("sr-nack"),
-        rate_bps: 1_000_000_000,
         segment_bytes: 4096,
         entries: u32::try_from(manifest.entries().len()).expect("few"),
         stream_bytes: manifest.stream_bytes(),

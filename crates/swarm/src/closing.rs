@@ -39,6 +39,7 @@ impl World<'_> {
         self.run_idle(FALL_SILENT_NS)?;
         self.check_silence()?;
         self.check_outcomes()?;
+        self.check_reports()?;
         self.check_windows()?;
         for pair in 0..self.pairs.len() {
             for end in 0..2 {

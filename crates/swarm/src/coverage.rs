@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
-use farwrite::Timing;
+use farwrite::{RateControl, Timing};
 use farwrite_link::{LinkCounters, Loss};
 
 use crate::plan::{Plan, Repair};
 use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
-const KINDS: [&str; 67] = [
+const KINDS: [&str; 71] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -79,6 +79,10 @@ const KINDS: [&str; 67] = [
     "refused for its length",
     "refused for its immediate",
     "whole as foreseen",
+    "fixed rate",
+    "adaptive rate",
+    "adaptive rate with a hint",
+    "adaptive rate with a maximum",
 ];
 
 /// What one case met.
@@ -194,6 +198,14 @@ fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
         let [forth, back] = &path.links;
         let differ = forth.delay != back.delay || forth.rate_bps != back.rate_bps;
         coverage.saw_if("asymmetric path", differ);
+        match path.rate_control {
+            RateControl::Fixed { .. } => coverage.saw("fixed rate"),
+            RateControl::Adaptive { max_bps, start } => {
+                coverage.saw("adaptive rate");
+                coverage.saw_if("adaptive rate with a hint", start.is_some());
+                coverage.saw_if("adaptive rate with a maximum", max_bps.is_some());
+            }
+        }
     }
     coverage.saw_if("several queue pairs", plan.pairs.len() > 1);
     coverage.saw_if("more than two hosts", plan.hosts() > 2);

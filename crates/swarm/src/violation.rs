@@ -30,6 +30,9 @@ pub enum Rule {
     Liveness,
     /// Nobody sends, and no timer runs, when all messages are over.
     Silence,
+    /// No more is in flight than the window allows, no round trip is shorter than the path, and
+    /// reports come and are true.
+    Path,
     /// Everything that an endpoint took from its fabric comes back.
     Leak,
     /// Counters of links and fabrics agree, and count no packet that a peer may not send.
@@ -56,6 +59,7 @@ impl Display for Rule {
             Self::Deadline => "deadline",
             Self::Liveness => "liveness",
             Self::Silence => "silence",
+            Self::Path => "path",
             Self::Leak => "leak",
             Self::Counters => "counters",
             Self::Call => "call",

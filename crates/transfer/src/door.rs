@@ -172,7 +172,7 @@ fn admit(channel: Channel, place: &Arc<Place>, admitted: &Sender<Admitted>) {
 
 /// Asks a sender to come again.
 fn turn_away(mut channel: Channel) {
-    let reason = Text::new("another transfer is under way; try again later");
+    let reason = Text::new("another transfer or probe is under way; try again later");
     // The sender notices the end of the channel in any case.
     let _ = channel.send(&Message::Abort {
         cause: Cause::Busy,

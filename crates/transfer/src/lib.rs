@@ -32,6 +32,7 @@ mod sender;
 mod setup;
 mod shape;
 mod speaker;
+mod visitor;
 mod watch;
 
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use choice::SchemeChoice;
 pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
+pub use farwrite::{RateControl, Start};
 pub use host::{Cancel, Event, Host, Observer, Route, direct};
 pub use loss::PathLoss;
 pub use parity::parity_bytes;
@@ -50,6 +52,7 @@ pub use receiver::{ReceiveSettings, receive};
 pub use report::{FailedFile, Report, Role};
 pub use sender::{Choices, SendSettings, send};
 pub use setup::SETUP;
+pub use visitor::Visitor;
 
 /// Port for TCP and UDP that a receiver listens on unless it is given another: the one after
 /// RoCEv2's own, which Soft-RoCE takes where it is loaded.

@@ -28,6 +28,17 @@ pub(crate) struct Meter<'a> {
     end_bytes: u64,
 }
 
+/// What is shown beside how far a transfer is.
+pub(crate) struct Status<'a> {
+    /// A share, and of what.
+    pub(crate) repairs: f64,
+    pub(crate) note: &'a str,
+    /// What bounds the rate, where this end knows.
+    pub(crate) limit: Option<&'static str>,
+    /// What the transfer waits for.
+    pub(crate) slow_disk: Option<(&'static str, Duration)>,
+}
+
 impl<'a> Meter<'a> {
     pub(crate) fn new(
         observer: &'a dyn Observer,
@@ -47,14 +58,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Reports that `done_bytes` of the stream are through, if the last report is old enough.
-    /// `repairs` is a share, and `note` says of what; `slow_disk` is what the transfer waits for.
-    pub(crate) fn show(
-        &mut self,
-        now: Instant,
-        done_bytes: u64,
-        (repairs, note): (f64, &str),
-        slow_disk: Option<(&'static str, Duration)>,
-    ) {
+    pub(crate) fn show(&mut self, now: Instant, done_bytes: u64, status: &Status<'_>) {
         if self
             .samples
             .back()
@@ -74,12 +78,16 @@ impl<'a> Meter<'a> {
             Ok(left) => Time(left).to_string(),
             Err(_) => "?".into(),
         };
-        let (rate, repairs) = (Rate(bps).to_string(), Percent(repairs).to_string());
-        let at = match slow_disk {
+        let rate = Rate(bps).to_string();
+        let repairs = Percent(status.repairs).to_string();
+        let limit = status.limit.map(|limit| format!(" ({limit})"));
+        let limit = limit.unwrap_or_default();
+        let at = match status.slow_disk {
             Some((disk, busy)) => format!("waiting for {disk}, {} s", busy.as_secs()),
             None => self.name(done_bytes),
         };
-        let detail = format!("{rate:>11}  {left:>6} left  {repairs:>7} {note}  {at}");
+        let note = status.note;
+        let detail = format!("{rate:>11}{limit}  {left:>6} left  {repairs:>7} {note}  {at}");
         self.report(done_bytes, detail, false);
     }
 

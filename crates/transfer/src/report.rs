@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use farwrite::QpStats;
+use farwrite::{EcnField, PathStats, QpStats, RateControl, Start};
 use farwrite_session::files::Manifest;
 use farwrite_session::{FileCause, Text};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use crate::ErrorKind;
 use crate::loss::PathLoss;
-use crate::sender::Choices;
+use crate::sender::{Choices, Limit, Limits, Shares};
 use crate::shape::Shape;
 
 /// Failed files that are listed; the others are only counted, so that a peer that fails a million
@@ -40,7 +40,8 @@ pub struct Report {
     goodput_bps: f64,
     scheme: String,
     auto: Option<Choices>,
-    rate_bps: u64,
+    #[serde(flatten)]
+    sending: Sending,
     mtu: u32,
     segment_bytes: u64,
     slots: u32,
@@ -115,6 +116,47 @@ pub(crate) struct Tally {
     pub(crate) failed: FailedFiles,
 }
 
+/// How fast a sender was, and why not faster.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Sending {
+    rate_control: Option<&'static str>,
+    max_rate_bps: Option<u64>,
+    path_rate_bps: Option<u64>,
+    base_rtt_ms: Option<f64>,
+    marked_packets: Option<u64>,
+    ecn: Option<&'static str>,
+    limited_by: Option<Shares>,
+    #[serde(skip)]
+    main_limit: Option<Limit>,
+    #[serde(skip)]
+    learned: Option<Start>,
+}
+
+impl Sending {
+    pub(crate) fn new(control: RateControl, path: &PathStats, limits: &Limits) -> Self {
+        let (name, max_rate_bps) = match control {
+            RateControl::Adaptive { max_bps, .. } => ("adaptive", max_bps),
+            RateControl::Fixed { rate_bps } => ("fixed", Some(rate_bps)),
+        };
+        let base_rtt = path.base_rtt_ns.map(Duration::from_nanos);
+        Self {
+            rate_control: Some(name),
+            max_rate_bps,
+            path_rate_bps: path.learned.map(|learned| learned.rate_bps),
+            base_rtt_ms: base_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
+            marked_packets: Some(path.marked_packets),
+            ecn: Some(match path.ecn_to_peer {
+                EcnField::Unknown => "unknown",
+                EcnField::Kept => "kept",
+                EcnField::Cleared => "cleared",
+            }),
+            limited_by: Some(limits.shares()),
+            main_limit: limits.main(),
+            learned: path.learned,
+        }
+    }
+}
+
 /// What a report is made from.
 pub(crate) struct Facts {
     pub(crate) role: Role,
@@ -123,7 +165,8 @@ pub(crate) struct Facts {
     pub(crate) elapsed: Duration,
     pub(crate) scheme: String,
     pub(crate) choices: Option<Choices>,
-    pub(crate) rate_bps: u64,
+    /// How the sender's rate came about; nothing at the receiver.
+    pub(crate) sending: Sending,
     pub(crate) shape: Shape,
     pub(crate) retransmitted_share: Option<f64>,
     pub(crate) duplicate_share: Option<f64>,
@@ -144,7 +187,7 @@ impl Report {
             goodput_bps: real(bytes) * 8.0 / seconds,
             scheme: facts.scheme,
             auto: facts.choices,
-            rate_bps: facts.rate_bps,
+            sending: facts.sending,
             mtu: facts.shape.mtu,
             segment_bytes: facts.shape.segment_bytes,
             slots: facts.shape.slots,
@@ -168,6 +211,12 @@ impl Report {
             first
         };
         Some(ErrorKind::of_file(worst, self.role == Role::Sender))
+    }
+
+    /// What a later transfer to the same receiver can start with.
+    #[must_use]
+    pub fn learned(&self) -> Option<Start> {
+        self.sending.learned
     }
 
     /// Files that did not arrive.
@@ -197,6 +246,13 @@ impl Report {
             self.peer,
             Rate(self.goodput_bps)
         );
+        line += &format!(
+            ", round trip {}",
+            Time(Duration::from_secs_f64(self.rtt_ms / 1e3))
+        );
+        if let Some(limit) = self.sending.main_limit {
+            line += &format!(", limited by {}", limit.name());
+        }
         if let Some(share) = self.retransmitted_share {
             line += &format!(", {} sent again", Percent(share));
         }

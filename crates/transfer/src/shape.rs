@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use farwrite::fabric::udp::path_mtu;
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_session::TransferPlan;
 
 use farwrite_units::show::Bytes;
@@ -23,7 +23,7 @@ pub(crate) const MIN_MTU: u32 = 256;
 /// long on a slow path, and a fast path must not have thousands.
 const SEGMENT_MS: u64 = 100;
 const MIN_SEGMENT_BYTES: u64 = 64 << 10;
-const MAX_SEGMENT_BYTES: u64 = 8 << 20;
+const MAX_SEGMENT_BYTES: u64 = 2 << 20;
 /// A small transfer is cut so that disks and network work at the same time.
 const MIN_SEGMENTS: u64 = 8;
 /// Segments beyond those that two round trips fill: some are being read or written.
@@ -35,6 +35,37 @@ const MAX_GENERATIONS: u8 = 4;
 /// As much as may leave at once, as time at the rate: the lateness of timers.
 const BURST_US: u64 = 500;
 const MIN_BURST_BYTES: u64 = 64 << 10;
+
+/// How fast a path is, before anything was sent on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Speed {
+    /// What it probably carries, in bits a second.
+    pub(crate) likely_bps: u64,
+    /// What it may turn out to carry: buffers are for this.
+    pub(crate) most_bps: u64,
+}
+
+impl Speed {
+    /// Nothing is known. Segments of 1 MiB end within seconds on a slow path, and the buffers fill
+    /// most fast ones; `--rate` or an earlier transfer says more.
+    const UNKNOWN: Self = Self {
+        likely_bps: 84_000_000,
+        most_bps: 10_000_000_000,
+    };
+
+    /// What follows from the user's bound, and from what an earlier transfer has measured.
+    pub(crate) fn of(max_rate_bps: Option<u64>, measured_bps: Option<u64>) -> Self {
+        let most_bps = measured_bps.map_or(Self::UNKNOWN.most_bps, |measured| {
+            measured.saturating_mul(2).max(Self::UNKNOWN.most_bps)
+        });
+        let most_bps = max_rate_bps.unwrap_or(most_bps);
+        let likely_bps = measured_bps.or(max_rate_bps);
+        Self {
+            likely_bps: likely_bps.unwrap_or(Self::UNKNOWN.likely_bps).min(most_bps),
+            most_bps,
+        }
+    }
+}
 
 /// How the stream is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +90,14 @@ impl Shape {
     /// [`ErrorKind::Settings`] where the memory does not hold two chunks with the parity of this scheme.
     pub(crate) fn choose(
         stream_bytes: u64,
-        rate_bps: u64,
+        speed: Speed,
         rtt: Duration,
         mtu: u32,
         memory_bytes: u64,
         scheme: SchemeName,
     ) -> Result<Self, Error> {
-        let window_bytes = 2 * bdp_bytes(rate_bps, rtt);
-        let by_time = rate_bps / 8 * SEGMENT_MS / 1000;
+        let window_bytes = 2 * bdp_bytes(speed.most_bps, rtt);
+        let by_time = speed.likely_bps / 8 * SEGMENT_MS / 1000;
         let wanted = by_time.min(stream_bytes / MIN_SEGMENTS);
         let chunk_bytes = chunk_bytes(&QpConfig {
             mtu,
@@ -241,15 +272,21 @@ fn bdp_bytes(rate_bps: u64, rtt: Duration) -> u64 {
     u64::try_from(bits / 8).unwrap_or(u64::MAX / 4)
 }
 
-/// How a queue pair works at this rate.
-pub(crate) fn options(sdr: QpConfig, rate_bps: u64, rtt: Duration) -> QpOptions {
-    let burst_bytes = rate_bps / 8 * BURST_US / 1_000_000;
-    QpOptions {
+/// How a queue pair works with this rate control.
+pub(crate) fn options(sdr: QpConfig, rate_control: RateControl, rtt: Duration) -> QpOptions {
+    let options = QpOptions {
         sdr,
-        rate_bps,
-        burst_bytes: burst_bytes.max(MIN_BURST_BYTES),
+        rate_control,
         initial_rtt: rtt,
         ..QpOptions::default()
+    };
+    let RateControl::Fixed { rate_bps } = rate_control else {
+        return options;
+    };
+    let burst_bytes = rate_bps / 8 * BURST_US / 1_000_000;
+    QpOptions {
+        burst_bytes: burst_bytes.max(MIN_BURST_BYTES),
+        ..options
     }
 }
 
@@ -296,10 +333,22 @@ mod tests {
     const GBIT: u64 = 1_000_000_000;
     const MIB: u64 = 1 << 20;
 
+    fn fixed(rate_bps: u64) -> Speed {
+        Speed::of(Some(rate_bps), None)
+    }
+
     fn choose(stream_bytes: u64, rate_bps: u64, rtt_ms: u64, memory_bytes: u64) -> Shape {
         let rtt = Duration::from_millis(rtt_ms);
         let scheme = SchemeName::Gbn;
-        Shape::choose(stream_bytes, rate_bps, rtt, 1436, memory_bytes, scheme).expect("enough")
+        Shape::choose(
+            stream_bytes,
+            fixed(rate_bps),
+            rtt,
+            1436,
+            memory_bytes,
+            scheme,
+        )
+        .expect("enough")
     }
 
     /// Streams, rates, round trips in milliseconds, and memories, in all combinations.
@@ -324,7 +373,7 @@ mod tests {
             for mtu in [256, 1436, 4096, 65_468] {
                 for (stream, rate, rtt, memory) in wishes() {
                     let rtt = Duration::from_millis(rtt);
-                    let chosen = Shape::choose(stream, rate, rtt, mtu, memory, scheme);
+                    let chosen = Shape::choose(stream, fixed(rate), rtt, mtu, memory, scheme);
                     let Ok(shape) = chosen else {
                         // A chunk and its parity, twice.
                         let chunk = u64::from(mtu);
@@ -361,17 +410,36 @@ mod tests {
     fn segments_are_whole_groups_where_they_can_be() {
         let scheme: SchemeName = "ec-mds:32,8".parse().expect("a scheme");
         let rtt = Duration::from_millis(25);
-        for (stream, groups) in [(1, 1), (MIB, 1), (1 << 30, 64)] {
-            let shape = Shape::choose(stream, GBIT, rtt, 4096, 1 << 30, scheme);
+        for (stream, groups) in [(1, 1), (MIB, 1), (1 << 30, 16)] {
+            let shape = Shape::choose(stream, fixed(GBIT), rtt, 4096, 1 << 30, scheme);
             let shape = shape.expect("enough memory");
             assert_eq!(shape.segment_bytes, groups * 32 * 4096, "{shape:?}");
             assert_eq!(shape.parity_bytes, groups * 8 * 4096, "{shape:?}");
         }
         // Two whole groups and their parity do not fit here.
-        let shape = Shape::choose(1 << 30, GBIT, rtt, 65_468, 2 * MIB, scheme);
+        let shape = Shape::choose(1 << 30, fixed(GBIT), rtt, 65_468, 2 * MIB, scheme);
         let shape = shape.expect("enough memory");
         assert_eq!(shape.parity_bytes, 8 * 65_468);
         assert!(shape.segment_bytes < 32 * 65_468, "{shape:?}");
+    }
+
+    #[test]
+    fn a_path_that_nobody_described_can_be_slow_or_fast() {
+        let rtt = Duration::from_millis(25);
+        let unknown = Speed::of(None, None);
+        let shape = Shape::choose(1 << 40, unknown, rtt, 4096, 1 << 30, SchemeName::SrNack);
+        let shape = shape.expect("enough memory");
+        assert!(shape.segment_bytes <= MIB, "{shape:?}");
+        assert!(shape.window_bps(rtt) >= 10 * GBIT, "{shape:?}");
+        // What was measured says more, and the user's bound the most.
+        let measured = Speed::of(None, Some(40 * GBIT));
+        assert_eq!(
+            (measured.likely_bps, measured.most_bps),
+            (40 * GBIT, 80 * GBIT)
+        );
+        let bounded = Speed::of(Some(GBIT), Some(40 * GBIT));
+        assert_eq!((bounded.likely_bps, bounded.most_bps), (GBIT, GBIT));
+        assert_eq!(Speed::of(Some(1_000_000), None).likely_bps, 1_000_000);
     }
 
     #[test]
@@ -388,7 +456,6 @@ mod tests {
         let shape = choose(1 << 30, GBIT, 25, 1 << 30);
         let plan = TransferPlan {
             scheme: farwrite_session::Text::new("gbn"),
-            rate_bps: GBIT,
             segment_bytes: shape.segment_bytes,
             entries: 1,
             stream_bytes: 1 << 30,

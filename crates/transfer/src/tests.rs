@@ -13,8 +13,8 @@ use farwrite_session::files::{Source, Special};
 use farwrite_session::{Channel, Listener, Psk};
 
 use crate::{
-    Cancel, Event, Host, Observer, ReceiveSettings, Report, SETUP, SchemeChoice, SendSettings,
-    receive, send,
+    Cancel, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP, SchemeChoice,
+    SendSettings, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,6 +44,7 @@ impl Link {
                     a: Side::facing(sender),
                     b: Side::facing(self.receiver),
                 }],
+                ..EmulatorConfig::default()
             };
             LinkEmulator::start(&config).expect("a link that can be")
         })
@@ -82,7 +83,8 @@ fn cross(
     let (cancel, observer) = (Cancel::default(), Unobserved);
     let settings = SendSettings {
         scheme,
-        rate_bps,
+        rate_control: RateControl::Fixed { rate_bps },
+        expected_loss: None,
         mtu: Some(1400),
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -103,7 +105,8 @@ fn cross(
                 cancel: &cancel,
                 observer: &observer,
             };
-            receive(channel.expect("channel"), to.path(), &limits, &host)
+            let sender = Visitor::greet(channel.expect("channel"), &cancel).expect("a hello");
+            receive(sender, to.path(), &limits, &host)
         });
         let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
         let route = |info: QpInfo| {

@@ -8,7 +8,7 @@
 
 use std::ops::{Deref, RangeInclusive};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 
@@ -205,6 +205,45 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How far a packet falls behind, 0 to 1e6 packets.
+pub fn parse_extent(text: &str) -> Result<u32, String> {
+    let extent = text.parse().ok().filter(|extent| *extent <= 1_000_000);
+    extent.ok_or_else(|| "an extent of reordering lies in 0 to 1000000 packets".to_owned())
+}
+
+/// A moment in UTC (RFC 3339): `2026-03-01T12:00:00Z`.
+pub fn parse_moment(text: &str) -> Result<SystemTime, String> {
+    humantime::parse_rfc3339_weak(text)
+        .map_err(|_| "not a moment; write it like 2026-03-01T12:00:00Z".to_owned())
+}
+
+/// Payload bytes of a probe's packets, 72 to 9168: `1KiB`, or plain bytes.
+pub fn parse_payload(text: &str) -> Result<u32, String> {
+    let bytes = parse_count(text)?;
+    let bytes = u32::try_from(bytes).ok();
+    bytes
+        .filter(|bytes| (72..=9168).contains(bytes))
+        .ok_or_else(|| "a probe's payload lies in 72 to 9168 bytes".to_owned())
+}
+
+/// How long a probe may take, 2 s to 1 h.
+pub fn parse_probe_time(text: &str) -> Result<Duration, String> {
+    const RANGE: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
+    let time = humantime::parse_duration(text).ok();
+    time.filter(|time| RANGE.contains(time))
+        .ok_or_else(|| "a probe takes 2s to 1h; write it like 15s".to_owned())
+}
+
+/// A part of the whole, above 0, to 1: `10%`, `0.1`.
+pub fn parse_part(text: &str) -> Result<f64, String> {
+    let part = parse_number(text).ok_or("not a share; write it like 10% or 0.1")?;
+    if part > 0.0 && part <= 1.0 {
+        Ok(part)
+    } else {
+        Err("a share of the path lies above 0, to 1 (100%)".to_owned())
+    }
+}
+
 /// A number, perhaps in per cent.
 fn parse_number(text: &str) -> Option<f64> {
     match text.strip_suffix('%') {
@@ -353,6 +392,35 @@ mod tests {
         assert_eq!(parse_share("0"), Ok(0.0));
         for text in ["", "-1%", "NaN", "inf", "11", "a quarter"] {
             parse_share(text).expect_err(text);
+        }
+    }
+
+    #[test]
+    fn what_a_probe_takes() {
+        assert_eq!(parse_extent("17"), Ok(17));
+        assert_eq!(parse_payload("8KiB"), Ok(8192));
+        assert_eq!(parse_probe_time("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(parse_part("10%"), Ok(0.1));
+        assert_eq!(parse_part("1"), Ok(1.0));
+        let noon = Duration::from_secs(43_200);
+        assert_eq!(
+            parse_moment("1970-01-01T12:00:00Z"),
+            Ok(SystemTime::UNIX_EPOCH + noon)
+        );
+        for text in ["", "-1", "NaN", "1e7", "2000000"] {
+            parse_extent(text).expect_err(text);
+        }
+        for text in ["0", "71", "9169", "1MiB", "x"] {
+            parse_payload(text).expect_err(text);
+        }
+        for text in ["1s", "2h", "15"] {
+            parse_probe_time(text).expect_err(text);
+        }
+        for text in ["0", "101%", "NaN", "-0.1", "most"] {
+            parse_part(text).expect_err(text);
+        }
+        for text in ["", "today", "2026-13-01T00:00:00Z"] {
+            parse_moment(text).expect_err(text);
         }
     }
 

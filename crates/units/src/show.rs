@@ -1,7 +1,7 @@
 //! Quantities as people read them: three digits and a unit.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// An integer as a real number. All that is shown here is far below 2^53.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
@@ -69,6 +69,15 @@ impl fmt::Display for Time {
         } else {
             write!(f, "{} us", Digits(seconds * 1e6))
         }
+    }
+}
+
+/// Shows a moment in UTC, to the second (RFC 3339): `2026-03-01T12:00:00Z`.
+pub struct Moment(pub SystemTime);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_rfc3339_seconds(self.0).fmt(f)
     }
 }
 

@@ -17,16 +17,16 @@ pub struct Timing {
     /// offer, clearance or end (P3.8).
     pub min_repeat_ns: u64,
     /// Longest time between two sendings of the same offer or clearance (P3.8), between two
-    /// pings, and between two credits (P4.9).
+    /// pings, and between two loss messages (P4.9).
     pub max_repeat_ns: u64,
-    /// Shortest time between two pings, and between two credits (P4.9). A receiver measures its
-    /// drain rate over this time.
+    /// Shortest time between two pings, and between two loss messages (P4.9). A receiver measures
+    /// its drain rate over this time.
     pub min_ping_ns: u64,
     /// Longest time between two attempts to reach a peer that is silent: probes (P5.0.9), requests
     /// for repairs (P5.2.5, P5.4.12) and pings (P4.9).
     pub max_probe_ns: u64,
-    /// Time in which a pace that credits brought down grows from nothing to the configured rate
-    /// (P5.5.3).
+    /// Time in which a pace that drops at the receiver brought down grows from nothing to the
+    /// configured rate (P5.5.3).
     pub pace_recovery_ns: u64,
     /// Time after which an end looks again whether its fabric has room, or has sent what it took.
     pub fabric_retry_ns: u64,
@@ -82,9 +82,9 @@ impl Timing {
     /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm.
     ///
     /// On a longer path, messages arrive as well, but both ends send more than they need to: pings
-    /// and credits every 10 ms, and, once a quarter of the round trip is more than 10 ms, an offer
-    /// for each open message every quarter of the round trip. Bursts are shorter, so more of the
-    /// processor goes into system calls. A pace that credits brought down grows back within 100 ms,
+    /// and loss messages every 10 ms, and, once a quarter of the round trip is more than 10 ms, an
+    /// offer for each open message every quarter of the round trip. Bursts are shorter, so more of the
+    /// processor goes into system calls. A pace that drops brought down grows back within 100 ms,
     /// before a sender far away can see what that does. [`Timing::wide_area`] does without that.
     #[must_use]
     pub const fn datacenter() -> Self {

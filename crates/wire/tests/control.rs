@@ -5,10 +5,10 @@ mod common;
 use common::control_messages;
 use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Ack, Builder, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES,
-    CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Credit, Echo,
+    CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Echo,
     HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES,
-    NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError, Place, ReplayWindow, SchemeTag,
-    Terms, Withdrawal,
+    NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError, PathFeedback, Place,
+    ReplayWindow, SchemeTag, Terms, Withdrawal,
 };
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -245,23 +245,69 @@ fn an_offer_says_why_it_was_withdrawn() {
 
 /// P4.8 by the byte.
 #[test]
-fn a_credit_is_laid_out_as_specified() {
-    let credit = Control::Credit(Credit {
-        received_packets: 1,
-        received_bytes: 2,
-        drain_bps: 3,
-        dropped_packets: 4,
-        loss: LossCounts {
-            judged_chunks: 8,
-            lost_chunks: 7,
-            bursts: 5,
-            longest_burst_chunks: 3,
-        },
+fn a_loss_message_is_laid_out_as_specified() {
+    let loss = Control::Loss(LossCounts {
+        judged_chunks: 8,
+        lost_chunks: 7,
+        bursts: 5,
+        longest_burst_chunks: 3,
     });
     let expected =
-        b"\x06\0\0\x40\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04\
-        \0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x03";
-    assert_eq!(packet_of(&[credit])[HEADER_BYTES..], expected[..]);
+        b"\x06\0\0\x20\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x03";
+    assert_eq!(packet_of(&[loss])[HEADER_BYTES..], expected[..]);
+}
+
+fn path_feedback() -> PathFeedback {
+    PathFeedback {
+        path: 1,
+        message: 2,
+        packet: 3,
+        hold_ns: 4,
+        received_packets: 15,
+        received_bytes: 6,
+        ect_packets: 14,
+        marked_packets: 13,
+        dropped_packets: 9,
+        drain_bps: 10,
+    }
+}
+
+/// P4.10 by the byte.
+#[test]
+fn a_path_feedback_is_laid_out_as_specified() {
+    let expected = [
+        &b"\x07\0\0\x4c"[..],
+        &1_u64.to_be_bytes(),
+        &2_u64.to_be_bytes(),
+        &3_u32.to_be_bytes(),
+        &4_u64.to_be_bytes(),
+        &15_u64.to_be_bytes(),
+        &6_u64.to_be_bytes(),
+        &14_u64.to_be_bytes(),
+        &13_u64.to_be_bytes(),
+        &9_u64.to_be_bytes(),
+        &10_u64.to_be_bytes(),
+    ];
+    let packet = packet_of(&[Control::PathFeedback(path_feedback())]);
+    assert_eq!(packet[HEADER_BYTES..], expected.concat());
+}
+
+#[test]
+fn a_path_feedback_with_more_marks_than_packets_is_refused() {
+    for (received, ect, marked) in [(5, 6, 0), (5, 5, 6), (0, 0, 1)] {
+        let mut packet = packet_of(&[Control::PathFeedback(path_feedback())]);
+        let counts = [(32, received), (48, ect), (56, marked)];
+        for (at, count) in counts {
+            packet[HEADER_BYTES + at..][..8].copy_from_slice(&u64::to_be_bytes(count));
+        }
+        common::reseal_control(&KEY, &mut packet);
+        let refused = ParseError::Counts {
+            received,
+            ect,
+            marked,
+        };
+        assert_eq!(messages_in(&packet), [Err(refused)]);
+    }
 }
 
 #[test]

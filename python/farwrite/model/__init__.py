@@ -18,6 +18,8 @@ Variants:
     decoding take time if `encode_bps` and `decode_bps` are given.
 
 Where the two differ, and how exact each is, is derived in ``docs/model.md`` of the repository.
+
+`farwrite.model.nic` is about NICs instead: their memory, how many queue pairs fit, how often they fail.
 """
 
 from farwrite.model.arguments import Numbers, Words

@@ -6,12 +6,24 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::SchemeName;
 
+use crate::exit::{Exit, Failure};
+use crate::link_file::{self, Description, Unit};
 use farwrite_units::parse::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
+
+/// The link where nothing says another.
+const RTT: Duration = Duration::from_millis(25);
+const LOSS: f64 = 1e-3;
+const RATE_BPS: u64 = 2_000_000_000;
+const MTU: u32 = 4096;
+/// The most of a file's path that is emulated.
+const MAX_RTT: Duration = Duration::from_secs(10);
+const MAX_LOSS: f64 = 0.5;
 
 const EXAMPLES: &str = "\
 Examples:
   farwrite demo
   farwrite demo --loss 1% --rtt 80ms --rate 1Gbit
+  farwrite demo --link link.toml
   farwrite demo --burst 20 --scheme sr-nack,ec-xor:32,8,ec-mds:20,4
   farwrite demo --size 1GiB --out pictures --json > result.json
 
@@ -34,26 +46,28 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     #[arg(allow_hyphen_values = true)]
     pub(crate) size: u64,
-    /// Round-trip time of the link: 0s to 10s
-    #[arg(long, value_name = "TIME", default_value = "25ms", value_parser = parse_rtt)]
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) rtt: Duration,
-    /// Probability that a packet is lost: 0 to 0.5
-    #[arg(long, value_name = "P", default_value = "1e-3", value_parser = parse_loss)]
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) loss: f64,
+    /// File that describes the link, as `farwrite probe --save` writes it; an option beside it comes
+    /// first
+    #[arg(long, value_name = "FILE")]
+    pub(crate) link: Option<PathBuf>,
+    /// Round-trip time of the link: 0s to 10s [default: that of --link, else 25ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_rtt, allow_hyphen_values = true)]
+    pub(crate) rtt: Option<Duration>,
+    /// Probability that a packet is lost: 0 to 0.5 [default: that of --link, else 1e-3]
+    #[arg(long, value_name = "P", value_parser = parse_loss, allow_hyphen_values = true)]
+    pub(crate) loss: Option<f64>,
     /// Lose packets in bursts of this many in the mean (two-state Markov), at the same mean loss
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     #[arg(allow_hyphen_values = true)]
     pub(crate) burst: Option<u32>,
-    /// Bits a second that the sender puts on the wire, headers included: 1Mbit to 100Gbit
-    #[arg(long, value_name = "RATE", default_value = "2Gbit", value_parser = parse_rate)]
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) rate: u64,
-    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468
-    #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_mtu)]
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) mtu: u32,
+    /// Bits a second that the sender puts on the wire, headers included: 1Mbit to 100Gbit [default:
+    /// that of --link, else 2Gbit]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, allow_hyphen_values = true)]
+    pub(crate) rate: Option<u64>,
+    /// Payload bytes of a packet: a multiple of 4 from 256 to 65468 [default: that of --link, else
+    /// 4096]
+    #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
+    pub(crate) mtu: Option<u32>,
     /// Packets of a chunk, which is acknowledged and repeated as a whole: 1 to 64
     #[arg(long, value_name = "PACKETS", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64), allow_hyphen_values = true)]
@@ -76,4 +90,128 @@ pub(crate) struct DemoArgs {
     /// Directory for the picture, farwrite-demo.svg; made if need be
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,
+}
+
+/// The link that is to be emulated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DemoLink {
+    pub(crate) rtt: Duration,
+    pub(crate) loss_packet: f64,
+    /// Mean length of a burst of losses, in packets.
+    pub(crate) burst: Option<u32>,
+    pub(crate) rate_bps: u64,
+    pub(crate) mtu: u32,
+}
+
+impl DemoArgs {
+    /// What the options say of the link, for the rest what the file does, and for the rest of that
+    /// the defaults.
+    ///
+    /// # Errors
+    /// Those of the file, and [`Exit::Usage`] for a path that the demo cannot emulate.
+    pub(crate) fn link(&self) -> Result<DemoLink, Failure> {
+        let Some(file) = &self.link else {
+            return Ok(self.link_of(&Description::default()));
+        };
+        let path = link_file::read(file)?;
+        let refuse = |what: String| {
+            let what = format!("{}: {what}", file.display());
+            Err(Failure::new(Exit::Usage, what))
+        };
+        let counts_chunks = |of: Option<(Unit, f64)>| matches!(of, Some((Unit::Chunks, _)));
+        if self.chunk > 1 && (counts_chunks(path.loss) || counts_chunks(path.burst)) {
+            let what = "it counts chunks, and the demo loses packets: give loss_packet and \
+                        mean_burst_packets, or --chunk 1";
+            return refuse(what.to_owned());
+        }
+        let link = self.link_of(&path);
+        if link.rtt > MAX_RTT {
+            return refuse(format!("rtt = {:?}: the demo takes at most 10s", link.rtt));
+        }
+        if link.loss_packet > MAX_LOSS {
+            return refuse(format!(
+                "loss {}: the demo takes at most 0.5",
+                link.loss_packet
+            ));
+        }
+        Ok(link)
+    }
+
+    fn link_of(&self, path: &Description) -> DemoLink {
+        let rtt = path.rtt_s.map(Duration::from_secs_f64);
+        let loss = path.loss.map(|(_, loss)| loss);
+        DemoLink {
+            rtt: self.rtt.or(rtt).unwrap_or(RTT),
+            loss_packet: self.loss.or(loss).unwrap_or(LOSS),
+            burst: self
+                .burst
+                .or(path.burst.and_then(|(_, length)| whole(length))),
+            rate_bps: self.rate.or(path.pace_bps()).unwrap_or(RATE_BPS),
+            mtu: self.mtu.or(path.mtu).unwrap_or(MTU),
+        }
+    }
+}
+
+/// A mean length of bursts in whole packets; `None` for losses that come one by one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "2 to 1e5 fit"
+)]
+fn whole(length: f64) -> Option<u32> {
+    let length = length.round().min(1e5);
+    (length >= 2.0).then_some(length as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        demo: DemoArgs,
+    }
+
+    fn link(file: &str, args: &[&str]) -> Result<DemoLink, Failure> {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("link.toml");
+        std::fs::write(&path, file).expect("write");
+        let path = path.to_str().expect("plain");
+        let args = [&["demo", "--link", path], args].concat();
+        Line::parse_from(args).demo.link()
+    }
+
+    #[test]
+    fn a_file_says_what_the_options_do_not() {
+        let file = "rate = \"500Mbit\"\nrtt = \"7ms\"\nloss_packet = 0.02\nmtu = 1436\n";
+        let want = DemoLink {
+            rtt: Duration::from_millis(7),
+            loss_packet: 0.02,
+            burst: None,
+            rate_bps: 500_000_000,
+            mtu: 1436,
+        };
+        assert_eq!(link(file, &[]).expect("fine"), want);
+        let bursts = format!("{file}mean_burst_packets = 3.4\n");
+        let other = link(&bursts, &["--rtt", "1ms"]).expect("fine");
+        assert_eq!((other.rtt.as_millis(), other.burst), (1, Some(3)));
+        let nothing = link("", &[]).expect("fine");
+        assert_eq!((nothing.rtt, nothing.mtu), (RTT, MTU));
+    }
+
+    #[test]
+    fn what_the_demo_cannot_emulate_is_refused() {
+        for (file, args, told) in [
+            ("rtt = \"1min\"", &[][..], "at most 10s"),
+            ("loss_packet = 0.9", &[], "at most 0.5"),
+            ("loss_chunk = 0.1", &["--chunk", "4"], "counts chunks"),
+        ] {
+            let error = link(file, args).expect_err(told);
+            assert_eq!(error.exit, Exit::Usage);
+            assert!(error.to_string().contains(told), "{error}");
+        }
+    }
 }

@@ -10,6 +10,7 @@ use super::fill::Fill;
 use super::report::Row;
 use super::scenario::Scenario;
 use super::transfer::Run;
+use crate::svg::{GREY, LINE, begin};
 use farwrite_units::show::{Bytes, Percent, Rate, Time, real};
 
 /// Measures of the picture, in pixels.
@@ -23,10 +24,6 @@ const GAP: u32 = 42;
 const FOOTER: u32 = 56;
 /// Widest step in time that is drawn.
 const COLUMN: u32 = 2;
-
-/// Of text that is not the first thing to read, and of thin lines.
-const GREY: &str = "#57606a";
-const LINE: &str = "#8c959f";
 
 /// How full a row is at a moment, and how that is shown. The colours differ in lightness and in hue
 /// such that none are confused by the colour-blind (Okabe and Ito 2008 for the orange).
@@ -60,12 +57,7 @@ pub(crate) fn draw(scenario: &Scenario, runs: &[Run]) -> String {
 fn write_picture(svg: &mut String, scenario: &Scenario, runs: &[Run]) -> fmt::Result {
     let panels = u32::try_from(runs.len()).unwrap_or(0);
     let height = HEADER + panels * (PLOT_HEIGHT + GAP) - GAP + FOOTER;
-    writeln!(
-        svg,
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="13" fill="#1f2328">
-<title>How a message fills with each scheme</title>
-<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>"##
-    )?;
+    begin(svg, (WIDTH, height), "How a message fills with each scheme")?;
     write_header(svg, scenario)?;
     let longest = runs.iter().map(|run| run.times.completion).max();
     let span_s = longest

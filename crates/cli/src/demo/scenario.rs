@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use farwrite::fabric::emulator::{Channel, EmulatorConfig, Side};
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_link::{LinkConfig, Loss};
 
 use super::args::DemoArgs;
@@ -37,10 +37,12 @@ pub(crate) struct Scenario {
 
 impl Scenario {
     /// # Errors
-    /// [`Exit::Usage`] where one of the schemes has too much parity for this size.
+    /// [`Exit::Usage`] where one of the schemes has too much parity for this size, and those of
+    /// [`DemoArgs::link`].
     pub(crate) fn new(args: &DemoArgs) -> Result<Self, Failure> {
-        let longest = (1 << QpConfig::default().split.offset_bits) * u64::from(args.mtu);
-        let chunk_bytes = u64::from(args.mtu) * u64::from(args.chunk);
+        let link = args.link()?;
+        let longest = (1 << QpConfig::default().split.offset_bits) * u64::from(link.mtu);
+        let chunk_bytes = u64::from(link.mtu) * u64::from(args.chunk);
         let parity = |bytes: u64| {
             let schemes = args.scheme.iter();
             let parity = schemes.map(|scheme| parity_bytes(*scheme, bytes, chunk_bytes));
@@ -54,7 +56,7 @@ impl Scenario {
         let messages = args.size.div_ceil(message_bytes);
         let slots = u32::try_from(messages).unwrap_or(u32::MAX / 2);
         let sdr = QpConfig {
-            mtu: args.mtu,
+            mtu: link.mtu,
             packets_per_chunk: args.chunk,
             slots: slots.next_power_of_two().max(2),
             max_message_bytes: message_bytes.max(parity(message_bytes)),
@@ -70,10 +72,10 @@ impl Scenario {
         )?;
         Ok(Self {
             size_bytes: args.size,
-            rtt: args.rtt,
-            loss_packet: args.loss,
-            burst: args.burst,
-            rate_bps: args.rate,
+            rtt: link.rtt,
+            loss_packet: link.loss_packet,
+            burst: link.burst,
+            rate_bps: link.rate_bps,
             seed: args.seed,
             message_bytes,
             sdr,
@@ -170,7 +172,9 @@ impl Scenario {
     pub(crate) fn qp_options(&self, scheme: SchemeName) -> QpOptions {
         QpOptions {
             sdr: self.sdr,
-            rate_bps: self.rate_bps,
+            rate_control: RateControl::Fixed {
+                rate_bps: self.rate_bps,
+            },
             burst_bytes: self.burst_bytes(),
             // A session knows it from its handshake.
             initial_rtt: self.rtt.max(Duration::from_millis(1)),
@@ -201,6 +205,7 @@ impl Scenario {
                 a: Side::facing(sender),
                 b: Side::facing(receiver),
             }],
+            ..EmulatorConfig::default()
         }
     }
 

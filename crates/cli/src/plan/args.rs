@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use farwrite_model::Scheme;
 use farwrite_model::plan::Objective;
 
+use crate::link_file::Medium;
 use farwrite_units::parse::{
     List, parse_burst, parse_chunk, parse_cores, parse_distance, parse_message, parse_mtu,
     parse_path_loss, parse_path_rate, parse_path_rtt, parse_share,
@@ -25,8 +26,8 @@ A link.toml says of a path what the options do; an option given beside it comes 
   loss_chunk = 1e-5          # or: loss_packet = 1e-6
   mean_burst_chunks = 1.5    # may be left out; with loss_packet: mean_burst_packets
   chunk = \"4KiB\"             # may be left out, as mtu = 4096
-`farwrite send --json` measures a path: take loss_chunk and mean_burst_chunks of its send_loss, its
-rtt_ms, and its mtu for the chunk.
+`farwrite probe --save link.toml` measures a path and writes such a file. `farwrite send --json` measures
+one too: take loss_chunk and mean_burst_chunks of its send_loss, its rtt_ms, and its mtu for the chunk.
 
 Of the schemes within 1 % of the least objective the answer is the one with the least parity. The
 times are the model's, with retransmissions and coding taking their time; docs/model.md derives them.";
@@ -105,24 +106,4 @@ pub(crate) struct PathArgs {
     /// Payload bytes of a packet, for --loss-packet [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     pub(crate) mtu: Option<u32>,
-}
-
-/// What a signal runs in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Medium {
-    /// Radio, hollow fibre, and the paper.
-    Vacuum,
-    /// Glass.
-    Fibre,
-}
-
-impl Medium {
-    /// There and back over so many kilometres, in seconds.
-    pub(crate) fn rtt_s(self, km: f64) -> f64 {
-        let km_per_s = match self {
-            Self::Vacuum => 300_000.0,
-            Self::Fibre => 204_000.0,
-        };
-        2.0 * km / km_per_s
-    }
 }

@@ -2,7 +2,6 @@
 
 mod answer;
 mod args;
-mod link;
 mod path;
 mod show;
 

@@ -3,59 +3,26 @@
 use farwrite_model::Loss;
 
 use super::args::PathArgs;
-use super::link;
 use crate::exit::{Exit, Failure};
+use crate::link_file::{self, Description, Unit};
 
 /// Bytes of a chunk where none are given: one packet of RoCE's largest MTU.
 const CHUNK_BYTES: u64 = 4096;
 
-/// What a number of losses counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
-    Chunks,
-    Packets,
-}
-
-/// What somebody says of a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Said {
-    pub(super) rate_bps: Option<f64>,
-    pub(super) rtt_s: Option<f64>,
-    /// Probability of a loss.
-    pub(super) loss: Option<(Unit, f64)>,
-    /// Mean length of a run of losses.
-    pub(super) burst: Option<(Unit, f64)>,
-    pub(super) chunk_bytes: Option<u64>,
-    pub(super) mtu: Option<u32>,
-}
-
-impl Said {
-    fn of_args(args: &PathArgs) -> Self {
-        let rtt_s = args.rtt.map(|rtt| rtt.as_secs_f64());
-        let by_distance = args.distance.map(|km| args.signal.rtt_s(km));
-        let chunks = args.loss.map(|loss| (Unit::Chunks, loss));
-        let packets = args.loss_packet.map(|loss| (Unit::Packets, loss));
-        Self {
-            rate_bps: args.rate,
-            rtt_s: rtt_s.or(by_distance),
-            loss: chunks.or(packets),
-            // Its unit is that of the loss, which may be in a file.
-            burst: None,
-            chunk_bytes: args.chunk,
-            mtu: args.mtu,
-        }
-    }
-
-    /// What this says, and for the rest what `other` does.
-    fn or(self, other: Self) -> Self {
-        Self {
-            rate_bps: self.rate_bps.or(other.rate_bps),
-            rtt_s: self.rtt_s.or(other.rtt_s),
-            loss: self.loss.or(other.loss),
-            burst: self.burst.or(other.burst),
-            chunk_bytes: self.chunk_bytes.or(other.chunk_bytes),
-            mtu: self.mtu.or(other.mtu),
-        }
+/// What the command line says.
+fn of_args(args: &PathArgs) -> Description {
+    let rtt_s = args.rtt.map(|rtt| rtt.as_secs_f64());
+    let by_distance = args.distance.map(|km| args.signal.rtt_s(km));
+    let chunks = args.loss.map(|loss| (Unit::Chunks, loss));
+    let packets = args.loss_packet.map(|loss| (Unit::Packets, loss));
+    Description {
+        rate_bps: args.rate,
+        rtt_s: rtt_s.or(by_distance),
+        loss: chunks.or(packets),
+        // Its unit is that of the loss, which may be in a file.
+        burst: None,
+        chunk_bytes: args.chunk,
+        mtu: args.mtu,
     }
 }
 
@@ -81,13 +48,13 @@ impl Path {
     /// # Errors
     /// [`Exit::Usage`] where something is missing or does not fit, and those of the file.
     pub(super) fn find(args: &PathArgs) -> Result<Self, Failure> {
-        let file = args.link.as_deref().map(link::read).transpose()?;
-        Self::new(Said::of_args(args).or(file.unwrap_or_default()), args.burst)
+        let file = args.link.as_deref().map(link_file::read).transpose()?;
+        Self::new(of_args(args).or(file.unwrap_or_default()), args.burst)
             .map_err(|what| Failure::new(Exit::Usage, what))
     }
 
     /// `burst` counts what the loss does.
-    fn new(said: Said, burst: Option<f64>) -> Result<Self, String> {
+    fn new(said: Description, burst: Option<f64>) -> Result<Self, String> {
         let missing = |what, options| {
             format!(
                 "no {what}: give {options}, or a file with it as --link; see farwrite plan --help"
@@ -162,7 +129,7 @@ fn refused(error: farwrite_model::ModelError) -> Failure {
 mod tests {
     use super::*;
 
-    const SAID: Said = Said {
+    const SAID: Description = Description {
         rate_bps: Some(1e9),
         rtt_s: Some(0.01),
         loss: Some((Unit::Packets, 0.01)),
@@ -183,7 +150,7 @@ mod tests {
     #[test]
     fn bursts_keep_the_loss_and_have_their_length() {
         for (unit, burst) in [(Unit::Chunks, 5.0), (Unit::Packets, 20.0)] {
-            let said = Said {
+            let said = Description {
                 loss: Some((unit, 0.01)),
                 chunk_bytes: Some(4096),
                 ..SAID
@@ -208,22 +175,22 @@ mod tests {
     fn what_is_missing_or_does_not_fit_is_named() {
         let without = [
             (
-                Said {
+                Description {
                     rate_bps: None,
                     ..SAID
                 },
                 "--rate",
             ),
             (
-                Said {
+                Description {
                     rtt_s: None,
                     ..SAID
                 },
                 "--distance",
             ),
-            (Said { loss: None, ..SAID }, "--loss-packet"),
+            (Description { loss: None, ..SAID }, "--loss-packet"),
             (
-                Said {
+                Description {
                     burst: Some((Unit::Chunks, 2.0)),
                     ..SAID
                 },
@@ -234,7 +201,7 @@ mod tests {
             let error = Path::new(said, None).expect_err(named);
             assert!(error.contains(named), "{error}");
         }
-        let said = Said {
+        let said = Description {
             loss: Some((Unit::Packets, 0.9)),
             ..SAID
         };

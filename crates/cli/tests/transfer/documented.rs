@@ -130,6 +130,25 @@ fn fields_are_those_that_are_printed() {
     );
 }
 
+/// The fields that a command prints, all of which are documented.
+fn printed_by(
+    command: &[&str],
+    arguments: &[&str],
+    documented: &BTreeMap<String, String>,
+) -> BTreeSet<String> {
+    let output = farwrite()
+        .args(command)
+        .args(arguments)
+        .arg("--json")
+        .output();
+    let output = output.expect("the program starts");
+    let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(object["command"], command.join(" "));
+    let mut printed = BTreeSet::new();
+    check(&object, "", documented, &mut printed);
+    printed
+}
+
 #[test]
 fn fields_of_the_other_commands_are_those_that_are_printed() {
     let rig = Rig::new();
@@ -148,15 +167,38 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         "--in", &data, "--parity", &parity, "--lost", "1", "--out", &again,
     ];
     let bench = ["--bytes", "1MiB", "--rounds", "1", "--code", "ec-xor:4,2"];
+    let (there, key_file) = (free_port().to_string(), rig.key());
+    let key_file = key_file.to_str().expect("plain");
+    let mut listener = farwrite();
+    listener.args([
+        "probe",
+        "--once",
+        "--listen",
+        &there,
+        "--psk-file",
+        key_file,
+    ]);
+    let listener = Running::spawn(listener);
+    let probe = [
+        "--psk-file",
+        key_file,
+        "--time",
+        "2s",
+        "--max-rate",
+        "50Mbit",
+        "--trials",
+        "1",
+    ];
     // The number of its table, the command, its arguments; in the order of the page.
-    let commands: [(usize, &[&str], Vec<&str>); 7] = [
+    let commands: [(usize, &[&str], Vec<&str>); 8] = [
         (4, &["plan"], plan.to_vec()),
-        (5, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
-        (6, &["keygen"], vec![]),
-        (6, &["keygen"], vec![&key]),
-        (7, &["codes", "encode"], [&encode[..], &code].concat()),
-        (7, &["codes", "decode"], [&decode[..], &code].concat()),
-        (8, &["codes", "bench"], bench.to_vec()),
+        (5, &["probe"], [&[there.as_str()], &probe[..]].concat()),
+        (6, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
+        (7, &["keygen"], vec![]),
+        (7, &["keygen"], vec![&key]),
+        (8, &["codes", "encode"], [&encode[..], &code].concat()),
+        (8, &["codes", "decode"], [&decode[..], &code].concat()),
+        (9, &["codes", "bench"], bench.to_vec()),
     ];
     let tables = tables();
     let mut found = BTreeSet::new();
@@ -164,18 +206,10 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         let mut documented = BTreeMap::new();
         add(&mut documented, &tables[0], "");
         add(&mut documented, &tables[*table], "result.");
-        let output = farwrite()
-            .args(*command)
-            .args(arguments)
-            .arg("--json")
-            .output();
-        let output = output.expect("the program starts");
-        let object: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        assert_eq!(object["command"], command.join(" "));
-        let mut printed = BTreeSet::new();
-        check(&object, "", &documented, &mut printed);
+        let printed = printed_by(command, arguments, &documented);
         found.extend(printed.into_iter().map(|path| (*table, path)));
     }
+    assert_eq!(listener.end().code, Some(0));
     for (number, table) in tables.iter().enumerate().skip(4) {
         for row in table {
             let path = format!("result.{}", row[0]);

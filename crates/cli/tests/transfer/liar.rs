@@ -30,7 +30,6 @@ pub(crate) fn plan(entries: &[Entry]) -> TransferPlan {
     });
     TransferPlan {
         scheme: Text::new("sr-nack"),
-        rate_bps: 1_000_000_000,
         segment_bytes: SEGMENT_BYTES,
         entries: u32::try_from(entries.len()).expect("few"),
         stream_bytes: bytes.sum(),
@@ -66,7 +65,8 @@ impl Liar {
         channel.set_read_timeout(Some(PATIENCE));
         let hello = Hello {
             software: Text::new("liar"),
-            capabilities: u64::MAX,
+            // All that later versions may have, but no wish to probe.
+            capabilities: !Hello::PROBES,
         };
         channel.send(&Message::Hello(hello)).expect("sent");
         assert!(matches!(channel.recv(), Ok(Message::Hello(_))));

@@ -277,7 +277,6 @@ fn results_for_scripts_are_one_object() {
         assert_eq!(result["files"], 1);
         assert_eq!(result["bytes"], 2_000_000);
         assert_eq!(result["scheme"], "auto");
-        assert_eq!(result["rate_bps"], 1_000_000_000_u64);
         assert_eq!(result["mtu"], 4096);
         assert_eq!(result["failures"].as_array().expect("list").len(), 0);
         assert_eq!(result["failed_files"], 0);
@@ -296,6 +295,14 @@ fn results_for_scripts_are_one_object() {
     let reason = sent["auto"]["reason"].as_str().expect("a reason");
     assert!(reason.contains("round trip"), "{reason}");
     assert!(received["auto"].is_null());
+    assert_eq!(
+        (&sent["rate_control"], &sent["ecn"]),
+        (&"adaptive".into(), &"kept".into())
+    );
+    assert!(sent["max_rate_bps"].is_null() && received["rate_control"].is_null());
+    let shares = sent["limited_by"].as_object().expect("shares");
+    let shares = shares.values().filter_map(serde_json::Value::as_f64);
+    assert!(shares.sum::<f64>() <= 1.000_001, "{sent}");
     assert!(sent["receive_loss"].is_null() && received["send_loss"].is_null());
     for loss in [&sent["send_loss"], &received["receive_loss"]] {
         // 489 chunks, the last of which nothing passes, nor those before a pause.
@@ -319,4 +326,33 @@ fn links_are_refused_or_left_out() {
     sent.assert(0, "left out");
     receiver.end().assert(0, "");
     assert_eq!(list(&rig.inbox().join("tree")), ["file"]);
+}
+
+#[test]
+fn a_sender_remembers_the_path() {
+    let rig = Rig::new();
+    let file = rig.file("data", 8_000_000);
+    let cache = rig.path("cache/farwrite/paths.toml");
+    let send = |args: &[&str]| {
+        let receiver = rig.recv(V4, &["--once"]);
+        let sent = rig.send(receiver.addr, args, &[&file]).end();
+        sent.assert(0, "");
+        receiver.end().assert(0, "");
+        sent.stderr + &sent.stdout
+    };
+    send(&["--no-path-cache"]);
+    assert!(!cache.exists());
+    send(&["--rate-control", "fixed", "--rate", "1Gbit"]);
+    assert!(!cache.exists(), "nothing is learned at a fixed rate");
+    let said = send(&[]);
+    assert!(said.contains("limited by "), "{said}");
+    let known = fs::read_to_string(&cache).expect("a cache");
+    assert!(known.contains("127.0.0.1 127.0.0.1"), "{known}");
+    // What is no cache is replaced.
+    fs::write(&cache, "damaged").expect("write");
+    send(&[]);
+    assert_eq!(
+        fs::read_to_string(&cache).expect("a cache").lines().count(),
+        known.lines().count()
+    );
 }

@@ -84,6 +84,7 @@ impl Rig {
     pub(crate) fn send_command(&self, to: SocketAddr, args: &[&str], paths: &[&Path]) -> Command {
         let mut command = farwrite();
         command.args(["send", "--to", &to.to_string()]);
+        command.env("XDG_CACHE_HOME", self.path("cache"));
         command.arg("--psk-file").arg(self.key());
         command.args(args).args(paths);
         command
@@ -95,10 +96,12 @@ impl Rig {
     }
 }
 
-/// The program, without arguments, and without a key in its environment.
+/// The program, without arguments, and without a key or a cache in its environment.
 pub(crate) fn farwrite() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_farwrite"));
-    command.env_remove("FARWRITE_PSK");
+    for name in ["FARWRITE_PSK", "XDG_CACHE_HOME", "HOME"] {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -21,12 +21,13 @@ const ROWS: usize = 4;
 /// Bytes of a vector.
 const VECTOR: usize = 32;
 
-/// Whether the machine has the instructions.
+/// Whether the machine has the instructions. F16C, which every processor with AVX2 has, converts
+/// half-precision floats for the Hadamard transform.
 pub(super) fn supported() -> bool {
     #[cfg(feature = "std")]
-    return std::is_x86_feature_detected!("avx2");
+    return std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("f16c");
     #[cfg(not(feature = "std"))]
-    return cfg!(target_feature = "avx2");
+    return cfg!(all(target_feature = "avx2", target_feature = "f16c"));
 }
 
 /// Works out a product.

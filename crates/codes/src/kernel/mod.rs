@@ -22,10 +22,10 @@ use core::ops::Range;
 use crate::matrix::Matrix;
 
 /// Bytes that vector kernels take at a time: a cache line.
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 /// From so many bytes of inputs and outputs on, outputs are written past the caches: more than what
 /// a core's own cache holds, so that they would not be found there anyway.
-const STREAM_BYTES: usize = 1 << 20;
+pub(crate) const STREAM_BYTES: usize = 1 << 20;
 
 /// Instructions that this machine has: a value is the proof. All kernels give the same bytes.
 ///
@@ -36,10 +36,10 @@ const STREAM_BYTES: usize = 1 << 20;
 /// assert!(names.ends_with(&["scalar"]));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Kernel(Isa);
+pub struct Kernel(pub(crate) Isa);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Isa {
+pub(crate) enum Isa {
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
@@ -60,7 +60,7 @@ pub(crate) enum Start {
 
 /// How sums get into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stores {
+pub(crate) enum Stores {
     /// Through the caches.
     Cached,
     /// Past them. Outputs lie at multiples of a line.

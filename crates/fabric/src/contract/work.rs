@@ -175,6 +175,17 @@ impl Ecn {
             _ => Self::CongestionExperienced,
         }
     }
+
+    /// The two bits, as they are in an IPv4 TOS or IPv6 traffic class.
+    #[must_use]
+    pub fn bits(self) -> u8 {
+        match self {
+            Self::NotEct => 0,
+            Self::Ect1 => 1,
+            Self::Ect0 => 2,
+            Self::CongestionExperienced => 3,
+        }
+    }
 }
 
 /// How a queue pair is made.

@@ -19,6 +19,9 @@ pub struct EmulatorConfig {
     pub seed: u64,
     /// The pairs of ports that packets travel between; at least one.
     pub channels: Vec<Channel>,
+    /// Whether to relay every datagram byte by byte, whatever it is. Then no ICRC is checked or made,
+    /// and an end is wherever the first datagram comes from.
+    pub verbatim: bool,
 }
 
 /// A pair of ports, one of either end.

@@ -10,8 +10,8 @@
 //! it comes and re-sealed for the way out: a right one is right again, a wrong one stays wrong, and
 //! a bit flipped on the link is found by the receiver. The IPv4 identification is covered too: a
 //! packet leaves with the one that the kernel will give it, its place in its batch. What is no
-//! RoCEv2 packet is relayed like one whose ICRC is wrong, if not empty. TOS and TTL are not
-//! carried.
+//! RoCEv2 packet is relayed like one whose ICRC is wrong, if not empty; an emulator can also be made
+//! to relay everything as it is. TOS and TTL are not carried.
 //!
 //! Time is real, so the emulator may fall behind: [`DirectionCounters`] tell by how much.
 

@@ -67,7 +67,9 @@ impl Relay {
         let mut channels = Vec::new();
         let mut channel_of = HashMap::new();
         for (i, channel) in config.channels.iter().enumerate() {
-            let ports = [Port::open(&channel.a)?, Port::open(&channel.b)?];
+            let ports = [&channel.a, &channel.b].map(|side| Port::open(side, config.verbatim));
+            let [a, b] = ports;
+            let ports = [a?, b?];
             channel_of.extend(ports.iter().map(|port| (port.addr(), i)));
             channels.push(ports);
         }

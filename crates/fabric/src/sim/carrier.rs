@@ -118,7 +118,7 @@ impl CarrierTx for SimTx {
             let datagram = Datagram {
                 src: flow.src(),
                 dst: flow.dst(),
-                tos: 0,
+                tos: Ecn::Ect0.bits(),
                 id,
                 payload,
             };

@@ -200,6 +200,18 @@ impl SimNetwork {
         Ok(link.ok_or(SimError::NoLink { from, to })?.counters())
     }
 
+    /// Bytes that wait in the queue of the link from one host to another, the one that is being
+    /// sent included.
+    ///
+    /// # Errors
+    /// [`SimError::NoLink`].
+    pub fn link_backlog_bytes(&self, from: IpAddr, to: IpAddr) -> Result<u64, SimError> {
+        let state = self.state.borrow();
+        let link = state.links.get(&(from, to));
+        let link = link.ok_or(SimError::NoLink { from, to })?;
+        Ok(link.queue_bytes(state.now_ns))
+    }
+
     /// Shows every datagram to `tap` as it is sent, before its link, and does as it says. Takes the
     /// place of an earlier one. The tap may use the network, but what it sends is not shown to it.
     pub fn set_tap(&self, tap: impl FnMut(&Datagram) -> Verdict + 'static) {

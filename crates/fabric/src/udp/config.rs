@@ -15,10 +15,13 @@ pub struct SocketConfig {
     pub recv_buffer_bytes: usize,
     /// Send buffer to ask for, in bytes of packets.
     pub send_buffer_bytes: usize,
+    /// Whether datagrams leave as ECN-capable, with ECT(0) (RFC 3168 section 5), so that a queue
+    /// on the path can mark them instead of dropping them.
+    pub ecn: bool,
 }
 
 impl SocketConfig {
-    /// The defaults at an address: offloads, 32 MiB to receive, 4 MiB to send.
+    /// The defaults at an address: offloads, 32 MiB to receive, 4 MiB to send, ECT(0).
     #[must_use]
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
@@ -26,6 +29,7 @@ impl SocketConfig {
             offload: true,
             recv_buffer_bytes: 32 << 20,
             send_buffer_bytes: 4 << 20,
+            ecn: true,
         }
     }
 
@@ -45,4 +49,6 @@ pub struct Granted {
     pub gso: bool,
     /// Whether packets are joined into batches by the kernel.
     pub gro: bool,
+    /// Whether datagrams leave with ECT(0).
+    pub ecn: bool,
 }

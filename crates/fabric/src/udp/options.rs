@@ -8,6 +8,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::config::{Granted, SocketConfig};
 use super::sys;
+use crate::contract::Ecn;
 
 /// A bound, non-blocking UDP socket.
 ///
@@ -61,6 +62,7 @@ pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
     // Congestion bits. A socket of one family refuses the other's option.
     let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
+    let ecn = config.ecn && mark_capable(fd).is_ok();
     let offload = config.wants_offload();
     // A segment size of 0 is "no segmentation", which is the default: asks only if it is known.
     let gso = offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
@@ -71,5 +73,15 @@ pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
         send_buffer_bytes: sockopt::socket_send_buffer_size(fd).unwrap_or(0) / 2,
         gso,
         gro,
+        ecn,
     }
+}
+
+/// Lets all datagrams of a socket leave with ECT(0). An IPv6 socket may carry IPv4 too, and then
+/// takes both options.
+fn mark_capable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let tos = Ecn::Ect0.bits();
+    let v4 = sockopt::set_ip_tos(fd, tos);
+    let v6 = sockopt::set_ipv6_tclass(fd, tos.into());
+    Ok(v4.or(v6)?)
 }

@@ -2,7 +2,7 @@
 
 use farwrite_fabric::contract::Fabric;
 
-use super::Endpoint;
+use super::{Endpoint, path_index};
 use crate::error::Error;
 use crate::intake::{Event, Notice};
 use crate::pair::Halt;
@@ -31,6 +31,7 @@ impl<F: Fabric> Endpoint<F> {
         self.handle_notices(now_ns);
         let more = more?;
         self.schedule.expire(now_ns);
+        self.serve_paths(now_ns);
         for _ in 0..self.schedule.ready_count().min(MOST_VISITS) {
             if let Some(index) = self.schedule.take_ready() {
                 self.visit(index, now_ns)?;
@@ -41,6 +42,7 @@ impl<F: Fabric> Endpoint<F> {
             next_turn,
             more.then_some(now_ns),
             self.schedule.next_ns(now_ns),
+            self.path_schedule.next_ns(now_ns),
         ];
         Ok(next.into_iter().flatten().min())
     }
@@ -50,16 +52,38 @@ impl<F: Fabric> Endpoint<F> {
         let Some(pair) = self.queue_pairs.live(index) else {
             return Ok(());
         };
-        if let Some(path) = pair.peer_path() {
-            pair.set_round_trip(self.paths.get_mut(path).round_trip());
+        let number = pair.peer_path();
+        let path = number.map(|number| self.paths.get_mut(number));
+        let polled = pair.poll(&mut self.fabric, path, &self.known, &mut self.coder, now_ns);
+        if let Some(number) = number {
+            let path = self.paths.get_mut(number);
+            if let Some(probed_ns) = pair.probed_ns() {
+                path.note_probe(probed_ns);
+            }
+            let next_ns = path.next_ns(now_ns);
+            self.path_schedule.set_timer(path_index(number), next_ns);
         }
-        let polled = pair.poll(&mut self.fabric, &self.known, &mut self.coder, now_ns);
-        if let (Some(path), Some(probed_ns)) = (pair.peer_path(), pair.probed_ns()) {
-            self.paths.get_mut(path).note_probe(probed_ns);
-        }
-        self.schedule.set_timer(index, pair.next_ns(now_ns, false));
+        self.schedule.set_timer(index, pair.next_ns(now_ns));
         self.turns.join(index);
         self.break_if_failed(index, polled)
+    }
+
+    /// Wakes the queue pairs that may send again on their paths, or whose control packets have to
+    /// carry a report.
+    fn serve_paths(&mut self, now_ns: u64) {
+        self.path_schedule.expire(now_ns);
+        while let Some(index) = self.path_schedule.take_ready() {
+            let Some(path) = self.paths.live(index as usize) else {
+                continue;
+            };
+            if let Some(reporter) = path.reporter(now_ns) {
+                self.schedule.wake(reporter);
+            }
+            if let Some(first) = path.release(now_ns) {
+                self.turns.join(first);
+            }
+            self.path_schedule.set_timer(index, path.next_ns(now_ns));
+        }
     }
 
     /// Lets queue pairs send and encode in turn, a bounded amount. Returns when to go on.
@@ -71,7 +95,9 @@ impl<F: Fabric> Endpoint<F> {
             let Some(pair) = self.queue_pairs.live(index) else {
                 continue;
             };
-            let turn = pair.take_turn(&mut self.fabric, now_ns);
+            let number = pair.peer_path();
+            let path = number.map(|number| self.paths.get_mut(number));
+            let turn = pair.take_turn(&mut self.fabric, path, now_ns);
             // While the pace or the fabric holds packets back, there is time to encode.
             let turn = turn.and_then(|turn| {
                 let encoded_bytes = pair.encode(&mut self.fabric, &mut self.coder, now_ns)?;
@@ -84,14 +110,13 @@ impl<F: Fabric> Endpoint<F> {
                     continue;
                 }
             };
-            let is_paced = turn.halt == Halt::Paced;
-            let paced_ns = is_paced.then(|| pair.paced_ns(now_ns));
-            let next = [pair.next_ns(now_ns, is_paced), paced_ns];
-            self.schedule
-                .set_timer(index, next.into_iter().flatten().min());
+            self.schedule.set_timer(index, pair.next_ns(now_ns));
             has_posted |= turn.halt == Halt::Idle { posted: true };
             retry_ns = retry_ns.min(pair.fabric_retry_ns());
             self.turns.note(index, &turn, encoded_bytes);
+            if let Some(number) = number {
+                self.let_next_send(number, now_ns);
+            }
         }
         Ok(match self.turns.end() {
             Rest::More => Some(now_ns),
@@ -102,6 +127,16 @@ impl<F: Fabric> Endpoint<F> {
             Rest::Full => Some(now_ns.saturating_add(retry_ns)),
             Rest::Empty => None,
         })
+    }
+
+    /// After a turn on a path, lets the next queue pair have one that waits there.
+    fn let_next_send(&mut self, number: usize, now_ns: u64) {
+        let path = self.paths.get_mut(number);
+        if let Some(first) = path.release(now_ns) {
+            self.turns.admit(first);
+        }
+        let next_ns = path.next_ns(now_ns);
+        self.path_schedule.set_timer(path_index(number), next_ns);
     }
 
     /// Ends a queue pair that cannot go on.
@@ -163,9 +198,11 @@ impl<F: Fabric> Endpoint<F> {
             Event::Duplicate { message, imm } => pair.handle_duplicate(message, imm),
             Event::Late { message, imm } => pair.handle_late(message, imm),
             Event::Control(packet) => {
-                if let Some(path) = pair.peer_path() {
-                    let path = self.paths.get_mut(path);
+                if let Some(number) = pair.peer_path() {
+                    let path = self.paths.get_mut(number);
                     pair.handle_control_packet(now_ns, &packet.payload, path);
+                    // A report may have opened the window.
+                    self.path_schedule.wake(path_index(number));
                 }
             }
         }

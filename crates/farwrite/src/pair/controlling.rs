@@ -4,11 +4,11 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::Fabric;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::scheme::Report;
-use farwrite_wire::control::{Control, Credit};
+use farwrite_wire::control::{Control, PathFeedback, data_of, parity_of};
 
 use super::Pair;
 use crate::error::Error;
-use crate::peer_paths::PeerPath;
+use crate::path::{Named, NewestPacket, PeerPath};
 use crate::registry::TableArrivals;
 
 impl Pair {
@@ -24,13 +24,13 @@ impl Pair {
         self.round_trip = path.round_trip();
         for message in opened.messages {
             match message {
-                Ok(message) => self.handle_control(now_ns, message),
+                Ok(message) => self.handle_control(now_ns, message, path),
                 Err(_) => self.tally.refused_controls += 1,
             }
         }
     }
 
-    fn handle_control(&mut self, now_ns: u64, message: Control) {
+    fn handle_control(&mut self, now_ns: u64, message: Control, path: &mut PeerPath) {
         if self.sdr.handle_control(now_ns, &message).is_err() {
             self.tally.refused_controls += 1;
             return;
@@ -38,17 +38,60 @@ impl Pair {
         match message {
             Control::Ack(ack) => self.handle_report(now_ns, ack.message, &Report::Ack(ack)),
             Control::Nack(nack) => self.handle_report(now_ns, nack.message, &Report::Nack(nack)),
-            Control::Credit(credit) => {
-                self.tally.peer_socket_drops = credit.dropped_packets;
-                let loss = ChunkLoss::from_counts(credit.loss);
-                // Fewer were judged when an overtaken credit left.
+            Control::Loss(counts) => {
+                let loss = ChunkLoss::from_counts(counts);
+                // Fewer were judged when an overtaken message left.
                 if loss.judged_chunks() >= self.tally.send_loss.judged_chunks() {
                     self.tally.send_loss = loss;
                 }
-                self.pacer.handle_credit(now_ns, &credit);
+            }
+            Control::PathFeedback(feedback) => {
+                let named = self.named(&feedback);
+                path.handle_feedback(now_ns, self.name.serial, named, &feedback);
             }
             Control::Offer(_) | Control::ClearToSend(_) | Control::ReceiveComplete { .. } => {}
         }
+    }
+
+    /// What is known here of the packet that a report names.
+    fn named(&self, feedback: &PathFeedback) -> Named {
+        let PathFeedback {
+            message, packet, ..
+        } = *feedback;
+        let chunk = self.geometry().chunk_of(packet);
+        let is_possible = match self.sends.get(&data_of(message)) {
+            Some(send) => send.may_have_sent(message, chunk),
+            // It is over, or it never began.
+            None => data_of(message) < self.sdr.next_send(),
+        };
+        if is_possible {
+            Named::Sent { message, packet }
+        } else {
+            Named::Never
+        }
+    }
+
+    /// Tells the path what has arrived.
+    pub(super) fn note_arrivals(&mut self, path: &mut PeerPath, now_ns: u64) {
+        let counts = self.inlet.counts();
+        let gained = counts.since(&self.noted);
+        self.noted = counts;
+        let geometry = self.geometry();
+        let newest = self.inlet.take_newest().map(|newest| {
+            let parts = geometry.decode_immediate(newest.imm);
+            let message = data_of(newest.message);
+            let is_of_parity = parts.slot >= geometry.slots();
+            NewestPacket {
+                message: if is_of_parity {
+                    parity_of(message)
+                } else {
+                    message
+                },
+                packet: parts.packet,
+                arrived_ns: newest.arrived_ns.unwrap_or(now_ns).min(now_ns),
+            }
+        });
+        path.note_arrivals(now_ns, self.name.index, &gained, newest);
     }
 
     fn handle_report(&mut self, now_ns: u64, message: u64, report: &Report) {
@@ -65,6 +108,7 @@ impl Pair {
     pub(super) fn send_control<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        path: &mut PeerPath,
         now_ns: u64,
     ) -> Result<(), Error> {
         loop {
@@ -80,13 +124,18 @@ impl Pair {
         let expired = self.expire_receives(fabric, now_ns)?;
         if (settled || expired) && !self.expects_data() {
             // So is what was lost: its sender may have nothing more to wait for.
-            self.credit_due_ns = Some(now_ns);
+            self.loss_due_ns = Some(now_ns);
         }
         let rtt_ns = self.round_trip.smoothed_ns;
         while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
             self.control.push(&message);
         }
-        self.push_credit(fabric, now_ns);
+        self.push_loss(now_ns);
+        let leaves_anyway = !self.control.is_empty() || self.control.is_waiting();
+        let report = path.take_report(now_ns, self.name.index, leaves_anyway, &fabric.counters());
+        if let Some(report) = report {
+            self.control.push(&Control::PathFeedback(report));
+        }
         let ping_due = self.ping_due_ns().is_some_and(|due| due <= now_ns);
         if !self.control.is_empty() || ping_due {
             self.control.finish();
@@ -135,36 +184,23 @@ impl Pair {
         }
     }
 
-    /// Tells how fast bytes are taken in, while any arrive, and what was lost.
-    fn push_credit<F: Fabric>(&mut self, fabric: &Adapter<F>, now_ns: u64) {
-        let counts = self.inlet.counts();
-        let received_packets = counts.data_packets;
+    /// Tells what was lost, if there is news of it.
+    fn push_loss(&mut self, now_ns: u64) {
         let loss = self.losses.sum();
-        let is_news = received_packets > self.credited_packets || loss != self.credited_loss;
-        if self.credit_due_ns.is_none() && is_news {
-            self.credit_due_ns = Some(now_ns + self.period_ns());
+        let is_news = loss != self.reported_loss;
+        if self.loss_due_ns.is_none() && is_news {
+            self.loss_due_ns = Some(now_ns + self.period_ns());
         }
-        if self.credit_due_ns.is_none_or(|due| due > now_ns) {
+        if self.loss_due_ns.is_none_or(|due| due > now_ns) {
             return;
         }
-        // The last of them is told twice, since one may be lost.
-        self.credit_due_ns = is_news.then(|| now_ns + self.period_ns());
-        self.credited_packets = received_packets;
-        self.credited_loss = loss;
-        let (counters, accepted) = (fabric.counters(), counts.accepted_packets);
-        let connected = self.connected.as_mut();
-        let dropped_packets = connected.map_or(0, |c| c.drops.update(&counters, accepted));
-        let credit = Credit {
-            received_packets,
-            received_bytes: counts.data_bytes,
-            drain_bps: self.drain.rate_bps(now_ns, counts.data_bytes),
-            dropped_packets,
-            loss: loss.counts(),
-        };
-        self.control.push(&Control::Credit(credit));
+        // The last news are sent twice, since a packet may be lost.
+        self.loss_due_ns = is_news.then(|| now_ns + self.period_ns());
+        self.reported_loss = loss;
+        self.control.push(&Control::Loss(loss.counts()));
     }
 
-    /// Time between two pings, and between two credits (P4.9).
+    /// Time between two pings, and between two messages about losses (P4.9).
     fn period_ns(&self) -> u64 {
         let timing = &self.options.timing;
         (self.round_trip.smoothed_ns / 4).clamp(timing.min_ping_ns, timing.max_repeat_ns)

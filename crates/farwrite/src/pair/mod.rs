@@ -19,22 +19,19 @@ use std::sync::Arc;
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
 use farwrite_schemes::chunk_loss::ChunkLoss;
-use farwrite_schemes::pacer::Pacer;
 use farwrite_schemes::scheme::{Path, SenderCounters};
 use farwrite_sdr::{EndpointId, Geometry, QpInfo, SdrError, SdrQp};
 
 use farwrite_wire::control::{Outcome, SchemeTag};
 
 use crate::control::ControlPath;
-use crate::drain::DrainMeter;
-use crate::drops::DropShare;
 use crate::error::Error;
 use crate::handle::QueuePair;
-use crate::intake::Inlet;
+use crate::intake::{Inlet, InletCounts};
 use crate::losses::Losses;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
-use crate::peer_paths::{PeerPaths, RoundTrip};
+use crate::path::{self, PeerPath, PeerPaths, RoundTrip};
 use crate::registry::{Halves, Registry, TableArrivals};
 use closing::Closing;
 pub(crate) use coding::Coder;
@@ -47,10 +44,6 @@ use resting::Rest;
 use sending::{Send, StreamRun};
 pub(crate) use transmit::{Halt, Turn};
 
-/// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
-const OVERHEAD_V4_BYTES: u64 = 64;
-const OVERHEAD_V6_BYTES: u64 = 84;
-
 pub(crate) struct Pair {
     name: QueuePair,
     options: QpOptions,
@@ -60,7 +53,8 @@ pub(crate) struct Pair {
     control: ControlPath,
     /// Of the path to the peer, at the last poll.
     round_trip: RoundTrip,
-    pacer: Pacer,
+    /// Where it stands among the queue pairs of its path.
+    place: path::Place,
     /// Wire bytes that are left of its turn to send; negative: more than a turn was sent.
     turn_bytes: i64,
     halves: Halves,
@@ -84,13 +78,13 @@ pub(crate) struct Pair {
     /// The scheme with the most parity that the peer is expected to use: receives get memory for
     /// that.
     expected: SchemeTag,
-    drain: DrainMeter,
     losses: Losses,
-    credit_due_ns: Option<u64>,
-    /// Packets that the last credit told of.
-    credited_packets: u64,
-    /// Losses that the last credit told of.
-    credited_loss: ChunkLoss,
+    /// When the peer is to learn of losses.
+    loss_due_ns: Option<u64>,
+    /// The losses that it was sent last.
+    reported_loss: ChunkLoss,
+    /// What the path knows to have arrived.
+    noted: InletCounts,
     connected: Option<Connected>,
     rest: Rest,
     tally: Tally,
@@ -102,8 +96,6 @@ struct Connected {
     endpoint: EndpointId,
     /// Number of the path to it.
     path: usize,
-    overhead_bytes: u64,
-    drops: DropShare,
 }
 
 /// The part of [`QpStats`] that nothing else counts.
@@ -111,17 +103,15 @@ struct Connected {
 struct Tally {
     rebuilt_chunks: u64,
     refused_controls: u64,
-    peer_socket_drops: u64,
     send_loss: ChunkLoss,
 }
 
 /// What a queue pair has done and sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpStats {
-    /// Smoothed round-trip time in nanoseconds; the configured guess until one was measured.
+    /// Smoothed round-trip time of the path in nanoseconds; the configured guess until one was
+    /// measured.
     pub rtt_ns: u64,
-    /// Rate that packets are paced at, in wire bits a second.
-    pub pace_bps: u64,
     /// Chunks sent and sent again, by all schemes together.
     pub sender: SenderCounters,
     /// Packets that arrived, duplicates included.
@@ -139,9 +129,6 @@ pub struct QpStats {
     /// Control packets refused: from an address that is not the peer's, bad tag, replayed, or
     /// malformed.
     pub refused_controls: u64,
-    /// Packets of this queue pair that the peer's sockets had no room for, as it estimated
-    /// (P5.5.5).
-    pub peer_socket_drops: u64,
     /// What the path lost on the way to here, of messages with a scheme (P5.7).
     pub receive_loss: ChunkLoss,
     /// What it lost on the way to the peer, as the peer last reported.
@@ -157,13 +144,12 @@ impl Pair {
     ) -> Result<Self, Error> {
         let sdr = SdrQp::new(options.sdr, options.timing)?;
         let holdings = Holdings::take(fabric, name, sdr.geometry())?;
-        let drain = DrainMeter::new(options.timing.min_ping_ns);
         Ok(Self {
             name,
             inlet: Arc::new(Inlet::new(name.serial, Arc::clone(sdr.table()))),
             control: ControlPath::new(control_key),
             round_trip: RoundTrip::guess(options.initial_rtt),
-            pacer: Pacer::new(options.rate_bps, burst_bytes(&options), &options.timing),
+            place: path::Place::default(),
             turn_bytes: 0,
             expected: options.expected_scheme,
             options,
@@ -181,11 +167,10 @@ impl Pair {
             outgoing: Outgoing::default(),
             closing: Vec::new(),
             workshop: Workshop::default(),
-            drain,
             losses: Losses::default(),
-            credit_due_ns: None,
-            credited_packets: 0,
-            credited_loss: ChunkLoss::default(),
+            loss_due_ns: None,
+            reported_loss: ChunkLoss::default(),
+            noted: InletCounts::default(),
             connected: None,
             rest: Rest::default(),
             tally: Tally::default(),
@@ -222,19 +207,14 @@ impl Pair {
     ) -> Result<(), Error> {
         // The fabric may refuse an address: until it has taken all of them, nothing changes here.
         self.sdr.check_peer(peer)?;
+        paths.check(peer.endpoint, peer.control, &self.options.rate_control)?;
         self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
         self.control.connect(peer.control_key);
-        let accepted_packets = self.inlet.counts().accepted_packets;
+        let counters = fabric.counters();
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
-            path: paths.join(peer.endpoint, peer.control, self.options.initial_rtt),
-            overhead_bytes: if peer.control.is_ipv4() {
-                OVERHEAD_V4_BYTES
-            } else {
-                OVERHEAD_V6_BYTES
-            },
-            drops: DropShare::new(&fabric.counters(), accepted_packets),
+            path: paths.join(peer.endpoint, peer.control, &self.options, &counters),
         });
         Ok(())
     }
@@ -267,9 +247,9 @@ impl Pair {
         Some(self.connected.as_ref()?.path)
     }
 
-    /// What is known of the round trip of that path now.
-    pub(crate) fn set_round_trip(&mut self, round_trip: RoundTrip) {
-        self.round_trip = round_trip;
+    /// Where it stands among the queue pairs of that path.
+    pub(crate) fn place(&self) -> path::Place {
+        self.place
     }
 
     pub(crate) fn name(&self) -> QueuePair {
@@ -288,7 +268,6 @@ impl Pair {
         let counts = self.inlet.counts();
         QpStats {
             rtt_ns: self.round_trip.smoothed_ns,
-            pace_bps: self.pacer.pace_bps(),
             sender: self.halves.sender_counters(),
             received_packets: counts.data_packets,
             received_bytes: counts.data_bytes,
@@ -297,7 +276,6 @@ impl Pair {
             invalid_packets: counts.invalid_packets,
             rebuilt_chunks: self.tally.rebuilt_chunks,
             refused_controls: self.tally.refused_controls + counts.unvalidated_controls,
-            peer_socket_drops: self.tally.peer_socket_drops,
             receive_loss: self.losses.sum(),
             send_loss: self.tally.send_loss,
         }
@@ -317,20 +295,24 @@ impl Pair {
         }
     }
 
-    /// Does all there is to do at `now_ns` but send data and encode.
+    /// Does all there is to do at `now_ns` but send data and encode. `path` is the one to the peer,
+    /// once it is connected.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        path: Option<&mut PeerPath>,
         known: &Registry,
         coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
         self.settle_closing(fabric);
-        if self.connected.is_none() {
+        let Some(path) = path else {
             self.expire_receives(fabric, now_ns)?;
             return Ok(());
-        }
+        };
+        self.round_trip = path.round_trip();
         self.look_at_arrivals(fabric, known, now_ns)?;
+        self.note_arrivals(path, now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
         // Before the reports: what can be rebuilt is not asked for.
@@ -339,7 +321,7 @@ impl Pair {
         self.settle_sends();
         self.expire_sends(now_ns);
         // Control before data: an offer must be ahead of its message.
-        self.send_control(fabric, now_ns)?;
+        self.send_control(fabric, path, now_ns)?;
         Ok(self.rest(fabric, now_ns)?)
     }
 
@@ -386,41 +368,25 @@ impl Pair {
             .handle_timeouts(&path, &TableArrivals(self.sdr.received()));
     }
 
-    /// Shortest sleep of a paced sender: packets that leave together cost one system call, not one
-    /// each. Half a burst at most, so that the pace is kept. A pace that credits brought down has a
-    /// further limit, so that repairs do not wait longer than a packet takes at such a pace.
-    fn grain_ns(&self) -> u64 {
-        const MAX_GRAIN_NS: u64 = 100_000;
-        let half_burst_bits = u128::from(self.options.burst_bytes) * 4;
-        let ns = half_burst_bits * 1_000_000_000 / u128::from(self.pacer.pace_bps().max(1));
-        u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
-    }
-
-    /// When packets may leave again that the pace held back.
-    pub(crate) fn paced_ns(&self, now_ns: u64) -> u64 {
-        self.pacer.next_ns(now_ns).max(now_ns + self.grain_ns())
-    }
-
     /// How long to wait for what no timer knows: a fabric that is full has room again, it has sent
     /// what it took, or a worker has left its batch.
     pub(crate) fn fabric_retry_ns(&self) -> u64 {
         self.options.timing.fabric_retry_ns
     }
 
-    /// When to poll next, if the queue pair sends nothing now. If the pace holds packets back, the
-    /// poll that sends them takes departures in early enough.
-    pub(crate) fn next_ns(&self, now_ns: u64, is_paced: bool) -> Option<u64> {
+    /// When to poll next, if the queue pair sends nothing now.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let is_connected = self.connected.is_some();
         let waits_for_fabric = !self.closing.is_empty()
             || is_connected && self.control.is_waiting()
-            || is_connected && !is_paced && self.outgoing.is_departing();
+            || is_connected && self.outgoing.is_departing();
         let retry_ns = waits_for_fabric.then(|| now_ns.saturating_add(self.fabric_retry_ns()));
         let always = [retry_ns, self.recv_deadlines.next_ns()];
         let connected = [
             self.halves.next_timeout(),
             self.losses.next_timeout(),
             self.sdr.next_timeout(),
-            self.credit_due_ns,
+            self.loss_due_ns,
             self.ping_due_ns(),
             self.send_deadlines.next_ns(),
             self.rest.next_ns(),
@@ -428,15 +394,4 @@ impl Pair {
         let connected = connected.into_iter().filter(|_| is_connected);
         always.into_iter().chain(connected).flatten().min()
     }
-}
-
-/// Bytes that may leave at once: what the options say, but no more than leave in half the time that
-/// timeouts leave for lateness. Otherwise the last of them would wait for the first on a slow path
-/// until they count as lost.
-fn burst_bytes(options: &QpOptions) -> u64 {
-    let packet_bytes = u64::from(options.sdr.mtu) + OVERHEAD_V6_BYTES;
-    let most_ns = options.timing.lateness_ns / 2;
-    let most = u128::from(options.rate_bps) * u128::from(most_ns) / 8_000_000_000;
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
-    options.burst_bytes.min(most.max(packet_bytes))
 }

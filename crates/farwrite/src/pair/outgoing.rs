@@ -5,6 +5,7 @@
 //! in order: a run has departed when it has, and all before it have.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Qpn, Rkey, Sge, WriteWr};
@@ -21,6 +22,18 @@ pub(crate) struct OutgoingWrite {
     pub(crate) remote_addr: u64,
     pub(crate) rkey: Rkey,
     pub(crate) imm: u32,
+    /// Its number in the message.
+    pub(crate) packet: u32,
+}
+
+/// Packets of a run, one after the other, that the fabric took.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) message: u64,
+    pub(crate) packets: Range<u32>,
+    /// Of their payloads.
+    pub(crate) bytes: u64,
+    pub(crate) is_repeat: bool,
 }
 
 /// A run of chunks that has not departed.
@@ -30,6 +43,8 @@ struct Run {
     chunks: Chunks,
     /// The region that its packets are sent from.
     lkey: Lkey,
+    /// Whether chunks of it were queued before.
+    is_repeat: bool,
 }
 
 /// Packets that the fabric took in one call.
@@ -69,11 +84,13 @@ impl Outgoing {
         self.batches.shrink_to_fit();
     }
 
-    /// Queues the packets of a run of chunks, which are sent from the region `lkey`.
+    /// Queues the packets of a run of chunks, which are sent from the region `lkey`. Whether some of
+    /// the chunks were queued before.
     pub(crate) fn push_run(
         &mut self,
         chunks: Chunks,
         lkey: Lkey,
+        is_repeat: bool,
         writes: impl Iterator<Item = OutgoingWrite>,
     ) {
         let number = self.next_run;
@@ -85,6 +102,7 @@ impl Outgoing {
                 number,
                 chunks,
                 lkey,
+                is_repeat,
             });
         }
     }
@@ -147,15 +165,16 @@ impl Outgoing {
             .retain(|run| posted.is_some_and(|last| run.number <= last) || !is_of_message(run));
     }
 
-    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Returns how
-    /// many it took and their payload bytes; none where it is full.
+    /// Hands the next packets of one queue pair to the fabric, at most `max_packets`. Calls `left`
+    /// with those that it took, and returns how many they are; none where it is full.
     pub(crate) fn post<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
         max_packets: usize,
-    ) -> Result<(usize, u64), FabricError> {
+        mut left: impl FnMut(Taken),
+    ) -> Result<usize, FabricError> {
         let Some(&(first_run, OutgoingWrite { qpn, .. })) = self.queue.front() else {
-            return Ok((0, 0));
+            return Ok(0);
         };
         let writes = self.queue.iter().map(|(_, write)| write);
         let batch = writes
@@ -180,12 +199,26 @@ impl Outgoing {
         }
         let taken = fabric.post_writes(qpn, &writes)?;
         drop(writes);
-        let mut bytes = 0;
         let mut last_run = None;
+        let mut together: Option<(u64, Range<u32>, u64)> = None;
         for (run, write) in self.queue.drain(..taken) {
-            bytes += u64::from(write.local.length);
             last_run = Some(run);
+            let bytes = u64::from(write.local.length);
+            together = match together.take() {
+                Some((number, packets, sum)) if number == run && packets.end == write.packet => {
+                    Some((run, packets.start..write.packet + 1, sum + bytes))
+                }
+                before => {
+                    before
+                        .into_iter()
+                        .for_each(|it| left(taken_of(&self.runs, it)));
+                    Some((run, write.packet..write.packet + 1, bytes))
+                }
+            };
         }
+        together
+            .into_iter()
+            .for_each(|it| left(taken_of(&self.runs, it)));
         if let Some(last_run) = last_run {
             self.batches.push_back(Batch {
                 number: self.next_batch,
@@ -196,6 +229,18 @@ impl Outgoing {
             });
             self.next_batch += 1;
         }
-        Ok((taken, bytes))
+        Ok(taken)
+    }
+}
+
+/// Packets of the run with a number, which is queued still.
+fn taken_of(runs: &VecDeque<Run>, (number, packets, bytes): (u64, Range<u32>, u64)) -> Taken {
+    let place = runs.binary_search_by_key(&number, |run| run.number);
+    let run = &runs[place.expect("a run stays until it has departed")];
+    Taken {
+        message: run.chunks.message,
+        packets,
+        bytes,
+        is_repeat: run.is_repeat,
     }
 }

@@ -1,12 +1,13 @@
-//! The sending side: messages on their way out, pulled from their schemes by the pacer.
+//! The sending side: messages on their way out, pulled from their schemes as the path allows.
 
 use std::sync::Arc;
 
 use farwrite_codes::Layout;
 use farwrite_fabric::contract::Lkey;
+use farwrite_schemes::chunk_set::ChunkSet;
 use farwrite_schemes::scheme::Chunks;
 use farwrite_sdr::{Refusal, SendSpec};
-use farwrite_wire::control::{Outcome, SchemeTag};
+use farwrite_wire::control::{Outcome, SchemeTag, is_parity};
 
 use super::Pair;
 use super::parity::Parity;
@@ -29,6 +30,8 @@ pub(super) struct Send {
     /// Whether its scheme has charge of it.
     started: bool,
     stream: Option<Stream>,
+    /// Chunks that were handed out to be sent, of the message and of its parity.
+    queued: [ChunkSet; 2],
     pub(super) deadline_ns: Option<u64>,
     shared: Arc<SendShared>,
 }
@@ -64,6 +67,20 @@ impl Send {
 
     pub(super) fn finish(&self, outcome: Outcome) {
         self.shared.finish(outcome);
+    }
+
+    /// Chunks are about to be sent. Answers whether some of them were before.
+    pub(super) fn note_queued(&mut self, chunks: &Chunks) -> bool {
+        let queued = &mut self.queued[usize::from(is_parity(chunks.message))];
+        let before = queued.count();
+        queued.insert_range(chunks.range.clone());
+        queued.count() - before < chunks.range.end - chunks.range.start
+    }
+
+    /// Whether packets of a chunk of the message, or of its parity, may have been sent.
+    pub(super) fn may_have_sent(&self, message: u64, chunk: u32) -> bool {
+        let queued = &self.queued[usize::from(is_parity(message))];
+        queued.word(chunk / 64) >> (chunk % 64) & 1 == 1
     }
 
     /// Part of a run of a stream left this end.
@@ -182,6 +199,12 @@ impl Pair {
         };
         let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(SendShared::default());
+        let geometry = self.geometry();
+        let most_bytes = length.unwrap_or(geometry.config().max_message_bytes);
+        let chunks = geometry.chunks(most_bytes, options.immediate.is_some());
+        let parity_chunks = layout.map_or(0, |layout| {
+            geometry.chunks(layout.parity_bytes() as u64, false)
+        });
         let send = Send {
             source: None,
             scheme: options.scheme,
@@ -190,6 +213,7 @@ impl Pair {
             parity: None,
             started: false,
             stream: None,
+            queued: [ChunkSet::new(chunks), ChunkSet::new(parity_chunks)],
             deadline_ns: options.deadline_ns,
             shared: Arc::clone(&shared),
         };

@@ -1,4 +1,4 @@
-//! The way of packets from schemes and streams to the fabric, at the pace of the pacer.
+//! The way of packets from schemes and streams to the fabric, as the path allows.
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Qpn, Rkey, Sge};
@@ -10,6 +10,7 @@ use super::outgoing::{BATCH_PACKETS, OutgoingWrite};
 use super::sending::StreamRun;
 use crate::error::Error;
 use crate::memory::MrSlice;
+use crate::path::{PeerPath, Run};
 
 /// Most wire bytes that a queue pair sends in a turn, but for part of a packet: some batches.
 const TURN_BYTES: i64 = 256 * 1024;
@@ -26,8 +27,8 @@ pub(crate) struct Turn {
 pub(crate) enum Halt {
     /// Nothing is left to send. Whether packets were handed to the fabric before.
     Idle { posted: bool },
-    /// The pace.
-    Paced,
+    /// The pace or the window of the path, or another queue pair whose turn it is there.
+    Held,
     /// Others have waited long enough.
     TurnOver,
     /// The fabric is full for the moment.
@@ -73,18 +74,31 @@ impl Pair {
         Ok(())
     }
 
-    /// Takes a turn: sends what the pace and the fabric allow, at most [`TURN_BYTES`]. A turn that
+    /// Takes a turn: sends what the path and the fabric allow, at most [`TURN_BYTES`]. A turn that
     /// the fabric cut short, as it was full, goes on with the next call.
     pub(crate) fn take_turn<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
+        path: Option<&mut PeerPath>,
         now_ns: u64,
     ) -> Result<Turn, Error> {
+        let Some(path) = path else {
+            return Ok(Turn {
+                sent_bytes: 0,
+                halt: Halt::Idle { posted: false },
+            });
+        };
         if self.turn_bytes <= 0 {
             self.turn_bytes += TURN_BYTES;
         }
         let before = self.turn_bytes;
-        let halt = self.transmit(fabric, now_ns)?;
+        let halt = self.transmit(fabric, path, now_ns);
+        let (wants, waits) = match &halt {
+            Ok(halt) => (!matches!(halt, Halt::Idle { .. }), *halt == Halt::Held),
+            Err(_) => (false, false),
+        };
+        path.end_turn(now_ns, self.name.index, &mut self.place, (wants, waits));
+        let halt = halt?;
         let sent_bytes = u64::try_from(before - self.turn_bytes).unwrap_or(0);
         if halt != Halt::Full {
             // A debt of part of a packet stays.
@@ -93,35 +107,50 @@ impl Pair {
         Ok(Turn { sent_bytes, halt })
     }
 
-    fn transmit<F: Fabric>(&mut self, fabric: &mut Adapter<F>, now_ns: u64) -> Result<Halt, Error> {
-        let Some(connected) = &self.connected else {
-            return Ok(Halt::Idle { posted: false });
-        };
-        let overhead_bytes = connected.overhead_bytes;
+    fn transmit<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        path: &mut PeerPath,
+        now_ns: u64,
+    ) -> Result<Halt, Error> {
+        let overhead_bytes = path.overhead_bytes();
         let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
+        let serial = self.name.serial;
         let mut posted = false;
         loop {
             let Some(turn_bytes) = u64::try_from(self.turn_bytes).ok().filter(|&n| n > 0) else {
                 return Ok(Halt::TurnOver);
             };
-            let allowance = self.pacer.allowance(now_ns);
-            if allowance == 0 {
-                return Ok(Halt::Paced);
-            }
+            let allowance = path.allowance(now_ns, self.name.index);
+            // One packet shows whether there is anything to send that the path holds back.
             let packets = allowance.min(turn_bytes).div_ceil(packet_bytes);
-            if !self.fill(now_ns, packets) {
+            if !self.fill(now_ns, packets.max(1)) {
                 return Ok(Halt::Idle { posted });
+            }
+            if allowance == 0 {
+                return Ok(Halt::Held);
             }
             // A chunk may be longer than the burst.
             let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
-            let (taken, payload_bytes) = self.outgoing.post(fabric, max_packets)?;
+            let mut wire_bytes = 0;
+            let taken = self.outgoing.post(fabric, max_packets, |run| {
+                let count = u64::from(run.packets.end - run.packets.start);
+                let bytes = run.bytes + count * overhead_bytes;
+                wire_bytes += bytes;
+                let run = Run {
+                    serial,
+                    message: run.message,
+                    packets: run.packets,
+                    packet_bytes,
+                    bytes,
+                    is_repeat: run.is_repeat,
+                };
+                path.note_departure(now_ns, &run);
+            })?;
             if taken == 0 {
                 return Ok(Halt::Full);
             }
             posted = true;
-            let packets = u64::try_from(taken).expect("usize is at most 64 bits");
-            let wire_bytes = payload_bytes + packets * overhead_bytes;
-            self.pacer.consume(now_ns, wire_bytes);
             self.turn_bytes -= i64::try_from(wire_bytes).unwrap_or(i64::MAX);
         }
     }
@@ -203,6 +232,8 @@ impl Pair {
 
     /// Queues the packets of `chunks`; byte `first_byte` of the message is the first of `source`.
     fn queue_run(&mut self, chunks: Chunks, source: MrSlice, first_byte: u64) {
+        let send = self.sends.get_mut(&data_of(chunks.message));
+        let is_repeat = send.is_none_or(|send| send.note_queued(&chunks));
         let (qpns, channels) = (
             self.holdings.data_qpns(),
             usize::from(self.sdr.geometry().config().channels),
@@ -214,6 +245,7 @@ impl Pair {
             .filter(|write| write.bytes == 0 || write.offset < first_byte + source.length)
             .map(|write| {
                 let skip = write.offset.saturating_sub(first_byte);
+                let packet = self.sdr.geometry().decode_immediate(write.imm).packet;
                 let length = source.length.saturating_sub(skip).min(write.bytes.into());
                 OutgoingWrite {
                     qpn: qpns
@@ -226,9 +258,11 @@ impl Pair {
                     remote_addr: write.remote_addr,
                     rkey: Rkey(write.rkey),
                     imm: write.imm,
+                    packet,
                 }
             });
-        self.outgoing.push_run(chunks, source.region.lkey, writes);
+        self.outgoing
+            .push_run(chunks, source.region.lkey, is_repeat, writes);
     }
 
     /// A batch of packets left.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
-use farwrite::{QpOptions, Timing};
+use farwrite::{QpOptions, RateControl, Timing};
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::Order;
@@ -25,7 +25,9 @@ fn rack() -> LinkConfig {
 
 fn rack_options() -> QpOptions {
     QpOptions {
-        rate_bps: 90_000_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 90_000_000_000,
+        },
         burst_bytes: 16 << 10,
         ..QpOptions::datacenter()
     }

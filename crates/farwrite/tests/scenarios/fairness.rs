@@ -1,6 +1,6 @@
 //! Queue pairs that share one endpoint and a fabric that has too little room for all of them.
 
-use farwrite::{QpConfig, QpOptions, SendOptions};
+use farwrite::{QpConfig, QpOptions, RateControl, SendOptions};
 
 use crate::slow_world::SlowWorld;
 use crate::world::{MS, options, tag};
@@ -24,7 +24,9 @@ fn config(mtu: u32) -> QpConfig {
 fn busy(configs: &[QpConfig]) -> SlowWorld {
     let options = configs.iter().map(|&sdr| QpOptions {
         sdr,
-        rate_bps: 1_000_000_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 1_000_000_000_000,
+        },
         burst_bytes: 64 << 20,
         ..options()
     });

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
-use farwrite::{ChunkLoss, QpOptions, SchemeTag};
+use farwrite::{ChunkLoss, QpOptions, RateControl, SchemeTag};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::packet::Packet;
 
@@ -20,7 +20,9 @@ const CHUNKS: u64 = (MESSAGES * BYTES / 4096) as u64;
 
 fn slow() -> QpOptions {
     QpOptions {
-        rate_bps: 200_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 200_000_000,
+        },
         burst_bytes: 8192,
         ..options()
     }

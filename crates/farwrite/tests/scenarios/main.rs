@@ -1,5 +1,6 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
+mod adaptive;
 mod breaking;
 mod coding;
 mod connecting;
@@ -12,6 +13,8 @@ mod departures;
 mod drops;
 mod endings;
 mod fairness;
+mod feedback;
+mod flows;
 mod hostile;
 mod losses;
 mod mixes;

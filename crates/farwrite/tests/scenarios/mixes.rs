@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{Error, Outcome, QpConfig, QpOptions, Timing};
+use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, Timing};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use crate::parcel::{Inbound, Order, Outbound};
@@ -97,7 +97,7 @@ fn random_world(seed: u64, dice: &mut Dice) -> World {
     let pace_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
     let options = QpOptions {
         sdr,
-        rate_bps: pace_bps,
+        rate_control: RateControl::Fixed { rate_bps: pace_bps },
         burst_bytes,
         initial_rtt: micros(dice, &[100, 25_000, 1_000_000]),
         reordering_window: dice.pick(&[None, Some(delay / 2)]),

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::Verdict;
-use farwrite::{Outcome, QpOptions, SendOptions};
+use farwrite::{Outcome, QpOptions, RateControl, SendOptions};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Control;
 
@@ -75,7 +75,9 @@ fn a_scheme_with_more_parity_than_was_expected_goes_without_once() {
 #[test]
 fn a_sender_whose_parity_is_refused_stops_offering() {
     let stingy = QpOptions {
-        rate_bps: 50_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 50_000_000,
+        },
         max_parity_bytes: 0,
         ..options()
     };

@@ -1,5 +1,6 @@
 //! A path that is dead for a while.
 
+use farwrite::RateControl;
 use farwrite::fabric::sim::Verdict;
 use farwrite_link::LinkConfig;
 
@@ -21,7 +22,9 @@ fn slow_haul() -> LinkConfig {
 fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
     const DEAD_NS: u64 = 5 * SECOND;
     let options = farwrite::QpOptions {
-        rate_bps: 950_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 950_000_000,
+        },
         ..options()
     };
     let mut world = World::new(1, slow_haul(), &options);

@@ -1,6 +1,6 @@
 //! What ends say of the round trip while their fabrics are full.
 
-use farwrite::SendOptions;
+use farwrite::{RateControl, SendOptions};
 
 use crate::slow_world::SlowWorld;
 use crate::world::{MS, RTT, options, tag};
@@ -8,7 +8,9 @@ use crate::world::{MS, RTT, options, tag};
 /// The round trip of 25 ms is known, and a message is under way that takes long.
 fn busy() -> SlowWorld {
     let mut slow = options();
-    slow.rate_bps = 50_000_000;
+    slow.rate_control = RateControl::Fixed {
+        rate_bps: 50_000_000,
+    };
     let mut world = SlowWorld::new(&[slow]);
     let (a, b) = (&mut world.a, &mut world.b);
     let source = a.endpoint.register(vec![7; 16 << 20]).expect("room");

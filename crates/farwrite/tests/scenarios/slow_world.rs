@@ -2,7 +2,7 @@
 //! common time.
 
 use farwrite::fabric::sim::SimNetwork;
-use farwrite::{Endpoint, QpOptions, QpStats, QueuePair};
+use farwrite::{Endpoint, PathStats, QpOptions, QpStats, QueuePair};
 
 use crate::slow_fabric::{Controls, SlowFabric};
 use crate::world::{addr, long_haul};
@@ -18,6 +18,11 @@ impl SlowEnd {
     pub(crate) fn stats(&self, index: usize) -> QpStats {
         let stats = self.endpoint.qp_stats(self.qps[index]);
         stats.expect("its own queue pair")
+    }
+
+    pub(crate) fn path_stats(&self, index: usize) -> PathStats {
+        let stats = self.endpoint.path_stats(self.qps[index]);
+        stats.expect("a connected queue pair")
     }
 }
 

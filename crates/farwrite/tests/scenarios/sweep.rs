@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use farwrite::QpOptions;
+use farwrite::{QpOptions, RateControl};
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::Order;
@@ -30,7 +30,7 @@ fn row(scheme: &str, loss: Loss) -> Row {
         ..long_haul()
     };
     let options = QpOptions {
-        rate_bps: RATE_BPS,
+        rate_control: RateControl::Fixed { rate_bps: RATE_BPS },
         burst_bytes: 8192,
         expected_scheme: tag(scheme),
         ..options()

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
-use farwrite::{Outcome, QpConfig, QpOptions, RecvOptions};
-use farwrite_wire::control::{self, Builder, Control, Place, Terms, Withdrawal};
+use farwrite::{Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
+use farwrite_wire::control::{self, Builder, Control, PathFeedback, Place, Terms, Withdrawal};
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
 use crate::parcel::Order;
@@ -42,6 +42,22 @@ fn twist_place(place: &mut Place, dice: &mut Dice) {
     twist_u32(&mut place.rkey, dice);
     twist(&mut place.base, dice);
     twist(&mut place.length, dice);
+}
+
+fn twist_feedback(feedback: &mut PathFeedback, dice: &mut Dice) {
+    twist(&mut feedback.path, dice);
+    twist(&mut feedback.message, dice);
+    twist_u32(&mut feedback.packet, dice);
+    twist(&mut feedback.hold_ns, dice);
+    twist(&mut feedback.received_packets, dice);
+    twist(&mut feedback.received_bytes, dice);
+    // More marks than packets do not parse.
+    twist(&mut feedback.ect_packets, dice);
+    feedback.ect_packets = feedback.ect_packets.min(feedback.received_packets);
+    twist(&mut feedback.marked_packets, dice);
+    feedback.marked_packets = feedback.marked_packets.min(feedback.ect_packets);
+    twist(&mut feedback.dropped_packets, dice);
+    twist(&mut feedback.drain_bps, dice);
 }
 
 /// Says something else of the same kind and length.
@@ -104,15 +120,13 @@ fn lie(said: &mut Control, dice: &mut Dice) {
             }
         }
         Control::ReceiveComplete { message, .. } => twist(message, dice),
-        Control::Credit(credit) => {
-            twist(&mut credit.received_packets, dice);
-            twist(&mut credit.drain_bps, dice);
-            twist(&mut credit.dropped_packets, dice);
-            twist(&mut credit.loss.judged_chunks, dice);
-            twist(&mut credit.loss.lost_chunks, dice);
-            twist(&mut credit.loss.bursts, dice);
-            twist(&mut credit.loss.longest_burst_chunks, dice);
+        Control::Loss(loss) => {
+            twist(&mut loss.judged_chunks, dice);
+            twist(&mut loss.lost_chunks, dice);
+            twist(&mut loss.bursts, dice);
+            twist(&mut loss.longest_burst_chunks, dice);
         }
+        Control::PathFeedback(feedback) => twist_feedback(feedback, dice),
     }
 }
 
@@ -163,7 +177,12 @@ fn random_options(dice: &mut Dice) -> QpOptions {
     };
     QpOptions {
         sdr,
-        rate_bps: 1_000_000_000,
+        rate_control: dice.pick(&[
+            RateControl::Fixed {
+                rate_bps: 1_000_000_000,
+            },
+            RateControl::default(),
+        ]),
         expected_scheme: tag(dice.pick(&SCHEMES)),
         max_parity_bytes: dice.pick(&[0, 100_000, 1 << 30]),
         ..options()

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use farwrite::fabric::sim::{Datagram, SimFabric, SimNetwork};
-use farwrite::{Endpoint, QpOptions, QpStats, QueuePair, SchemeTag};
+use farwrite::{Endpoint, QpOptions, QpStats, QueuePair, RateControl, SchemeTag};
 use farwrite_link::LinkConfig;
 use farwrite_schemes::registry::SchemeName;
 
@@ -72,7 +72,9 @@ pub(crate) fn long_haul() -> LinkConfig {
 
 pub(crate) fn options() -> QpOptions {
     QpOptions {
-        rate_bps: 9_000_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 9_000_000_000,
+        },
         initial_rtt: Duration::from_millis(25),
         ..QpOptions::default()
     }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use farwrite::{Endpoint, QpConfig, QpOptions, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QpConfig, QpOptions, RateControl, UdpConfig, UdpFabric};
 
 /// An endpoint with `ports` sockets.
 pub(crate) fn endpoint(ports: u16) -> Endpoint<UdpFabric> {
@@ -20,7 +20,9 @@ pub(crate) fn options(channels: u8) -> QpOptions {
             channels,
             ..QpConfig::default()
         },
-        rate_bps: 20_000_000_000,
+        rate_control: RateControl::Fixed {
+            rate_bps: 20_000_000_000,
+        },
         ..QpOptions::default()
     }
 }

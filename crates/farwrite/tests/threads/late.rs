@@ -38,6 +38,7 @@ fn chunks_are_rebuilt_while_workers_place_their_late_packets() {
             a: Side::facing(info_a.control),
             b: Side::facing(info_b.control),
         }],
+        ..EmulatorConfig::default()
     });
     let emulator = emulator.expect("loopback");
     let [to_b, to_a] = emulator.addresses()[0];

@@ -159,6 +159,7 @@ mod tests {
             src: NodeId(1),
             dst: NodeId(2),
             src_port,
+            dst_port: crate::ROCE_PORT,
             ipv4_id: 0,
             priority: 0,
             ecn: Ecn::NotCapable,

@@ -141,6 +141,12 @@ impl Adaptive {
         })
     }
 
+    /// Highest pace in bits a second that the receiver and [`AdaptiveOptions::max_rate_bps`] allow
+    /// now. A lower pace is the path's doing.
+    pub fn ceiling_bps(&self) -> u64 {
+        self.receiver.ceiling_bps()
+    }
+
     /// The flow's share of the path, in bits a second.
     fn rate_bps(&self) -> u64 {
         rate_of(self.share_bytes, self.path.base_ns()).clamp(1, self.options.max_rate_bps)

@@ -8,6 +8,8 @@ pub(crate) enum Kind {
     Adaptive,
     Reno,
     Cubic,
+    Dcqcn,
+    Swift,
 }
 
 /// One flow of a case.
@@ -89,6 +91,14 @@ impl Case {
             start_rounds,
             hint: None,
         });
+        self
+    }
+
+    /// All flows have this controller.
+    pub(crate) fn under(mut self, kind: Kind) -> Self {
+        for flow in &mut self.flows {
+            flow.kind = kind;
+        }
         self
     }
 

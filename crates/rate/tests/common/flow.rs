@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use farwrite_rate::{Adaptive, AdaptiveOptions, Feedback, Newest, RateControl, Sent, TokenBucket};
+use farwrite_rate::{
+    Adaptive, AdaptiveOptions, Dcqcn, DcqcnOptions, Feedback, Newest, RateControl, Sent, Swift,
+    SwiftOptions, TokenBucket,
+};
 
 use super::case::{Case, FlowCase, Kind};
 use super::loss_based::LossBased;
@@ -48,6 +51,14 @@ impl Sender {
             })),
             Kind::Reno => Box::new(LossBased::new(false)),
             Kind::Cubic => Box::new(LossBased::new(true)),
+            Kind::Dcqcn => Box::new(Dcqcn::new(DcqcnOptions::paper(case.rate_bps))),
+            Kind::Swift => {
+                let packet_bytes = case.packet_bytes();
+                Box::new(Swift::new(SwiftOptions {
+                    base_target_ns: case.rtt_ns * 5 / 4,
+                    ..SwiftOptions::new(case.rate_bps, packet_bytes, 1)
+                }))
+            }
         };
         Self {
             bucket: TokenBucket::new(controller.limits().pace_bps, 1),

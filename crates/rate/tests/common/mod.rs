@@ -1,6 +1,8 @@
 //! Flows that share a bottleneck, in virtual time, and what is measured of them.
 //!
-//! Used by `tests/grid.rs` and by the example `grid`, which prints the whole table.
+//! Used by `tests/grid.rs`, by the example `grid`, which prints the whole table, and by
+//! `tests/datacenter.rs`.
+#![allow(dead_code, reason = "each of them uses some of it")]
 // Times, bytes and round trips of a simulation are far below 2^52.
 #![allow(clippy::cast_possible_truncation)]
 

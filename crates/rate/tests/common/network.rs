@@ -71,8 +71,8 @@ impl<'a> Network<'a> {
         network.links.push(network.link());
         for (i, flow) in case.flows.iter().enumerate() {
             let interval_ns = match flow.kind {
-                Kind::Adaptive => case.rtt_ns / case.reports_per_round,
                 Kind::Reno | Kind::Cubic => 0,
+                _ => case.rtt_ns / case.reports_per_round,
             };
             network.receivers.push(Receiver::new(interval_ns));
             // Flows do not start in the same nanosecond.

@@ -1,6 +1,7 @@
 //! Two queue pairs that exchange packets by hand, and messages for them.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub(crate) mod incast;
 pub(crate) mod network;
 
 use farwrite_net::Payload;

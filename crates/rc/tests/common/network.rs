@@ -7,6 +7,7 @@ use farwrite_net::header::Header;
 use farwrite_net::{
     CableConfig, Device, Frame, Network, NodeId, Options, Output, Payload, Ports, Role, Topology,
 };
+use farwrite_rate::RateControl;
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 use farwrite_wire::icrc::{Flow, IdRange, verify};
 use farwrite_wire::packet::Packet;
@@ -124,6 +125,24 @@ pub(crate) fn connect(
         assert_eq!(nic(network, node).connect(to, config), Ok(peer_qpn));
     }
     peer_qpn
+}
+
+/// Connects a new queue pair of both NICs, each end under a controller.
+pub(crate) fn connect_under(
+    network: &mut Network<Node>,
+    [a, b]: [(NodeId, u32); 2],
+    config: QpConfig,
+    control: impl Fn() -> Box<dyn RateControl + Send>,
+) {
+    for ((node, qpn), (peer, peer_qpn)) in [(a, b), (b, a)] {
+        let config = QpConfig { peer_qpn, ..config };
+        let to = Connection {
+            peer,
+            ..connection()
+        };
+        let own = nic(network, node).connect_under(to, config, control());
+        assert_eq!(own, Ok(qpn));
+    }
 }
 
 /// A connection without pace at priority 3.

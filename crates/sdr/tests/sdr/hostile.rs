@@ -2,8 +2,8 @@
 
 use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, Credit, Nack, Offer, Outcome, Place, SchemeTag, Terms,
-    Withdrawal,
+    Ack, ClearToSend, Clearance, Control, LossCounts, Nack, Offer, Outcome, Place, SchemeTag,
+    Terms, Withdrawal,
 };
 use proptest::prelude::*;
 
@@ -270,7 +270,7 @@ fn control() -> impl Strategy<Value = Control> {
         })
     });
     prop_oneof![4 => offer, 4 => cts, 2 => end, 1 => ack, 1 => nack,
-        1 => Just(Control::Credit(Credit::default()))]
+        1 => Just(Control::Loss(LossCounts::default()))]
 }
 
 #[derive(Clone, Debug)]

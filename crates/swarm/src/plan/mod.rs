@@ -3,7 +3,7 @@
 mod draw;
 pub(crate) mod show;
 
-use farwrite::{Outcome, QpOptions, SchemeName};
+use farwrite::{Outcome, QpOptions, RateControl, SchemeName};
 use farwrite_link::LinkConfig;
 use farwrite_wire::control::Terms;
 
@@ -43,6 +43,8 @@ pub struct PathPlan {
     pub hosts: [usize; 2],
     /// The link from the first host to the second, and the link back.
     pub links: [LinkConfig; 2],
+    /// How fast the queue pairs send. They share it.
+    pub rate_control: RateControl,
 }
 
 /// A queue pair between the two hosts of a path.

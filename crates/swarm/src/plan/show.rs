@@ -30,6 +30,7 @@ impl Display for Plan {
                 Link(&path.links[0])
             )?;
             writeln!(f, "        host {b} to host {a}:{}", Link(&path.links[1]))?;
+            writeln!(f, "        rate control: {:?}", path.rate_control)?;
         }
         for (index, pair) in self.pairs.iter().enumerate() {
             writeln!(f, "queue pair {index}: {pair}")?;
@@ -105,10 +106,9 @@ impl Display for PairPlan {
             sdr.max_message_bytes,
             if sdr.parity { "parity" } else { "no parity" },
         )?;
-        let rate_mbps = options.rate_bps / 1_000_000;
         write!(
             f,
-            ", {rate_mbps} Mbit/s in bursts of {} bytes, first round trip {:?}, reordering {:?}, \
+            ", in bursts of {} bytes, first round trip {:?}, reordering {:?}, \
              expects scheme {} {:?}, parity memory {} bytes, {} timing",
             options.burst_bytes,
             options.initial_rtt,

@@ -197,6 +197,7 @@ impl World<'_> {
             return;
         }
         self.healed = true;
+        self.note_healed();
         self.say(|| "links heal".into());
         for path in &self.plan.paths {
             let [a, b] = path.hosts.map(|host| self.hosts[host].addr.ip());

@@ -3,6 +3,7 @@
 mod deadlines;
 mod faults;
 mod outcomes;
+mod paths;
 mod users;
 
 use std::cell::RefCell;
@@ -21,6 +22,7 @@ use crate::plan::{MS, PairPlan, Plan};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
 pub(crate) use outcomes::Message;
+use paths::PathWatch;
 
 /// Time after which a user posts again where there was no slot.
 const RETRY_NS: u64 = 10 * MS;
@@ -88,6 +90,7 @@ pub(crate) struct Pair {
     courses: [Course; 2],
     /// Whether an end gave up because the other went away.
     pub(crate) gave_up: bool,
+    watches: [PathWatch; 2],
     /// What its ends did before they were destroyed.
     pub(crate) stats: [QpStats; 2],
 }
@@ -225,15 +228,15 @@ impl<'p> World<'p> {
             if self.hosts[host].paused {
                 continue;
             }
-            let endpoint = self.hosts[host].endpoint();
             let mut wanted = Some(now_ns);
             let mut polls = 0;
             while wanted.is_some_and(|at_ns| at_ns <= now_ns) && polls < MAX_POLLS {
                 polls += 1;
-                match endpoint.poll(now_ns) {
+                match self.hosts[host].endpoint().poll(now_ns) {
                     Ok(again) => wanted = again,
                     Err(error) => return Err(self.failed("poll", error)),
                 }
+                self.watch_paths(host)?;
             }
             if polls == MAX_POLLS {
                 let what = format!("host {host} asks to be polled at once {polls} times");

@@ -11,26 +11,24 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, RateControl, UdpConfig, UdpFabric};
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
-use farwrite_session::{Channel, Message, Reader, TransferPlan};
-use farwrite_units::show::{Bytes, Rate, real};
+use farwrite_session::{Message, Reader, TransferPlan};
+use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Report, Role, Tally};
+use crate::report::{Facts, Files, Report, Role, Sending, Tally};
 use crate::setup::{SETUP, Setup, failed, hello};
 use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
-use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice};
+use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor};
 use disk::Disk;
 use stream::Stream;
 
 /// Words of the sender that may wait for the disk, beside the segments. While more come, the channel
 /// is not read.
 const WAITING_WORDS: usize = 1 << 14;
-/// Rate of this end's own packets, which are acknowledgements only.
-const CONTROL_BPS: u64 = 1_000_000_000;
 
 /// What a receiver concedes.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +71,7 @@ struct Reception<'a> {
     host: &'a Host<'a>,
 }
 
-/// Receives what the sender at the other end of a channel sends into a directory.
+/// Receives what a sender, which has said hello, sends into a directory.
 ///
 /// When this answers with an error, no further file gets its final name.
 ///
@@ -81,11 +79,12 @@ struct Reception<'a> {
 /// What ends the transfer as a whole; the peer learns it too. Files that fail by themselves are in
 /// the report.
 pub fn receive(
-    channel: Channel,
+    sender: Visitor,
     directory: &Path,
     settings: &ReceiveSettings,
     host: &Host<'_>,
 ) -> Result<Report, Error> {
+    let channel = sender.into_channel();
     let ends = (channel.local_addr(), channel.peer_addr());
     let closer = channel.closer();
     let (mut reader, writer) = channel.split();
@@ -134,7 +133,6 @@ impl Reception<'_> {
     ) -> Result<Joined, Error> {
         let cancel = self.host.cancel;
         let mut setup = Setup::new(reader, self.host, self.settings.timeout);
-        setup.hello()?;
         self.outbox.send_or_cancel(hello(), cancel)?;
         let start = Instant::now();
         let plan = setup.expect(SETUP, "a transfer plan", |message| match message {
@@ -151,7 +149,7 @@ impl Reception<'_> {
             // Room for parity is there from the first message on.
             expected_scheme: scheme.tag(),
             max_parity_bytes: shape.max_parity_bytes(),
-            ..options(theirs.config, CONTROL_BPS, rtt)
+            ..options(theirs.config, RateControl::default(), rtt)
         };
         let make = || -> Result<_, farwrite::Error> {
             // The port of the channel: one hole in a firewall's list serves both.
@@ -198,12 +196,11 @@ impl Reception<'_> {
     ) -> Result<Report, Error> {
         let (shape, plan, manifest) = (joined.shape, joined.plan, joined.manifest);
         self.host.note(format!(
-            "receiving {} in {} from {}: {} at {}, MTU {}",
+            "receiving {} in {} from {}: {}, MTU {}",
             Bytes(shape.stream_bytes),
             Files(manifest.files()),
             joined.peer,
             plan.scheme,
-            Rate(real(plan.rate_bps)),
             shape.mtu
         ));
         let start = Instant::now();
@@ -243,7 +240,7 @@ impl Reception<'_> {
             elapsed: start.elapsed(),
             scheme: plan.scheme.to_string(),
             choices: None,
-            rate_bps: plan.rate_bps,
+            sending: Sending::default(),
             shape,
             retransmitted_share: None,
             duplicate_share: Some(stream::duplicate_share(&stats)),

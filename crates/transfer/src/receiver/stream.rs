@@ -13,7 +13,7 @@ use farwrite_units::show::real;
 
 use super::Event;
 use super::disk::{Job, Segment};
-use crate::meter::Meter;
+use crate::meter::{Meter, Status};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::setup::send_qp_info;
@@ -140,13 +140,13 @@ impl Stream {
         if let Some(warning) = watch.look(now, signs)? {
             host.warn(warning);
         }
-        let repairs = (duplicate_share(&stats), "came twice");
-        meter.show(
-            now,
-            watched.pulse.stream_bytes(),
-            repairs,
-            signs.slow_disk(),
-        );
+        let status = Status {
+            repairs: duplicate_share(&stats),
+            note: "came twice",
+            limit: None,
+            slow_disk: signs.slow_disk(),
+        };
+        meter.show(now, watched.pulse.stream_bytes(), &status);
         Ok(())
     }
 

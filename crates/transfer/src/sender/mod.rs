@@ -2,6 +2,7 @@
 
 mod auto;
 mod feed;
+mod limits;
 mod listen;
 mod stream;
 
@@ -10,19 +11,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QueuePair, SchemeName, UdpConfig, UdpFabric};
+use farwrite::{Endpoint, QueuePair, RateControl, SchemeName, UdpConfig, UdpFabric};
 use farwrite_session::files::{Source, manifest_messages};
 use farwrite_session::{Channel, Message, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
 use crate::pulse::{PeerPulse, Pulse};
-use crate::report::{Facts, Files, Report, Role};
+use crate::report::{Facts, Files, Report, Role, Sending};
 use crate::setup::{Setup, hello, send_qp_info};
-use crate::shape::{Shape, mtu, options};
+use crate::shape::{Shape, Speed, mtu, options};
 use crate::speaker::{Outbox, Speaker};
 use crate::{Error, Host, SchemeChoice};
 pub use auto::Choices;
+pub(crate) use limits::{Limit, Limits, Shares};
 use listen::Verdicts;
 use stream::{Sent, Stream};
 
@@ -31,14 +33,35 @@ use stream::{Sent, Stream};
 pub struct SendSettings {
     /// What repairs losses.
     pub scheme: SchemeChoice,
-    /// Bits a second on the wire, headers included.
-    pub rate_bps: u64,
+    /// How fast packets are sent.
+    pub rate_control: RateControl,
+    /// Share of packets or chunks that the path is expected to lose, until that is measured.
+    pub expected_loss: Option<f64>,
     /// Payload bytes of a packet, a multiple of 4; `None` takes what the path carries.
     pub mtu: Option<u32>,
     /// Most memory for the stream at each end: what is read ahead, in flight, and its parity.
     pub memory_bytes: u64,
     /// How long the peer may be silent, and how long nothing may move.
     pub timeout: Duration,
+}
+
+impl SendSettings {
+    /// Most bits a second on the wire; `None`: as many as the path carries.
+    fn max_rate_bps(&self) -> Option<u64> {
+        match self.rate_control {
+            RateControl::Adaptive { max_bps, .. } => max_bps,
+            RateControl::Fixed { rate_bps } => Some(rate_bps),
+        }
+    }
+
+    /// What is known of the path before the transfer.
+    fn speed(&self) -> Speed {
+        let measured = match self.rate_control {
+            RateControl::Adaptive { start, .. } => start,
+            RateControl::Fixed { .. } => None,
+        };
+        Speed::of(self.max_rate_bps(), measured.map(|start| start.rate_bps))
+    }
 }
 
 /// Everything that a transfer needs once both ends know each other.
@@ -98,7 +121,7 @@ fn join(
     bind.set_port(0);
     let make = || -> Result<_, farwrite::Error> {
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind))?;
-        let qp = endpoint.create_qp(options(shape.config(), settings.rate_bps, rtt))?;
+        let qp = endpoint.create_qp(options(shape.config(), settings.rate_control, rtt))?;
         let info = endpoint.qp_info(qp)?;
         Ok((endpoint, qp, info))
     };
@@ -106,7 +129,6 @@ fn join(
 
     let plan = Message::Plan(TransferPlan {
         scheme: Text::new(scheme),
-        rate_bps: settings.rate_bps,
         segment_bytes: shape.segment_bytes,
         entries: u32::try_from(manifest.entries().len()).unwrap_or(u32::MAX),
         stream_bytes: shape.stream_bytes,
@@ -140,10 +162,10 @@ fn choose(
     rtt: Duration,
     settings: &SendSettings,
 ) -> Result<(SchemeChoice, Shape), Error> {
-    let (rate_bps, memory_bytes) = (settings.rate_bps, settings.memory_bytes);
+    let (speed, memory_bytes) = (settings.speed(), settings.memory_bytes);
     let mtu = mtu(peer, settings.mtu)?;
     let cut =
-        |scheme: SchemeName| Shape::choose(stream_bytes, rate_bps, rtt, mtu, memory_bytes, scheme);
+        |scheme: SchemeName| Shape::choose(stream_bytes, speed, rtt, mtu, memory_bytes, scheme);
     match cut(settings.scheme.most_parity()) {
         // Memory that is too little for parity leaves one candidate.
         Err(_) if settings.scheme == SchemeChoice::Auto => {
@@ -180,6 +202,8 @@ fn run(
     let Sent {
         tally,
         stats,
+        path,
+        limits,
         choices,
     } = stream.run(&heard, &manifest, host)?;
     Ok(Report::new(Facts {
@@ -189,29 +213,41 @@ fn run(
         elapsed: start.elapsed(),
         scheme: scheme.to_string(),
         choices,
-        rate_bps: settings.rate_bps,
         shape,
         retransmitted_share: Some(stream::retransmitted_share(&stats)),
         duplicate_share: None,
         stats,
+        sending: Sending::new(settings.rate_control, &path, &limits),
     }))
 }
 
 /// Shows people what is about to be sent, and how.
 fn announce(joined: &Joined, files: u32, settings: &SendSettings, host: &Host<'_>) {
     let shape = &joined.shape;
+    let rate = match settings.rate_control {
+        RateControl::Fixed { rate_bps } => format!(
+            "a fixed {}, whatever others on the path need",
+            Rate(real(rate_bps))
+        ),
+        RateControl::Adaptive {
+            max_bps: Some(max_bps),
+            ..
+        } => format!("the rate of the path, at most {}", Rate(real(max_bps))),
+        RateControl::Adaptive { .. } => "the rate of the path".to_owned(),
+    };
     host.note(format!(
-        "sending {} in {} to {}: {} at {}, MTU {}; there is no congestion control, so give --rate \
-         the share of the path that is yours",
+        "sending {} in {} to {}: {} at {rate}, MTU {}",
         Bytes(shape.stream_bytes),
         Files(files),
         joined.peer,
         joined.scheme,
-        Rate(real(settings.rate_bps)),
         shape.mtu
     ));
     let window_bps = shape.window_bps(joined.rtt);
-    if window_bps < settings.rate_bps && shape.segments() > shape.slots.into() {
+    let is_short = settings
+        .max_rate_bps()
+        .is_some_and(|most| window_bps < most);
+    if is_short && shape.segments() > shape.slots.into() {
         host.warn(format!(
             "--memory {} holds a rate of {} on this path; give both ends more for a higher one",
             Bytes(settings.memory_bytes),

@@ -2,20 +2,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::time::Instant;
 
 use farwrite::{
-    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, Region, SchemeName, SendHandle,
+    Endpoint, MemoryRegion, Outcome, PathStats, QpStats, QueuePair, Region, SchemeName, SendHandle,
     SendOptions, UdpFabric,
 };
 use farwrite_session::files::Manifest;
 
 use super::auto::{Auto, Choices};
 use super::feed::{Feeder, Filled};
+use super::limits::{Limit, Limits, Standing};
 use super::listen::Heard;
 use super::{Joined, SendSettings};
-use crate::meter::Meter;
+use crate::meter::{Meter, Status};
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::shape::Shape;
@@ -38,6 +39,8 @@ struct InFlight {
 pub(super) struct Sent {
     pub(super) tally: Tally,
     pub(super) stats: QpStats,
+    pub(super) path: PathStats,
+    pub(super) limits: Limits,
     /// Where the planner chose.
     pub(super) choices: Option<Choices>,
 }
@@ -67,6 +70,9 @@ pub(super) struct Stream {
     in_flight: VecDeque<InFlight>,
     /// Read, but not taken by the endpoint yet.
     ready: Option<Ready>,
+    /// The feeder has handed over all there is.
+    is_read: bool,
+    limits: Limits,
     arrived_bytes: u64,
     empties: Sender<Region>,
     filled: Receiver<Filled>,
@@ -103,13 +109,17 @@ impl Stream {
             picker: match joined.scheme {
                 SchemeChoice::Named(scheme) => Picker::Named(scheme),
                 SchemeChoice::Auto => {
-                    let auto = Auto::new(shape, joined.rtt, settings.rate_bps);
+                    let likely_bps = settings.speed().likely_bps;
+                    let loss = settings.expected_loss;
+                    let auto = Auto::new(shape, joined.rtt, likely_bps, loss);
                     Picker::Auto(Box::new(auto))
                 }
             },
             watch: Watch::new(settings.timeout, joined.ports, Instant::now()),
             in_flight: VecDeque::new(),
             ready: None,
+            is_read: false,
+            limits: Limits::default(),
             arrived_bytes: 0,
             empties,
             filled,
@@ -141,6 +151,8 @@ impl Stream {
                 return Ok(Sent {
                     tally,
                     stats: self.stats()?,
+                    path: self.path()?,
+                    limits: self.limits,
                     choices: match &self.picker {
                         Picker::Named(_) => None,
                         Picker::Auto(auto) => Some(auto.choices().clone()),
@@ -172,10 +184,27 @@ impl Stream {
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
         }
+        let limit = self.limit()?;
+        self.limits.add(limit);
         let repairs = retransmitted_share(&self.stats()?);
-        let note = self.repair_note();
-        meter.show(now, self.arrived_bytes, (repairs, &note), signs.slow_disk());
+        let status = Status {
+            repairs,
+            note: &self.repair_note(),
+            limit: limit.map(Limit::name),
+            slow_disk: signs.slow_disk(),
+        };
+        meter.show(now, self.arrived_bytes, &status);
         Ok(())
+    }
+
+    /// What keeps the stream from being faster now.
+    fn limit(&self) -> Result<Option<Limit>, Error> {
+        let standing = Standing {
+            in_flight: self.in_flight.len(),
+            window: self.window()?,
+            is_read: self.is_read && self.ready.is_none(),
+        };
+        Ok(Limit::of(&self.path()?, &self.shape, standing))
     }
 
     /// Takes back the memory of what has arrived.
@@ -218,27 +247,27 @@ impl Stream {
 
     /// The scheme for the next message.
     fn pick(&mut self) -> Result<SchemeName, Error> {
-        let stats = self.stats()?;
+        let (stats, path) = (self.stats()?, self.path()?);
         match &mut self.picker {
             Picker::Named(scheme) => Ok(*scheme),
             Picker::Auto(auto) => {
-                auto.look(&stats);
+                auto.look(&stats, &path);
                 Ok(auto.choose())
             }
         }
     }
 
     /// Messages that may be in flight.
-    fn window(&self) -> usize {
-        match &self.picker {
+    fn window(&self) -> Result<usize, Error> {
+        Ok(match &self.picker {
             Picker::Named(_) => usize::try_from(self.shape.slots).expect("at most 128"),
-            Picker::Auto(auto) => auto.in_flight(),
-        }
+            Picker::Auto(auto) => auto.in_flight(self.path()?.window_bytes),
+        })
     }
 
     /// Hands the endpoint what has been read, as far as there are slots.
     fn post(&mut self) -> Result<(), Error> {
-        while self.in_flight.len() < self.window() {
+        while self.in_flight.len() < self.window()? {
             let Some(ready) = self.take_ready()? else {
                 return Ok(());
             };
@@ -275,8 +304,12 @@ impl Stream {
         if let Some(ready) = self.ready.take() {
             return Ok(Some(ready));
         }
-        let Ok(filled) = self.filled.try_recv() else {
-            return Ok(None);
+        let filled = match self.filled.try_recv() {
+            Ok(filled) => filled,
+            Err(ended) => {
+                self.is_read = ended == TryRecvError::Disconnected;
+                return Ok(None);
+            }
         };
         let region = self.endpoint.register_region(filled.buffer);
         Ok(Some(Ready {
@@ -284,6 +317,12 @@ impl Stream {
             bytes: filled.bytes,
             abandoned: filled.abandoned,
         }))
+    }
+
+    fn path(&self) -> Result<PathStats, Error> {
+        self.endpoint
+            .path_stats(self.qp)
+            .map_err(|error| Error::of_endpoint(&error))
     }
 
     fn stats(&self) -> Result<QpStats, Error> {

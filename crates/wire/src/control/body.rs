@@ -1,8 +1,8 @@
-//! The bodies of control messages as bytes (P4.3 to P4.8).
+//! The bodies of control messages as bytes (P4.3 to P4.8, P4.10).
 
 use super::check::{ParseError, check};
 use super::message::{
-    Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
+    Ack, ClearToSend, Clearance, Control, LossCounts, Nack, Offer, Outcome, PathFeedback, Place,
     SchemeTag, Terms, Withdrawal,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
@@ -13,7 +13,8 @@ const CLEAR_TO_SEND: u8 = 2;
 const ACK: u8 = 3;
 const NACK: u8 = 4;
 const RECEIVE_COMPLETE: u8 = 5;
-const CREDIT: u8 = 6;
+const LOSS: u8 = 6;
+const PATH_FEEDBACK: u8 = 7;
 
 const OFFER_LENGTH_KNOWN: u8 = 1;
 const OFFER_HAS_IMMEDIATE: u8 = 2;
@@ -57,7 +58,8 @@ pub(super) fn kind(control: &Control) -> u8 {
         Control::Ack(_) => ACK,
         Control::Nack(_) => NACK,
         Control::ReceiveComplete { .. } => RECEIVE_COMPLETE,
-        Control::Credit(_) => CREDIT,
+        Control::Loss(_) => LOSS,
+        Control::PathFeedback(_) => PATH_FEEDBACK,
     }
 }
 
@@ -95,17 +97,34 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
                 Outcome::Failed => FAILED,
             });
         }
-        Control::Credit(credit) => {
-            out.extend(credit.received_packets.to_be_bytes());
-            out.extend(credit.received_bytes.to_be_bytes());
-            out.extend(credit.drain_bps.to_be_bytes());
-            out.extend(credit.dropped_packets.to_be_bytes());
-            let loss = &credit.loss;
-            out.extend(loss.judged_chunks.to_be_bytes());
-            out.extend(loss.lost_chunks.to_be_bytes());
-            out.extend(loss.bursts.to_be_bytes());
-            out.extend(loss.longest_burst_chunks.to_be_bytes());
+        Control::Loss(loss) => {
+            for number in [
+                loss.judged_chunks,
+                loss.lost_chunks,
+                loss.bursts,
+                loss.longest_burst_chunks,
+            ] {
+                out.extend(number.to_be_bytes());
+            }
         }
+        Control::PathFeedback(feedback) => encode_path_feedback(feedback, out),
+    }
+}
+
+fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
+    out.extend(feedback.path.to_be_bytes());
+    out.extend(feedback.message.to_be_bytes());
+    out.extend(feedback.packet.to_be_bytes());
+    for number in [
+        feedback.hold_ns,
+        feedback.received_packets,
+        feedback.received_bytes,
+        feedback.ect_packets,
+        feedback.marked_packets,
+        feedback.dropped_packets,
+        feedback.drain_bps,
+    ] {
+        out.extend(number.to_be_bytes());
     }
 }
 
@@ -174,7 +193,8 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
         ACK => reader.ack().map(Control::Ack).map(Ok),
         NACK => reader.nack().map(Control::Nack).map(Ok),
         RECEIVE_COMPLETE => reader.receive_complete(),
-        CREDIT => reader.credit().map(Control::Credit).map(Ok),
+        LOSS => reader.loss().map(Control::Loss).map(Ok),
+        PATH_FEEDBACK => reader.path_feedback().map(Control::PathFeedback).map(Ok),
         _ => return None,
     };
     let bytes = body.len();
@@ -320,18 +340,27 @@ impl Reader<'_> {
         Some(Ok(Control::ReceiveComplete { message, outcome }))
     }
 
-    fn credit(&mut self) -> Option<Credit> {
-        Some(Credit {
+    fn loss(&mut self) -> Option<LossCounts> {
+        Some(LossCounts {
+            judged_chunks: self.u64()?,
+            lost_chunks: self.u64()?,
+            bursts: self.u64()?,
+            longest_burst_chunks: self.u64()?,
+        })
+    }
+
+    fn path_feedback(&mut self) -> Option<PathFeedback> {
+        Some(PathFeedback {
+            path: self.u64()?,
+            message: self.u64()?,
+            packet: self.u32()?,
+            hold_ns: self.u64()?,
             received_packets: self.u64()?,
             received_bytes: self.u64()?,
-            drain_bps: self.u64()?,
+            ect_packets: self.u64()?,
+            marked_packets: self.u64()?,
             dropped_packets: self.u64()?,
-            loss: LossCounts {
-                judged_chunks: self.u64()?,
-                lost_chunks: self.u64()?,
-                bursts: self.u64()?,
-                longest_burst_chunks: self.u64()?,
-            },
+            drain_bps: self.u64()?,
         })
     }
 }

@@ -1,6 +1,6 @@
-//! What a control message must not say (P4.3 to P4.8).
+//! What a control message must not say (P4.3 to P4.8, P4.10).
 
-use super::message::{Ack, ClearToSend, Control};
+use super::message::{Ack, ClearToSend, Control, PathFeedback};
 use core::ops::Range;
 
 /// Why a control message was refused.
@@ -53,6 +53,18 @@ pub enum ParseError {
         /// One past the last chunk of the range before, or 0.
         after: u32,
     },
+    /// A path feedback counts more packets of a kind than of all.
+    #[error(
+        "a path feedback has {received} packets, {ect} of them with ECT and {marked} of these marked"
+    )]
+    Counts {
+        /// Packets that arrived.
+        received: u64,
+        /// Those with ECT or CE.
+        ect: u64,
+        /// Those with CE.
+        marked: u64,
+    },
     /// No outcome has this number.
     #[error("outcome {0} came, 0 to 2 were wanted")]
     Outcome(u8),
@@ -64,7 +76,8 @@ pub(super) fn check(control: &Control) -> Result<(), ParseError> {
         Control::ClearToSend(cts) => check_clearances(cts),
         Control::Ack(ack) => check_window(ack),
         Control::Nack(nack) => check_ranges(&nack.lost),
-        Control::Offer(_) | Control::ReceiveComplete { .. } | Control::Credit(_) => Ok(()),
+        Control::PathFeedback(feedback) => check_counts(feedback),
+        Control::Offer(_) | Control::ReceiveComplete { .. } | Control::Loss(_) => Ok(()),
     }
 }
 
@@ -105,4 +118,17 @@ fn check_ranges(ranges: &[Range<u32>]) -> Result<(), ParseError> {
         after = end;
     }
     Ok(())
+}
+
+fn check_counts(feedback: &PathFeedback) -> Result<(), ParseError> {
+    let received = feedback.received_packets;
+    let (ect, marked) = (feedback.ect_packets, feedback.marked_packets);
+    if marked <= ect && ect <= received {
+        return Ok(());
+    }
+    Err(ParseError::Counts {
+        received,
+        ect,
+        marked,
+    })
 }

@@ -21,8 +21,10 @@ pub enum Control {
         /// How it ended.
         outcome: Outcome,
     },
-    /// Receiver to sender: how fast arriving bytes are taken in (P4.8).
-    Credit(Credit),
+    /// Receiver to sender: what the path lost of the chunks of this queue pair (P4.8).
+    Loss(LossCounts),
+    /// Receiver to sender: what arrived over the whole path (P4.10).
+    PathFeedback(PathFeedback),
 }
 
 /// Which reliability scheme repairs a message, and its parameters, opaque below the schemes.
@@ -149,19 +151,32 @@ pub struct Nack {
     pub lost: Vec<Range<u32>>,
 }
 
-/// How fast the receiver takes bytes in; lets the sender pace below it.
+/// What the receiver knows of the whole path (P4.10): the feedback that rate control works with.
+/// Counts are sums since the receiver opened the path, over all its queue pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Credit {
-    /// Packets taken in since the queue pair was connected.
+pub struct PathFeedback {
+    /// The receiver's number of the path. A path that it opens later has a higher one, and its
+    /// counts begin again.
+    pub path: u64,
+    /// Message of the newest data packet, on the queue pair that this message travels on.
+    pub message: u64,
+    /// Its number in the message, counted from 0.
+    pub packet: u32,
+    /// Time between its arrival and the departure of this message, in nanoseconds.
+    pub hold_ns: u64,
+    /// Data packets that arrived.
     pub received_packets: u64,
-    /// Payload bytes taken in since the queue pair was connected.
+    /// Their bytes: whole IP packets, without padding.
     pub received_bytes: u64,
-    /// Rate at which payload bytes were taken in of late, in bits a second; 0 when idle.
-    pub drain_bps: u64,
-    /// Packets that the receiver's socket or NIC dropped for want of room since it was connected.
+    /// Those that carried ECT(0), ECT(1) or CE (RFC 3168 section 5).
+    pub ect_packets: u64,
+    /// Those that carried CE.
+    pub marked_packets: u64,
+    /// Data packets of the path that found no room at the receiver's sockets or NIC (P5.5.5).
     pub dropped_packets: u64,
-    /// What the path has lost since then.
-    pub loss: LossCounts,
+    /// Rate at which the receiver took data packets in lately, in bits a second, counted as
+    /// `received_bytes`; 0 when idle.
+    pub drain_bps: u64,
 }
 
 /// Chunks that were lost on the way, and in what bursts. From a peer these are only numbers: they

@@ -16,7 +16,7 @@ pub use body::{
 };
 pub use check::ParseError;
 pub use message::{
-    Ack, ClearToSend, Clearance, Control, Credit, LossCounts, Nack, Offer, Outcome, Place,
+    Ack, ClearToSend, Clearance, Control, LossCounts, Nack, Offer, Outcome, PathFeedback, Place,
     SchemeTag, Terms, Withdrawal, data_of, is_parity, parity_of,
 };
 pub use packet::{

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, Credit, HEADER_BYTES, LossCounts, Nack, Offer, Outcome,
-    Place, SchemeTag, Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, HEADER_BYTES, LossCounts, Nack, Offer, Outcome,
+    PathFeedback, Place, SchemeTag, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -119,32 +119,35 @@ pub fn control_messages() -> impl Strategy<Value = Control> {
                 _ => Outcome::Failed,
             },
         }),
-        any::<[u64; 8]>().prop_map(
-            |[
-                packets,
-                bytes,
-                drain_bps,
-                dropped,
-                judged,
-                lost,
+        any::<[u64; 4]>().prop_map(|[judged, lost, bursts, longest]| {
+            Control::Loss(LossCounts {
+                judged_chunks: judged,
+                lost_chunks: lost,
                 bursts,
-                longest,
-            ]| {
-                Control::Credit(Credit {
-                    received_packets: packets,
-                    received_bytes: bytes,
-                    drain_bps,
-                    dropped_packets: dropped,
-                    loss: LossCounts {
-                        judged_chunks: judged,
-                        lost_chunks: lost,
-                        bursts,
-                        longest_burst_chunks: longest,
-                    },
-                })
-            },
-        ),
+                longest_burst_chunks: longest,
+            })
+        }),
+        path_feedback(),
     ]
+}
+
+fn path_feedback() -> impl Strategy<Value = Control> {
+    any::<([u64; 7], u32, [u64; 2])>().prop_map(|(numbers, packet, [ect, marked])| {
+        let [path, message, hold_ns, received, bytes, dropped, drain_bps] = numbers;
+        let ect_packets = ect.min(received);
+        Control::PathFeedback(PathFeedback {
+            path,
+            message,
+            packet,
+            hold_ns,
+            received_packets: received,
+            received_bytes: bytes,
+            ect_packets,
+            marked_packets: marked.min(ect_packets),
+            dropped_packets: dropped,
+            drain_bps,
+        })
+    })
 }
 
 fn offers() -> impl Strategy<Value = Control> {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use farwrite::{
-    DropReason, Endpoint, MemoryRegion, QpInfo, QpOptions, QueuePair, RecvHandle, SchemeName,
-    SendHandle, SendOptions, UdpConfig, UdpFabric,
+    DropReason, Endpoint, MemoryRegion, QpInfo, QpOptions, QueuePair, RateControl, RecvHandle,
+    SchemeName, SendHandle, SendOptions, UdpConfig, UdpFabric,
 };
 
 /// Longest time without a look at the standard input.
@@ -84,7 +84,9 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     config.ports = args.channels.into();
     let mut endpoint = Endpoint::over_udp(&config)?;
     let mut options = QpOptions {
-        rate_bps: args.rate,
+        rate_control: RateControl::Fixed {
+            rate_bps: args.rate,
+        },
         initial_rtt: Duration::from_millis(20),
         expected_scheme: args.scheme.tag(),
         ..QpOptions::default()

@@ -193,6 +193,6 @@ impl DerefMut for Memory {
 }
 
 /// Processor time of this thread.
-fn thread_time() -> Duration {
+pub(crate) fn thread_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

@@ -1,6 +1,8 @@
-//! How fast codes are, beside reading the same memory and beside ISA-L (paper Fig. 11).
+//! How fast codes are, beside reading the same memory and beside ISA-L (paper Fig. 11), and the
+//! Hadamard transform beside copying.
 
 mod contest;
+mod hadamard;
 mod isal;
 mod reading;
 mod table;
@@ -57,5 +59,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     table::print(&contest, &whats, &seconds);
-    Ok(())
+    drop(contest);
+    hadamard::print(args.size_mib << 20, args.runs)
 }

@@ -77,6 +77,7 @@ fn connect(path: &Path, sender: &mut End, receiver: &mut End) -> Result<LinkEmul
             a: Side::facing(of_sender.control),
             b: Side::facing(of_receiver.control),
         }],
+        ..EmulatorConfig::default()
     })?;
     let [to_receiver, to_sender] = link.addresses()[0];
     for (info, via) in [(&mut of_receiver, to_receiver), (&mut of_sender, to_sender)] {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::{QpConfig, QpOptions, SchemeName};
+use farwrite::{QpConfig, QpOptions, RateControl, SchemeName};
 use farwrite_link::{LinkConfig, Loss};
 
 /// IPv4, UDP, BTH, RETH, immediate and ICRC around a payload.
@@ -58,7 +58,9 @@ impl Path {
                 max_message_bytes: bytes.max(parity),
                 ..QpConfig::default()
             },
-            rate_bps: to_bps(self.rate_bps),
+            rate_control: RateControl::Fixed {
+                rate_bps: to_bps(self.rate_bps),
+            },
             initial_rtt: self.rtt,
             expected_scheme: scheme.tag(),
             ..QpOptions::default()

@@ -5,7 +5,9 @@ mod terms;
 
 use std::time::Duration;
 
-use farwrite::{ImmediateSplit, Outcome, QpConfig, QpOptions, SchemeName, SchemeTag, Timing};
+use farwrite::{
+    ImmediateSplit, Outcome, QpConfig, QpOptions, RateControl, SchemeName, SchemeTag, Start, Timing,
+};
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
 
@@ -82,6 +84,12 @@ impl Plan {
     }
 }
 
+/// A rate that both links carry, in bits a second.
+fn slowest_bps(links: &[LinkConfig; 2]) -> u64 {
+    let rates = links.iter().filter_map(|link| link.rate_bps);
+    rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9)
+}
+
 /// A profile, or other durations. They need not fit the path: a timing that does not fit costs time,
 /// and all messages end all the same.
 fn timing(dice: &mut Dice) -> Timing {
@@ -137,12 +145,34 @@ impl Draft {
             for link in &mut links {
                 self.spoil(link);
             }
+            let rate_control = self.rate_control(&links, delay);
             self.plan.paths.push(PathPlan {
                 hosts: [other, host],
                 links,
+                rate_control,
             });
             let rtt_ns = 2 * u64::try_from(delay.as_nanos()).expect("a short delay");
             self.span_ns = self.span_ns.max(rtt_ns * 20 + 20 * MS);
+        }
+    }
+
+    /// A controller for a path, which may be told of another path than it has.
+    fn rate_control(&mut self, links: &[LinkConfig; 2], delay: Duration) -> RateControl {
+        let dice = &mut self.dice;
+        let within_bps = slowest_bps(links);
+        if dice.chance(0.5) {
+            let too_fast = dice.chance(0.25);
+            let rate_bps = within_bps * if too_fast { 3 } else { 2 } / 2;
+            return RateControl::Fixed { rate_bps };
+        }
+        let rtt_ns = 2 * u64::try_from(delay.as_nanos()).expect("a short delay");
+        let start = Start {
+            rate_bps: dice.pick(&[within_bps / 10, within_bps, within_bps * 10]),
+            rtt_ns: dice.pick(&[rtt_ns / 2, rtt_ns, rtt_ns * 3]),
+        };
+        RateControl::Adaptive {
+            max_bps: dice.pick(&[None, Some(within_bps), Some(within_bps * 2)]),
+            start: dice.pick(&[None, None, Some(start)]),
         }
     }
 
@@ -183,13 +213,15 @@ impl Draft {
     }
 
     fn add_pair(&mut self, path: usize, opens_ns: u64) {
-        let sdr = self.shape();
+        let mut sdr = self.shape();
         let dice = &mut self.dice;
-        let links = &self.plan.paths[path].links;
-        let rates = links.iter().filter_map(|link| link.rate_bps);
+        let PathPlan {
+            links,
+            rate_control,
+            ..
+        } = &self.plan.paths[path];
         let late_ns = dice.within(1..self.span_ns);
         let lag_ns = dice.pick(&[0, 0, late_ns]);
-        let within_rate = rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9);
         // A chunk that always overflows the queue in the same way never arrives whole. So bursts
         // fit into a queue, and only short chunks are now and then sent too fast for the path.
         let has_queue = links.iter().any(|link| link.queue_bytes.is_some());
@@ -200,10 +232,14 @@ impl Draft {
         };
         let burst_bytes = dice.pick(bursts);
         let timing = timing(dice);
-        let too_fast = dice.chance(0.25) && (sdr.packets_per_chunk <= 4 || !has_queue);
-        let rate_bps = within_rate * if too_fast { 3 } else { 2 } / 2;
+        let within_bps = slowest_bps(links);
+        let too_fast =
+            matches!(rate_control, RateControl::Fixed { rate_bps } if *rate_bps > within_bps);
+        if too_fast && has_queue {
+            sdr.packets_per_chunk = sdr.packets_per_chunk.min(4);
+        }
         let options = QpOptions {
-            rate_bps,
+            rate_control: *rate_control,
             burst_bytes,
             timing,
             initial_rtt: Duration::from_micros(dice.pick(&[100, 25_000, 1_000_000])),

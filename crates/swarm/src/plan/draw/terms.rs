@@ -1,8 +1,8 @@
 //! What is agreed of a message beyond its bytes: deadlines and terms, drawn from the seed.
 
-use farwrite::{SchemeName, SchemeTag};
+use farwrite::{RateControl, SchemeName, SchemeTag};
 
-use super::Draft;
+use super::{Draft, slowest_bps};
 use crate::plan::{MessagePlan, Repair, SECOND};
 
 /// Share of the demands of receives that their messages do not meet.
@@ -39,9 +39,14 @@ impl Draft {
     fn usual_ns(&mut self) -> u64 {
         let &mut MessagePlan { pair, bytes, .. } = self.last();
         let pair = &self.plan.pairs[pair];
-        let links = &self.plan.paths[pair.path].links;
+        let path = &self.plan.paths[pair.path];
+        let links = &path.links;
         let rtt_ns = u64::try_from((links[0].delay + links[1].delay).as_nanos());
-        let wire_ns = bytes as u64 * 8 * SECOND / pair.options.rate_bps;
+        let rate_bps = match path.rate_control {
+            RateControl::Fixed { rate_bps } => rate_bps,
+            RateControl::Adaptive { .. } => slowest_bps(links),
+        };
+        let wire_ns = bytes as u64 * 8 * SECOND / rate_bps;
         rtt_ns.expect("a short delay") + wire_ns
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farwrite_units::show::real;
 
-/// Loss of chunks that is assumed until enough were judged.
+/// Loss of chunks that is assumed until enough were judged, unless the user expects another.
 pub(super) const PRIOR_LOSS: f64 = 1e-5;
 /// Chunks that are enough.
 const ENOUGH_CHUNKS: u64 = 256;
@@ -23,15 +23,23 @@ const MIN_RTT_S: f64 = 1e-6;
 pub(super) struct Measured {
     /// Share of the chunks that were lost; none while too few were judged.
     pub(super) loss_chunk: Option<f64>,
+    /// What is assumed until then.
+    pub(super) prior_loss: f64,
     pub(super) rtt_s: f64,
     /// Bits a second on the wire.
     pub(super) pace_bps: f64,
 }
 
 impl Measured {
-    pub(super) fn new(loss_chunk: Option<f64>, rtt: Duration, pace_bps: u64) -> Self {
+    pub(super) fn new(
+        loss_chunk: Option<f64>,
+        prior_loss: f64,
+        rtt: Duration,
+        pace_bps: u64,
+    ) -> Self {
         Self {
             loss_chunk,
+            prior_loss,
             rtt_s: rtt.as_secs_f64().max(MIN_RTT_S),
             pace_bps: real(pace_bps.max(1)),
         }
@@ -39,7 +47,7 @@ impl Measured {
 
     /// The loss to plan with.
     pub(super) fn loss(&self) -> f64 {
-        self.loss_chunk.unwrap_or(PRIOR_LOSS).min(MAX_LOSS)
+        self.loss_chunk.unwrap_or(self.prior_loss).min(MAX_LOSS)
     }
 
     /// Whether a plan for `other` will not do.

@@ -12,7 +12,7 @@ mod measured;
 
 use std::time::Duration;
 
-use farwrite::{QpStats, SchemeName};
+use farwrite::{PathStats, QpStats, SchemeName};
 use farwrite_model::Scheme;
 use farwrite_model::plan::{Coding, Question};
 
@@ -47,7 +47,13 @@ pub(super) struct Auto {
 
 impl Auto {
     /// Before anything is measured the round trip is taken from the channel, and the rate as wished.
-    pub(super) fn new(shape: Shape, rtt: Duration, rate_bps: u64) -> Self {
+    pub(super) fn new(
+        shape: Shape,
+        rtt: Duration,
+        rate_bps: u64,
+        expected_loss: Option<f64>,
+    ) -> Self {
+        let prior_loss = expected_loss.unwrap_or(PRIOR_LOSS);
         let candidates = SchemeChoice::Auto.candidates().into_iter();
         Self {
             // Both know a scheme by the same name.
@@ -57,7 +63,7 @@ impl Auto {
             shape,
             costs: Vec::new(),
             planned: None,
-            measured: Measured::new(None, rtt, rate_bps),
+            measured: Measured::new(None, prior_loss, rtt, rate_bps),
             current: None,
             sent: 0,
             recent: Recent::default(),
@@ -65,13 +71,17 @@ impl Auto {
         }
     }
 
-    /// Takes in what the queue pair has measured.
-    pub(super) fn look(&mut self, stats: &QpStats) {
+    /// Takes in what the queue pair and its path have measured.
+    pub(super) fn look(&mut self, stats: &QpStats, path: &PathStats) {
         let loss = &stats.send_loss;
         let (judged, lost) = (loss.judged_chunks(), loss.lost_chunks());
         let loss_chunk = self.recent.loss_chunk(judged, lost);
-        let rtt = Duration::from_nanos(stats.rtt_ns);
-        self.measured = Measured::new(loss_chunk, rtt, stats.pace_bps);
+        let rtt = Duration::from_nanos(path.rtt_ns);
+        // The pace of an adaptive controller changes all the time, what it has learned does not.
+        let rate_bps = path
+            .learned
+            .map_or(path.pace_bps, |learned| learned.rate_bps);
+        self.measured = Measured::new(loss_chunk, self.measured.prior_loss, rtt, rate_bps);
     }
 
     /// The scheme for the next message.
@@ -118,8 +128,17 @@ impl Auto {
     }
 
     /// Messages that are worth having in flight: the others are decided later, by what is known then.
-    pub(super) fn in_flight(&self) -> usize {
+    ///
+    /// At least those that fill the window of the path twice, so that it can grow.
+    pub(super) fn in_flight(&self, window_bytes: Option<u64>) -> usize {
         let slots = self.shape.slots as usize;
+        let fill = 2 * window_bytes.unwrap_or(0) / self.shape.segment_bytes.max(1);
+        let fill = usize::try_from(fill).unwrap_or(slots).saturating_add(SPARE);
+        self.by_cost(slots).max(fill).min(slots)
+    }
+
+    /// Messages that fill the path by what they cost.
+    fn by_cost(&self, slots: usize) -> usize {
         let Some(cost) = self
             .costs
             .iter()
@@ -181,7 +200,7 @@ impl Auto {
         let measured = &self.measured;
         let loss = match measured.loss_chunk {
             Some(loss) => format!("{} lost", Percent(loss)),
-            None => format!("loss taken as {PRIOR_LOSS:e} until measured"),
+            None => format!("loss taken as {:e} until measured", measured.prior_loss),
         };
         let mut rests: Vec<_> = self
             .costs
@@ -224,7 +243,7 @@ mod tests {
             slots: 8,
             stream_bytes: 10 << 20,
         };
-        Auto::new(shape, rtt, 100_000_000)
+        Auto::new(shape, rtt, 100_000_000, None)
     }
 
     /// Sends the rest, with this loss; the scheme of each message.
@@ -317,9 +336,9 @@ mod tests {
     fn only_messages_that_fill_the_path_are_decided_ahead() {
         let mut near = auto(1);
         near.choose();
-        assert_eq!(near.in_flight(), 2 + SPARE);
+        assert_eq!(near.in_flight(None), 2 + SPARE);
         let mut far = auto(10_000);
         far.choose();
-        assert_eq!(far.in_flight(), 8);
+        assert_eq!(far.in_flight(None), 8);
     }
 }

@@ -7,16 +7,15 @@ use std::path::Path as FilePath;
 use clap::ValueEnum;
 use toml::{Table, Value};
 
-use super::args::Medium;
-use super::path::{Said, Unit};
+use super::{Description, Medium, Unit};
 use crate::exit::{Exit, Failure, OrExit};
 use farwrite_units::parse::{
-    parse_burst, parse_chunk, parse_distance, parse_mtu, parse_path_loss, parse_path_rate,
-    parse_path_rtt,
+    parse_burst, parse_chunk, parse_distance, parse_extent, parse_moment, parse_mtu,
+    parse_path_loss, parse_path_rate, parse_path_rtt, parse_rtt,
 };
 
 /// The fields that there are.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 15] = [
     "rate",
     "rtt",
     "distance",
@@ -27,20 +26,25 @@ const FIELDS: [&str; 10] = [
     "mean_burst_packets",
     "chunk",
     "mtu",
+    "reordering_packets",
+    "reordering_time",
+    "measured",
+    "measured_by",
+    "peer",
 ];
 
 /// Reads what a file says of a path.
 ///
 /// # Errors
 /// [`Exit::Files`] where it cannot be read, [`Exit::Usage`] for what it says.
-pub(super) fn read(file: &FilePath) -> Result<Said, Failure> {
+pub(crate) fn read(file: &FilePath) -> Result<Description, Failure> {
     let text = fs::read_to_string(file)
         .or_exit(Exit::Files, format_args!("reading {}", file.display()))?;
     parse(&text)
         .map_err(|what| Failure::new(Exit::Usage, format_args!("{}: {what}", file.display())))
 }
 
-fn parse(text: &str) -> Result<Said, String> {
+pub(super) fn parse(text: &str) -> Result<Description, String> {
     let table = text
         .parse::<Table>()
         .map_err(|error| syntax(text, &error))?;
@@ -67,7 +71,8 @@ fn parse(text: &str) -> Result<Said, String> {
         chunks.or(packets.map(|value| (Unit::Packets, value)))
     };
     fields.check_either("mean_burst_chunks", "mean_burst_packets")?;
-    Ok(Said {
+    fields.check_record()?;
+    Ok(Description {
         rate_bps: fields.find("rate", parse_path_rate)?,
         rtt_s: rtt_s.or(distance_km.map(|km| signal.rtt_s(km))),
         loss: either(
@@ -116,6 +121,20 @@ impl Fields<'_> {
         Ok(Some(parsed))
     }
 
+    /// The fields that only say where the others come from, or that nothing uses yet.
+    fn check_record(&self) -> Result<(), String> {
+        self.find("reordering_packets", parse_extent)?;
+        self.find("reordering_time", parse_rtt)?;
+        self.find("measured", parse_moment)?;
+        let any = |text: &str| match text.len() {
+            0..=200 => Ok(()),
+            _ => Err("want at most 200 bytes"),
+        };
+        self.find("measured_by", any)?;
+        self.find("peer", any)?;
+        Ok(())
+    }
+
     /// Of two fields that say the same there may be one.
     fn check_either(&self, one: &str, other: &str) -> Result<(), String> {
         if self.0.contains_key(one) && self.0.contains_key(other) {
@@ -135,7 +154,7 @@ mod tests {
             "# measured\nrate = \"400Gbit\"\ndistance = \"3750km\"\nloss_chunk = 1e-5\n\
              mean_burst_chunks = 2\nchunk = \"64KiB\"\nmtu = 4096\n",
         );
-        let want = Said {
+        let want = Description {
             rate_bps: Some(400e9),
             rtt_s: Some(0.025),
             loss: Some((Unit::Chunks, 1e-5)),
@@ -151,7 +170,7 @@ mod tests {
         assert_eq!(said.rate_bps, Some(1e9));
         let said = parse("distance = \"2040km\"\nsignal = \"fibre\"").expect("fine");
         assert_eq!(said.rtt_s, Some(0.02));
-        assert_eq!(parse(""), Ok(Said::default()));
+        assert_eq!(parse(""), Ok(Description::default()));
     }
 
     #[test]
@@ -185,6 +204,15 @@ mod tests {
                 "bandwidth = 1",
                 "no field \"bandwidth\"; there are rate, rtt",
             ),
+            (
+                "reordering_packets = -1",
+                "reordering_packets = -1: an extent",
+            ),
+            (
+                "reordering_time = \"1h\"",
+                "reordering_time = \"1h\": a round trip lies in",
+            ),
+            ("measured = \"today\"", "measured = \"today\": not a moment"),
             ("rate = \"1Gbit\"\nrate = 2", "line 2: duplicate key"),
             ("rate = \"1Gbit\"\n= 2", "line 2: "),
         ] {

@@ -1,0 +1,203 @@
+//! What earlier transfers have learned about paths, so that the next one starts at their rate.
+//!
+//! The file is a cache: a damaged or missing one costs a slower start and nothing else. A value that
+//! is wrong by now costs little too, because the sender tests it with one short train of packets
+//! before it relies on it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{env, fs, io};
+
+use farwrite_transfer::Start;
+use serde::{Deserialize, Serialize};
+
+/// What is older than this says little about a path.
+const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Most paths in the file; the oldest goes first.
+const MAX_PATHS: usize = 64;
+/// A longer file is none that this program has written.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// The paths from this machine to others.
+#[derive(Debug)]
+pub(crate) struct KnownPaths {
+    file: PathBuf,
+}
+
+/// The content of the file, by "FROM TO".
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    #[serde(default)]
+    path: BTreeMap<String, Learned>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Learned {
+    rate_bps: u64,
+    rtt_ns: u64,
+    /// Seconds since 1970.
+    learned_at: u64,
+}
+
+impl KnownPaths {
+    /// The user's file: `farwrite/paths.toml` in `XDG_CACHE_HOME`, or else in `~/.cache`. `None`
+    /// for a user without a home.
+    pub(crate) fn of_user() -> Option<Self> {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
+        let cache = cache.or_else(|| Some(Path::new(&set("HOME")?).join(".cache")));
+        // The XDG specification wants a relative path to be ignored.
+        let cache = cache.filter(|cache| cache.is_absolute())?;
+        Some(Self {
+            file: cache.join("farwrite/paths.toml"),
+        })
+    }
+
+    /// What was learned about the path from one address to another.
+    pub(crate) fn find(&self, from: IpAddr, to: IpAddr) -> Option<Start> {
+        let learned = *self.read().path.get(&name(from, to))?;
+        let is_fresh = now().saturating_sub(learned.learned_at) <= MAX_AGE.as_secs();
+        is_fresh.then_some(Start {
+            rate_bps: learned.rate_bps,
+            rtt_ns: learned.rtt_ns,
+        })
+    }
+
+    /// Keeps what a transfer has learned. Transfers that end at the same time may overwrite one
+    /// another's entry.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn keep(&self, from: IpAddr, to: IpAddr, start: Start) -> io::Result<()> {
+        let mut known = self.read();
+        let learned = Learned {
+            rate_bps: start.rate_bps,
+            rtt_ns: start.rtt_ns,
+            learned_at: now(),
+        };
+        known.path.insert(name(from, to), learned);
+        while known.path.len() > MAX_PATHS {
+            let oldest = known.path.iter().min_by_key(|(_, path)| path.learned_at);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
+                break;
+            };
+            known.path.remove(&oldest);
+        }
+        self.write(&known)
+    }
+
+    fn read(&self) -> Known {
+        let is_ours = fs::metadata(&self.file).is_ok_and(|file| file.len() <= MAX_BYTES);
+        let text = is_ours.then(|| fs::read_to_string(&self.file).ok());
+        let known = text.flatten().and_then(|text| toml::from_str(&text).ok());
+        known.unwrap_or_default()
+    }
+
+    fn write(&self, known: &Known) -> io::Result<()> {
+        let directory = self.file.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(directory)?;
+        let text = toml::to_string(known).map_err(io::Error::other)?;
+        // Only its owner can read a temporary file: it names the machines that the user sends to.
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        file.write_all(text.as_bytes())?;
+        file.persist(&self.file)?;
+        Ok(())
+    }
+}
+
+fn name(from: IpAddr, to: IpAddr) -> String {
+    format!("{} {}", from.to_canonical(), to.to_canonical())
+}
+
+/// Seconds since 1970; 0 on a machine whose clock is before that.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Start = Start {
+        rate_bps: 1_000_000_000,
+        rtt_ns: 25_000_000,
+    };
+
+    fn ip(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn known_paths() -> (tempfile::TempDir, KnownPaths) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("farwrite/paths.toml");
+        (directory, KnownPaths { file })
+    }
+
+    #[test]
+    fn what_was_learned_is_found_by_both_addresses() {
+        let (_directory, paths) = known_paths();
+        assert_eq!(paths.find(ip(1), ip(2)), None);
+        paths.keep(ip(1), ip(2), START).expect("written");
+        assert_eq!(paths.find(ip(1), ip(2)), Some(START));
+        assert_eq!(
+            paths.find("::ffff:192.0.2.1".parse().unwrap(), ip(2)),
+            Some(START)
+        );
+        assert_eq!(paths.find(ip(2), ip(1)), None);
+    }
+
+    #[test]
+    fn a_damaged_file_is_no_hindrance() {
+        let (_directory, paths) = known_paths();
+        paths.keep(ip(1), ip(2), START).expect("written");
+        for text in ["path = 3", "\u{0}", "[path]\n\"a b\" = { rate_bps = -1 }"] {
+            fs::write(&paths.file, text).expect("written");
+            assert_eq!(paths.find(ip(1), ip(2)), None, "{text:?}");
+        }
+        paths.keep(ip(1), ip(2), START).expect("written");
+        assert_eq!(paths.find(ip(1), ip(2)), Some(START));
+    }
+
+    #[test]
+    fn the_oldest_paths_are_forgotten() {
+        let (_directory, paths) = known_paths();
+        let learned = |age: u64| Learned {
+            rate_bps: 1,
+            rtt_ns: 1,
+            learned_at: now() - age,
+        };
+        let mut known = Known::default();
+        for last in 0..=99 {
+            let age = if last == 7 {
+                MAX_AGE.as_secs() + 9
+            } else {
+                u64::from(last)
+            };
+            known.path.insert(name(ip(last), ip(200)), learned(age));
+        }
+        paths.write(&known).expect("written");
+        assert_eq!(paths.find(ip(7), ip(200)), None, "too old");
+        paths.keep(ip(1), ip(2), START).expect("written");
+        assert_eq!(paths.read().path.len(), MAX_PATHS);
+        assert_eq!(paths.find(ip(1), ip(2)), Some(START));
+        assert!(paths.find(ip(0), ip(200)).is_some() && paths.find(ip(99), ip(200)).is_none());
+    }
+
+    #[test]
+    fn only_the_owner_reads_the_file() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_directory, paths) = known_paths();
+        paths.keep(ip(1), ip(2), START).expect("written");
+        let mode = fs::metadata(&paths.file)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o077, 0);
+    }
+}

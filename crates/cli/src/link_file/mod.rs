@@ -1,0 +1,88 @@
+//! What people, and `farwrite probe`, say of a path, in options and in a `link.toml`.
+
+mod file;
+mod save;
+
+use clap::ValueEnum;
+use farwrite_transfer::Start;
+
+pub(crate) use file::read;
+pub(crate) use save::text;
+
+/// What a number of losses counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Chunks,
+    Packets,
+}
+
+/// What somebody says of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Description {
+    pub(crate) rate_bps: Option<f64>,
+    pub(crate) rtt_s: Option<f64>,
+    /// Probability of a loss.
+    pub(crate) loss: Option<(Unit, f64)>,
+    /// Mean length of a run of losses.
+    pub(crate) burst: Option<(Unit, f64)>,
+    pub(crate) chunk_bytes: Option<u64>,
+    /// Payload bytes of a packet.
+    pub(crate) mtu: Option<u32>,
+}
+
+impl Description {
+    /// What this says, and for the rest what `other` does.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            rate_bps: self.rate_bps.or(other.rate_bps),
+            rtt_s: self.rtt_s.or(other.rtt_s),
+            loss: self.loss.or(other.loss),
+            burst: self.burst.or(other.burst),
+            chunk_bytes: self.chunk_bytes.or(other.chunk_bytes),
+            mtu: self.mtu.or(other.mtu),
+        }
+    }
+
+    /// The rate, as one that a sender can pace to: 1 Mbit/s to 100 Gbit/s.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1e6 to 1e11 fit"
+    )]
+    pub(crate) fn pace_bps(&self) -> Option<u64> {
+        self.rate_bps.map(|bps| bps.clamp(1e6, 1e11) as u64)
+    }
+
+    /// The rate and round trip, where both are known: where a sender can start.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates and round trips of files fit"
+    )]
+    pub(crate) fn start(&self) -> Option<Start> {
+        Some(Start {
+            rate_bps: self.rate_bps? as u64,
+            rtt_ns: (self.rtt_s? * 1e9) as u64,
+        })
+    }
+}
+
+/// What a signal runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Medium {
+    /// Radio, hollow fibre, and the paper.
+    Vacuum,
+    /// Glass.
+    Fibre,
+}
+
+impl Medium {
+    /// There and back over so many kilometres, in seconds.
+    pub(crate) fn rtt_s(self, km: f64) -> f64 {
+        let km_per_s = match self {
+            Self::Vacuum => 300_000.0,
+            Self::Fibre => 204_000.0,
+        };
+        2.0 * km / km_per_s
+    }
+}

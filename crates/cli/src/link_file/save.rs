@@ -1,0 +1,145 @@
+//! What a probe found, as a `link.toml`.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use farwrite_probe::Findings;
+use farwrite_units::show::Moment;
+
+use crate::exit::{Exit, Failure};
+
+/// What Farwrite puts around the payload of a packet beside IP and UDP: BTH, RETH, immediate, ICRC.
+const ROCE_BYTES: u32 = 12 + 16 + 4 + 4;
+/// Largest and smallest payload of a packet.
+const MAX_MTU: u32 = 65_468;
+const MIN_MTU: u32 = 256;
+
+/// The file.
+///
+/// # Errors
+/// [`Exit::Interrupted`] where the probe ended before it had found what a description needs.
+pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failure> {
+    let all = findings.direction();
+    let rtt = findings.round_trip.as_ref();
+    let rtt = rtt.and_then(|trip| trip.times.percentile(50));
+    let (Some(rate), Some(rtt), Some(mtu), Some(loss)) =
+        (findings.rate, rtt, findings.mtu, all.loss)
+    else {
+        let what = "the probe ended before it had counted losses: no description was written";
+        return Err(Failure::new(Exit::Interrupted, what));
+    };
+    let mut text = String::new();
+    let mut line = |line: String| writeln!(text, "{line}").expect("strings take all");
+    line("# A path, measured. plan, send and demo take this file as --link.".into());
+    line(format!("measured = \"{}\"", Moment(now)));
+    line(format!(
+        "measured_by = \"farwrite {}\"",
+        env!("CARGO_PKG_VERSION")
+    ));
+    if let Some(peer) = findings.peer {
+        line(format!("peer = \"{}\"", peer.ip()));
+    }
+    line(format!("rate = \"{:.0}bit\"", rate.bps.round()));
+    line(format!("rtt = \"{}us\"", rtt.as_micros().max(1)));
+    match loss.share {
+        0.0 => line(format!("loss_packet = 0 # none of {} packets", all.packets)),
+        share => line(format!("loss_packet = {:e}", share.min(0.99))),
+    }
+    if let Some(bursts) = all.bursts {
+        line(format!(
+            "mean_burst_packets = {:.3}",
+            bursts.mean_packets.max(1.0)
+        ));
+    }
+    let payload = mtu.payload_bytes.saturating_sub(ROCE_BYTES) / 4 * 4;
+    if payload >= MIN_MTU {
+        line(format!("mtu = {}", payload.min(MAX_MTU)));
+    }
+    line(format!("reordering_packets = {}", all.extent_packets));
+    line(format!(
+        "reordering_time = \"{}us\"",
+        all.extent.as_micros()
+    ));
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use farwrite_probe::estimate::RoundTrips;
+    use farwrite_probe::message::Counts;
+    use farwrite_probe::{Mtu, MtuLimit, Rate, RateLimit, RoundTrip, Trial};
+
+    use super::super::{Description, Unit, file};
+    use super::*;
+
+    fn findings() -> Findings {
+        Findings {
+            peer: Some(([192, 0, 2, 7], 4792).into()),
+            round_trip: Some(RoundTrip {
+                sent: 1,
+                times: RoundTrips::new(vec![Duration::from_micros(25_300)]),
+                ecn: [0; 4],
+            }),
+            rate: Some(Rate {
+                bps: 9.4e9,
+                limit: RateLimit::Path,
+                trains: 7,
+            }),
+            mtu: Some(Mtu {
+                ip_bytes: 1500,
+                payload_bytes: 1472,
+                limit: MtuLimit::Path,
+            }),
+            trials: vec![Trial {
+                payload_bytes: 1024,
+                rate_bps: 1_000_000,
+                round: 0,
+                packets: 1000,
+                unsent: 0,
+                waits: 0,
+                elapsed: Duration::from_secs(1),
+                counts: Counts {
+                    received: 990,
+                    bursts: 4,
+                    longest_burst: 5,
+                    extent_packets: 3,
+                    extent_ns: 1_500_000,
+                    ..Counts::default()
+                },
+            }],
+            ..Findings::default()
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let text = text(&findings(), SystemTime::UNIX_EPOCH).expect("whole");
+        for line in [
+            "measured = \"1970-01-01T00:00:00Z\"",
+            "peer = \"192.0.2.7\"",
+            "reordering_packets = 3",
+            "reordering_time = \"1500us\"",
+        ] {
+            assert!(text.contains(line), "{line} is not in {text}");
+        }
+        let want = Description {
+            rate_bps: Some(9.4e9),
+            rtt_s: Some(0.0253),
+            loss: Some((Unit::Packets, 0.01)),
+            burst: Some((Unit::Packets, 2.5)),
+            chunk_bytes: None,
+            mtu: Some(1436),
+        };
+        assert_eq!(file::parse(&text), Ok(want));
+    }
+
+    #[test]
+    fn half_a_probe_is_no_description() {
+        let mut half = findings();
+        half.trials.clear();
+        let error = text(&half, SystemTime::now()).expect_err("no losses");
+        assert_eq!(error.exit, Exit::Interrupted);
+    }
+}

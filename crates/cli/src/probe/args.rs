@@ -1,0 +1,127 @@
+//! What a person can ask of the probe.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use farwrite_probe::Settings;
+use farwrite_session::{HostPort, parse_listen};
+use farwrite_transfer::DEFAULT_PORT;
+use farwrite_units::parse::{
+    parse_part, parse_payload, parse_probe_time, parse_rate, parse_timeout,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite probe --listen --psk-file far.key        answer probes (farwrite recv answers them too)
+  farwrite probe far.example --psk-file far.key
+  farwrite probe far.example:4792 --psk-file far.key --save link.toml --plot drops.svg
+  farwrite probe 192.0.2.7 --psk-file far.key --flows 1 --sizes 1KiB,8KiB --trials 20 --time 2min
+  farwrite plan --link link.toml --size 128MiB
+
+The probe measures the direction from this machine to the other. It finds, in this order: round trips,
+what happens to ECN bits and to addresses; the rate that the path carries, by trains of at most 20 ms,
+each four times as fast as the last, until one arrives more slowly than it left, and trains of 100 ms
+that confirm the rate; the MTU, without trusting ICMP; what is lost, at --share of that rate.
+Losses in the two hosts are counted apart from those of the path, by the kernels' counters.
+
+Nothing is answered without the key. Ctrl-C ends the probe and shows what is known.";
+
+/// Measures the path to another machine: what it loses and in what bursts, round trip, rate, order, ECN,
+/// address translation, MTU.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct ProbeArgs {
+    /// The other end, where `farwrite recv` or `farwrite probe --listen` runs: a name or an address; without a port, 4792
+    #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
+    #[arg(required_unless_present = "listen", conflicts_with = "listen")]
+    pub(crate) to: Option<HostPort>,
+    /// Answer probes, TCP and UDP, until Ctrl-C; without an address, at port 4792 of all addresses
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen, num_args = 0..=1)]
+    #[expect(
+        clippy::option_option,
+        reason = "how clap has an option with an optional value"
+    )]
+    pub(crate) listen: Option<Option<SocketAddr>>,
+    /// With --listen: end after one probe
+    #[arg(long, requires = "listen", conflicts_with = "to")]
+    pub(crate) once: bool,
+    /// File with the pre-shared key of both ends; without it, the key is taken from the environment
+    /// variable FARWRITE_PSK
+    #[arg(long, value_name = "FILE")]
+    pub(crate) psk_file: Option<PathBuf>,
+    /// Flows, each from a UDP port of its own, that the packets are spread over: 1 to 64
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "16",
+        allow_hyphen_values = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    flows: u16,
+    /// UDP payloads whose losses are counted: 72 to 9168 bytes [default: 1KiB,2KiB,4KiB,8KiB, as far as
+    /// they fit into the path's MTU]
+    #[arg(long, value_name = "SIZE,...", value_parser = parse_payload, value_delimiter = ',')]
+    #[arg(allow_hyphen_values = true)]
+    sizes: Vec<u32>,
+    /// Rates at which losses are counted, within --share [default: half of --share, and all of it]
+    #[arg(long, value_name = "RATE,...", value_parser = parse_rate, value_delimiter = ',')]
+    #[arg(allow_hyphen_values = true)]
+    rates: Vec<u64>,
+    /// How often each size is sent at each rate: 1 to 200
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "5",
+        allow_hyphen_values = true
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
+    trials: u32,
+    /// Most of the path's rate that is used to count losses: above 0, to 100%
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = parse_part)]
+    #[arg(allow_hyphen_values = true)]
+    share: f64,
+    /// Rate that is never exceeded, by trains neither: 1Mbit to 100Gbit
+    #[arg(long, value_name = "RATE", default_value = "10Gbit", value_parser = parse_rate)]
+    #[arg(allow_hyphen_values = true)]
+    max_rate: u64,
+    /// How long the probe takes: 2s to 1h
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_probe_time)]
+    #[arg(allow_hyphen_values = true)]
+    time: Duration,
+    /// Give up when the other end cannot be reached for this long: 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) timeout: Duration,
+    /// Write a description of the path, which `plan`, `send` and `demo` take as --link
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    pub(crate) save: Option<PathBuf>,
+    /// Draw the loss of each trial by payload size, as an SVG
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    pub(crate) plot: Option<PathBuf>,
+}
+
+impl ProbeArgs {
+    /// What the prober is asked to do.
+    pub(crate) fn settings(&self) -> Settings {
+        let some = |list: &Vec<u32>| (!list.is_empty()).then(|| list.clone());
+        Settings {
+            flows: self.flows,
+            sizes: some(&self.sizes),
+            rates_bps: (!self.rates.is_empty()).then(|| self.rates.clone()),
+            trials: self.trials,
+            share: self.share,
+            max_rate_bps: self.max_rate,
+            time: self.time,
+        }
+    }
+}
+
+/// A host, with the usual port where none is given.
+fn parse_target(text: &str) -> Result<HostPort, String> {
+    let whole = text.parse::<HostPort>();
+    let port = || format!("{text}:{DEFAULT_PORT}").parse();
+    whole.or_else(|error| port().map_err(|_| error.to_string()))
+}

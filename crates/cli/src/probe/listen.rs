@@ -1,0 +1,79 @@
+//! Answering probes.
+
+use std::sync::Arc;
+
+use farwrite_probe as probe;
+use farwrite_session::{Psk, shown};
+use farwrite_transfer::{Cancel, Door, Visitor};
+
+use super::{ProbeArgs, failure};
+use crate::console::Console;
+use crate::exit::Failure;
+use crate::recv::{listen, target};
+use crate::{interrupt, key};
+
+/// Answers probes until Ctrl-C.
+pub(super) fn run(args: &ProbeArgs, console: &Console) -> Result<(), Failure> {
+    let cancel = interrupt::catch()?;
+    let psk = key::needed(args.psk_file.as_deref())?;
+    let listener = listen(args.listen.flatten())?;
+    let local = listener.local_addr();
+    console.say(format_args!("listening on {} (TCP and UDP)", shown(&local)));
+    let file = args.psk_file.as_ref();
+    let file = file.map(|file| format!(" --psk-file {}", file.display()));
+    console.say(format_args!(
+        "on the other machine:\n\n  farwrite probe {}{}\n",
+        target(local),
+        file.unwrap_or_default()
+    ));
+    serve(args, psk, listener, &cancel, console)
+}
+
+fn serve(
+    args: &ProbeArgs,
+    psk: Psk,
+    listener: farwrite_session::Listener,
+    cancel: &Cancel,
+    console: &Console,
+) -> Result<(), Failure> {
+    let door = Door::open(listener, psk, Arc::new(console.clone()))?;
+    loop {
+        let channel = door.wait(cancel)?;
+        let visitor = Visitor::greet(channel, cancel).map_err(Failure::from);
+        let ended = visitor.and_then(|visitor| match visitor.wants_probe() {
+            true => answer(visitor, cancel, console),
+            false => {
+                let from = visitor.addr();
+                let error = probe::Error::NotAProbe { from };
+                Err(visitor.refuse(&error.to_string()).into())
+            }
+        });
+        if args.once {
+            return ended;
+        }
+        cancel.check()?;
+        if let Err(failure) = ended {
+            console.warn(failure);
+        }
+        door.ready();
+    }
+}
+
+/// Answers one prober, which has said hello.
+pub(crate) fn answer(visitor: Visitor, cancel: &Cancel, console: &Console) -> Result<(), Failure> {
+    let from = visitor.addr();
+    console.say(format_args!("a probe from {from}"));
+    let answered = probe::answer(visitor.into_channel(), &|| cancel.is_set());
+    let answered = answered.map_err(|error| failure("answering a probe", &error))?;
+    console.say(format_args!(
+        "answered {from}: {} packets of {} trials arrived",
+        answered.packets, answered.trials
+    ));
+    if answered.strangers > 0 {
+        console.warn(format_args!(
+            "{} datagrams that came meanwhile were not of the probe",
+            answered.strangers
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! `farwrite probe`: what a path is like.
+
+mod args;
+mod listen;
+mod picture;
+mod report;
+mod show;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
+
+use farwrite_probe::{self as probe, Event, Findings, Host};
+use farwrite_session::{Error as SessionError, HostPort};
+use farwrite_transfer::{self as transfer, ErrorKind};
+
+pub(crate) use args::ProbeArgs;
+pub(crate) use listen::answer;
+use report::Report;
+
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+use crate::{interrupt, key, link_file};
+
+/// Probes, or answers probes; the answer is what the program exits with.
+pub(crate) fn run(args: &ProbeArgs, console: &Console) -> Result<ExitCode, Failure> {
+    match &args.to {
+        Some(to) => ask(args, to, console),
+        None => listen::run(args, console).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn ask(args: &ProbeArgs, to: &HostPort, console: &Console) -> Result<ExitCode, Failure> {
+    let cancel = interrupt::catch()?;
+    let psk = key::needed(args.psk_file.as_deref())?;
+    for file in args.save.iter().chain(&args.plot) {
+        check_place(file)?;
+    }
+    let settings = args.settings();
+    let channel = transfer::connect(to, &psk, args.timeout, &cancel, console)?;
+    console.say(format_args!(
+        "probing the path to {} for {} s",
+        channel.peer_addr(),
+        settings.time.as_secs_f64()
+    ));
+    let start = Instant::now();
+    let found = probe::probe(
+        channel,
+        &settings,
+        &Host {
+            route: &|_, to| to,
+            cancelled: &|| cancel.is_set(),
+            observe: &|event| show_progress(console, event),
+        },
+    );
+    let findings = found.map_err(|error| failure("probing", &error))?;
+    console.say(show::text(&findings));
+    let trouble = save(args, &findings, console).err();
+    if let Some(failure) = &trouble {
+        console.warn(failure);
+    }
+    let report = Report::new(args, &findings, start.elapsed());
+    console.json_result(trouble.as_ref(), &report)?;
+    Ok(trouble.map_or(ExitCode::SUCCESS, |failure| failure.exit.into()))
+}
+
+/// Writes the files that were asked for.
+fn save(args: &ProbeArgs, findings: &Findings, console: &Console) -> Result<(), Failure> {
+    let write = |file: &Path, text: String| {
+        fs::write(file, text).or_exit(Exit::Files, format_args!("writing {}", file.display()))?;
+        console.say(format_args!("wrote {}", file.display()));
+        Ok::<_, Failure>(())
+    };
+    if let Some(file) = &args.plot {
+        write(file, picture::draw(findings))?;
+    }
+    if let Some(file) = &args.save {
+        write(file, link_file::text(findings, SystemTime::now())?)?;
+    }
+    if findings.interrupted {
+        return Err(Failure::new(
+            Exit::Interrupted,
+            "interrupted: this is what is known",
+        ));
+    }
+    Ok(())
+}
+
+/// Fails now rather than after the work.
+fn check_place(file: &Path) -> Result<(), Failure> {
+    let directory = match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let what = format!("the directory of {}", file.display());
+    let metadata = fs::metadata(directory).or_exit(Exit::Files, &what)?;
+    match metadata.is_dir() {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::Files, format!("{what}: it is a file"))),
+    }
+}
+
+fn show_progress(console: &Console, event: Event) {
+    let (done, all) = match event {
+        Event::Losses { done, all } => (done, all),
+        _ => (0, 1),
+    };
+    let stage = match event {
+        Event::RoundTrips => "round trips, ECN, addresses",
+        Event::Rate => "rate",
+        Event::Mtu => "MTU",
+        Event::Losses { .. } => "losses",
+    };
+    console.progress("probing", all).show(done, stage);
+}
+
+/// A failure of a probe, with the exit code for it.
+fn failure(doing: &str, error: &probe::Error) -> Failure {
+    let session = |error| Failure::from(transfer::Error::of_session(doing, error));
+    let exit = match error {
+        probe::Error::Channel(error) => return session(error),
+        probe::Error::Aborted { cause, reason } => {
+            return session(&SessionError::Aborted {
+                cause: *cause,
+                reason: reason.clone(),
+            });
+        }
+        probe::Error::NotAnswered { .. } | probe::Error::NotAProbe { .. } => Exit::Mismatch,
+        probe::Error::Socket(_) | probe::Error::NoUdp { .. } => Exit::Unreachable,
+        probe::Error::Size { .. } | probe::Error::Rate { .. } => Exit::Usage,
+        probe::Error::Interrupted => ErrorKind::Interrupted.into(),
+        probe::Error::Unexpected { .. } | probe::Error::Trials(_) | probe::Error::Randomness(_) => {
+            Exit::Other
+        }
+    };
+    Failure::caused(exit, doing, error)
+}

@@ -1,0 +1,501 @@
+//! The transform in vectors, whatever their width.
+//!
+//! Levels are taken in the order of the reference: those within a vector, then those among vectors,
+//! several at a time while the vectors are in registers. A block beyond [`TILE`] is transformed
+//! tile by tile; the levels among tiles follow in strips that are copied to a nearby place first,
+//! because lines that are a power of two apart push each other out of the caches.
+//!
+//! All of this must be compiled into the one function of each instruction set that has its
+//! instructions. So everything is inlined, and there are no closures, which would not be.
+#![allow(unsafe_code)]
+
+use core::mem::size_of;
+
+use super::super::element::{Element, Format};
+use super::{LINE, Matrix};
+use crate::kernel::{LINE as LINE_BYTES, Stores};
+
+/// Floats of a tile: half of a small first-level cache.
+pub(in super::super) const TILE: usize = 1 << TILE_LEVELS;
+const TILE_LEVELS: u32 = 12;
+/// Levels among tiles in one pass over memory.
+const STRIP_LEVELS: u32 = 7;
+/// Floats of a strip's rows: four lines, which memory delivers together.
+const STRIP: usize = 4 * LINE;
+/// How far ahead of their use inputs are asked for, in bytes. With half or twice as much, floats
+/// take a tenth longer.
+const AHEAD: usize = 2048;
+
+/// Something to do with vectors.
+pub(super) trait Work {
+    /// Does it.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `V`.
+    unsafe fn run<V: Vector>(self);
+}
+
+/// A vector of floats, and its instructions.
+///
+/// # Safety (of all methods)
+/// The machine has the instructions, and pointers can be read or written for what is moved.
+pub(super) trait Vector: Copy {
+    /// Floats of a vector.
+    const LANES: usize;
+    /// Levels that are taken among vectors in registers.
+    const LEVELS: u32;
+
+    unsafe fn load(source: *const f32) -> Self;
+    /// Loads and converts.
+    unsafe fn load_f16(source: *const u16) -> Self;
+    unsafe fn load_bf16(source: *const u16) -> Self;
+    unsafe fn store(self, target: *mut f32);
+    /// Rounds and stores.
+    unsafe fn store_f16(self, target: *mut u16);
+    unsafe fn store_bf16(self, target: *mut u16);
+    /// Rounds floats, and writes a line past the caches.
+    unsafe fn stream(source: *const f32, target: *mut u8, format: Format);
+    /// Puts streamed lines before all later stores.
+    unsafe fn end_stream();
+    /// Asks for memory, which need not be there.
+    unsafe fn prefetch(at: *const u8);
+
+    unsafe fn splat(value: f32) -> Self;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn sub(self, other: Self) -> Self;
+    unsafe fn mul(self, other: Self) -> Self;
+    /// Sums and differences of lanes whose indices differ in bit `level`.
+    unsafe fn within(self, level: u32) -> Self;
+    /// Transposes a square of [`Self::LANES`] rows; `pitch` floats lie between rows.
+    unsafe fn transpose(
+        source: *const f32,
+        source_pitch: usize,
+        target: *mut f32,
+        target_pitch: usize,
+    );
+}
+
+/// Blocks to be transformed.
+pub(super) struct Transform<T> {
+    source: *const T,
+    target: *mut f32,
+    elements: usize,
+    block: usize,
+    scale: f32,
+}
+
+impl<T: Element> Transform<T> {
+    /// Whole lines and whole blocks (or parts of blocks' sequence, where a line holds several).
+    pub(super) fn new(source: &[T], target: &mut [f32], block: usize, scale: f32) -> Self {
+        assert_eq!(source.len(), target.len());
+        assert!(source.len().is_multiple_of(block.max(LINE)) && block.is_power_of_two());
+        Self {
+            source: source.as_ptr(),
+            target: target.as_mut_ptr(),
+            elements: target.len(),
+            block,
+            scale,
+        }
+    }
+}
+
+impl Transform<f32> {
+    /// As [`Self::new`], with one memory for both.
+    pub(super) fn in_place(values: &mut [f32], block: usize, scale: f32) -> Self {
+        assert!(values.len().is_multiple_of(block.max(LINE)) && block.is_power_of_two());
+        let target = values.as_mut_ptr();
+        Self {
+            source: target,
+            target,
+            elements: values.len(),
+            block,
+            scale,
+        }
+    }
+}
+
+impl<T: Element> Work for Transform<T> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let levels = self.block.ilog2();
+        // SAFETY: tiles are within both slices, whose lengths are multiples of a line and of the
+        // block, as `new` asserted.
+        unsafe {
+            for at in (0..self.elements).step_by(TILE) {
+                let elements = TILE.min(self.elements - at);
+                let (source, target) = (self.source.add(at), self.target.add(at));
+                tile::<V, T>(
+                    source,
+                    target,
+                    elements,
+                    levels.min(TILE_LEVELS),
+                    self.scale,
+                );
+            }
+            if levels > TILE_LEVELS {
+                let mut place = Place([0.0; STRIP << STRIP_LEVELS]);
+                for at in (0..self.elements).step_by(self.block) {
+                    strips::<V>(self.target.add(at), levels, &mut place);
+                }
+            }
+        }
+    }
+}
+
+/// All levels of blocks that fit a tile, or the first ones of larger blocks.
+///
+/// # Safety
+/// So many elements can be read and written, which are whole lines and multiples of `2^levels`.
+#[inline(always)]
+unsafe fn tile<V: Vector, T: Element>(
+    source: *const T,
+    target: *mut f32,
+    elements: usize,
+    levels: u32,
+    scale: f32,
+) {
+    let within = V::LANES.ilog2();
+    let among = levels.saturating_sub(within).min(V::LEVELS);
+    // SAFETY: the caller's; vectors of a first pass are `2^among`, which `levels` has room for.
+    unsafe {
+        match among {
+            0 => first::<V, T, 1>(source, target, elements, levels.min(within), scale),
+            1 => first::<V, T, 2>(source, target, elements, within, scale),
+            2 => first::<V, T, 4>(source, target, elements, within, scale),
+            3 => first::<V, T, 8>(source, target, elements, within, scale),
+            _ => first::<V, T, 16>(source, target, elements, within, scale),
+        }
+        if levels > within + among {
+            columns::<V>(target, elements, within + among, levels);
+        }
+    }
+}
+
+/// The levels within vectors and those among `R` neighbours.
+///
+/// # Safety
+/// As for [`tile`]; `R` vectors divide the elements.
+#[inline(always)]
+unsafe fn first<V: Vector, T: Element, const R: usize>(
+    source: *const T,
+    target: *mut f32,
+    elements: usize,
+    within: u32,
+    scale: f32,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        let scale = V::splat(scale);
+        for at in (0..elements).step_by(R * V::LANES) {
+            let mut vectors = [scale; R];
+            for (i, vector) in vectors.iter_mut().enumerate() {
+                let source = source.add(at + i * V::LANES);
+                V::prefetch(source.cast::<u8>().wrapping_add(AHEAD));
+                *vector = load::<V, T>(source).mul(scale);
+                if within == V::LANES.ilog2() {
+                    for level in 0..V::LANES.ilog2() {
+                        *vector = vector.within(level);
+                    }
+                } else {
+                    for level in 0..within {
+                        *vector = vector.within(level);
+                    }
+                }
+            }
+            butterflies(&mut vectors);
+            for (i, vector) in vectors.into_iter().enumerate() {
+                vector.store(target.add(at + i * V::LANES));
+            }
+        }
+    }
+}
+
+/// The levels `from..to`, all of them among vectors.
+///
+/// # Safety
+/// So many elements can be written, which are a multiple of `2^to`.
+#[inline(always)]
+unsafe fn columns<V: Vector>(values: *mut f32, elements: usize, from: u32, to: u32) {
+    let mut level = from;
+    while level < to {
+        // Passes of about equal depth.
+        let left = to - level;
+        let depth = left.div_ceil(left.div_ceil(V::LEVELS));
+        // SAFETY: the caller's; the pass is within the levels.
+        unsafe {
+            match depth {
+                1 => column::<V, 2>(values, elements, 1 << level),
+                2 => column::<V, 4>(values, elements, 1 << level),
+                3 => column::<V, 8>(values, elements, 1 << level),
+                _ => column::<V, 16>(values, elements, 1 << level),
+            }
+        }
+        level += depth;
+    }
+}
+
+/// The levels among `R` vectors that are `half` elements apart.
+///
+/// # Safety
+/// So many elements can be written, which are a multiple of `R * half`; vectors divide `half`.
+#[inline(always)]
+unsafe fn column<V: Vector, const R: usize>(values: *mut f32, elements: usize, half: usize) {
+    for start in (0..elements).step_by(R * half) {
+        for at in (start..start + half).step_by(V::LANES) {
+            // SAFETY: the caller's.
+            unsafe {
+                let mut vectors = [V::splat(0.0); R];
+                for (i, vector) in vectors.iter_mut().enumerate() {
+                    *vector = V::load(values.add(at + i * half));
+                }
+                butterflies(&mut vectors);
+                for (i, vector) in vectors.into_iter().enumerate() {
+                    vector.store(values.add(at + i * half));
+                }
+            }
+        }
+    }
+}
+
+/// Sums and differences of all vectors, level by level.
+///
+/// # Safety
+/// The machine has the instructions.
+#[inline(always)]
+unsafe fn butterflies<V: Vector, const R: usize>(vectors: &mut [V; R]) {
+    let mut half = 1;
+    while half < R {
+        for i in 0..R {
+            if i & half == 0 {
+                let (low, high) = (vectors[i], vectors[i + half]);
+                // SAFETY: the caller's.
+                (vectors[i], vectors[i + half]) = unsafe { (low.add(high), low.sub(high)) };
+            }
+        }
+        half *= 2;
+    }
+}
+
+/// A place in the nearest cache for a strip.
+#[repr(align(64))]
+struct Place([f32; STRIP << STRIP_LEVELS]);
+
+/// The levels of a large block that are among its tiles.
+///
+/// # Safety
+/// The block has `2^levels` elements, which can be written.
+#[inline(always)]
+unsafe fn strips<V: Vector>(block: *mut f32, levels: u32, place: &mut Place) {
+    let place = place.0.as_mut_ptr();
+    let mut level = TILE_LEVELS;
+    while level < levels {
+        let left = levels - level;
+        let depth = left.div_ceil(left.div_ceil(STRIP_LEVELS));
+        let (half, rows) = (1 << level, 1 << depth);
+        for start in (0..1 << levels).step_by(rows * half) {
+            for at in (start..start + half).step_by(STRIP) {
+                // SAFETY: the strip is in the block, and the place has room for its rows.
+                unsafe {
+                    for row in 0..rows {
+                        copy::<V>(block.add(at + row * half), place.add(row * STRIP));
+                    }
+                    let within = STRIP.ilog2();
+                    columns::<V>(place, rows * STRIP, within, within + depth);
+                    for row in 0..rows {
+                        copy::<V>(place.add(row * STRIP), block.add(at + row * half));
+                    }
+                }
+            }
+        }
+        level += depth;
+    }
+}
+
+/// # Safety
+/// A row of a strip can be read and written.
+#[inline(always)]
+unsafe fn copy<V: Vector>(source: *const f32, target: *mut f32) {
+    for at in (0..STRIP).step_by(V::LANES) {
+        // SAFETY: the caller's.
+        unsafe { V::load(source.add(at)).store(target.add(at)) };
+    }
+}
+
+/// Values to be converted to floats.
+pub(super) struct Widen<T> {
+    source: *const T,
+    target: *mut f32,
+    elements: usize,
+}
+
+impl<T: Element> Widen<T> {
+    /// Whole lines.
+    pub(super) fn new(source: &[T], target: &mut [f32]) -> Self {
+        assert!(source.len() == target.len() && source.len().is_multiple_of(LINE));
+        Self {
+            source: source.as_ptr(),
+            target: target.as_mut_ptr(),
+            elements: target.len(),
+        }
+    }
+}
+
+impl<T: Element> Work for Widen<T> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        for at in (0..self.elements).step_by(V::LANES) {
+            // SAFETY: it is within both slices, as `new` asserted.
+            unsafe { load::<V, T>(self.source.add(at)).store(self.target.add(at)) };
+        }
+    }
+}
+
+/// Floats to be rounded.
+pub(super) struct Round<T> {
+    source: *const f32,
+    target: *mut T,
+    elements: usize,
+    stores: Stores,
+}
+
+impl<T: Element> Round<T> {
+    /// A line at least.
+    pub(super) fn new(source: &[f32], target: &mut [T], stores: Stores) -> Self {
+        assert!(source.len() == target.len() && source.len() >= LINE);
+        Self {
+            source: source.as_ptr(),
+            target: target.as_mut_ptr(),
+            elements: target.len(),
+            stores,
+        }
+    }
+}
+
+impl<T: Element> Work for Round<T> {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let line = LINE_BYTES / size_of::<T>();
+        let skip = self.target.align_offset(LINE_BYTES);
+        let (mut begin, mut end) = (0, 0);
+        if self.stores == Stores::Streamed && skip <= self.elements {
+            begin = skip;
+            end = skip + (self.elements - skip) / line * line;
+        }
+        // SAFETY: every access is within both slices.
+        unsafe {
+            self.cached::<V>(0, begin);
+            for at in (begin..end).step_by(line) {
+                V::stream(self.source.add(at), self.target.add(at).cast(), T::FORMAT);
+            }
+            self.cached::<V>(end, self.elements);
+        }
+    }
+}
+
+impl<T: Element> Round<T> {
+    /// Writes through the caches, also some elements before `begin` or behind `end`.
+    ///
+    /// # Safety
+    /// The machine has the instructions of `V`.
+    #[inline(always)]
+    unsafe fn cached<V: Vector>(&self, begin: usize, end: usize) {
+        for at in (begin..end).step_by(V::LANES) {
+            let at = at.min(self.elements - V::LANES);
+            // SAFETY: a line at least is in both slices, as `new` asserted.
+            unsafe { store::<V, T>(V::load(self.source.add(at)), self.target.add(at)) };
+        }
+    }
+}
+
+/// The end of what is written past the caches.
+pub(super) struct EndStream;
+
+impl Work for EndStream {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        // SAFETY: the caller's.
+        unsafe { V::end_stream() };
+    }
+}
+
+/// A matrix to be transposed.
+pub(super) struct Transpose {
+    source: Matrix<*const f32>,
+    target: Matrix<*mut f32>,
+    rows: usize,
+    columns: usize,
+}
+
+impl Transpose {
+    /// Rows and columns of the source are whole lines.
+    pub(super) fn new(
+        source: &Matrix<&[f32]>,
+        target: &mut Matrix<&mut [f32]>,
+        rows: usize,
+        columns: usize,
+    ) -> Self {
+        assert!(rows.is_multiple_of(LINE) && columns.is_multiple_of(LINE));
+        let fits = |elements: usize, pitch: usize, rows: usize, columns: usize| {
+            rows == 0 || columns == 0 || (rows - 1) * pitch + columns <= elements
+        };
+        assert!(fits(source.values.len(), source.pitch, rows, columns));
+        assert!(fits(target.values.len(), target.pitch, columns, rows));
+        Self {
+            source: Matrix {
+                values: source.values.as_ptr(),
+                pitch: source.pitch,
+            },
+            target: Matrix {
+                values: target.values.as_mut_ptr(),
+                pitch: target.pitch,
+            },
+            rows,
+            columns,
+        }
+    }
+}
+
+impl Work for Transpose {
+    #[inline(always)]
+    unsafe fn run<V: Vector>(self) {
+        let (source, target) = (self.source, self.target);
+        for row in (0..self.rows).step_by(V::LANES) {
+            for column in (0..self.columns).step_by(V::LANES) {
+                // SAFETY: the square is in both matrices, as `new` asserted.
+                unsafe {
+                    let from = source.values.add(row * source.pitch + column);
+                    let to = target.values.add(column * target.pitch + row);
+                    V::transpose(from, source.pitch, to, target.pitch);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// A vector's elements can be read.
+#[inline(always)]
+unsafe fn load<V: Vector, T: Element>(source: *const T) -> V {
+    // SAFETY: the caller's; the formats are those of their integers.
+    unsafe {
+        match T::FORMAT {
+            Format::F32 => V::load(source.cast()),
+            Format::F16 => V::load_f16(source.cast()),
+            Format::Bf16 => V::load_bf16(source.cast()),
+        }
+    }
+}
+
+/// # Safety
+/// A vector's elements can be written.
+#[inline(always)]
+unsafe fn store<V: Vector, T: Element>(vector: V, target: *mut T) {
+    // SAFETY: the caller's; the formats are those of their integers.
+    unsafe {
+        match T::FORMAT {
+            Format::F32 => vector.store(target.cast()),
+            Format::F16 => vector.store_f16(target.cast()),
+            Format::Bf16 => vector.store_bf16(target.cast()),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Groups of interleaved blocks: a band of blocks at a time is transformed in a near cache, and its
+//! coefficients are moved between there and the packets.
+//!
+//! If runs are shorter than a line, a line of columns of the band is arranged as the packets have
+//! it first, so that memory far away sees long pieces.
+
+use super::element::Element;
+use super::interleave::Part;
+use super::kernel::{LINE, Matrix};
+use super::{Place, Transform, scale};
+use crate::kernel::{Kernel, Stores};
+
+/// Floats of a band: 1 MiB, which stays in a second-level cache.
+const BAND: usize = 1 << 18;
+/// Blocks of a band at most: their coefficients make 16 lines of floats in each packet. Writing them
+/// past the caches takes half as long again.
+const ROWS: usize = 16 * LINE;
+
+/// Blocks `first..first + rows` of a group, as floats, one below the other.
+struct Band<'a> {
+    kernel: Kernel,
+    floats: &'a mut [f32],
+    /// Floats from one block to the next. A line more than a block: rows that are a power of two
+    /// apart would push each other out of the caches.
+    pitch: usize,
+    /// Some columns, arranged as in packets.
+    columns: &'a mut [f32],
+    first: usize,
+    rows: usize,
+    /// Blocks of the group.
+    blocks: usize,
+    block: usize,
+    run: usize,
+}
+
+impl Transform {
+    /// Transforms the blocks of a group, and interleaves them.
+    pub(super) fn encode_group<T: Element>(
+        &self,
+        values: &[T],
+        encoded: &mut [T],
+        part: &Part,
+        place: &mut Place,
+    ) {
+        self.bands(part, place, |band| {
+            let values = &values[band.first * band.block..];
+            for (row, values) in values.chunks(band.block).take(band.rows).enumerate() {
+                let scale = scale(band.block);
+                let (kernel, block) = (band.kernel, band.block);
+                kernel.transform(values, band.row(row), block, scale);
+            }
+            band.weave(encoded);
+        });
+    }
+
+    /// Undoes [`Self::encode_group`]; `factor` is for what has arrived.
+    pub(super) fn decode_group<T: Element>(
+        &self,
+        encoded: &[T],
+        values: &mut [T],
+        part: &Part,
+        factor: f32,
+        place: &mut Place,
+    ) {
+        let stores = place.stores;
+        self.bands(part, place, |band| {
+            band.unweave(encoded);
+            let values = &mut values[band.first * band.block..];
+            for (row, values) in values.chunks_mut(band.block).take(band.rows).enumerate() {
+                let scale = scale(band.block) * factor;
+                let (kernel, block) = (band.kernel, band.block);
+                kernel.transform_in_place(band.row(row), block, scale);
+                kernel.round(band.row(row), values, stores);
+            }
+        });
+    }
+
+    fn bands(&self, part: &Part, place: &mut Place, mut each: impl FnMut(&mut Band<'_>)) {
+        let (block, blocks) = (part.block, part.range.len() / part.block);
+        let rows = (BAND / block).clamp(1, ROWS).min(blocks);
+        let pitch = block + LINE;
+        let floats = place.floats(rows * (pitch + LINE));
+        let (floats, columns) = floats.split_at_mut(rows * pitch);
+        for first in (0..blocks).step_by(rows) {
+            each(&mut Band {
+                kernel: self.kernel,
+                floats,
+                pitch,
+                columns,
+                first,
+                rows: rows.min(blocks - first),
+                blocks,
+                block,
+                run: part.run,
+            });
+        }
+    }
+}
+
+impl Band<'_> {
+    fn row(&mut self, row: usize) -> &mut [f32] {
+        &mut self.floats[row * self.pitch..][..self.block]
+    }
+
+    /// Where the runs of coefficients `column..column + run` of this band begin in the group: the
+    /// runs of its blocks follow each other.
+    fn place_of(&self, column: usize) -> usize {
+        (column / self.run * self.blocks + self.first) * self.run
+    }
+
+    /// Columns that are arranged at a time.
+    fn width(&self) -> usize {
+        self.block.min(LINE)
+    }
+
+    fn weave<T: Element>(&mut self, encoded: &mut [T]) {
+        let (run, block, length) = (self.run, self.block, self.rows * self.run);
+        if run >= LINE {
+            for column in (0..block).step_by(run) {
+                let runs = &mut encoded[self.place_of(column)..][..length];
+                for (row, target) in runs.chunks_mut(run).enumerate() {
+                    let source = &self.floats[row * self.pitch + column..][..run];
+                    self.kernel.round(source, target, Stores::Cached);
+                }
+            }
+            return;
+        }
+        for column in (0..block).step_by(self.width()) {
+            self.arrange(column);
+            for (i, source) in self.columns[..self.width() * self.rows]
+                .chunks(length)
+                .enumerate()
+            {
+                let target = &mut encoded[self.place_of(column + i * run)..][..length];
+                self.kernel.round(source, target, Stores::Cached);
+            }
+        }
+    }
+
+    fn unweave<T: Element>(&mut self, encoded: &[T]) {
+        let (run, block, length) = (self.run, self.block, self.rows * self.run);
+        if run >= LINE {
+            for column in (0..block).step_by(run) {
+                let runs = &encoded[self.place_of(column)..][..length];
+                for (row, source) in runs.chunks(run).enumerate() {
+                    let target = &mut self.floats[row * self.pitch + column..][..run];
+                    self.kernel.widen(source, target);
+                }
+            }
+            return;
+        }
+        for column in (0..block).step_by(self.width()) {
+            for i in 0..self.width() / run {
+                let source = &encoded[self.place_of(column + i * run)..][..length];
+                let target = &mut self.columns[i * length..][..length];
+                self.kernel.widen(source, target);
+            }
+            self.disarrange(column);
+        }
+    }
+
+    /// Takes a width of columns out of the band.
+    fn arrange(&mut self, column: usize) {
+        let (run, rows, width) = (self.run, self.rows, self.width());
+        if run == 1 {
+            let source = Matrix {
+                values: &self.floats[column..],
+                pitch: self.pitch,
+            };
+            let mut target = Matrix {
+                values: &mut *self.columns,
+                pitch: rows,
+            };
+            return self.kernel.transpose(&source, &mut target, rows, width);
+        }
+        for (i, target) in self.columns[..width * rows].chunks_mut(run).enumerate() {
+            let at = i % rows * self.pitch + column + i / rows * run;
+            target.copy_from_slice(&self.floats[at..][..run]);
+        }
+    }
+
+    /// Undoes [`Self::arrange`].
+    fn disarrange(&mut self, column: usize) {
+        let (run, rows, width) = (self.run, self.rows, self.width());
+        if run == 1 {
+            let source = Matrix {
+                values: &*self.columns,
+                pitch: rows,
+            };
+            let mut target = Matrix {
+                values: &mut self.floats[column..],
+                pitch: self.pitch,
+            };
+            return self.kernel.transpose(&source, &mut target, width, rows);
+        }
+        for (i, source) in self.columns[..width * rows].chunks(run).enumerate() {
+            let at = i % rows * self.pitch + column + i / rows * run;
+            self.floats[at..][..run].copy_from_slice(source);
+        }
+    }
+}

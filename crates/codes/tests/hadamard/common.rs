@@ -1,0 +1,187 @@
+//! Random tensors, and the transform by its definition.
+
+use farwrite_codes::hadamard::Interleave;
+use half::{bf16, f16};
+use proptest::prelude::*;
+
+/// Elements of random tensors.
+pub(crate) const MOST: usize = if cfg!(miri) { 150 } else { 2000 };
+
+/// A format, seen by the tests.
+pub(crate) trait Format:
+    farwrite_codes::hadamard::Element + std::fmt::Debug + PartialEq
+{
+    /// Half the distance from 1 to the next value.
+    const UNIT: f64;
+    /// Half the smallest distance of values.
+    const TINY: f64;
+    fn of(value: f32) -> Self;
+    fn value(self) -> f64;
+    fn float(self) -> f32;
+    fn bits(self) -> u32;
+}
+
+impl Format for f32 {
+    const UNIT: f64 = 1.0 / (1_u64 << 24) as f64;
+    const TINY: f64 = f32::from_bits(1) as f64 / 2.0;
+
+    fn of(value: f32) -> Self {
+        value
+    }
+
+    fn value(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn float(self) -> f32 {
+        self
+    }
+
+    fn bits(self) -> u32 {
+        self.to_bits()
+    }
+}
+
+impl Format for f16 {
+    const UNIT: f64 = 1.0 / (1_u64 << 11) as f64;
+    const TINY: f64 = 1.0 / (1_u64 << 25) as f64;
+
+    fn of(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+
+    fn value(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn float(self) -> f32 {
+        self.into()
+    }
+
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+impl Format for bf16 {
+    const UNIT: f64 = 1.0 / (1_u64 << 8) as f64;
+    const TINY: f64 = f32::from_bits(1 << 16) as f64 / 2.0;
+
+    fn of(value: f32) -> Self {
+        Self::from_f32(value)
+    }
+
+    fn value(self) -> f64 {
+        f64::from(self)
+    }
+
+    fn float(self) -> f32 {
+        self.into()
+    }
+
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+/// Random numbers, by a seed.
+#[derive(Clone)]
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    /// Below `end`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).unwrap()
+    }
+
+    /// From 0 to 1.
+    pub(crate) fn share(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Values from -1 to 1, now and then much smaller.
+pub(crate) fn tensor<T: Format>(elements: usize, seed: u64) -> Vec<T> {
+    let mut dice = Dice(seed);
+    let mut value = || {
+        let small = dice.next().is_multiple_of(8);
+        let value = dice.below(1 << 20) as f32 / (1 << 19) as f32 - 1.0;
+        T::of(if small { value * 1e-4 } else { value })
+    };
+    (0..elements).map(|_| value()).collect()
+}
+
+pub(crate) fn values<T: Format>(tensor: &[T]) -> Vec<f64> {
+    tensor.iter().map(|value| value.value()).collect()
+}
+
+pub(crate) fn norm(values: &[f64]) -> f64 {
+    values.iter().map(|value| value * value).sum::<f64>().sqrt()
+}
+
+pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
+    norm(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>())
+}
+
+/// The blocks of a segment: whole ones, then descending powers of two.
+pub(crate) fn blocks(shape: Interleave, elements: usize) -> Vec<std::ops::Range<usize>> {
+    let mut blocks = Vec::new();
+    let mut start = 0;
+    while start < elements {
+        let left = elements - start;
+        let block = shape.block().min(1 << left.ilog2());
+        blocks.push(start..start + block);
+        start += block;
+    }
+    blocks
+}
+
+/// The encoding of a segment in double precision, by the definition: coefficient `i` of a block is
+/// the sum of its elements, element `j` with the sign of the number of bits that `i` and `j` share.
+pub(crate) fn encode(shape: Interleave, values: &[f64]) -> Vec<f64> {
+    let mut encoded = vec![f64::NAN; values.len()];
+    for block in blocks(shape, values.len()) {
+        for i in 0..block.len() {
+            let sign = |j: usize| {
+                if (i & j).count_ones().is_multiple_of(2) {
+                    1.0
+                } else {
+                    -1.0
+                }
+            };
+            let sum: f64 = (0..block.len())
+                .map(|j| sign(j) * values[block.start + j])
+                .sum();
+            let at = shape.position(values.len(), block.start + i);
+            encoded[at] = sum / (block.len() as f64).sqrt();
+        }
+    }
+    encoded
+}
+
+/// Shapes with blocks of up to `2^block` and packets of up to `2^packet` elements.
+pub(crate) fn shapes(block: u32, packet: u32) -> impl Strategy<Value = Interleave> {
+    (0..=block, 0..=packet)
+        .prop_flat_map(|(block, packet)| (Just(block), Just(packet), 0..=packet))
+        .prop_map(|(block, packet, stride)| {
+            Interleave::new(1 << block, 1 << packet, 1 << stride).unwrap()
+        })
+}
+
+/// Ends of segments of a tensor of so many elements.
+pub(crate) fn ends(elements: usize, segments: usize, seed: u64) -> Vec<usize> {
+    let mut dice = Dice(seed);
+    let mut cut = || dice.below(elements + 1);
+    let mut ends: Vec<usize> = (1..segments).map(|_| cut()).collect();
+    ends.push(elements);
+    ends.sort_unstable();
+    ends
+}

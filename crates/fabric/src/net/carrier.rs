@@ -1,0 +1,155 @@
+//! How the software NIC of a host sends and receives.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use farwrite_net::node_of;
+use farwrite_wire::icrc::Flow;
+
+use super::ports::{Arrived, State};
+use crate::contract::{Ecn, FabricError};
+use crate::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx};
+
+/// Largest payload of a packet: what fits the 65,535 bytes of an IPv4 datagram with 28 bytes of IP
+/// and UDP headers, 32 of RoCEv2 headers and 4 of ICRC, as a multiple of 4.
+const MAX_MTU: u32 = (65_535 - 28 - 32 - 4) / 4 * 4;
+/// Most packets taken in by one poll.
+const POLL_BATCH: usize = 256;
+
+/// A host's ports, as its software NIC uses them.
+pub struct NetCarrier {
+    state: Rc<RefCell<State>>,
+    addresses: Vec<SocketAddr>,
+    /// Which halves were handed out, by port.
+    taken: Vec<[bool; 2]>,
+}
+
+/// The sending half of a port.
+pub struct NetTx {
+    state: Rc<RefCell<State>>,
+    /// One packet; kept for its capacity.
+    packet: Vec<u8>,
+}
+
+/// The receiving half of a port.
+pub struct NetRx {
+    state: Rc<RefCell<State>>,
+    address: SocketAddr,
+    port: usize,
+    /// What one poll takes in; kept for its capacity.
+    batch: Vec<Arrived>,
+}
+
+impl NetCarrier {
+    pub(super) fn new(state: Rc<RefCell<State>>) -> Self {
+        let addresses = state.borrow().addresses().to_vec();
+        Self {
+            taken: vec![[false; 2]; addresses.len()],
+            addresses,
+            state,
+        }
+    }
+
+    /// Whether a half of a port is handed out for the first time.
+    fn take(&mut self, port: u16, half: usize) -> bool {
+        let taken = self.taken.get_mut(usize::from(port));
+        taken.is_some_and(|halves| !std::mem::replace(&mut halves[half], true))
+    }
+}
+
+impl Carrier for NetCarrier {
+    type Tx = NetTx;
+    type Rx = NetRx;
+    const GHOSTS: bool = true;
+
+    fn ports(&self) -> u16 {
+        self.state.borrow().options.ports
+    }
+
+    fn max_mtu(&self) -> u32 {
+        MAX_MTU
+    }
+
+    fn local_addr(&self, port: u16) -> SocketAddr {
+        self.addresses[usize::from(port)]
+    }
+
+    fn take_tx(&mut self, port: u16) -> Option<NetTx> {
+        self.take(port, 0).then(|| NetTx {
+            state: Rc::clone(&self.state),
+            packet: Vec::new(),
+        })
+    }
+
+    fn take_rx(&mut self, port: u16) -> Option<NetRx> {
+        self.take(port, 1).then(|| NetRx {
+            state: Rc::clone(&self.state),
+            address: self.local_addr(port),
+            port: usize::from(port),
+            batch: Vec::new(),
+        })
+    }
+
+    fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
+        let unreachable = |want: String| FabricError::BadAttribute {
+            name: "remote address",
+            value: remote.to_string(),
+            want,
+        };
+        node_of(remote).map_err(|error| unreachable(error.to_string()))?;
+        let local = self.local_addr(port);
+        Flow::new(local, remote).map_err(|error| unreachable(error.to_string()))
+    }
+
+    fn socket_drops(&self) -> u64 {
+        self.state.borrow().drops
+    }
+}
+
+impl CarrierTx for NetTx {
+    fn send(&mut self, burst: &Burst<'_>) -> Result<usize, FabricError> {
+        let mut state = self.state.borrow_mut();
+        let flow = burst.flow();
+        let Ok(node) = node_of(flow.dst()) else {
+            // `flow` has refused such addresses.
+            return Ok(burst.len());
+        };
+        let mut sent = 0;
+        for packet in burst.packets() {
+            if !state.has_room() {
+                break;
+            }
+            self.packet.clear();
+            packet.append_to(burst.sealed_as(), 0, &mut self.packet);
+            state.send(
+                flow.src().port(),
+                (node, flow.dst().port()),
+                0,
+                &self.packet,
+            );
+            sent += 1;
+        }
+        Ok(sent)
+    }
+}
+
+impl CarrierRx for NetRx {
+    fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
+        let mut state = self.state.borrow_mut();
+        let more = state.take(self.port, POLL_BATCH, &mut self.batch);
+        drop(state);
+        for arrived in self.batch.drain(..) {
+            if let Ok(flow) = Flow::new(arrived.src, self.address) {
+                each(&Arrival {
+                    payload: &arrived.payload,
+                    flow: &flow,
+                    ipv4_id: arrived.ipv4_id,
+                    ecn: Ecn::of_tos(arrived.ecn as u8),
+                    arrived_ns: Some(arrived.at_ns),
+                });
+            }
+        }
+        Ok(more)
+    }
+}

@@ -1,0 +1,111 @@
+//! The controllers that a user can choose.
+
+use farwrite_rate::{Adaptive, AdaptiveOptions, Fixed, Phase, Start};
+use farwrite_wire::timing::Timing;
+
+use super::stats::PathLimit;
+use crate::options::RateControl;
+
+/// Highest rate of an adaptive controller without a maximum, in bits a second: no network card is
+/// faster.
+const MAX_BPS: u64 = 1_000_000_000_000;
+
+/// The controller of a path.
+#[derive(Debug)]
+pub(super) enum Controller {
+    Fixed(Fixed),
+    Adaptive(Box<Adaptive>),
+}
+
+impl Controller {
+    /// A controller for packets of up to `packet_bytes` bytes on the wire.
+    pub(super) fn new(choice: &RateControl, packet_bytes: u64, timing: &Timing) -> Self {
+        let recovery_ns = timing.pace_recovery_ns;
+        match *choice {
+            RateControl::Fixed { rate_bps } => Self::Fixed(Fixed::new(rate_bps, recovery_ns)),
+            RateControl::Adaptive { max_bps, start } => {
+                Self::Adaptive(Box::new(Adaptive::new(AdaptiveOptions {
+                    packet_bytes,
+                    max_rate_bps: max_bps.unwrap_or(MAX_BPS),
+                    jitter_ns: jitter_ns(timing),
+                    recovery_ns,
+                    start,
+                })))
+            }
+        }
+    }
+
+    pub(super) fn get(&self) -> &dyn farwrite_rate::RateControl {
+        match self {
+            Self::Fixed(fixed) => fixed,
+            Self::Adaptive(adaptive) => &**adaptive,
+        }
+    }
+
+    pub(super) fn get_mut(&mut self) -> &mut dyn farwrite_rate::RateControl {
+        match self {
+            Self::Fixed(fixed) => fixed,
+            Self::Adaptive(adaptive) => &mut **adaptive,
+        }
+    }
+
+    pub(super) fn phase(&self) -> Option<Phase> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Adaptive(adaptive) => Some(adaptive.phase()),
+        }
+    }
+
+    pub(super) fn learned(&self) -> Option<Start> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Adaptive(adaptive) => adaptive.learned(),
+        }
+    }
+
+    /// What bounds the rate while there is something to send.
+    pub(super) fn limit(&self, choice: &RateControl) -> PathLimit {
+        let pace_bps = self.get().limits().pace_bps;
+        let (max_bps, ceiling_bps) = match (self, choice) {
+            (Self::Adaptive(adaptive), RateControl::Adaptive { max_bps, .. }) => {
+                (max_bps.unwrap_or(MAX_BPS), adaptive.ceiling_bps())
+            }
+            (_, RateControl::Fixed { rate_bps }) => (*rate_bps, pace_bps),
+            (Self::Fixed(_), RateControl::Adaptive { .. }) => (u64::MAX, pace_bps),
+        };
+        if pace_bps < ceiling_bps {
+            PathLimit::Path
+        } else if pace_bps < max_bps {
+            PathLimit::Receiver
+        } else {
+            PathLimit::Configured
+        }
+    }
+}
+
+/// Differences of delay that hosts make: a tenth of what their operating systems may be late.
+pub(super) fn jitter_ns(timing: &Timing) -> u64 {
+    timing.lateness_ns / 10
+}
+
+/// Bytes that may leave at once at a pace.
+///
+/// A rate that a user has set takes what was lost to the lateness of timers up later, for half the
+/// time that the timeouts of schemes leave for lateness. Otherwise the last packets of a burst would
+/// wait for the first on a slow path until they count as lost. On a path that is measured, a burst
+/// makes no longer queue than the hosts' own noise.
+pub(super) fn burst_bytes(
+    choice: &RateControl,
+    pace_bps: u64,
+    most_bytes: u64,
+    packet_bytes: u64,
+    timing: &Timing,
+) -> u64 {
+    let (rate_bps, ns) = match choice {
+        RateControl::Fixed { rate_bps } => (*rate_bps, timing.lateness_ns / 2),
+        RateControl::Adaptive { .. } => (pace_bps, jitter_ns(timing)),
+    };
+    let bytes = u128::from(rate_bps) * u128::from(ns) / 8_000_000_000;
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+    most_bytes.min(bytes.max(packet_bytes))
+}

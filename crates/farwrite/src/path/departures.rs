@@ -1,0 +1,271 @@
+//! When packets left that are in flight.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+/// Most runs that are kept; the oldest are forgotten first. Reports about these give no round trip.
+const MAX_RUNS: usize = 1 << 20;
+
+/// Packets of one message that left together, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Serial number of the queue pair that sent them.
+    pub(crate) serial: u32,
+    /// Number of the message, or of its parity.
+    pub(crate) message: u64,
+    pub(crate) packets: Range<u32>,
+    /// Bytes on the wire of each packet but the last.
+    pub(crate) packet_bytes: u64,
+    /// Bytes on the wire of all together.
+    pub(crate) bytes: u64,
+    /// Whether packets of them had left before.
+    pub(crate) is_repeat: bool,
+}
+
+/// What is known of a packet in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Departure {
+    /// Bytes sent on the path up to this packet, with it.
+    pub(super) sent_bytes: u64,
+    /// When it left; `None` if it left more than once, so that nobody can say which copy arrived.
+    pub(super) left_ns: Option<u64>,
+}
+
+/// The latest copies of packets that follow each other in a message.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    end: u32,
+    /// Bytes sent on the path before the first packet, and up to the last with it.
+    start_bytes: u64,
+    end_bytes: u64,
+    packet_bytes: u64,
+    left_ns: Option<u64>,
+}
+
+impl Piece {
+    /// Bytes sent up to packet `index` of the piece, counted from 0, with it.
+    fn sent_bytes(&self, index: u32) -> u64 {
+        let bytes = self.packet_bytes.saturating_mul(u64::from(index) + 1);
+        self.start_bytes.saturating_add(bytes).min(self.end_bytes)
+    }
+}
+
+/// Queue pair, message and first packet of a piece.
+type Key = (u32, u64, u32);
+
+/// A log of what is in flight. A packet is found in O(log n), whatever a peer asks for.
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    /// The pieces of a message do not overlap.
+    pieces: BTreeMap<Key, Piece>,
+    /// The runs in the order in which they left: where they begin, one past the last packet, and
+    /// the bytes sent on the path with them.
+    order: VecDeque<(Key, u32, u64)>,
+}
+
+impl Departures {
+    /// A run left after `start_bytes` bytes.
+    pub(super) fn push(&mut self, now_ns: u64, start_bytes: u64, run: &Run) {
+        if run.packets.is_empty() {
+            return;
+        }
+        if self.order.len() >= MAX_RUNS {
+            self.pop();
+        }
+        if run.is_repeat {
+            self.cut_out(run);
+        }
+        let key = (run.serial, run.message, run.packets.start);
+        let piece = Piece {
+            end: run.packets.end,
+            start_bytes,
+            end_bytes: start_bytes + run.bytes,
+            packet_bytes: run.packet_bytes,
+            left_ns: (!run.is_repeat).then_some(now_ns),
+        };
+        self.pieces.insert(key, piece);
+        self.order.push_back((key, piece.end, piece.end_bytes));
+    }
+
+    /// The latest copy of a packet, if it is in flight.
+    pub(super) fn find(&self, serial: u32, message: u64, packet: u32) -> Option<Departure> {
+        let up_to = (serial, message, 0)..=(serial, message, packet);
+        let (&(_, _, first), piece) = self.pieces.range(up_to).next_back()?;
+        (packet < piece.end).then(|| Departure {
+            sent_bytes: piece.sent_bytes(packet - first),
+            left_ns: piece.left_ns,
+        })
+    }
+
+    /// The first `bytes` bytes are in flight no more.
+    pub(super) fn settle(&mut self, bytes: u64) {
+        while self
+            .order
+            .front()
+            .is_some_and(|&(_, _, end_bytes)| end_bytes <= bytes)
+        {
+            self.pop();
+        }
+    }
+
+    /// Forgets the oldest run, but for packets that left again since.
+    fn pop(&mut self) {
+        let Some(((serial, message, start), end, end_bytes)) = self.order.pop_front() else {
+            return;
+        };
+        let range = (serial, message, start)..(serial, message, end);
+        let of_run = self.pieces.range(range);
+        let old = of_run.filter(|(_, piece)| piece.end_bytes <= end_bytes);
+        let old: Vec<Key> = old.map(|(&key, _)| key).collect();
+        for key in old {
+            self.pieces.remove(&key);
+        }
+    }
+
+    /// Forgets the older copies of the packets of a run.
+    fn cut_out(&mut self, run: &Run) {
+        let (serial, message) = (run.serial, run.message);
+        let Range { start, end } = run.packets;
+        let before_end = self
+            .pieces
+            .range((serial, message, 0)..(serial, message, end));
+        let overlapping = before_end.rev().take_while(|(_, piece)| piece.end > start);
+        let overlapping: Vec<(Key, Piece)> = overlapping.map(|(&k, &p)| (k, p)).collect();
+        for (key, piece) in overlapping {
+            self.pieces.remove(&key);
+            let first = key.2;
+            if first < start {
+                let left = Piece {
+                    end: start,
+                    end_bytes: piece.sent_bytes(start - first - 1),
+                    ..piece
+                };
+                self.pieces.insert(key, left);
+            }
+            if piece.end > end {
+                let right = Piece {
+                    start_bytes: piece.sent_bytes(end - first - 1),
+                    ..piece
+                };
+                self.pieces.insert((serial, message, end), right);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BYTES: u64 = 1_000;
+
+    fn run(message: u64, packets: Range<u32>, is_repeat: bool) -> Run {
+        let bytes = u64::from(packets.end - packets.start) * BYTES;
+        Run {
+            serial: 1,
+            message,
+            packets,
+            packet_bytes: BYTES,
+            bytes,
+            is_repeat,
+        }
+    }
+
+    #[test]
+    fn a_packet_is_found_with_the_bytes_sent_up_to_it() {
+        let mut log = Departures::default();
+        let short = Run {
+            bytes: 9_100,
+            ..run(7, 0..10, false)
+        };
+        log.push(5, 400, &short);
+        let at = |packet, sent_bytes| (log.find(1, 7, packet), sent_bytes);
+        for (found, sent_bytes) in [at(0, 1_400), at(8, 9_400), at(9, 9_500)] {
+            let left_ns = Some(5);
+            assert_eq!(
+                found,
+                Some(Departure {
+                    sent_bytes,
+                    left_ns
+                })
+            );
+        }
+        assert_eq!((log.find(1, 7, 10), log.find(1, 8, 0)), (None, None));
+        assert_eq!((log.find(2, 7, 0), log.find(1, 6, 99)), (None, None));
+    }
+
+    #[test]
+    fn a_packet_that_left_twice_gives_no_time_and_its_neighbours_do() {
+        let mut log = Departures::default();
+        log.push(5, 0, &run(7, 0..10, false));
+        log.push(9, 10_000, &run(7, 3..5, true));
+        let find = |packet| log.find(1, 7, packet).unwrap();
+        for (packet, sent_bytes, left_ns) in [
+            (2, 3_000, Some(5)),
+            (3, 11_000, None),
+            (4, 12_000, None),
+            (5, 6_000, Some(5)),
+            (9, 10_000, Some(5)),
+        ] {
+            assert_eq!(
+                find(packet),
+                Departure {
+                    sent_bytes,
+                    left_ns
+                },
+                "{packet}"
+            );
+        }
+        log.settle(10_000);
+        let is_found = [2, 3, 4, 5].map(|packet| log.find(1, 7, packet).is_some());
+        assert_eq!(is_found, [false, true, true, false]);
+        log.settle(12_000);
+        assert!(log.pieces.is_empty() && log.order.is_empty());
+    }
+
+    proptest! {
+        /// Held against a plain list of all copies.
+        #[test]
+        fn the_latest_copy_in_flight_is_found(
+            runs in prop::collection::vec((0u32..2, 0u64..2, 0u32..30, 1u32..10, 0u64..3), 1..60),
+        ) {
+            let mut log = Departures::default();
+            let mut copies: Vec<(u32, u64, u32, u64, u64)> = Vec::new();
+            let (mut sent, mut settled) = (0, 0);
+            for (now_ns, (serial, message, start, count, settle)) in (1u64..).zip(runs) {
+                let packets = start..start + count;
+                let is_repeat = packets.clone().any(|packet| {
+                    copies.iter().any(|c| (c.0, c.1, c.2) == (serial, message, packet))
+                });
+                let run = Run { serial, ..run(message, packets.clone(), is_repeat) };
+                log.push(now_ns, sent, &run);
+                for packet in packets {
+                    sent += BYTES;
+                    let left_ns = if is_repeat { 0 } else { now_ns };
+                    copies.push((serial, message, packet, sent, left_ns));
+                }
+                if settle == 0 {
+                    settled = settled.max(sent / 2);
+                    log.settle(settled);
+                }
+                for packet in 0..40 {
+                    let of = |c: &&(u32, u64, u32, u64, u64)| (c.0, c.1, c.2) == (serial, message, packet);
+                    let latest = copies.iter().rev().find(of);
+                    let found = log.find(serial, message, packet);
+                    match (latest, found) {
+                        (None, found) => prop_assert_eq!(found, None),
+                        (Some(copy), None) => prop_assert!(copy.3 <= settled),
+                        (Some(copy), Some(found)) => {
+                            prop_assert_eq!(found.sent_bytes, copy.3);
+                            prop_assert_eq!(found.left_ns.unwrap_or(0), copy.4);
+                        }
+                    }
+                }
+            }
+            log.settle(sent);
+            prop_assert!(log.pieces.is_empty() && log.order.is_empty());
+        }
+    }
+}

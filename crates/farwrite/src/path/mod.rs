@@ -1,0 +1,365 @@
+//! The paths to peers: what all queue pairs between two endpoints have in common.
+//!
+//! A path has a sending half ([`sending`]): one controller, one token bucket and a log of what is in
+//! flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives, and
+//! reports it to the sender.
+
+mod controller;
+mod departures;
+mod drain;
+mod drops;
+mod received;
+mod reports;
+mod sending;
+mod stats;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use farwrite_fabric::contract::Counters;
+use farwrite_schemes::rtt::RttEstimator;
+use farwrite_sdr::EndpointId;
+use farwrite_wire::control::{Echo, PathFeedback};
+use slab::Slab;
+
+use crate::error::Error;
+use crate::intake::InletCounts;
+use crate::options::{QpOptions, RateControl};
+pub(crate) use departures::Run;
+pub(crate) use reports::NewestPacket;
+use reports::Reports;
+use sending::Sending;
+pub(crate) use sending::{Named, Place};
+pub use stats::{EcnField, PathLimit, PathStats};
+
+/// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
+const OVERHEAD_V4_BYTES: u64 = 64;
+const OVERHEAD_V6_BYTES: u64 = 84;
+
+/// A path joins this endpoint to one other instance, at the address of its control packets.
+///
+/// The peer claims its id (P6.1). The address is part of the name so that a peer which learns the
+/// id of another cannot put its round trips on that one's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Name {
+    peer: EndpointId,
+    address: SocketAddr,
+}
+
+/// The way to a peer.
+#[derive(Debug)]
+pub(crate) struct PeerPath {
+    name: Name,
+    rtt: RttEstimator,
+    /// When a control packet left last that the peer is likely to echo.
+    probed_ns: u64,
+    queue_pairs: usize,
+    overhead_bytes: u64,
+    sending: Sending,
+    reports: Reports,
+}
+
+/// The round trip of a path, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    /// Smoothed; the guess of the first queue pair until one was measured.
+    pub(crate) smoothed_ns: u64,
+    /// Whether one was measured.
+    pub(crate) is_measured: bool,
+    /// When a control packet left last, on any queue pair, that the peer is likely to echo.
+    pub(crate) probed_ns: u64,
+}
+
+impl RoundTrip {
+    /// What is believed before anything was measured.
+    pub(crate) fn guess(initial: Duration) -> Self {
+        Self {
+            smoothed_ns: RttEstimator::new(initial).smoothed_ns(),
+            is_measured: false,
+            probed_ns: 0,
+        }
+    }
+}
+
+impl PeerPath {
+    /// The peer has echoed a timestamp of this end. An implausible echo changes nothing.
+    pub(crate) fn handle_echo(&mut self, now_ns: u64, echo: &Echo) {
+        let _ = self
+            .rtt
+            .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);
+    }
+
+    /// A control packet left that the peer is likely to echo.
+    pub(crate) fn note_probe(&mut self, left_ns: u64) {
+        self.probed_ns = self.probed_ns.max(left_ns);
+    }
+
+    /// Its round trip.
+    pub(crate) fn round_trip(&self) -> RoundTrip {
+        RoundTrip {
+            smoothed_ns: self.rtt.smoothed_ns(),
+            is_measured: self.is_measured(),
+            probed_ns: self.probed_ns,
+        }
+    }
+
+    fn is_measured(&self) -> bool {
+        self.rtt.shortest_ns().is_some()
+    }
+
+    /// Bytes of a data packet on the wire beside its payload.
+    pub(crate) fn overhead_bytes(&self) -> u64 {
+        self.overhead_bytes
+    }
+
+    /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
+    pub(crate) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
+        self.sending.allowance(now_ns, index)
+    }
+
+    /// Packets left.
+    pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
+        self.sending.note_departure(now_ns, run);
+    }
+
+    /// The turn of queue pair `index` is over. Whether it has more to send, and whether it waits for
+    /// the pace or the window.
+    pub(crate) fn end_turn(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        place: &mut Place,
+        (wants, waits): (bool, bool),
+    ) {
+        self.sending.end_turn(now_ns, index, place, (wants, waits));
+    }
+
+    /// Does what the time asks for. Answers the queue pair that may send now, if one waits.
+    pub(crate) fn release(&mut self, now_ns: u64) -> Option<u32> {
+        self.sending.release(now_ns)
+    }
+
+    /// When the path has something to do next: queue pairs to release, or a report to send.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let report_ns = self.reports.due().map(|(_, due_ns)| due_ns);
+        let times = [self.sending.next_ns(now_ns), report_ns];
+        times.into_iter().flatten().min()
+    }
+
+    /// The queue pair whose control packets have to carry a report now, if one is due.
+    pub(crate) fn reporter(&self, now_ns: u64) -> Option<u32> {
+        let (index, due_ns) = self.reports.due()?;
+        (due_ns <= now_ns).then_some(index)
+    }
+
+    /// Takes in what arrived through queue pair `index` since the last call for it.
+    pub(crate) fn note_arrivals(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        gained: &InletCounts,
+        newest: Option<NewestPacket>,
+    ) {
+        let period_ns = self.period_ns();
+        self.reports.note(now_ns, index, gained, newest, period_ns);
+    }
+
+    /// A report for a control packet of queue pair `index` that leaves now, if one is due. One that
+    /// is due soon goes with a packet that leaves anyway.
+    pub(crate) fn take_report(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        leaves_anyway: bool,
+        counters: &Counters,
+    ) -> Option<PathFeedback> {
+        let period_ns = self.period_ns();
+        self.reports
+            .take(now_ns, index, period_ns, leaves_anyway, counters)
+    }
+
+    fn period_ns(&self) -> u64 {
+        let rtt_ns = self.is_measured().then(|| self.rtt.smoothed_ns());
+        self.reports.period_ns(rtt_ns)
+    }
+
+    /// Takes in a report that came through the queue pair with number `serial`, or refuses it.
+    pub(crate) fn handle_feedback(
+        &mut self,
+        now_ns: u64,
+        serial: u32,
+        named: Named,
+        report: &PathFeedback,
+    ) {
+        self.sending.handle_feedback(now_ns, serial, named, report);
+    }
+
+    pub(crate) fn stats(&self) -> PathStats {
+        let counts = self.reports.counts();
+        let ecn_from_peer = EcnField::of(counts.data_packets, counts.ect_packets);
+        self.sending.stats(self.rtt.smoothed_ns(), ecn_from_peer)
+    }
+}
+
+/// All paths of an endpoint. A path lives as long as it has queue pairs.
+#[derive(Debug, Default)]
+pub(crate) struct PeerPaths {
+    paths: Slab<PeerPath>,
+    by_name: HashMap<Name, usize>,
+    /// Paths that there were.
+    opened: u64,
+}
+
+impl PeerPaths {
+    /// Whether a queue pair with this rate control can join the path to a peer.
+    ///
+    /// # Errors
+    /// [`Error::RateControl`] if the path has another.
+    pub(crate) fn check(
+        &self,
+        peer: EndpointId,
+        address: SocketAddr,
+        wanted: &RateControl,
+    ) -> Result<(), Error> {
+        let number = self.by_name.get(&Name { peer, address });
+        let path = number.map(|&number| &self.paths[number]);
+        match path.map(|path| path.sending.choice()) {
+            Some(present) if !present.is_like(wanted) => Err(Error::RateControl {
+                present: *present,
+                wanted: *wanted,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A queue pair joins the path to a peer, which [`PeerPaths::check`] allows; if it is the first,
+    /// its `options` are those of the path. Returns the number of the path.
+    pub(crate) fn join(
+        &mut self,
+        peer: EndpointId,
+        address: SocketAddr,
+        options: &QpOptions,
+        counters: &Counters,
+    ) -> usize {
+        let name = Name { peer, address };
+        let (paths, opened) = (&mut self.paths, &mut self.opened);
+        let number = *self.by_name.entry(name).or_insert_with(|| {
+            *opened += 1;
+            paths.insert(PeerPath::new(name, *opened, options, counters))
+        });
+        self.paths[number].queue_pairs += 1;
+        number
+    }
+
+    /// Queue pair `index` leaves a path that it has joined. Answers whether the path is gone.
+    pub(crate) fn leave(&mut self, number: usize, index: u32, place: Place) -> bool {
+        let path = &mut self.paths[number];
+        path.queue_pairs -= 1;
+        if path.queue_pairs == 0 {
+            let path = self.paths.remove(number);
+            self.by_name.remove(&path.name);
+            return true;
+        }
+        path.sending.leave(index, place);
+        path.reports.leave(index);
+        false
+    }
+
+    /// A path that has queue pairs.
+    pub(crate) fn get(&self, number: usize) -> &PeerPath {
+        &self.paths[number]
+    }
+
+    /// A path that has queue pairs.
+    pub(crate) fn get_mut(&mut self, number: usize) -> &mut PeerPath {
+        &mut self.paths[number]
+    }
+
+    /// A path, if it has queue pairs still.
+    pub(crate) fn live(&mut self, number: usize) -> Option<&mut PeerPath> {
+        self.paths.get_mut(number)
+    }
+}
+
+impl PeerPath {
+    fn new(name: Name, opened: u64, options: &QpOptions, counters: &Counters) -> Self {
+        let overhead_bytes = match name.address {
+            SocketAddr::V4(_) => OVERHEAD_V4_BYTES,
+            SocketAddr::V6(_) => OVERHEAD_V6_BYTES,
+        };
+        let packet_bytes = u64::from(options.sdr.mtu) + overhead_bytes;
+        Self {
+            name,
+            rtt: RttEstimator::new(options.initial_rtt),
+            probed_ns: 0,
+            queue_pairs: 0,
+            overhead_bytes,
+            sending: Sending::new(
+                options.rate_control,
+                options.burst_bytes,
+                packet_bytes,
+                options.timing,
+            ),
+            reports: Reports::new(opened, overhead_bytes, &options.timing, counters),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ECHO: Echo = Echo {
+        timestamp_ns: 1_000,
+        hold_ns: 500,
+    };
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    fn join(paths: &mut PeerPaths, id: u8, port: u16) -> usize {
+        let options = QpOptions::default();
+        let peer = EndpointId([id; 16]);
+        paths.join(peer, address(port), &options, &Counters::default())
+    }
+
+    #[test]
+    fn queue_pairs_to_one_peer_share_a_round_trip() {
+        let mut paths = PeerPaths::default();
+        let first = join(&mut paths, 1, 1);
+        paths.get_mut(first).handle_echo(4_500, &ECHO);
+        paths.get_mut(first).note_probe(4_000);
+        paths.get_mut(first).note_probe(3_000);
+        let second = join(&mut paths, 1, 1);
+        let round_trip = paths.get_mut(second).round_trip();
+        assert_eq!(round_trip.smoothed_ns, 3_000);
+        assert!(round_trip.is_measured);
+        assert_eq!(round_trip.probed_ns, 4_000);
+    }
+
+    #[test]
+    fn another_address_or_instance_is_another_path() {
+        let mut paths = PeerPaths::default();
+        let names = [(1, 1), (1, 2), (2, 1)];
+        let found: Vec<_> = names
+            .iter()
+            .map(|&(id, port)| join(&mut paths, id, port))
+            .collect();
+        assert!(found[0] != found[1] && found[0] != found[2] && found[1] != found[2]);
+    }
+
+    #[test]
+    fn a_path_is_forgotten_with_its_last_queue_pair() {
+        let mut paths = PeerPaths::default();
+        let path = join(&mut paths, 1, 1);
+        assert_eq!(join(&mut paths, 1, 1), path);
+        paths.get_mut(path).handle_echo(4_500, &ECHO);
+        paths.leave(path, 0, Place::default());
+        assert!(paths.get_mut(path).round_trip().is_measured);
+        paths.leave(path, 0, Place::default());
+        let path = join(&mut paths, 1, 1);
+        assert!(!paths.get_mut(path).round_trip().is_measured);
+    }
+}

@@ -1,0 +1,288 @@
+//! The sums in the reports of a receiver, held against what was sent.
+
+use farwrite_wire::control::PathFeedback;
+
+/// Times that a network may deliver a packet. A report of more packets than that cannot be true.
+const MOST_COPIES: u64 = 2;
+
+/// Packets, and their bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amount {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl Amount {
+    fn plus(self, more: Self) -> Self {
+        Self {
+            packets: self.packets.saturating_add(more.packets),
+            bytes: self.bytes.saturating_add(more.bytes),
+        }
+    }
+
+    fn is_possible_of(self, sent: Self) -> bool {
+        self.packets <= sent.packets.saturating_mul(MOST_COPIES)
+            && self.bytes <= sent.bytes.saturating_mul(MOST_COPIES)
+    }
+}
+
+/// What became of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    Now,
+    /// A newer one came before it.
+    Overtaken,
+    /// It cannot be true.
+    Refused,
+}
+
+/// What the receiver has counted since this end opened the path.
+///
+/// The two ends may open a path at different times: an end forgets it with its last queue pair. A
+/// receiver that opens it again begins to count again, which the number of the path shows. One that
+/// has counted since before this end opened the path begins with more than was sent.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    latest: Option<PathFeedback>,
+    delivered: Amount,
+    ect_packets: u64,
+    marked_packets: u64,
+    dropped_packets: u64,
+}
+
+impl Received {
+    pub(super) fn delivered(&self) -> Amount {
+        self.delivered
+    }
+
+    pub(super) fn ect_packets(&self) -> u64 {
+        self.ect_packets
+    }
+
+    pub(super) fn marked_packets(&self) -> u64 {
+        self.marked_packets
+    }
+
+    pub(super) fn dropped_packets(&self) -> u64 {
+        self.dropped_packets
+    }
+
+    /// Takes in a report whose newest packet left with byte `newest_bytes` of those that were
+    /// `sent`.
+    pub(super) fn take(&mut self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> Taken {
+        let known = self.latest.filter(|latest| latest.path >= report.path);
+        let gained = match known {
+            Some(latest) if is_older(report, &latest) => return Taken::Overtaken,
+            Some(latest) => since(report, &latest),
+            None => Some(self.first(report, newest_bytes, sent)),
+        };
+        let Some(gained) = gained else {
+            return Taken::Refused;
+        };
+        let delivered = self.delivered.plus(Amount {
+            packets: gained.received_packets,
+            bytes: gained.received_bytes,
+        });
+        if !delivered.is_possible_of(sent) {
+            return Taken::Refused;
+        }
+        self.latest = Some(*report);
+        self.delivered = delivered;
+        self.ect_packets = self.ect_packets.saturating_add(gained.ect_packets);
+        self.marked_packets = self.marked_packets.saturating_add(gained.marked_packets);
+        self.dropped_packets = self.dropped_packets.saturating_add(gained.dropped_packets);
+        Taken::Now
+    }
+
+    /// What the first report of a path at the receiver brings: all that it counts, but no more than
+    /// was sent and not counted before.
+    fn first(&self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> PathFeedback {
+        let most_packets = sent.packets.saturating_sub(self.delivered.packets);
+        if report.received_packets <= most_packets.saturating_mul(MOST_COPIES) {
+            return *report;
+        }
+        // It has counted since before: marks and drops are of then.
+        PathFeedback {
+            received_packets: most_packets,
+            received_bytes: newest_bytes.saturating_sub(self.delivered.bytes),
+            ect_packets: report.ect_packets.min(most_packets),
+            marked_packets: 0,
+            dropped_packets: 0,
+            ..*report
+        }
+    }
+}
+
+/// Whether `report` left before `latest`.
+fn is_older(report: &PathFeedback, latest: &PathFeedback) -> bool {
+    report.path < latest.path || report.received_packets < latest.received_packets
+}
+
+/// What `report` counts beyond `latest`; `None` if a count runs backward.
+fn since(report: &PathFeedback, latest: &PathFeedback) -> Option<PathFeedback> {
+    Some(PathFeedback {
+        received_packets: report
+            .received_packets
+            .checked_sub(latest.received_packets)?,
+        received_bytes: report.received_bytes.checked_sub(latest.received_bytes)?,
+        ect_packets: report.ect_packets.checked_sub(latest.ect_packets)?,
+        marked_packets: report.marked_packets.checked_sub(latest.marked_packets)?,
+        dropped_packets: report.dropped_packets.checked_sub(latest.dropped_packets)?,
+        ..*report
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SENT: Amount = Amount {
+        packets: 100,
+        bytes: 100_000,
+    };
+
+    fn report(path: u64, packets: u64) -> PathFeedback {
+        PathFeedback {
+            path,
+            received_packets: packets,
+            received_bytes: packets * 1_000,
+            ect_packets: packets,
+            marked_packets: packets / 2,
+            dropped_packets: packets / 10,
+            ..PathFeedback::default()
+        }
+    }
+
+    #[test]
+    fn counts_follow_the_newest_report() {
+        let mut received = Received::default();
+        assert_eq!(received.take(&report(1, 10), 10_000, SENT), Taken::Now);
+        assert_eq!(received.take(&report(1, 30), 30_000, SENT), Taken::Now);
+        assert_eq!(
+            received.take(&report(1, 20), 20_000, SENT),
+            Taken::Overtaken
+        );
+        assert_eq!(
+            received.delivered(),
+            Amount {
+                packets: 30,
+                bytes: 30_000
+            }
+        );
+        assert_eq!(
+            (received.marked_packets(), received.dropped_packets()),
+            (15, 3)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let mut received = Received::default();
+        received.take(&report(1, 30), 30_000, SENT);
+        let more = PathFeedback {
+            received_bytes: 200_001,
+            ..report(1, 31)
+        };
+        let less = [
+            PathFeedback {
+                received_bytes: 29_999,
+                ..report(1, 31)
+            },
+            PathFeedback {
+                ect_packets: 29,
+                ..report(1, 31)
+            },
+            PathFeedback {
+                marked_packets: 14,
+                ..report(1, 31)
+            },
+            PathFeedback {
+                dropped_packets: 2,
+                ..report(1, 31)
+            },
+        ];
+        for bad in less.into_iter().chain([more, report(1, 201)]) {
+            assert_eq!(received.take(&bad, 31_000, SENT), Taken::Refused, "{bad:?}");
+        }
+        assert_eq!(received.delivered().packets, 30);
+        // A network that delivers each packet twice.
+        assert_eq!(received.take(&report(1, 200), 100_000, SENT), Taken::Now);
+    }
+
+    #[test]
+    fn a_receiver_that_opens_the_path_again_goes_on() {
+        let mut received = Received::default();
+        received.take(&report(1, 30), 30_000, SENT);
+        assert_eq!(received.take(&report(2, 5), 40_000, SENT), Taken::Now);
+        assert_eq!(
+            received.delivered(),
+            Amount {
+                packets: 35,
+                bytes: 35_000
+            }
+        );
+        assert_eq!(
+            received.take(&report(1, 31), 31_000, SENT),
+            Taken::Overtaken
+        );
+        assert_eq!(received.take(&report(2, 6), 41_000, SENT), Taken::Now);
+        assert_eq!(received.delivered().packets, 36);
+    }
+
+    #[test]
+    fn a_receiver_that_opened_the_path_earlier_is_taken_from_its_first_report_on() {
+        let mut received = Received::default();
+        assert_eq!(received.take(&report(1, 5_000), 90_000, SENT), Taken::Now);
+        assert_eq!(
+            received.delivered(),
+            Amount {
+                packets: 100,
+                bytes: 90_000
+            }
+        );
+        assert_eq!(
+            (received.marked_packets(), received.dropped_packets()),
+            (0, 0)
+        );
+        let sent = Amount {
+            packets: 200,
+            bytes: 200_000,
+        };
+        assert_eq!(received.take(&report(1, 5_050), 150_000, sent), Taken::Now);
+        assert_eq!(
+            received.delivered(),
+            Amount {
+                packets: 150,
+                bytes: 140_000
+            }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_peer_makes_counts_impossible(
+            reports in prop::collection::vec((0..4u64, any::<[u64; 5]>(), any::<u64>()), 1..40),
+        ) {
+            let mut received = Received::default();
+            let mut before = Amount::default();
+            for (path, [packets, bytes, ect, marked, dropped], newest_bytes) in reports {
+                let report = PathFeedback {
+                    path,
+                    received_packets: packets,
+                    received_bytes: bytes,
+                    ect_packets: ect,
+                    marked_packets: marked,
+                    dropped_packets: dropped,
+                    ..PathFeedback::default()
+                };
+                received.take(&report, newest_bytes % (SENT.bytes + 1), SENT);
+                let now = received.delivered();
+                prop_assert!(now.is_possible_of(SENT));
+                prop_assert!(now.packets >= before.packets && now.bytes >= before.bytes);
+                before = now;
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! When the queue pairs of a path may send, and what its receiver says of what arrived.
+
+use std::collections::VecDeque;
+
+use farwrite_rate::{Feedback, Newest, Sent, TokenBucket};
+use farwrite_wire::control::PathFeedback;
+use farwrite_wire::timing::Timing;
+
+use super::controller::{Controller, burst_bytes};
+use super::departures::{Departures, Run};
+use super::received::{Amount, Received, Taken};
+use super::stats::{EcnField, PathLimit, PathStats};
+use crate::options::RateControl;
+
+/// Longest sleep of a paced sender, in nanoseconds: packets that leave together cost one system
+/// call, not one each.
+const MAX_GRAIN_NS: u64 = 100_000;
+
+/// What a queue pair knows of a packet that a report names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// It was never sent.
+    Never,
+    /// It may have been.
+    Sent { message: u64, packet: u32 },
+}
+
+/// Where a queue pair stands among those of its path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place {
+    /// It has something to send.
+    wants: bool,
+    /// It waits in line for the pace or the window.
+    is_in_line: bool,
+}
+
+/// The sending half of a path.
+#[derive(Debug)]
+pub(super) struct Sending {
+    choice: RateControl,
+    most_burst_bytes: u64,
+    packet_bytes: u64,
+    timing: Timing,
+    controller: Controller,
+    bucket: TokenBucket,
+    departures: Departures,
+    sent_packets: u64,
+    sent_bytes: u64,
+    /// Bytes that are in flight no more: up to the newest packet reported, or given up.
+    settled_bytes: u64,
+    /// Bytes up to the newest packet reported.
+    reported_bytes: u64,
+    received: Received,
+    /// Bytes of the present turn that the controller does not know of.
+    turn_bytes: u64,
+    /// Queue pairs that have something to send.
+    wanting: usize,
+    /// Queue pairs, by index, that wait for the pace or the window. The first is the next to send.
+    line: VecDeque<u32>,
+    /// When the pace lets something leave again, at the earliest.
+    paced_until_ns: u64,
+    refused_feedback: u64,
+}
+
+impl Sending {
+    pub(super) fn new(
+        choice: RateControl,
+        most_burst_bytes: u64,
+        packet_bytes: u64,
+        timing: Timing,
+    ) -> Self {
+        let controller = Controller::new(&choice, packet_bytes, &timing);
+        let pace_bps = controller.get().limits().pace_bps;
+        let burst = burst_bytes(&choice, pace_bps, most_burst_bytes, packet_bytes, &timing);
+        Self {
+            bucket: TokenBucket::new(pace_bps, burst),
+            choice,
+            most_burst_bytes,
+            packet_bytes,
+            timing,
+            controller,
+            departures: Departures::default(),
+            sent_packets: 0,
+            sent_bytes: 0,
+            settled_bytes: 0,
+            reported_bytes: 0,
+            received: Received::default(),
+            turn_bytes: 0,
+            wanting: 0,
+            line: VecDeque::new(),
+            paced_until_ns: 0,
+            refused_feedback: 0,
+        }
+    }
+
+    pub(super) fn choice(&self) -> &RateControl {
+        &self.choice
+    }
+
+    fn in_flight_bytes(&self) -> u64 {
+        self.sent_bytes - self.settled_bytes
+    }
+
+    /// Bytes that may be sent before the window is full.
+    fn room_bytes(&self) -> u64 {
+        let window_bytes = self.controller.get().limits().window_bytes;
+        window_bytes.saturating_sub(self.in_flight_bytes())
+    }
+
+    /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
+    pub(super) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
+        if self.line.front().is_some_and(|&first| first != index) {
+            return 0;
+        }
+        let room_bytes = self.room_bytes();
+        if room_bytes == 0 {
+            return 0;
+        }
+        self.set_pace(now_ns);
+        self.bucket.allowance(now_ns).min(room_bytes)
+    }
+
+    fn set_pace(&mut self, now_ns: u64) {
+        let pace_bps = self.controller.get().limits().pace_bps;
+        if pace_bps == self.bucket.pace_bps() {
+            return;
+        }
+        self.bucket.set_pace(now_ns, pace_bps);
+        let burst = burst_bytes(
+            &self.choice,
+            pace_bps,
+            self.most_burst_bytes,
+            self.packet_bytes,
+            &self.timing,
+        );
+        self.bucket.set_burst(now_ns, burst);
+    }
+
+    /// Packets left.
+    pub(super) fn note_departure(&mut self, now_ns: u64, run: &Run) {
+        self.departures.push(now_ns, self.sent_bytes, run);
+        self.bucket.consume(now_ns, run.bytes);
+        self.sent_bytes += run.bytes;
+        self.sent_packets += u64::from(run.packets.end - run.packets.start);
+        self.turn_bytes += run.bytes;
+    }
+
+    /// The turn of queue pair `index` is over. Whether it has more to send, and whether it waits for
+    /// the pace or the window.
+    pub(super) fn end_turn(
+        &mut self,
+        now_ns: u64,
+        index: u32,
+        place: &mut Place,
+        (wants, waits): (bool, bool),
+    ) {
+        match (place.wants, wants) {
+            (false, true) => self.wanting += 1,
+            (true, false) => self.wanting -= 1,
+            _ => {}
+        }
+        place.wants = wants;
+        let bytes = std::mem::take(&mut self.turn_bytes);
+        // One that could not send anything stays the first.
+        if self.line.front() == Some(&index) && (bytes > 0 || !waits) {
+            self.line.pop_front();
+            place.is_in_line = false;
+        }
+        if waits && !std::mem::replace(&mut place.is_in_line, true) {
+            self.line.push_back(index);
+        }
+        if waits && (bytes > 0 || self.paced_until_ns <= now_ns) {
+            self.paced_until_ns = now_ns + self.grain_ns();
+        }
+        if bytes > 0 {
+            let in_flight_bytes = self.in_flight_bytes();
+            self.controller.get_mut().on_sent(&Sent {
+                now_ns,
+                bytes,
+                in_flight_bytes,
+                app_limited: self.wanting == 0,
+            });
+        }
+    }
+
+    /// A queue pair has ended.
+    pub(super) fn leave(&mut self, index: u32, place: Place) {
+        self.wanting -= usize::from(place.wants);
+        self.line.retain(|&other| other != index);
+    }
+
+    /// Does what the time asks for. Answers the queue pair that may send now, if one waits.
+    pub(super) fn release(&mut self, now_ns: u64) -> Option<u32> {
+        let timeout = self.controller.get().next_timeout();
+        if timeout.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.controller.get_mut().on_timeout(now_ns);
+            self.settle(self.sent_bytes);
+        }
+        let first = *self.line.front()?;
+        let may_send = now_ns >= self.paced_until_ns && self.allowance(now_ns, first) > 0;
+        may_send.then_some(first)
+    }
+
+    /// When to call [`Sending::release`] next.
+    pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let is_open = !self.line.is_empty() && self.room_bytes() > 0;
+        let paced_ns = is_open.then(|| self.bucket.next_ns(now_ns).max(self.paced_until_ns));
+        let timeout_ns = self.controller.get().next_timeout();
+        [paced_ns, timeout_ns].into_iter().flatten().min()
+    }
+
+    /// Half a burst at most, so that the pace is kept. A slow pace has a further limit, so that
+    /// repairs do not wait longer than a packet takes at such a pace.
+    fn grain_ns(&self) -> u64 {
+        let pace_bps = self.bucket.pace_bps();
+        let burst = burst_bytes(
+            &self.choice,
+            pace_bps,
+            self.most_burst_bytes,
+            self.packet_bytes,
+            &self.timing,
+        );
+        let ns = u128::from(burst) * 4 * 1_000_000_000 / u128::from(pace_bps);
+        u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
+    }
+
+    fn settle(&mut self, bytes: u64) {
+        self.settled_bytes = self.settled_bytes.max(bytes);
+        self.departures.settle(self.settled_bytes);
+    }
+
+    /// Takes in a report that came through the queue pair with number `serial`, or refuses it.
+    pub(super) fn handle_feedback(
+        &mut self,
+        now_ns: u64,
+        serial: u32,
+        named: Named,
+        report: &PathFeedback,
+    ) {
+        let Named::Sent { message, packet } = named else {
+            self.refused_feedback += 1;
+            return;
+        };
+        let departure = self.departures.find(serial, message, packet);
+        let newest_bytes = departure.map_or(self.reported_bytes, |found| found.sent_bytes);
+        let sent = Amount {
+            packets: self.sent_packets,
+            bytes: self.sent_bytes,
+        };
+        match self.received.take(report, newest_bytes, sent) {
+            Taken::Now => {}
+            Taken::Overtaken => return,
+            Taken::Refused => {
+                self.refused_feedback += 1;
+                return;
+            }
+        }
+        self.reported_bytes = self.reported_bytes.max(newest_bytes);
+        self.settle(self.reported_bytes);
+        self.controller.get_mut().on_feedback(&Feedback {
+            now_ns,
+            newest: Some(Newest {
+                sent_bytes: newest_bytes,
+                departed_ns: departure.and_then(|found| found.left_ns),
+                hold_ns: report.hold_ns,
+            }),
+            received_bytes: self.received.delivered().bytes.min(self.sent_bytes),
+            received_packets: self.received.delivered().packets,
+            marked_packets: self.received.marked_packets(),
+            dropped_packets: self.received.dropped_packets(),
+            drain_bps: report.drain_bps,
+        });
+    }
+
+    /// What there is to see, where the round trip takes `rtt_ns` and packets from the peer have
+    /// their ECN field as `ecn_from_peer` says.
+    pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PathStats {
+        let limits = self.controller.get().limits();
+        let learned = self.controller.learned();
+        let received = &self.received;
+        let delivered = received.delivered();
+        PathStats {
+            rtt_ns,
+            base_rtt_ns: learned.map(|start| start.rtt_ns),
+            pace_bps: limits.pace_bps,
+            window_bytes: (limits.window_bytes < u64::MAX).then_some(limits.window_bytes),
+            in_flight_bytes: self.in_flight_bytes(),
+            limit: match self.wanting {
+                0 => PathLimit::Nothing,
+                _ => self.controller.limit(&self.choice),
+            },
+            phase: self.controller.phase(),
+            learned,
+            sent_packets: self.sent_packets,
+            sent_bytes: self.sent_bytes,
+            reported_bytes: self.reported_bytes,
+            delivered_bytes: delivered.bytes.min(self.reported_bytes),
+            marked_packets: received.marked_packets(),
+            peer_socket_drops: received.dropped_packets(),
+            ecn_to_peer: EcnField::of(delivered.packets, received.ect_packets()),
+            ecn_from_peer,
+            refused_feedback: self.refused_feedback,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a user sees of a path.
+
+use farwrite_rate::{Phase, Start};
+
+/// What is known of a path between two endpoint instances, which all their queue pairs share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStats {
+    /// Smoothed round-trip time in nanoseconds, from control packets; the configured guess until
+    /// one was measured.
+    pub rtt_ns: u64,
+    /// Shortest round-trip time of a data packet in nanoseconds: that of empty queues. `None` until
+    /// one was measured, and under [`RateControl::Fixed`](crate::RateControl::Fixed).
+    pub base_rtt_ns: Option<u64>,
+    /// Rate at which packets are paced, in bits a second on the wire.
+    pub pace_bps: u64,
+    /// Most bytes that may be in flight; `None`: any number.
+    pub window_bytes: Option<u64>,
+    /// Bytes sent that were neither reported nor given up.
+    pub in_flight_bytes: u64,
+    /// What keeps the sender from sending faster.
+    pub limit: PathLimit,
+    /// What the adaptive controller is doing.
+    pub phase: Option<Phase>,
+    /// What a later connection to this peer can start with
+    /// ([`RateControl::Adaptive`](crate::RateControl::Adaptive)).
+    pub learned: Option<Start>,
+    /// Data packets sent, repeats included, and their bytes: whole IP packets without padding.
+    pub sent_packets: u64,
+    /// See `sent_packets`.
+    pub sent_bytes: u64,
+    /// Bytes sent up to the newest packet that the peer has reported, repeats included.
+    pub reported_bytes: u64,
+    /// Of these, the bytes that arrived. The rest was lost, or is late.
+    pub delivered_bytes: u64,
+    /// Packets that arrived at the peer with a congestion mark (ECN CE).
+    pub marked_packets: u64,
+    /// Packets that the peer's sockets had no room for, as it estimated (P5.5.5).
+    pub peer_socket_drops: u64,
+    /// What the path does to the ECN field of packets on the way to the peer.
+    pub ecn_to_peer: EcnField,
+    /// What it does on the way from the peer.
+    pub ecn_from_peer: EcnField,
+    /// Reports of the peer that cannot be true; none was used.
+    pub refused_feedback: u64,
+}
+
+/// What bounds the rate of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathLimit {
+    /// There is nothing to send.
+    Nothing,
+    /// The path carries no more.
+    Path,
+    /// The receiver takes no more in.
+    Receiver,
+    /// The configured rate, or the configured maximum.
+    Configured,
+}
+
+/// What a path does to the ECN field (RFC 3168) of data packets, which leave with ECT(0).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EcnField {
+    /// Too few packets have arrived to say.
+    Unknown,
+    /// Arrives: congestion marks can be seen.
+    Kept,
+    /// Is cleared by something on the way, or the receiver's fabric does not see it.
+    Cleared,
+}
+
+/// Packets without ECT after which the field counts as cleared.
+const ENOUGH_PACKETS: u64 = 16;
+
+impl EcnField {
+    /// From `ect_packets` of `packets` that had ECT or CE.
+    pub(super) fn of(packets: u64, ect_packets: u64) -> Self {
+        match ect_packets {
+            0 if packets < ENOUGH_PACKETS => Self::Unknown,
+            0 => Self::Cleared,
+            _ => Self::Kept,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_cleared_when_no_packet_of_many_has_it() {
+        assert_eq!(EcnField::of(15, 0), EcnField::Unknown);
+        assert_eq!(EcnField::of(16, 0), EcnField::Cleared);
+        assert_eq!(EcnField::of(1, 1), EcnField::Kept);
+        assert_eq!(EcnField::of(1_000, 1), EcnField::Kept);
+    }
+}

@@ -1,0 +1,194 @@
+//! Reports about a path: those that cannot be true, and what they say of marks.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use farwrite::fabric::sim::{Datagram, Verdict};
+use farwrite::{EcnField, Error, PathLimit, PathStats, QpOptions, RateControl};
+use farwrite_wire::control::{self, Builder, Control, PathFeedback};
+
+use crate::hostile::{SEND_PAYLOAD, seal};
+use crate::parcel::Order;
+use crate::seeds::Dice;
+use crate::traffic::Seen;
+use crate::world::{MS, SECOND, Way, World, long_haul, options, tag};
+
+const BYTES: usize = 2 << 20;
+
+fn following() -> QpOptions {
+    QpOptions {
+        rate_control: RateControl::default(),
+        ..options()
+    }
+}
+
+fn is_report(seen: &Seen<'_>) -> bool {
+    seen.way == Way::Back && seen.says(|said| matches!(said, Control::PathFeedback(_)))
+}
+
+/// Sends a message while `change` puts another datagram in the place of some. Those arrive half a
+/// round trip early. Answers what the sender sees of the path at the end.
+fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathStats; 2] {
+    let mut world = World::new(3, long_haul(), &following());
+    let changed = Rc::new(RefCell::new(Vec::new()));
+    let out = Rc::clone(&changed);
+    world.traffic.filter(move |seen| match change(seen) {
+        None => Verdict::Pass,
+        Some(datagram) => {
+            out.borrow_mut().push(datagram);
+            Verdict::Drop
+        }
+    });
+    let parcel = world.ship(Order::new(Dice::new(3).bytes(BYTES), tag("sr-nack")));
+    let limit_ns = 4 * SECOND;
+    while parcel.out.send.outcome().is_none() && world.now_ns() < limit_ns {
+        world.run_for(MS / 2);
+        let due = std::mem::take(&mut *changed.borrow_mut());
+        due.into_iter()
+            .for_each(|datagram| world.network.inject(datagram));
+    }
+    world.run_for(SECOND);
+    // Only a receiver that lies keeps its messages from being sent.
+    if parcel.out.send.outcome().is_some() {
+        world.check(&parcel);
+    }
+    [&world.a, &world.b].map(|end| {
+        let stats = end.endpoint.path_stats(end.qp);
+        stats.expect("a connected queue pair")
+    })
+}
+
+/// What a receiver does to its reports.
+type Lie = fn(&mut PathFeedback);
+
+/// Lets the receiver report something else.
+fn lying(lie: Lie) -> PathStats {
+    let world = World::new(3, long_haul(), &following());
+    let info = world.a.endpoint.qp_info(world.a.qp).expect("its own");
+    let key = info.control_key;
+    let [sender, _] = send_with(move |seen| {
+        is_report(seen).then(|| {
+            let mut forged = seen.datagram.clone();
+            let pad = usize::from(forged.payload[1] >> 4 & 3);
+            let body = SEND_PAYLOAD..forged.payload.len() - 4 - pad;
+            let (header, _) = control::open(&key, &forged.payload[body.clone()]).expect("sealed");
+            let mut builder = Builder::new(1024);
+            for said in seen.control.iter().flatten() {
+                let mut said = said.clone();
+                if let Control::PathFeedback(report) = &mut said {
+                    lie(report);
+                }
+                assert!(builder.push(&said), "it is no longer than before");
+            }
+            forged.payload[body].copy_from_slice(&builder.seal(&header, &key));
+            seal(&mut forged);
+            forged
+        })
+    });
+    sender
+}
+
+#[test]
+fn reports_that_cannot_be_true_are_refused_and_counted() {
+    let honest = lying(|_| ());
+    assert_eq!(honest.refused_feedback, 0, "{honest:?}");
+    assert!(honest.delivered_bytes > BYTES as u64, "{honest:?}");
+    let lies: [(&str, Lie); 6] = [
+        ("a message that was not sent", |report| report.message += 1),
+        ("a packet that was not sent", |report| {
+            report.packet = 1 << 20;
+        }),
+        ("no packet at all", |report| report.packet = u32::MAX),
+        ("bytes that were not sent", |report| {
+            report.received_bytes *= 3;
+        }),
+        ("parity that was not sent", |report| {
+            report.message |= 1 << 60;
+        }),
+        ("counts that run backward", |report| {
+            if report.received_packets > 100 {
+                report.received_bytes = 1;
+            }
+        }),
+    ];
+    for (name, lie) in lies {
+        let stats = lying(lie);
+        assert!(stats.refused_feedback > 0, "{name}: {stats:?}");
+        assert!(
+            stats.delivered_bytes <= stats.sent_bytes,
+            "{name}: {stats:?}"
+        );
+    }
+}
+
+/// Sends packets on with another ECN field.
+fn with_tos(tos: u8) -> [PathStats; 2] {
+    send_with(move |seen| {
+        (seen.way == Way::Forth && seen.is_data()).then(|| Datagram {
+            tos,
+            ..seen.datagram.clone()
+        })
+    })
+}
+
+#[test]
+fn marks_are_counted_and_a_cleared_field_is_seen_at_both_ends() {
+    let [sender, receiver] = with_tos(3);
+    assert!(sender.marked_packets > 500, "{sender:?}");
+    let fields = (sender.ecn_to_peer, receiver.ecn_from_peer);
+    assert_eq!(fields, (EcnField::Kept, EcnField::Kept));
+    let [sender, receiver] = with_tos(0);
+    assert_eq!(sender.marked_packets, 0);
+    let fields = (sender.ecn_to_peer, receiver.ecn_from_peer);
+    assert_eq!(fields, (EcnField::Cleared, EcnField::Cleared));
+    assert_eq!(receiver.ecn_to_peer, EcnField::Unknown);
+}
+
+#[test]
+fn a_sender_whose_reports_are_all_lost_ends_all_the_same() {
+    let mut world = World::new(5, long_haul(), &following());
+    world.traffic.filter(|seen| match is_report(seen) {
+        true => Verdict::Drop,
+        false => Verdict::Pass,
+    });
+    let parcel = world.ship(Order::new(Dice::new(5).bytes(100_000), tag("sr-nack")));
+    let done = world.run_until(60 * SECOND, |_| parcel.out.send.outcome().is_some());
+    assert!(done, "the message is open");
+    world.check(&parcel);
+    let stats = world.a.endpoint.path_stats(world.a.qp);
+    let stats = stats.expect("a connected queue pair");
+    assert_eq!(
+        (stats.delivered_bytes, stats.limit),
+        (0, PathLimit::Nothing)
+    );
+}
+
+#[test]
+fn queue_pairs_to_one_peer_want_one_rate_control() {
+    let mut world = World::new(1, long_haul(), &options());
+    let mut join = |rate_control| {
+        let options = QpOptions {
+            rate_control,
+            ..options()
+        };
+        let [qa, qb] = [&mut world.a, &mut world.b].map(|end| {
+            end.endpoint
+                .create_qp(options.clone())
+                .expect("good options")
+        });
+        let info = world.b.endpoint.qp_info(qb).expect("its own");
+        (qa, world.a.endpoint.connect_qp(qa, &info))
+    };
+    let (other, refused) = join(RateControl::default());
+    let error = refused.expect_err("the path has a fixed rate");
+    assert!(matches!(error, Error::RateControl { .. }), "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains("fixed, 9000000000 bit/s") && said.contains("adaptive"),
+        "{said}"
+    );
+    let (_, joined) = join(options().rate_control);
+    joined.expect("the same rate control");
+    // What was refused can be taken down.
+    world.a.endpoint.destroy_qp(other).expect("it exists");
+}

@@ -1,0 +1,257 @@
+//! The responder's side of the trials, without a socket or a clock.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use crate::datagram::{Answer, Datagram, KEY_BYTES, Kind};
+use crate::message::{Counts, MAX_FLOWS, MAX_PACKETS, MAX_TRIAL_FLOWS, MAX_TRIALS, Trial};
+use crate::tally::{Arrival, Tally};
+
+/// The trials that are open at a responder.
+#[derive(Debug)]
+pub struct Desk {
+    key: [u8; KEY_BYTES],
+    tallies: BTreeMap<u32, Tally>,
+    /// Datagrams without a right tag, or of no trial.
+    strangers: u64,
+    /// Trial of the latest packet that was no question.
+    latest: Option<u32>,
+}
+
+/// A datagram as it came from a socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'a> {
+    /// Its UDP payload.
+    pub bytes: &'a [u8],
+    /// Where it came from.
+    pub from: SocketAddr,
+    /// When, in nanoseconds of the responder's clock.
+    pub at_ns: u64,
+    /// Its two ECN bits.
+    pub ecn_bits: u8,
+}
+
+/// Why trials are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TrialError {
+    /// Not 1 to [`MAX_FLOWS`] flows.
+    #[error("trial {id} has {flows} flows, want 1 to {MAX_FLOWS}")]
+    Flows {
+        /// Its number.
+        id: u32,
+        /// Its flows.
+        flows: u16,
+    },
+    /// Two trials with one number.
+    #[error("there is a trial {id} already")]
+    Twice {
+        /// The number.
+        id: u32,
+    },
+    /// A trial that is not open.
+    #[error("there is no trial {id}")]
+    Unknown {
+        /// The number that was asked for.
+        id: u32,
+    },
+    /// More than a session may have open.
+    #[error(
+        "{trials} trials with {packets} packets and {flows} flows would be open, at most \
+         {MAX_TRIALS}, {MAX_PACKETS} and {MAX_TRIAL_FLOWS} may be"
+    )]
+    TooMuch {
+        /// Trials.
+        trials: usize,
+        /// Their packets.
+        packets: u64,
+        /// Their flows.
+        flows: usize,
+    },
+}
+
+impl Desk {
+    /// Of a session with this key, without trials.
+    #[must_use]
+    pub fn new(key: [u8; KEY_BYTES]) -> Self {
+        Self {
+            key,
+            tallies: BTreeMap::new(),
+            strangers: 0,
+            latest: None,
+        }
+    }
+
+    /// Opens trials.
+    ///
+    /// # Errors
+    /// [`TrialError`], and then none of them is open.
+    pub fn open(&mut self, trials: &[Trial]) -> Result<(), TrialError> {
+        let open = self.tallies.values().map(Tally::trial);
+        let all = || open.clone().chain(trials.iter().copied());
+        let packets = all().map(|trial| u64::from(trial.packets)).sum();
+        let flows = all().map(|trial| usize::from(trial.flows)).sum();
+        let count = self.tallies.len() + trials.len();
+        if count > MAX_TRIALS || packets > MAX_PACKETS || flows > MAX_TRIAL_FLOWS {
+            return Err(TrialError::TooMuch {
+                trials: count,
+                packets,
+                flows,
+            });
+        }
+        let mut opened = BTreeMap::new();
+        for &trial in trials {
+            let Trial { id, flows, .. } = trial;
+            if !(1..=MAX_FLOWS).contains(&flows) {
+                return Err(TrialError::Flows { id, flows });
+            }
+            let is_known = self.tallies.contains_key(&id);
+            if is_known || opened.insert(id, Tally::new(trial)).is_some() {
+                return Err(TrialError::Twice { id });
+            }
+        }
+        self.tallies.append(&mut opened);
+        Ok(())
+    }
+
+    /// Closes a trial and counts it.
+    ///
+    /// # Errors
+    /// [`TrialError::Unknown`].
+    pub fn close(&mut self, id: u32) -> Result<Counts, TrialError> {
+        let tally = self.tallies.remove(&id);
+        Ok(tally.ok_or(TrialError::Unknown { id })?.counts())
+    }
+
+    /// Takes a datagram; the answer, if it is a question that did not come before. A question that
+    /// comes again is not answered, so that a recorded one makes this end send nothing.
+    pub fn take(&mut self, incoming: Incoming<'_>) -> Option<Datagram> {
+        let Ok(datagram) = Datagram::open(&self.key, incoming.bytes) else {
+            self.strangers += 1;
+            return None;
+        };
+        let Some(tally) = self.tallies.get_mut(&datagram.trial) else {
+            self.strangers += 1;
+            return None;
+        };
+        let is_new = tally.note(Arrival {
+            sequence: datagram.sequence,
+            at_ns: incoming.at_ns,
+            ecn_bits: incoming.ecn_bits,
+        });
+        if datagram.kind == Kind::Data {
+            self.latest = Some(datagram.trial);
+        }
+        if !is_new || datagram.kind != Kind::Question {
+            return None;
+        }
+        Some(Datagram {
+            kind: Kind::Answer(Answer {
+                question_bytes: u32::try_from(incoming.bytes.len()).unwrap_or(u32::MAX),
+                ecn_bits: incoming.ecn_bits,
+                hold_ns: 0,
+                seen: incoming.from,
+            }),
+            ..datagram
+        })
+    }
+
+    /// Notes datagrams that the socket had no room for. They count as packets of the trial that
+    /// was under way.
+    pub fn note_drops(&mut self, drops: u64) {
+        let under_way = self.latest.and_then(|id| self.tallies.get_mut(&id));
+        if let Some(tally) = under_way {
+            tally.note_drops(drops);
+        }
+    }
+
+    /// Datagrams that were not this session's.
+    #[must_use]
+    pub fn strangers(&self) -> u64 {
+        self.strangers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datagram::MIN_BYTES;
+
+    const KEY: [u8; KEY_BYTES] = [1; KEY_BYTES];
+
+    fn trial(id: u32, packets: u32, flows: u16) -> Trial {
+        Trial { id, packets, flows }
+    }
+
+    fn arrive(desk: &mut Desk, kind: Kind, trial: u32, sequence: u32) -> Option<Datagram> {
+        let datagram = Datagram {
+            kind,
+            flow: 0,
+            trial,
+            sequence,
+            timestamp_ns: 77,
+        };
+        desk.take(Incoming {
+            bytes: &datagram.seal(&KEY, MIN_BYTES),
+            from: ([192, 0, 2, 7], 9).into(),
+            at_ns: 5,
+            ecn_bits: 2,
+        })
+    }
+
+    #[test]
+    fn a_question_is_answered_once() {
+        let mut desk = Desk::new(KEY);
+        desk.open(&[trial(3, 10, 1)]).expect("room");
+        let answer = arrive(&mut desk, Kind::Question, 3, 4).expect("an answer");
+        assert_eq!(
+            (answer.trial, answer.sequence, answer.timestamp_ns),
+            (3, 4, 77)
+        );
+        assert_eq!(arrive(&mut desk, Kind::Question, 3, 4), None);
+        assert_eq!(arrive(&mut desk, Kind::Data, 3, 5), None);
+        // No such packet, no such trial.
+        assert_eq!(arrive(&mut desk, Kind::Question, 3, 10), None);
+        assert_eq!(arrive(&mut desk, Kind::Question, 4, 0), None);
+        assert_eq!(desk.close(3).map(|counts| counts.received), Ok(2));
+        assert_eq!(desk.close(3), Err(TrialError::Unknown { id: 3 }));
+    }
+
+    #[test]
+    fn drops_count_with_the_trial_under_way() {
+        let mut desk = Desk::new(KEY);
+        desk.open(&[trial(1, 10, 1), trial(2, 10, 1)])
+            .expect("room");
+        desk.note_drops(9);
+        arrive(&mut desk, Kind::Data, 2, 0);
+        arrive(&mut desk, Kind::Question, 1, 0);
+        desk.note_drops(4);
+        assert_eq!(desk.close(1).map(|counts| counts.socket_drops), Ok(0));
+        assert_eq!(desk.close(2).map(|counts| counts.socket_drops), Ok(4));
+    }
+
+    #[test]
+    fn no_more_is_open_than_may_be() {
+        let mut desk = Desk::new(KEY);
+        let most = u32::try_from(MAX_PACKETS).expect("fits");
+        desk.open(&[trial(0, most - 10, 1)]).expect("room");
+        let over = desk.open(&[trial(1, 11, 1)]);
+        assert!(matches!(over, Err(TrialError::TooMuch { .. })), "{over:?}");
+        let many: Vec<_> = (1..=300).map(|id| trial(id, 0, 64)).collect();
+        let over = desk.open(&many);
+        assert!(matches!(over, Err(TrialError::TooMuch { .. })), "{over:?}");
+        assert_eq!(
+            desk.open(&[trial(1, 1, 0)]),
+            Err(TrialError::Flows { id: 1, flows: 0 })
+        );
+        for twice in [
+            [trial(5, 1, 1), trial(5, 1, 1)],
+            [trial(5, 1, 1), trial(0, 1, 1)],
+        ] {
+            assert!(matches!(desk.open(&twice), Err(TrialError::Twice { .. })));
+        }
+        // Nothing of what was refused is open, and what is closed makes room.
+        desk.open(&[trial(5, 10, 1)]).expect("room");
+        desk.close(0).expect("open");
+        desk.open(&[trial(1, most - 10, 1)]).expect("room");
+    }
+}

@@ -1,0 +1,274 @@
+//! The end that asks.
+
+mod flows;
+mod losses;
+mod mtu;
+mod rate;
+mod trips;
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
+
+use crate::datagram::KEY_BYTES;
+use crate::host_drops::HostCounter;
+use crate::message::{Counts, HostDrops, ProbeKey, ProbeMessage, Trial};
+use crate::{Error, Findings, Settings, findings, software};
+use flows::Flows;
+
+/// For each word of the responder.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Questions that a session may ask.
+const QUESTIONS: u32 = 1 << 14;
+/// Trials whose counts are asked for at once.
+const COUNTS: usize = 64;
+/// IP and UDP headers around a payload.
+const OVERHEAD_V4_BYTES: u32 = 20 + 8;
+const OVERHEAD_V6_BYTES: u32 = 40 + 8;
+
+/// The program around a probe.
+pub struct Host<'a> {
+    /// Where the datagrams of a flow go, from where the responder takes them: there, unless
+    /// something stands between.
+    pub route: &'a dyn Fn(usize, SocketAddr) -> SocketAddr,
+    /// Whether the user wants to end.
+    pub cancelled: &'a dyn Fn() -> bool,
+    /// Takes what people like to know meanwhile.
+    pub observe: &'a dyn Fn(Event),
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Questions are asked and answered.
+    RoundTrips,
+    /// Trains look for the rate.
+    Rate,
+    /// Packets of many sizes look for the MTU.
+    Mtu,
+    /// Losses are counted: so many trials are over, of all.
+    Losses {
+        /// Trials that are over.
+        done: u64,
+        /// All trials.
+        all: u64,
+    },
+}
+
+/// A session with a responder.
+struct Session<'a> {
+    channel: &'a mut Channel,
+    flows: Flows,
+    settings: &'a Settings,
+    host: &'a Host<'a>,
+    started: Instant,
+    /// The trial that questions belong to.
+    questions: Trial,
+    /// Questions that were asked.
+    asked: u32,
+    /// Number of the next trial.
+    next_trial: u32,
+    overhead_bytes: u32,
+    drops: HostCounter,
+    findings: Findings,
+}
+
+/// Measures the path to the responder at the other end of a channel. When the user ends it early,
+/// the answer holds what is known by then.
+///
+/// # Errors
+/// [`Error`]; the peer learns of it.
+pub fn probe(
+    mut channel: Channel,
+    settings: &Settings,
+    host: &Host<'_>,
+) -> Result<Findings, Error> {
+    let result = measure(&mut channel, settings, host);
+    if let Err(error) = &result {
+        let (_, writer) = channel.halves();
+        writer.set_timeout(Some(Duration::from_secs(1)));
+        // The responder notices the end of the channel in any case.
+        let _ = writer.send(&ProbeMessage::Abort {
+            cause: error.cause(),
+            reason: Text::new(error),
+        });
+    }
+    result
+}
+
+fn measure(channel: &mut Channel, settings: &Settings, host: &Host<'_>) -> Result<Findings, Error> {
+    let started = Instant::now();
+    let mut session = Session::start(channel, settings, host, started)?;
+    session.run()?;
+    session.finish()
+}
+
+impl<'a> Session<'a> {
+    /// Agrees with the responder (P9.1).
+    fn start(
+        channel: &'a mut Channel,
+        settings: &'a Settings,
+        host: &'a Host<'a>,
+        started: Instant,
+    ) -> Result<Self, Error> {
+        channel.set_read_timeout(Some(PATIENCE));
+        meet(channel)?;
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key)?;
+        let ready = call(channel, &ProbeMessage::Start(ProbeKey(key)))?;
+        let ProbeMessage::Ready {
+            port,
+            ip,
+            recv_buffer_bytes,
+        } = ready
+        else {
+            return Err(ready.unexpected("readiness"));
+        };
+        let (local, mut peer) = (channel.local_addr(), channel.peer_addr());
+        peer.set_port(port);
+        let flows = Flows::bind(local, settings.flows, key, |flow| (host.route)(flow, peer))?;
+        let nat = findings::Nat {
+            ours: flows.local_addr(),
+            ours_seen: flows.local_addr(),
+            theirs: SocketAddr::new(IpAddr::from(Ipv6Addr::from(ip)).to_canonical(), port),
+            theirs_seen: peer,
+        };
+        let questions = Trial {
+            id: 0,
+            packets: QUESTIONS,
+            flows: flows.count(),
+        };
+        let mut session = Self {
+            channel,
+            flows,
+            settings,
+            host,
+            started,
+            questions,
+            asked: 0,
+            next_trial: 1,
+            overhead_bytes: match peer {
+                SocketAddr::V4(_) => OVERHEAD_V4_BYTES,
+                SocketAddr::V6(_) => OVERHEAD_V6_BYTES,
+            },
+            drops: HostCounter::start(),
+            findings: Findings {
+                peer: Some(peer),
+                nat: Some(nat),
+                ..Findings::default()
+            },
+        };
+        session.findings.host.recv_buffer_bytes = recv_buffer_bytes;
+        session.open(vec![questions])?;
+        Ok(session)
+    }
+
+    /// All measurements, one after the other.
+    fn run(&mut self) -> Result<(), Error> {
+        for stage in [
+            Self::find_trips,
+            Self::find_rate,
+            Self::find_mtu,
+            Self::count_losses,
+        ] {
+            if self.is_cancelled() {
+                break;
+            }
+            stage(self)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Findings, Error> {
+        let theirs = match self.call(&ProbeMessage::Host(HostDrops::default()))? {
+            ProbeMessage::Host(drops) => drops,
+            other => return Err(other.unexpected("the drops of the host")),
+        };
+        self.channel.send(&ProbeMessage::Done)?;
+        self.findings.host.theirs = theirs;
+        self.findings.host.ours = self.drops.drops();
+        self.findings.interrupted = self.is_cancelled();
+        if self.findings.interrupted && self.findings.round_trip.is_none() {
+            return Err(Error::Interrupted);
+        }
+        Ok(self.findings)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        (self.host.cancelled)()
+    }
+
+    /// A trial of the next number.
+    fn trial(&mut self, packets: u32, flows: u16) -> Trial {
+        let id = self.next_trial;
+        self.next_trial += 1;
+        Trial { id, packets, flows }
+    }
+
+    fn open(&mut self, trials: Vec<Trial>) -> Result<(), Error> {
+        match self.call(&ProbeMessage::Trials(trials))? {
+            ProbeMessage::Open => Ok(()),
+            other => Err(other.unexpected("the opening of trials")),
+        }
+    }
+
+    /// Closes trials; what arrived of them, in their order.
+    fn close(&mut self, ids: &[u32]) -> Result<Vec<Counts>, Error> {
+        let mut all = Vec::new();
+        for ids in ids.chunks(COUNTS) {
+            match self.call(&ProbeMessage::Close(ids.to_vec()))? {
+                ProbeMessage::Counts(counts)
+                    if counts
+                        .iter()
+                        .map(|counts| counts.id)
+                        .eq(ids.iter().copied()) =>
+                {
+                    all.extend(counts);
+                }
+                other => return Err(other.unexpected("the counts of these trials")),
+            }
+        }
+        Ok(all)
+    }
+
+    fn call(&mut self, message: &ProbeMessage) -> Result<ProbeMessage, Error> {
+        call(self.channel, message)
+    }
+
+    /// The longest round trip that was seen.
+    fn longest_trip(&self) -> Duration {
+        let trips = self.findings.round_trip.as_ref();
+        let longest = trips.and_then(|trip| trip.times.percentile(100));
+        longest.unwrap_or(Duration::from_millis(100))
+    }
+
+    /// IP bytes of a packet with this payload.
+    fn ip_bytes(&self, payload_bytes: u32) -> u32 {
+        payload_bytes + self.overhead_bytes
+    }
+}
+
+/// Says hello, and checks that the peer answers probes.
+fn meet(channel: &mut Channel) -> Result<(), Error> {
+    channel.send(&Message::Hello(Hello {
+        software: software(),
+        capabilities: Hello::PROBES,
+    }))?;
+    let (reader, _) = channel.halves();
+    let hello = reader.recv_expected("a hello", |message| match message {
+        Message::Hello(hello) => Ok(hello),
+        other => Err(other),
+    });
+    match hello {
+        Ok(hello) if hello.has(Hello::PROBES) => Ok(()),
+        Ok(Hello { software, .. }) => Err(Error::NotAnswered { software }),
+        Err(SessionError::Aborted { cause, reason }) => Err(Error::Aborted { cause, reason }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn call(channel: &mut Channel, message: &ProbeMessage) -> Result<ProbeMessage, Error> {
+    channel.send(message)?;
+    Ok(channel.recv()?)
+}

@@ -1,0 +1,143 @@
+//! The rate that the path carries: trains of packets, each four times as fast as the one before,
+//! until one arrives more slowly than it left. Longer trains at the rate at which it arrived confirm
+//! that rate.
+
+use std::time::Duration;
+
+use farwrite_units::show::real;
+
+use super::{Event, Session};
+use crate::Error;
+use crate::estimate::{Spread, rate_bps};
+use crate::findings::{Rate, RateLimit};
+use crate::message::{Counts, Trial};
+use crate::prober::flows::Sent;
+
+/// Payload of a train's packets: any path that carries IPv6 carries them.
+const PAYLOAD_BYTES: u32 = 1200;
+/// Rate of the first train, in bits a second, and of each over the one before.
+const FIRST_BPS: u64 = 4_000_000;
+const STEP: u64 = 4;
+/// How long a train lasts that looks for the rate, and one that confirms it.
+const LOOK: Duration = Duration::from_millis(20);
+const CONFIRM: Duration = Duration::from_millis(100);
+/// Fewest packets of a train, and most.
+const MIN_PACKETS: u64 = 16;
+const MAX_PACKETS: u64 = 1 << 18;
+/// Rates that are to be confirmed, each lower than the one before, until one is carried.
+const CONFIRMATIONS: u32 = 3;
+/// Trains of one rate, until one is carried: the path may lose much of a short train by chance, or
+/// hold its last packet back.
+const ATTEMPTS: u32 = 3;
+/// A train that left at less than this share of its rate shows the limit of this machine.
+const KEPT: f64 = 0.75;
+
+impl Session<'_> {
+    /// Finds the rate.
+    pub(super) fn find_rate(&mut self) -> Result<(), Error> {
+        (self.host.observe)(Event::Rate);
+        let most_bps = self.settings.max_rate_bps;
+        let mut bps = FIRST_BPS.min(most_bps);
+        let mut trains = 0;
+        let (mut carried_bps, mut limit) = loop {
+            let Some(spread) = self.trains(bps, LOOK, &mut trains)? else {
+                return Ok(());
+            };
+            if !spread.is_carried() {
+                break (spread.carried_bps(), RateLimit::Path);
+            }
+            if spread.offered_bps < KEPT * real(bps) {
+                break (spread.offered_bps, RateLimit::Sender);
+            }
+            if bps == most_bps {
+                break (real(bps), RateLimit::Asked);
+            }
+            bps = bps.saturating_mul(STEP).min(most_bps);
+        };
+        for _ in 0..CONFIRMATIONS {
+            let Some(spread) = self.trains(whole(carried_bps), CONFIRM, &mut trains)? else {
+                return Ok(());
+            };
+            if spread.is_carried() {
+                break;
+            }
+            carried_bps = spread.carried_bps();
+            limit = RateLimit::Path;
+        }
+        self.findings.rate = Some(Rate {
+            bps: carried_bps,
+            limit,
+            trains,
+        });
+        Ok(())
+    }
+
+    /// Sends trains of one rate until one is carried; the one that arrived best. `None` when the user
+    /// ends it.
+    fn trains(
+        &mut self,
+        bps: u64,
+        time: Duration,
+        count: &mut u32,
+    ) -> Result<Option<Spread>, Error> {
+        let mut best: Option<Spread> = None;
+        for _ in 0..ATTEMPTS {
+            if self.is_cancelled() {
+                return Ok(None);
+            }
+            let spread = self.train(bps, time)?;
+            *count += 1;
+            if best.is_none_or(|best| spread.carried_bps() > best.carried_bps()) {
+                best = Some(spread);
+            }
+            if spread.is_carried() {
+                return Ok(Some(spread));
+            }
+        }
+        Ok(best)
+    }
+
+    /// Sends a train, and says how it arrived.
+    fn train(&mut self, bps: u64, time: Duration) -> Result<Spread, Error> {
+        let ip_bytes = self.ip_bytes(PAYLOAD_BYTES);
+        let packets = u128::from(bps) * time.as_nanos() / 8_000_000_000 / u128::from(ip_bytes);
+        let packets = u64::try_from(packets).unwrap_or(MAX_PACKETS);
+        let packets = u32::try_from(packets.clamp(MIN_PACKETS, MAX_PACKETS)).unwrap_or(u32::MAX);
+        // One flow, as a transfer has: paths with many links send a flow over one of them.
+        let trial = self.trial(packets, 1);
+        self.open(vec![trial])?;
+        let size = (PAYLOAD_BYTES, ip_bytes);
+        let sent = self.flows.send_trial(trial, size, bps, self.host)?;
+        // A path at a quarter of the rate takes four times as long.
+        std::thread::sleep(self.longest_trip() + sent.elapsed * 3 + Duration::from_millis(10));
+        let counts = self.close(&[trial.id])?;
+        Ok(spread(trial, ip_bytes, bps, &sent, &counts[0]))
+    }
+}
+
+fn spread(trial: Trial, ip_bytes: u32, bps: u64, sent: &Sent, counts: &Counts) -> Spread {
+    let bytes = |packets: u32| u64::from(packets) * u64::from(ip_bytes);
+    // The first packet takes no part of the time.
+    let left_bps = rate_bps(bytes(sent.packets.saturating_sub(1)), sent.elapsed);
+    let between = counts.last.0.saturating_sub(counts.first.0);
+    let time = Duration::from_nanos(counts.last.1.saturating_sub(counts.first.1));
+    Spread {
+        offered_bps: left_bps.min(real(bps)),
+        // All came at once: the train was too short for this clock.
+        arrived_bps: match time.is_zero() && counts.received > 1 {
+            true => real(bps),
+            false => rate_bps(bytes(between), time),
+        },
+        received: f64::from(counts.received) / f64::from(trial.packets.max(1)),
+    }
+}
+
+/// Whole bits a second, at least one.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 1 and the highest rate that was asked for"
+)]
+pub(super) fn whole(bps: f64) -> u64 {
+    bps.max(1.0) as u64
+}

@@ -1,0 +1,127 @@
+//! Round trips, ECN and NAT: small questions on a path at rest.
+
+use std::time::{Duration, Instant};
+
+use super::{Event, Session};
+use crate::datagram::MIN_BYTES;
+use crate::estimate::RoundTrips;
+use crate::findings::RoundTrip;
+use crate::{Error, findings};
+
+/// Share of the time of a probe that round trips get.
+const PART: f64 = 0.1;
+/// Questions, once the path answers.
+const SAMPLES: u32 = 200;
+/// For the first answer, and between two questions until it comes.
+const FIRST: Duration = Duration::from_secs(3);
+const AGAIN: Duration = Duration::from_millis(100);
+/// For the answers to the last questions, at least and at most.
+const LEAST_WAIT: Duration = Duration::from_millis(50);
+const MOST_WAIT: Duration = Duration::from_secs(1);
+
+impl Session<'_> {
+    /// Finds round trips, what happens to ECN, and what happens to addresses.
+    pub(super) fn find_trips(&mut self) -> Result<(), Error> {
+        (self.host.observe)(Event::RoundTrips);
+        self.reach()?;
+        if self.is_cancelled() {
+            return Ok(());
+        }
+        let period = self.settings.time.mul_f64(PART) / SAMPLES;
+        let mut found = Found {
+            first: self.asked,
+            ..Found::default()
+        };
+        let start = Instant::now();
+        let mut sent = 0;
+        while sent < SAMPLES && !self.is_cancelled() {
+            let due = start + period * sent;
+            let wait = due.saturating_duration_since(Instant::now());
+            if !wait.is_zero() {
+                self.collect(wait, &mut found)?;
+                continue;
+            }
+            self.ask(MIN_BYTES)?;
+            sent += 1;
+        }
+        let longest = found.times.iter().max().copied().unwrap_or_default();
+        let end = Instant::now() + (longest * 2).clamp(LEAST_WAIT, MOST_WAIT);
+        while found.times.len() < sent as usize {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.collect(left, &mut found)?;
+        }
+        if let (Some(nat), Some(seen)) = (&mut self.findings.nat, found.seen) {
+            nat.ours_seen = seen;
+        }
+        self.findings.round_trip = Some(RoundTrip {
+            sent,
+            times: RoundTrips::new(found.times),
+            ecn: found.ecn,
+        });
+        Ok(())
+    }
+
+    /// Asks until an answer comes: then UDP passes, in both directions.
+    fn reach(&mut self) -> Result<(), Error> {
+        let start = Instant::now();
+        let mut has_answer = false;
+        while !has_answer && !self.is_cancelled() {
+            if start.elapsed() > FIRST {
+                let to = self
+                    .findings
+                    .peer
+                    .unwrap_or_else(|| self.channel.peer_addr());
+                return Err(Error::NoUdp { to, after: FIRST });
+            }
+            self.ask(MIN_BYTES)?;
+            let questions = self.questions;
+            self.flows
+                .answers(questions, AGAIN, |_| has_answer = true)?;
+        }
+        Ok(())
+    }
+
+    /// Asks the next question.
+    pub(super) fn ask(&mut self, payload_bytes: usize) -> Result<bool, Error> {
+        let sequence = self.asked;
+        self.asked += 1;
+        self.flows.ask(self.questions, sequence, payload_bytes)
+    }
+
+    fn collect(&mut self, patience: Duration, found: &mut Found) -> Result<(), Error> {
+        let flows = u32::from(self.questions.flows);
+        self.flows.answers(self.questions, patience, |answered| {
+            if answered.sequence < found.first {
+                return;
+            }
+            found.times.push(answered.round_trip);
+            found.ecn[usize::from(answered.answer.ecn_bits)] += 1;
+            if answered.sequence % flows == 0 {
+                found.seen = Some(answered.answer.seen);
+            }
+        })
+    }
+}
+
+/// What the answers say.
+#[derive(Default)]
+struct Found {
+    /// Number of the first question that counts.
+    first: u32,
+    times: Vec<Duration>,
+    ecn: [u32; 4],
+    /// Where the first flow's questions come from, as the peer sees it.
+    seen: Option<std::net::SocketAddr>,
+}
+
+impl findings::RoundTrip {
+    /// Questions that were not answered: lost in one direction or the other.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        let answered = u32::try_from(self.times.samples()).unwrap_or(u32::MAX);
+        self.sent.saturating_sub(answered)
+    }
+}

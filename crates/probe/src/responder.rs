@@ -1,0 +1,198 @@
+//! The end that answers.
+
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use farwrite_fabric::udp::{Outgoing, SocketConfig, UdpSocket, wait};
+use farwrite_session::{Channel, Error as SessionError, Hello, Message, Text};
+
+use crate::datagram::{Datagram, KEY_BYTES, Kind, MIN_BYTES};
+use crate::desk::{Desk, Incoming};
+use crate::host_drops::HostCounter;
+use crate::message::ProbeMessage;
+use crate::{Error, software};
+
+/// For the prober's next word or datagram.
+const SILENCE: Duration = Duration::from_secs(30);
+/// Between two looks at the channel.
+const LOOK: Duration = Duration::from_millis(1);
+/// Longest wait for datagrams, so that words on the channel and Ctrl-C are noticed.
+const WAIT: Duration = Duration::from_millis(5);
+/// For the last message to a peer that may have stopped reading.
+const LAST_MESSAGE: Duration = Duration::from_secs(1);
+
+/// What a responder did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Trials that it counted.
+    pub trials: u32,
+    /// Packets of these that arrived.
+    pub packets: u64,
+    /// Datagrams at its port that were not of this probe. None of them was answered.
+    pub strangers: u64,
+}
+
+/// Answers a prober whose hello has come, until it is done.
+///
+/// # Errors
+/// [`Error::Channel`], [`Error::Unexpected`], [`Error::Trials`], [`Error::Socket`], and
+/// [`Error::Interrupted`] once `cancelled` says true. The peer learns of it.
+pub fn answer(mut channel: Channel, cancelled: &dyn Fn() -> bool) -> Result<Answered, Error> {
+    let result = serve(&mut channel, cancelled);
+    if let Err(error) = &result {
+        let (_, writer) = channel.halves();
+        writer.set_timeout(Some(LAST_MESSAGE));
+        // The prober notices the end of the channel in any case.
+        let _ = writer.send(&ProbeMessage::Abort {
+            cause: error.cause(),
+            reason: Text::new(error),
+        });
+    }
+    result
+}
+
+fn serve(channel: &mut Channel, cancelled: &dyn Fn() -> bool) -> Result<Answered, Error> {
+    channel.send(&Message::Hello(Hello {
+        software: software(),
+        capabilities: Hello::PROBES,
+    }))?;
+    channel.set_read_timeout(Some(SILENCE));
+    let key = match channel.recv()? {
+        ProbeMessage::Start(key) => key.0,
+        other => return Err(other.unexpected("the start of a probe")),
+    };
+    // The port of the channel: one hole in a firewall's list serves both.
+    let socket = UdpSocket::bind(&SocketConfig::new(channel.local_addr()))?;
+    channel.send(&ProbeMessage::Ready {
+        port: socket.local_addr().port(),
+        ip: octets(socket.local_addr().ip()),
+        recv_buffer_bytes: socket.granted().recv_buffer_bytes as u64,
+    })?;
+    let responder = Responder {
+        socket,
+        desk: Desk::new(key),
+        key,
+        start: Instant::now(),
+        host: HostCounter::start(),
+        answered: Answered::default(),
+        drops: 0,
+    };
+    responder.run(channel, cancelled)
+}
+
+struct Responder {
+    socket: UdpSocket,
+    desk: Desk,
+    key: [u8; KEY_BYTES],
+    start: Instant,
+    host: HostCounter,
+    answered: Answered,
+    /// Drops of the socket that the desk knows of.
+    drops: u64,
+}
+
+impl Responder {
+    fn run(
+        mut self,
+        channel: &mut Channel,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Answered, Error> {
+        channel.set_read_timeout(Some(Duration::ZERO));
+        let mut heard_at = Instant::now();
+        let mut looked_at = heard_at;
+        loop {
+            if cancelled() {
+                return Err(Error::Interrupted);
+            }
+            if wait([(&self.socket, false)], Some(WAIT)).is_ok_and(|ready| ready) {
+                while self.receive()? {
+                    if looked_at.elapsed() > LOOK {
+                        break;
+                    }
+                }
+                heard_at = Instant::now();
+            }
+            looked_at = Instant::now();
+            match channel.recv() {
+                Ok(ProbeMessage::Done) => {
+                    self.answered.strangers = self.desk.strangers();
+                    return Ok(self.answered);
+                }
+                Ok(message) => {
+                    let reply = self.reply(message)?;
+                    channel.send(&reply)?;
+                    heard_at = Instant::now();
+                }
+                Err(SessionError::Timeout { .. }) if heard_at.elapsed() < SILENCE => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes in what has come; whether more may be waiting.
+    fn receive(&mut self) -> Result<bool, Error> {
+        let start = self.start;
+        let now_ns = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut answers: Vec<(SocketAddr, Datagram, u64)> = Vec::new();
+        let (batches, more) = self.socket.recv()?;
+        let at_ns = now_ns();
+        for batch in batches {
+            for bytes in batch.segments() {
+                let answer = self.desk.take(Incoming {
+                    bytes,
+                    from: batch.src,
+                    at_ns,
+                    ecn_bits: batch.ecn.bits(),
+                });
+                answers.extend(answer.map(|answer| (batch.src, answer, at_ns)));
+            }
+        }
+        let drops = self.socket.drops();
+        self.desk.note_drops(drops - self.drops);
+        self.drops = drops;
+        for (to, mut answer, at_ns) in answers {
+            if let Kind::Answer(answer) = &mut answer.kind {
+                answer.hold_ns = now_ns() - at_ns;
+            }
+            let bytes = answer.seal(&self.key, MIN_BYTES);
+            // An answer that cannot leave now is one that was lost.
+            let _ = self.socket.send(&[Outgoing {
+                src: None,
+                dst: to,
+                segment_bytes: MIN_BYTES,
+                parts: &[IoSlice::new(&bytes)],
+            }])?;
+        }
+        Ok(more)
+    }
+
+    fn reply(&mut self, message: ProbeMessage) -> Result<ProbeMessage, Error> {
+        match message {
+            ProbeMessage::Trials(trials) => {
+                self.desk.open(&trials)?;
+                Ok(ProbeMessage::Open)
+            }
+            ProbeMessage::Close(ids) => {
+                let mut all = Vec::new();
+                for id in ids {
+                    let counts = self.desk.close(id)?;
+                    self.answered.trials += 1;
+                    self.answered.packets += u64::from(counts.received);
+                    all.push(counts);
+                }
+                Ok(ProbeMessage::Counts(all))
+            }
+            ProbeMessage::Host(_) => Ok(ProbeMessage::Host(self.host.drops())),
+            other => Err(other.unexpected("trials, or the end of the probe")),
+        }
+    }
+}
+
+/// An address as it travels.
+fn octets(ip: IpAddr) -> [u8; 16] {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}

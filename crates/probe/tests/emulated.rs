@@ -1,0 +1,320 @@
+//! A probe of an emulated path finds what the path is like.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use farwrite_fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
+use farwrite_link::{LinkConfig, Loss, Reorder};
+use farwrite_probe::{Answered, Ecn, Error, Findings, Host, MtuLimit, Settings, answer, probe};
+use farwrite_session::{Channel, Hello, Message, Psk, Text};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The prober's end of a channel, and the thread that will have the responder's once the prober has
+/// said hello.
+fn channels() -> (Channel, JoinHandle<Channel>) {
+    let psk = Psk::generate().expect("key");
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
+    let addr = listener.local_addr().expect("address");
+    let of_responder = psk.clone();
+    let responder = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("connection");
+        let mut channel = Channel::accept(stream, &of_responder, PATIENCE).expect("channel");
+        let Message::Hello(hello) = channel.recv().expect("hello") else {
+            panic!("not a hello");
+        };
+        assert!(hello.has(Hello::PROBES));
+        channel
+    });
+    let stream = TcpStream::connect(addr).expect("connection");
+    let prober = Channel::initiate(stream, &psk, PATIENCE).expect("channel");
+    (prober, responder)
+}
+
+/// A responder that answers one prober.
+fn answering(channel: JoinHandle<Channel>) -> JoinHandle<Result<Answered, Error>> {
+    thread::spawn(move || answer(channel.join().expect("no panic"), &|| false))
+}
+
+/// Probes across an emulated path, one channel of the emulator a flow.
+fn probe_across(
+    forward: LinkConfig,
+    backward: LinkConfig,
+    settings: &Settings,
+) -> (Findings, Answered) {
+    let (prober, responder) = channels();
+    let responder = answering(responder);
+    let emulator = OnceLock::new();
+    let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let route = |flow: usize, to: SocketAddr| {
+        let start = || {
+            let ports = Ports {
+                a: Side::learning(loopback),
+                b: Side::facing(to),
+            };
+            LinkEmulator::start(&EmulatorConfig {
+                forward,
+                backward,
+                seed: 7,
+                channels: vec![ports; settings.flows.into()],
+                verbatim: true,
+            })
+            .expect("emulator")
+        };
+        let emulator: &LinkEmulator = emulator.get_or_init(start);
+        emulator.addresses()[flow][0]
+    };
+    let host = Host {
+        route: &route,
+        cancelled: &|| false,
+        observe: &|_| {},
+    };
+    let findings = probe(prober, settings, &host).expect("findings");
+    let answered = responder.join().expect("no panic").expect("answered");
+    println!("{findings:#?}\n{answered:?}");
+    (findings, answered)
+}
+
+/// A path of so many bits a second and half of the round trip.
+fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
+    LinkConfig {
+        delay: Duration::from_millis(delay_ms),
+        rate_bps: Some(rate_bps),
+        queue_bytes: Some(rate_bps / 8 / 20),
+        ..LinkConfig::default()
+    }
+}
+
+#[test]
+fn the_numbers_are_those_of_the_path() {
+    let forward = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.05 },
+        ..path(80_000_000, 10)
+    };
+    let settings = Settings {
+        flows: 4,
+        sizes: Some(vec![1024, 4096]),
+        trials: 3,
+        share: 0.25,
+        max_rate_bps: 1_000_000_000,
+        time: Duration::from_secs(6),
+        ..Settings::default()
+    };
+    let (findings, answered) = probe_across(forward, path(80_000_000, 10), &settings);
+    let trip = findings.round_trip.as_ref().expect("round trips");
+    let least = trip.times.percentile(0).expect("samples");
+    assert!((20..40).contains(&least.as_millis()), "{least:?}");
+    let rate = findings.rate.expect("a rate");
+    assert!((40e6..110e6).contains(&rate.bps), "{rate:?}");
+    let mtu = findings.mtu.expect("an MTU");
+    assert_eq!((mtu.ip_bytes, mtu.limit), (9216, MtuLimit::Tried));
+    assert_eq!(findings.trials.len(), 2 * 2 * 3);
+    assert_eq!(answered.trials, 12 + rate.trains);
+    let all = findings.direction();
+    let loss = all.loss.expect("packets");
+    assert!(loss.low < 0.05 && 0.05 < loss.high, "{loss:?}");
+    assert!(loss.high - loss.low < 0.04, "{loss:?}");
+    let bursts = all.bursts.expect("losses");
+    assert!((1.0..1.4).contains(&bursts.mean_packets), "{bursts:?}");
+    assert_eq!(all.reordered, 0);
+    // The emulator's sockets send ECT(0) as the prober's do.
+    assert_eq!(all.ecn, Ecn::Kept);
+    // The emulator stands between the two like a translator of addresses.
+    let nat = findings.nat.expect("addresses");
+    assert!(nat.is_ours_changed() && !nat.is_theirs_changed(), "{nat:?}");
+}
+
+#[test]
+fn bursts_and_order_are_found() {
+    let forward = LinkConfig {
+        loss: Loss::Markov {
+            p_good_to_bad: 0.01,
+            p_bad_to_good: 0.2,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        },
+        reorder: Reorder {
+            probability: 0.02,
+            extra_delay: Duration::from_millis(8),
+        },
+        ..path(100_000_000, 2)
+    };
+    let settings = Settings {
+        flows: 1,
+        sizes: Some(vec![512]),
+        rates_bps: None,
+        trials: 2,
+        share: 0.3,
+        max_rate_bps: 100_000_000,
+        time: Duration::from_secs(5),
+    };
+    let (findings, _) = probe_across(forward, path(100_000_000, 2), &settings);
+    let rate = findings.rate.expect("a rate");
+    assert!((30e6..110e6).contains(&rate.bps), "{rate:?}");
+    let all = findings.direction();
+    let loss = all.loss.expect("packets").share;
+    assert!((0.02..0.09).contains(&loss), "{loss}");
+    let bursts = all.bursts.expect("losses");
+    assert!((3.5..7.0).contains(&bursts.mean_packets), "{bursts:?}");
+    assert!((0.14..0.29).contains(&bursts.p_bad_to_good), "{bursts:?}");
+    assert!(all.reordered > 0 && all.extent_packets > 1, "{all:?}");
+    let extent = all.extent.as_millis();
+    assert!((4..30).contains(&extent), "{all:?}");
+}
+
+/// Forwards datagrams of up to `payload_bytes` between a prober of one flow and a responder, by
+/// sockets that do not send ECT(0).
+fn narrow(to: SocketAddr, payload_bytes: usize) -> SocketAddr {
+    let [near, far] = [0, 1].map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port"));
+    let addr = near.local_addr().expect("address");
+    let prober = Arc::new(OnceLock::new());
+    let forward = move |from: &UdpSocket, by: &UdpSocket, to: &dyn Fn(SocketAddr) -> SocketAddr| {
+        let mut buffer = [0; 65_536];
+        while let Ok((bytes, src)) = from.recv_from(&mut buffer) {
+            let to = to(src);
+            if bytes <= payload_bytes {
+                let _ = by.send_to(&buffer[..bytes], to);
+            }
+        }
+    };
+    for socket in [&near, &far] {
+        // The threads end when nothing has come for long.
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    }
+    let [near_too, far_too] = [&near, &far].map(|socket| socket.try_clone().expect("clone"));
+    let prober_too = Arc::clone(&prober);
+    thread::spawn(move || {
+        forward(&near, &far, &|src| {
+            prober.get_or_init(|| src);
+            to
+        });
+    });
+    thread::spawn(move || {
+        forward(&far_too, &near_too, &|_| {
+            *prober_too.get().expect("it asked first")
+        });
+    });
+    addr
+}
+
+#[test]
+fn large_packets_that_vanish_show_the_mtu() {
+    let probe_narrow = |sizes| {
+        let (prober, responder) = channels();
+        let responder = answering(responder);
+        let host = Host {
+            route: &|_, to| narrow(to, 1372),
+            cancelled: &|| false,
+            observe: &|_| {},
+        };
+        let settings = Settings {
+            flows: 1,
+            sizes,
+            trials: 1,
+            max_rate_bps: 50_000_000,
+            time: Duration::from_secs(3),
+            ..Settings::default()
+        };
+        let findings = probe(prober, &settings, &host);
+        (findings, responder.join().expect("no panic"))
+    };
+    let (findings, answered) = probe_narrow(None);
+    let findings = findings.expect("findings");
+    answered.expect("answered");
+    let mtu = findings.mtu.expect("an MTU");
+    assert_eq!(
+        (mtu.ip_bytes, mtu.payload_bytes, mtu.limit),
+        (1400, 1372, MtuLimit::Path)
+    );
+    let mut sizes: Vec<_> = findings
+        .trials
+        .iter()
+        .map(|trial| trial.payload_bytes)
+        .collect();
+    sizes.dedup();
+    assert_eq!(sizes, [1024, 1372]);
+    assert_eq!(findings.direction().ecn, Ecn::Bleached);
+
+    let (findings, answered) = probe_narrow(Some(vec![1024, 2048]));
+    let error = findings.expect_err("too large").to_string();
+    assert!(
+        error.contains("2048 bytes do not fit into the path's MTU of 1400"),
+        "{error}"
+    );
+    let told = answered.expect_err("it ended").to_string();
+    assert!(told.contains("2048"), "{told}");
+}
+
+#[test]
+fn a_path_without_udp_is_named() {
+    let (prober, responder) = channels();
+    let responder = answering(responder);
+    // Nobody answers there.
+    let silent = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("port");
+    let silent = silent.local_addr().expect("address");
+    let host = Host {
+        route: &|_, _| silent,
+        cancelled: &|| false,
+        observe: &|_| {},
+    };
+    let error = probe(prober, &Settings::default(), &host).expect_err("no UDP");
+    assert!(matches!(error, Error::NoUdp { .. }), "{error}");
+    assert!(error.to_string().contains("open UDP"), "{error}");
+    let told = responder.join().expect("no panic").expect_err("it ended");
+    assert!(matches!(told, Error::Aborted { .. }), "{told}");
+}
+
+#[test]
+fn a_peer_that_does_not_know_probes_is_named() {
+    let (prober, responder) = channels();
+    let older = thread::spawn(move || {
+        let mut channel = responder.join().expect("no panic");
+        let software = Text::new("farwrite 0.0.9");
+        let hello = Hello {
+            software,
+            capabilities: 0,
+        };
+        channel.send(&Message::Hello(hello)).expect("sent");
+        channel
+    });
+    let host = Host {
+        route: &|_, to| to,
+        cancelled: &|| false,
+        observe: &|_| {},
+    };
+    let error = probe(prober, &Settings::default(), &host).expect_err("no probes");
+    let text = error.to_string();
+    assert!(
+        text.contains("farwrite 0.0.9") && text.contains("update"),
+        "{text}"
+    );
+    drop(older.join().expect("no panic"));
+}
+
+#[test]
+fn ctrl_c_leaves_what_is_known() {
+    let (prober, responder) = channels();
+    let responder = answering(responder);
+    let is_counting = std::cell::Cell::new(false);
+    let host = Host {
+        route: &|_, to| to,
+        cancelled: &|| is_counting.get(),
+        observe: &|event| {
+            if let farwrite_probe::Event::Losses { done: 5, .. } = event {
+                is_counting.set(true);
+            }
+        },
+    };
+    let settings = Settings {
+        time: Duration::from_secs(4),
+        max_rate_bps: 100_000_000,
+        ..Settings::default()
+    };
+    let findings = probe(prober, &settings, &host).expect("findings");
+    assert!(findings.interrupted);
+    assert!(findings.rate.is_some() && findings.mtu.is_some());
+    assert_eq!(findings.trials.len(), 5);
+    responder.join().expect("no panic").expect("answered");
+}

@@ -1,0 +1,240 @@
+//! EQDS's sender (NSDI 2022).
+
+use crate::{Feedback, Limits, Loss, RateControl, Sent};
+
+/// Sends a first window unasked, and then only what the receiver grants. The other half is
+/// [`PullPacer`](crate::PullPacer).
+///
+/// The first window lasts until the first sign of the receiver: a report, a grant, or a packet that
+/// came without its payload. Then the receiver knows the flow, and its credit alone counts. When
+/// all that was sent has arrived and nothing waited, credit is void and the next packets are a
+/// first window again.
+#[derive(Clone, Debug)]
+pub struct Eqds {
+    line_rate_bps: u64,
+    first_window_bytes: u64,
+    /// Credit of the first window that is left, while nothing of the receiver has come.
+    unasked_bytes: u64,
+    waits_for_sign: bool,
+    /// Credit by grants; packets may exceed it by less than one.
+    credit_bytes: i128,
+    granted_bytes: u64,
+    sent_bytes: u64,
+    app_limited: bool,
+}
+
+impl Eqds {
+    /// For a port of `line_rate_bps` bits a second and a first window of `first_window_bytes` (0
+    /// counts as 1 in both). The paper's first window is what the path holds in a round trip.
+    #[must_use]
+    pub fn new(line_rate_bps: u64, first_window_bytes: u64) -> Self {
+        Self {
+            line_rate_bps: line_rate_bps.max(1),
+            first_window_bytes: first_window_bytes.max(1),
+            unasked_bytes: first_window_bytes.max(1),
+            waits_for_sign: true,
+            credit_bytes: 0,
+            granted_bytes: 0,
+            sent_bytes: 0,
+            app_limited: false,
+        }
+    }
+
+    fn see_sign(&mut self) {
+        self.waits_for_sign = false;
+        self.unasked_bytes = 0;
+    }
+}
+
+impl RateControl for Eqds {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent_bytes = self.sent_bytes.saturating_add(sent.bytes);
+        self.app_limited = sent.app_limited;
+        if self.unasked_bytes > 0 {
+            self.unasked_bytes = self.unasked_bytes.saturating_sub(sent.bytes);
+        } else {
+            self.credit_bytes -= i128::from(sent.bytes);
+        }
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        let Some(newest) = feedback.newest else {
+            return;
+        };
+        if newest.sent_bytes >= self.sent_bytes && self.app_limited {
+            self.waits_for_sign = true;
+            self.unasked_bytes = self.first_window_bytes;
+            self.credit_bytes = 0;
+        } else {
+            self.see_sign();
+        }
+    }
+
+    fn on_timeout(&mut self, _now_ns: u64) {}
+
+    fn next_timeout(&self) -> Option<u64> {
+        None
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            pace_bps: self.line_rate_bps,
+            window_bytes: u64::MAX,
+        }
+    }
+
+    fn on_grant(&mut self, _now_ns: u64, granted_bytes: u64) {
+        let more = granted_bytes.saturating_sub(self.granted_bytes);
+        self.granted_bytes = self.granted_bytes.max(granted_bytes);
+        if more > 0 {
+            self.see_sign();
+            self.credit_bytes += i128::from(more);
+        }
+    }
+
+    /// After a timeout a first window may leave: what was in flight is gone, and the receiver may
+    /// not know of it.
+    fn on_loss(&mut self, _now_ns: u64, loss: Loss) {
+        self.see_sign();
+        if loss == Loss::TimedOut {
+            self.credit_bytes = self.credit_bytes.max(i128::from(self.first_window_bytes));
+        }
+    }
+
+    fn credit_bytes(&self) -> u64 {
+        if self.waits_for_sign {
+            self.unasked_bytes
+        } else {
+            u64::try_from(self.credit_bytes.max(0)).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Newest;
+    use proptest::prelude::*;
+
+    fn eqds() -> Eqds {
+        Eqds::new(50_000_000_000, 5_000)
+    }
+
+    fn send(eqds: &mut Eqds, app_limited: bool) {
+        eqds.on_sent(&Sent {
+            bytes: 1_000,
+            app_limited,
+            ..Sent::default()
+        });
+    }
+
+    fn report(sent_bytes: u64) -> Feedback {
+        Feedback {
+            newest: Some(Newest {
+                sent_bytes,
+                ..Newest::default()
+            }),
+            ..Feedback::default()
+        }
+    }
+
+    #[test]
+    fn the_first_window_needs_no_credit_and_no_more_follows() {
+        let mut eqds = eqds();
+        for _ in 0..5 {
+            assert!(eqds.credit_bytes() > 0);
+            send(&mut eqds, false);
+        }
+        assert_eq!(eqds.credit_bytes(), 0);
+    }
+
+    #[test]
+    fn the_first_sign_ends_the_first_window() {
+        for sign in 0..3 {
+            let mut eqds = eqds();
+            send(&mut eqds, false);
+            send(&mut eqds, false);
+            match sign {
+                0 => eqds.on_feedback(&report(1_000)),
+                1 => eqds.on_loss(0, Loss::Reported),
+                _ => eqds.on_grant(0, 2_000),
+            }
+            let want = if sign == 2 { 2_000 } else { 0 };
+            assert_eq!(eqds.credit_bytes(), want);
+        }
+    }
+
+    #[test]
+    fn a_grant_is_a_sum_so_a_late_one_has_no_effect() {
+        let mut eqds = eqds();
+        send(&mut eqds, false);
+        eqds.on_grant(0, 3_000);
+        eqds.on_grant(1, 2_000);
+        eqds.on_grant(2, 3_000);
+        assert_eq!(eqds.credit_bytes(), 3_000);
+        send(&mut eqds, false);
+        assert_eq!(eqds.credit_bytes(), 2_000);
+    }
+
+    #[test]
+    fn an_idle_flow_begins_again() {
+        let mut eqds = eqds();
+        send(&mut eqds, false);
+        eqds.on_grant(0, 3_000);
+        send(&mut eqds, true);
+        eqds.on_feedback(&report(1_000));
+        assert_eq!(eqds.credit_bytes(), 2_000);
+        eqds.on_feedback(&report(2_000));
+        assert_eq!(eqds.credit_bytes(), 5_000);
+    }
+
+    #[test]
+    fn a_timeout_lets_a_first_window_out() {
+        let mut eqds = eqds();
+        for _ in 0..5 {
+            send(&mut eqds, false);
+        }
+        eqds.on_loss(0, Loss::TimedOut);
+        assert_eq!(eqds.credit_bytes(), 5_000);
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_is_sent_than_the_first_window_and_the_grants(
+            calls in prop::collection::vec((0u8..3, 0u64..100_000), 1..100),
+        ) {
+            let mut eqds = eqds();
+            let (mut sent, mut granted) = (0, 0);
+            for (call, value) in calls {
+                match call {
+                    0 if eqds.credit_bytes() > 0 => {
+                        send(&mut eqds, false);
+                        sent += 1_000;
+                    }
+                    1 => {
+                        eqds.on_grant(0, value);
+                        granted = value.max(granted);
+                    }
+                    _ => eqds.on_loss(0, Loss::Reported),
+                }
+                prop_assert!(sent < granted + 5_000 + 1_000);
+            }
+        }
+
+        #[test]
+        fn any_call_is_survived(
+            calls in prop::collection::vec((0u8..4, any::<u64>(), any::<bool>()), 1..100),
+        ) {
+            let mut eqds = Eqds::new(0, 0);
+            for (call, value, flag) in calls {
+                match call {
+                    0 => eqds.on_sent(&Sent { bytes: value, app_limited: flag, ..Sent::default() }),
+                    1 => eqds.on_grant(0, value),
+                    2 => eqds.on_feedback(&report(value)),
+                    _ => eqds.on_loss(0, if flag { Loss::TimedOut } else { Loss::Reported }),
+                }
+                prop_assert!(eqds.limits().pace_bps >= 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! EQDS's receiver: the pull pacer (NSDI 2022).
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use crate::{Arrival, Notice, ReceiverControl, TokenBucket};
+
+/// Grants credit to all flows of a receiver together at the rate of its link, one packet at a time.
+///
+/// A flow takes part while it is known to have more to send, or packets whose payloads were cut
+/// off. Flows with such packets go first; within the two groups, flows take turns. A flow that is
+/// done is known as such by the highest packet that has arrived; so packets that overtake one
+/// another do no harm. At most `ahead_packets` may be granted to a flow beyond what has arrived of
+/// it: a flow whose sender is gone takes no more of the link than that.
+#[derive(Clone, Debug)]
+pub struct PullPacer {
+    pace: TokenBucket,
+    packet_bytes: u64,
+    ahead_packets: u64,
+    flows: BTreeMap<u32, Flow>,
+    /// Flows that take part, those with cut packets and the others.
+    turns: [VecDeque<u32>; 2],
+    now_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    granted_packets: u64,
+    arrived_packets: u64,
+    /// The highest place that has arrived, and whether there is more behind it.
+    highest: Option<u64>,
+    more: bool,
+    /// Packets that came without payload and have no grant yet.
+    trimmed_packets: u64,
+    listed: bool,
+}
+
+impl PullPacer {
+    /// Grants packets of `packet_bytes` on the wire at `rate_bps` (0 counts as 1 in both): slightly
+    /// less than the rate of the receiver's link. `ahead_packets` should cover a round trip, with
+    /// queues.
+    #[must_use]
+    pub fn new(rate_bps: u64, packet_bytes: u64, ahead_packets: u64) -> Self {
+        Self {
+            // A pause gives no flow more than the packet that is due.
+            pace: TokenBucket::new(rate_bps, 1),
+            packet_bytes: packet_bytes.max(1),
+            ahead_packets: ahead_packets.max(1),
+            flows: BTreeMap::new(),
+            turns: [VecDeque::new(), VecDeque::new()],
+            now_ns: 0,
+        }
+    }
+
+    /// Lists a flow that should take part and is not listed.
+    fn list(&mut self, number: u32) {
+        if let Some(flow) = self.flows.get_mut(&number)
+            && flow.takes_part(self.ahead_packets)
+            && !flow.listed
+        {
+            flow.listed = true;
+            let group = usize::from(flow.trimmed_packets == 0);
+            self.turns[group].push_back(number);
+        }
+    }
+}
+
+impl Flow {
+    fn takes_part(&self, ahead_packets: u64) -> bool {
+        let ahead = self.granted_packets.saturating_sub(self.arrived_packets);
+        self.trimmed_packets > 0 || (self.more && ahead < ahead_packets)
+    }
+}
+
+impl ReceiverControl for PullPacer {
+    fn on_arrival(&mut self, arrival: &Arrival) {
+        self.now_ns = self.now_ns.max(arrival.now_ns);
+        let flow = self.flows.entry(arrival.flow).or_default();
+        flow.arrived_packets += 1;
+        flow.trimmed_packets += u64::from(arrival.trimmed);
+        if flow
+            .highest
+            .is_none_or(|highest| arrival.position >= highest)
+        {
+            flow.highest = Some(arrival.position);
+            flow.more = arrival.more;
+        }
+        self.list(arrival.flow);
+    }
+
+    fn poll(&mut self, now_ns: u64) -> Option<(u32, Notice)> {
+        self.now_ns = self.now_ns.max(now_ns);
+        while self.pace.next_ns(self.now_ns) <= self.now_ns {
+            let [trimmed, others] = &mut self.turns;
+            let number = trimmed.pop_front().or_else(|| others.pop_front())?;
+            let Some(flow) = self.flows.get_mut(&number) else {
+                continue;
+            };
+            flow.listed = false;
+            // It may have ended since it was listed.
+            if !flow.takes_part(self.ahead_packets) {
+                continue;
+            }
+            flow.trimmed_packets = flow.trimmed_packets.saturating_sub(1);
+            flow.granted_packets += 1;
+            let granted_packets = flow.granted_packets;
+            self.pace.consume(self.now_ns, self.packet_bytes);
+            self.list(number);
+            return Some((number, Notice::Grant { granted_packets }));
+        }
+        None
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let idle = self.turns.iter().all(VecDeque::is_empty);
+        (!idle).then(|| self.pace.next_ns(self.now_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec::Vec;
+
+    /// A packet takes a microsecond.
+    fn pacer() -> PullPacer {
+        PullPacer::new(8_000_000_000, 1_000, 8)
+    }
+
+    fn arrival(now_ns: u64, flow: u32, position: u64, more: bool) -> Arrival {
+        Arrival {
+            now_ns,
+            flow,
+            position,
+            more,
+            ..Arrival::default()
+        }
+    }
+
+    /// Grants up to a time, with their times.
+    fn grants(pacer: &mut PullPacer, until_ns: u64) -> Vec<(u64, u32)> {
+        let mut grants = Vec::new();
+        while let Some(at_ns) = pacer.next_timeout().filter(|at_ns| *at_ns <= until_ns) {
+            grants.extend(pacer.poll(at_ns).map(|(flow, _)| (at_ns, flow)));
+        }
+        grants
+    }
+
+    #[test]
+    fn grants_leave_at_the_rate_of_the_link_and_flows_take_turns() {
+        let mut pacer = pacer();
+        for flow in 0..3 {
+            pacer.on_arrival(&arrival(0, flow, 0, true));
+        }
+        let want: Vec<_> = (0..6)
+            .map(|at| at * 1_000)
+            .zip([0, 1, 2, 0, 1, 2])
+            .collect();
+        assert_eq!(grants(&mut pacer, 5_000), want);
+    }
+
+    #[test]
+    fn a_flow_that_has_no_more_gets_no_grant() {
+        let mut pacer = pacer();
+        pacer.on_arrival(&arrival(0, 1, 5, false));
+        assert_eq!(pacer.next_timeout(), None);
+        // A packet that was overtaken says nothing new.
+        pacer.on_arrival(&arrival(1, 1, 4, true));
+        assert_eq!(pacer.poll(1), None);
+    }
+
+    #[test]
+    fn trimmed_packets_get_credit_first_and_even_at_the_end_of_the_flow() {
+        let mut pacer = pacer();
+        pacer.on_arrival(&arrival(0, 1, 0, true));
+        let trimmed = Arrival {
+            trimmed: true,
+            ..arrival(0, 2, 9, false)
+        };
+        pacer.on_arrival(&trimmed);
+        assert_eq!(grants(&mut pacer, 2_000), [(0, 2), (1_000, 1), (2_000, 1)]);
+    }
+
+    #[test]
+    fn a_silent_flow_gets_no_more_than_the_packets_ahead() {
+        let mut pacer = pacer();
+        pacer.on_arrival(&arrival(0, 1, 0, true));
+        // One has arrived, so one more than eight are granted.
+        assert_eq!(grants(&mut pacer, 1_000_000).len(), 9);
+        pacer.on_arrival(&arrival(2_000_000, 1, 1, true));
+        assert_eq!(grants(&mut pacer, 3_000_000).len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn grants_never_exceed_the_rate(
+            arrivals in prop::collection::vec((0u64..3_000, 0u32..4, any::<u64>(), any::<(bool, bool)>()), 1..100),
+        ) {
+            let mut pacer = pacer();
+            let (mut now_ns, mut granted) = (0, 0);
+            for (gap_ns, flow, position, (more, trimmed)) in arrivals {
+                now_ns += gap_ns;
+                granted += grants(&mut pacer, now_ns).len() as u64;
+                pacer.on_arrival(&Arrival { trimmed, ..arrival(now_ns, flow, position, more) });
+                prop_assert!(granted <= now_ns / 1_000 + 1);
+            }
+        }
+    }
+}

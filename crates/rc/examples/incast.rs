@@ -1,0 +1,126 @@
+//! Completion times of incasts beside those of two public simulators: ns-3 in `ConWeave`'s tree
+//! for `roce` and `irn`, htsim for `eqds`. There, repeated packets of `eqds` are those trimmed.
+//!
+//! `cargo run --release -p farwrite-rc --example incast`
+
+#[path = "../tests/common/incast.rs"]
+mod incast;
+
+use farwrite_net::Policy;
+use incast::{Outcome, Scene, Setup};
+
+const SEEDS: u64 = 20;
+const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
+
+/// A row: its name, and what the other simulator has for mean, p99 and repeated packets.
+type Row = (&'static str, Setup, Scene, [Option<u32>; 3]);
+
+fn main() {
+    println!("15 and 50 senders of 500 KB, begun 10 us apart, one switch, 50 Gbit/s");
+    head();
+    let star = Scene::star;
+    let rows: [Row; 10] = [
+        (
+            "roce, no control, 15",
+            Setup::RoceAlone,
+            star(15),
+            known(915, 1117, 0),
+        ),
+        (
+            "roce, no control, 50",
+            Setup::RoceAlone,
+            star(50),
+            known(3214, 3719, 0),
+        ),
+        ("roce, 15", Setup::Roce, star(15), known(1167, 1400, 0)),
+        ("roce, 50", Setup::Roce, star(50), known(3332, 3904, 0)),
+        (
+            "roce, no PFC, 15",
+            Setup::RoceLossy,
+            star(15),
+            known(2402, 4879, 3022),
+        ),
+        (
+            "roce, no PFC, 50",
+            Setup::RoceLossy,
+            star(50),
+            known(5313, 9257, 31868),
+        ),
+        ("irn, 15", Setup::Irn, star(15), known(1088, 1378, 0)),
+        (
+            "irn, 50",
+            Setup::Irn,
+            star(50),
+            [Some(3593), Some(4372), None],
+        ),
+        ("eqds, 15", Setup::Eqds, star(15), known(1106, 1178, 113)),
+        ("eqds, 50", Setup::Eqds, star(50), known(3760, 4006, 422)),
+    ];
+    rows.iter().for_each(print);
+    println!("\n15 senders of 1 MB, begun together, from one leaf to a host of another, 8 spines");
+    head();
+    let rows: [Row; 4] = [
+        (
+            "roce, ECMP",
+            Setup::Roce,
+            Scene::leaves(Policy::Ecmp),
+            [Some(3311), None, Some(0)],
+        ),
+        (
+            "roce, DRILL",
+            Setup::Roce,
+            Scene::leaves(DRILL),
+            [Some(4398), None, Some(4130)],
+        ),
+        (
+            "irn, DRILL",
+            Setup::Irn,
+            Scene::leaves(DRILL),
+            [Some(3515), None, Some(240)],
+        ),
+        (
+            "eqds, sprayed",
+            Setup::Eqds,
+            Scene::leaves(Policy::Spray),
+            [None; 3],
+        ),
+    ];
+    rows.iter().for_each(print);
+}
+
+fn known(mean: u32, p99: u32, repeated: u32) -> [Option<u32>; 3] {
+    [mean, p99, repeated].map(Some)
+}
+
+fn head() {
+    println!(
+        "{:<22} {:>6} {:>12} {:>6} {:>6} {:>6} {:>8} {:>6} {:>6}",
+        "us; means of 20 seeds",
+        "mean",
+        "least-most",
+        "theirs",
+        "p99",
+        "theirs",
+        "repeated",
+        "theirs",
+        "drops"
+    );
+}
+
+fn print((name, setup, scene, theirs): &Row) {
+    let runs: Vec<_> = (0..SEEDS).map(|seed| setup.run(scene, seed)).collect();
+    let mean = |value: fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+    let [their_mean, their_p99, their_repeated] =
+        theirs.map(|value| value.map_or("-".into(), |value| value.to_string()));
+    let least = runs.iter().map(Outcome::mean_us).fold(f64::MAX, f64::min);
+    let most = runs.iter().map(Outcome::mean_us).fold(0.0, f64::max);
+    let range = format!("{least:.0}-{most:.0}");
+    println!(
+        "{name:<22} {:>6.0} {range:>12} {their_mean:>6} {:>6.0} {their_p99:>6} {:>8.0} \
+         {their_repeated:>6} {:>6.0}",
+        mean(Outcome::mean_us),
+        mean(Outcome::p99_us),
+        mean(|run| run.repeated as f64),
+        mean(|run| run.dropped as f64),
+    );
+}

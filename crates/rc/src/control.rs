@@ -1,0 +1,289 @@
+//! A congestion controller and what it needs to know of a connection.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::fmt;
+
+use farwrite_rate::{Feedback, Loss, Newest, RateControl, Sent, TokenBucket};
+
+/// Holds a queue pair to the pace, the window and the credit of its controller.
+pub(crate) struct Control {
+    rate: Box<dyn RateControl + Send>,
+    bucket: TokenBucket,
+    flight: Flight,
+}
+
+impl Control {
+    /// `now_ns` is when the controller takes over.
+    pub(crate) fn new(now_ns: u64, rate: Box<dyn RateControl + Send>) -> Self {
+        let mut bucket = TokenBucket::new(1, 1);
+        bucket.set_pace(now_ns, rate.limits().pace_bps);
+        Self {
+            rate,
+            bucket,
+            flight: Flight::default(),
+        }
+    }
+
+    /// When the pace allows the next packet; `now_ns` if it does now.
+    pub(crate) fn next_send_ns(&mut self, now_ns: u64) -> u64 {
+        if self
+            .rate
+            .next_timeout()
+            .is_some_and(|at_ns| at_ns <= now_ns)
+        {
+            self.rate.on_timeout(now_ns);
+        }
+        self.refresh(now_ns);
+        self.bucket.next_ns(now_ns)
+    }
+
+    /// Whether a packet that was not sent before fits into the window.
+    pub(crate) fn has_window(&self) -> bool {
+        self.flight.in_flight_bytes < self.rate.limits().window_bytes
+    }
+
+    /// Whether the receiver has granted a packet, or does not grant at all.
+    pub(crate) fn has_credit(&self) -> bool {
+        self.rate.credit_bytes() > 0
+    }
+
+    /// When the controller changes its limits by itself.
+    pub(crate) fn next_timeout(&self) -> Option<u64> {
+        self.rate.next_timeout()
+    }
+
+    /// A packet of a request leaves. `app_limited`: nothing waits behind it.
+    pub(crate) fn on_request(&mut self, now_ns: u64, count: u64, bytes: u64, app_limited: bool) {
+        self.flight.add(now_ns, count, bytes);
+        self.pay(now_ns, bytes);
+        self.rate.on_sent(&Sent {
+            now_ns,
+            bytes,
+            in_flight_bytes: self.flight.in_flight_bytes,
+            app_limited,
+        });
+        self.refresh(now_ns);
+    }
+
+    /// A packet that nobody acknowledges leaves: it has a pace, but no window and no credit.
+    pub(crate) fn on_response(&mut self, now_ns: u64, bytes: u64) {
+        self.pay(now_ns, bytes);
+    }
+
+    /// All packets before `end` have arrived.
+    pub(crate) fn on_arrived_before(&mut self, end: u64) {
+        self.flight.arrive_before(end);
+    }
+
+    /// One packet has arrived.
+    pub(crate) fn on_arrived(&mut self, count: u64) {
+        self.flight.arrive(count);
+    }
+
+    /// Passes on what has arrived since the last call.
+    pub(crate) fn report(&mut self, now_ns: u64) {
+        if core::mem::take(&mut self.flight.changed) {
+            self.rate.on_feedback(&Feedback {
+                now_ns,
+                newest: self.flight.newest,
+                received_bytes: self.flight.received_bytes,
+                received_packets: self.flight.received_packets,
+                ..Feedback::default()
+            });
+            self.refresh(now_ns);
+        }
+    }
+
+    pub(crate) fn on_notification(&mut self, now_ns: u64) {
+        self.rate.on_notification(now_ns);
+        self.refresh(now_ns);
+    }
+
+    pub(crate) fn on_grant(&mut self, now_ns: u64, granted_bytes: u64) {
+        self.rate.on_grant(now_ns, granted_bytes);
+        self.refresh(now_ns);
+    }
+
+    pub(crate) fn on_loss(&mut self, now_ns: u64, loss: Loss) {
+        self.rate.on_loss(now_ns, loss);
+        self.refresh(now_ns);
+    }
+
+    /// The packets from `count` on count as not sent.
+    pub(crate) fn on_go_back(&mut self, count: u64) {
+        self.flight.forget_from(count);
+    }
+
+    /// Bits a second that are allowed now.
+    pub(crate) fn pace_bps(&self) -> u64 {
+        self.rate.limits().pace_bps
+    }
+
+    fn pay(&mut self, now_ns: u64, bytes: u64) {
+        self.bucket.consume(now_ns, bytes);
+    }
+
+    fn refresh(&mut self, now_ns: u64) {
+        let pace_bps = self.rate.limits().pace_bps;
+        if pace_bps != self.bucket.pace_bps() {
+            self.bucket.set_pace(now_ns, pace_bps);
+        }
+    }
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control")
+            .field("limits", &self.rate.limits())
+            .field("flight", &self.flight)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Packets of requests that have left and are not known to have arrived.
+#[derive(Debug, Default)]
+struct Flight {
+    /// By count, ascending.
+    packets: VecDeque<InFlight>,
+    in_flight_bytes: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    received_packets: u64,
+    newest: Option<Newest>,
+    /// Whether something has arrived since the last report.
+    changed: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct InFlight {
+    count: u64,
+    bytes: u64,
+    /// [`Flight::sent_bytes`] with it.
+    sent_bytes: u64,
+    /// `None` if it was sent more than once: nobody knows which copy arrives (Karn's rule).
+    departed_ns: Option<u64>,
+    arrived: bool,
+}
+
+impl Flight {
+    fn add(&mut self, now_ns: u64, count: u64, bytes: u64) {
+        self.sent_bytes += bytes;
+        let at = self.packets.partition_point(|packet| packet.count < count);
+        if let Some(packet) = self
+            .packets
+            .get_mut(at)
+            .filter(|packet| packet.count == count)
+        {
+            packet.sent_bytes = self.sent_bytes;
+            packet.departed_ns = None;
+            return;
+        }
+        self.in_flight_bytes += bytes;
+        let packet = InFlight {
+            count,
+            bytes,
+            sent_bytes: self.sent_bytes,
+            departed_ns: Some(now_ns),
+            arrived: false,
+        };
+        self.packets.insert(at, packet);
+    }
+
+    fn arrive_before(&mut self, end: u64) {
+        while let Some(packet) = self.packets.pop_front() {
+            if packet.count >= end {
+                self.packets.push_front(packet);
+                return;
+            }
+            if !packet.arrived {
+                self.note(&packet);
+            }
+        }
+    }
+
+    fn arrive(&mut self, count: u64) {
+        let at = self.packets.partition_point(|packet| packet.count < count);
+        let packet = self
+            .packets
+            .get_mut(at)
+            .filter(|packet| packet.count == count);
+        if let Some(packet) = packet.filter(|packet| !packet.arrived) {
+            packet.arrived = true;
+            let packet = *packet;
+            self.note(&packet);
+        }
+    }
+
+    fn note(&mut self, packet: &InFlight) {
+        self.in_flight_bytes -= packet.bytes;
+        self.received_bytes += packet.bytes;
+        self.received_packets += 1;
+        self.changed = true;
+        let newer = |newest: Newest| packet.sent_bytes > newest.sent_bytes;
+        if self.newest.is_none_or(newer) {
+            self.newest = Some(Newest {
+                sent_bytes: packet.sent_bytes,
+                departed_ns: packet.departed_ns,
+                hold_ns: 0,
+            });
+        }
+    }
+
+    fn forget_from(&mut self, count: u64) {
+        while let Some(packet) = self.packets.pop_back() {
+            if packet.count < count {
+                self.packets.push_back(packet);
+                return;
+            }
+            if !packet.arrived {
+                self.in_flight_bytes -= packet.bytes;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flight(counts: core::ops::Range<u64>) -> Flight {
+        let mut flight = Flight::default();
+        for count in counts {
+            flight.add(count, count, 100);
+        }
+        flight
+    }
+
+    #[test]
+    fn arrivals_in_any_order_count_once() {
+        let mut flight = flight(10..16);
+        assert_eq!(flight.in_flight_bytes, 600);
+        flight.arrive(13);
+        flight.arrive(13);
+        assert_eq!((flight.in_flight_bytes, flight.received_packets), (500, 1));
+        assert_eq!(flight.newest.unwrap().departed_ns, Some(13));
+        flight.arrive_before(15);
+        assert_eq!((flight.in_flight_bytes, flight.received_bytes), (100, 500));
+        assert_eq!(flight.newest.unwrap().sent_bytes, 500);
+    }
+
+    #[test]
+    fn a_repeated_packet_is_in_flight_once_and_gives_no_round_trip() {
+        let mut flight = flight(10..12);
+        flight.add(50, 10, 100);
+        assert_eq!((flight.in_flight_bytes, flight.sent_bytes), (200, 300));
+        flight.arrive_before(11);
+        let newest = flight.newest.unwrap();
+        assert_eq!((newest.sent_bytes, newest.departed_ns), (300, None));
+    }
+
+    #[test]
+    fn packets_behind_the_point_of_return_are_not_in_flight() {
+        let mut flight = flight(10..16);
+        flight.forget_from(12);
+        assert_eq!(flight.in_flight_bytes, 200);
+        flight.arrive_before(20);
+        assert_eq!((flight.in_flight_bytes, flight.received_packets), (0, 2));
+    }
+}

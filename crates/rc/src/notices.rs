@@ -1,0 +1,58 @@
+//! What a NIC sends to its peers for their congestion controllers.
+
+use farwrite_net::{Ecn, Payload};
+use farwrite_rate::{Arrival, Notice, ReceiverControl};
+
+use crate::opcode::{self, Operation};
+use crate::{Nic, Packet, QueuePair, Recovery};
+
+impl Nic {
+    /// Hands what the receiving halves of controllers have to send to the queue pairs.
+    pub(crate) fn handle_notices(&mut self) {
+        while let Some((flow, _)) = self.notifications.poll(self.now_ns) {
+            self.notice(flow, |pair| pair.notify_congestion());
+        }
+        while let Some((flow, notice)) = self.pulls.as_mut().and_then(|p| p.poll(self.now_ns)) {
+            if let Notice::Grant { granted_packets } = notice {
+                self.notice(flow, |pair| pair.grant(granted_packets));
+            }
+        }
+    }
+
+    fn notice(&mut self, flow: u32, send: impl FnOnce(&mut QueuePair)) {
+        let at = flow as usize;
+        if let Some(end) = self.ends.get_mut(at) {
+            send(&mut end.pair);
+            self.reschedule(at);
+        }
+    }
+
+    /// Shows a packet to the receiving halves of controllers.
+    pub(crate) fn note_arrival(&mut self, at: usize, ecn: Ecn, packet: &Packet) {
+        let bth = packet.header.bth;
+        let Some((operation, _)) = opcode::parse(bth.opcode) else {
+            return;
+        };
+        let request = matches!(operation, Operation::Send | Operation::Write);
+        let Ok(flow) = u32::try_from(at) else {
+            return;
+        };
+        let pair = &self.ends[at].pair;
+        let arrival = Arrival {
+            now_ns: self.now_ns,
+            flow,
+            position: pair.position(bth.psn),
+            marked: ecn == Ecn::Experienced,
+            trimmed: matches!(packet.payload, Payload::Trimmed(_)),
+            more: bth.ack_request,
+        };
+        if pair.recovery() != Recovery::Trimming {
+            let data = request || operation == Operation::ReadResponse;
+            if data && arrival.marked {
+                self.notifications.on_arrival(&arrival);
+            }
+        } else if let Some(pulls) = self.pulls.as_mut().filter(|_| request) {
+            pulls.on_arrival(&arrival);
+        }
+    }
+}

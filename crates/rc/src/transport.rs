@@ -1,0 +1,234 @@
+//! Transports by name: how a NIC, its queue pairs and the switches are set up for each.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::str::FromStr;
+
+use farwrite_net::{Pfc, Red, SwitchConfig, Trim};
+use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, PullPacer, RateControl};
+
+use crate::{ConfigError, Connection, Nic, QpConfig, Recovery};
+
+/// A transport of today's datacenters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// RoCEv2: Go-Back-N, lossless priorities (PFC), DCQCN.
+    Roce,
+    /// IRN (SIGCOMM 2018): selective repeat and BDP-FC without PFC; DCQCN.
+    Irn,
+    /// EQDS (NSDI 2022): credit of the receiver, trimming switches, any path for each packet.
+    Eqds,
+}
+
+/// The path between a NIC and its peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// Bits a second of the NIC's cable.
+    pub rate_bps: u64,
+    /// Round-trip time of a full packet and its acknowledgement without queues, in nanoseconds.
+    pub rtt_ns: u64,
+    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096.
+    pub mtu_bytes: u32,
+    /// Bytes that a frame takes on a cable beyond its IP datagram.
+    pub framing_bytes: u32,
+}
+
+/// A name that no transport has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no transport of this name; choose roce, irn or eqds")]
+pub struct UnknownTransport;
+
+impl Path {
+    /// Bytes of a full packet on a cable.
+    #[must_use]
+    pub fn frame_bytes(&self) -> u64 {
+        let config = QpConfig {
+            mtu_bytes: self.mtu_bytes,
+            ..QpConfig::new(0)
+        };
+        config.packet_bytes() + u64::from(self.framing_bytes)
+    }
+
+    /// Bytes of frames that the path holds in a round trip (BDP).
+    #[must_use]
+    pub fn round_trip_bytes(&self) -> u64 {
+        let bits = u128::from(self.rate_bps) * u128::from(self.rtt_ns);
+        u64::try_from(bits.div_ceil(8_000_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// Full packets in [`round_trip_bytes`](Self::round_trip_bytes), at least one.
+    #[must_use]
+    pub fn round_trip_packets(&self) -> u32 {
+        let packets = self.round_trip_bytes().div_ceil(self.frame_bytes()).max(1);
+        u32::try_from(packets)
+            .unwrap_or(u32::MAX)
+            .min(crate::MAX_PACKETS)
+    }
+}
+
+impl Transport {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Roce, Self::Irn, Self::Eqds];
+
+    /// The name: `roce`, `irn` or `eqds`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Roce => "roce",
+            Self::Irn => "irn",
+            Self::Eqds => "eqds",
+        }
+    }
+
+    /// A queue pair for a path. `roce` has a timeout of 4 ms and an acknowledgement for each
+    /// packet. `irn` has the values of its paper: a window of one round trip, `RTO_low` 100 us for
+    /// up to 3 packets, `RTO_high` 320 us. `eqds` has a timeout of 1 ms.
+    #[must_use]
+    pub fn config(self, peer_qpn: u32, path: &Path) -> QpConfig {
+        let base = QpConfig {
+            mtu_bytes: path.mtu_bytes,
+            window_packets: 1 << 16,
+            ack_every_packets: 1,
+            ..QpConfig::new(peer_qpn)
+        };
+        match self {
+            Self::Roce => QpConfig {
+                ack_timeout_ns: 4_000_000,
+                ..base
+            },
+            Self::Irn => QpConfig {
+                window_packets: path.round_trip_packets(),
+                ack_timeout_ns: 320_000,
+                recovery: Recovery::Irn {
+                    rto_low_ns: 100_000,
+                    rto_low_packets: 3,
+                },
+                ..base
+            },
+            Self::Eqds => QpConfig {
+                ack_timeout_ns: 1_000_000,
+                recovery: Recovery::Trimming,
+                ..base
+            },
+        }
+    }
+
+    /// A controller for a queue pair: DCQCN with the values of its paper, or EQDS with a first
+    /// window of one round trip.
+    #[must_use]
+    pub fn control(self, path: &Path) -> Box<dyn RateControl + Send> {
+        match self {
+            Self::Roce | Self::Irn => Box::new(Dcqcn::new(DcqcnOptions::paper(path.rate_bps))),
+            Self::Eqds => Box::new(Eqds::new(path.rate_bps, path.round_trip_bytes())),
+        }
+    }
+
+    /// Sets up what a NIC has once for all its queue pairs: for `eqds`, the pull pacer, at 0.99 of
+    /// the rate of the cable.
+    pub fn prepare(self, nic: &mut Nic, path: &Path) {
+        if self == Self::Eqds {
+            let frame_bytes = path.frame_bytes();
+            let rate_bps = path.rate_bps / 100 * 99;
+            // In two round trips and the time that a full queue takes, grants cover what comes.
+            let ahead = u64::from(path.round_trip_packets()) * 2 + EQDS_QUEUE_PACKETS;
+            nic.set_pull_pacer(PullPacer::new(rate_bps, frame_bytes, ahead));
+        }
+    }
+
+    /// Adds a queue pair with its controller, as [`Nic::connect`] does.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn connect(
+        self,
+        nic: &mut Nic,
+        to: Connection,
+        peer_qpn: u32,
+        path: &Path,
+    ) -> Result<u32, ConfigError> {
+        nic.connect_under(to, self.config(peer_qpn, path), self.control(path))
+    }
+
+    /// Switches as the transport wants them, for data of one priority. `roce` and `irn` mark with
+    /// the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01), and `roce` is lossless. `eqds` trims
+    /// at 35 full packets, and sends headers before anything else.
+    #[must_use]
+    pub fn switch(self, priority: u8, path: &Path) -> SwitchConfig {
+        let red = Red {
+            kmin_bytes: 5_000,
+            kmax_bytes: 200_000,
+            pmax: 0.01,
+            at: farwrite_net::MarkAt::Departure,
+        };
+        let base = SwitchConfig::default();
+        match self {
+            Self::Roce => SwitchConfig {
+                ecn: Some(red),
+                pfc: Some(Pfc::new(&[priority])),
+                ..base
+            },
+            Self::Irn => SwitchConfig {
+                ecn: Some(red),
+                ..base
+            },
+            Self::Eqds => SwitchConfig {
+                trim: Some(Trim {
+                    queue_bytes: path.frame_bytes() * EQDS_QUEUE_PACKETS,
+                    priority: 7,
+                }),
+                routing: farwrite_net::Policy::Spray,
+                ..base
+            },
+        }
+    }
+}
+
+/// What a queue of a trimming switch takes.
+const EQDS_QUEUE_PACKETS: u64 = 35;
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Transport {
+    type Err = UnknownTransport;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTransport> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|transport| transport.name() == name)
+            .ok_or(UnknownTransport)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn names_are_read_back_and_others_are_refused() {
+        for transport in Transport::ALL {
+            assert_eq!(transport.to_string().parse(), Ok(transport));
+        }
+        assert_eq!("tcp".parse::<Transport>(), Err(UnknownTransport));
+    }
+
+    #[test]
+    fn presets_are_valid_and_irn_has_a_window_of_one_round_trip() {
+        let path = Path {
+            rate_bps: 50_000_000_000,
+            rtt_ns: 4_352,
+            mtu_bytes: 1024,
+            framing_bytes: 0,
+        };
+        assert_eq!(path.round_trip_bytes(), 27_200);
+        for transport in Transport::ALL {
+            let config = transport.config(2, &path);
+            assert_eq!(config.validate(), Ok(()));
+            assert_eq!(transport.switch(3, &path).validate(), Ok(()));
+        }
+        assert_eq!(Transport::Irn.config(2, &path).window_packets, 26);
+    }
+}

@@ -1,0 +1,296 @@
+//! N senders write to one receiver: the settings of two public simulators.
+
+use std::time::Duration;
+
+use farwrite_net::{
+    CableConfig, Device, Frame, LeafSpine, Network, NodeId, Options, Output, Payload, Pfc, Policy,
+    Ports, Red, Role, Shape, SwitchConfig, Topology,
+};
+use farwrite_rate::{Dcqcn, DcqcnOptions, RateControl};
+use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Path, Remote, Request, Transport};
+
+/// A NIC that notes when its requests are done.
+pub(crate) struct Host {
+    pub(crate) nic: Nic,
+    pub(crate) done_ns: Option<u64>,
+}
+
+impl Device for Host {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        self.nic.handle(now_ns, port, frame);
+        if let Some(done) = self.nic.poll_completion(FIRST_QPN) {
+            assert!(matches!(done, Completion::Acknowledged { .. }), "{done:?}");
+            self.done_ns = Some(now_ns);
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        self.nic.poll(now_ns, ports)
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.nic.next_ns()
+    }
+}
+
+/// One row of the comparison.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Setup {
+    /// Go-Back-N, PFC, no congestion control.
+    RoceAlone,
+    /// Go-Back-N, PFC, DCQCN.
+    Roce,
+    /// Go-Back-N and DCQCN without PFC.
+    RoceLossy,
+    /// IRN, DCQCN.
+    Irn,
+    /// EQDS.
+    Eqds,
+}
+
+pub(crate) const RATE_BPS: u64 = 50_000_000_000;
+const PRIORITY: u8 = 3;
+
+/// Who writes how much to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene {
+    senders: usize,
+    bytes: u32,
+    /// How long after one another they begin.
+    gap_ns: u64,
+    /// `None`: a star. Else two leaves of 15 hosts with 8 spines, and the receiver at the other
+    /// leaf.
+    routing: Option<Policy>,
+}
+
+impl Scene {
+    /// 500 KB from each sender, begun 10 us apart, to one of the 64 hosts of a switch.
+    pub(crate) fn star(senders: usize) -> Self {
+        Self {
+            senders,
+            bytes: 500_000,
+            gap_ns: 10_000,
+            routing: None,
+        }
+    }
+
+    /// 1 MB from each host of a leaf, begun together, to one host of another leaf.
+    pub(crate) fn leaves(routing: Policy) -> Self {
+        Self {
+            senders: 15,
+            bytes: 1_000_000,
+            gap_ns: 0,
+            routing: Some(routing),
+        }
+    }
+
+    fn topology(&self) -> Topology {
+        let cable = CableConfig::new(RATE_BPS, Duration::from_micros(1));
+        let shape = match self.routing {
+            None => Shape::Star { hosts: 64, cable },
+            Some(_) => Shape::LeafSpine(LeafSpine {
+                leaves: 2,
+                spines: 8,
+                hosts_per_leaf: 15,
+                host_cable: cable,
+                spine_cable: cable,
+            }),
+        };
+        shape.build().unwrap()
+    }
+
+    pub(crate) fn path(&self, setup: Setup) -> Path {
+        Path {
+            rate_bps: RATE_BPS,
+            rtt_ns: if self.routing.is_none() { 4_352 } else { 8_700 },
+            mtu_bytes: if matches!(setup, Setup::Eqds) {
+                4096
+            } else {
+                1024
+            },
+            framing_bytes: 0,
+        }
+    }
+}
+
+/// What came of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Completion times in nanoseconds, ascending.
+    pub(crate) fct_ns: Vec<u64>,
+    /// When the last one was done, since the first one began.
+    pub(crate) last_ns: u64,
+    pub(crate) repeated: u64,
+    pub(crate) trimmed: u64,
+    pub(crate) dropped: u64,
+    pub(crate) pauses: u64,
+    pub(crate) peak_queue_bytes: u64,
+}
+
+impl Outcome {
+    pub(crate) fn mean_us(&self) -> f64 {
+        let sum: u64 = self.fct_ns.iter().sum();
+        sum as f64 / self.fct_ns.len() as f64 / 1000.0
+    }
+
+    /// The largest of up to 99 values; for more, the one that 1 % exceed.
+    pub(crate) fn p99_us(&self) -> f64 {
+        let at = (self.fct_ns.len() * 99).div_ceil(100) - 1;
+        self.fct_ns[at] as f64 / 1000.0
+    }
+}
+
+impl Setup {
+    fn transport(self) -> Transport {
+        match self {
+            Self::RoceAlone | Self::Roce | Self::RoceLossy => Transport::Roce,
+            Self::Irn => Transport::Irn,
+            Self::Eqds => Transport::Eqds,
+        }
+    }
+
+    fn switch(self, scene: &Scene) -> SwitchConfig {
+        let red = Red {
+            kmin_bytes: 100_000,
+            kmax_bytes: 400_000,
+            pmax: 0.2,
+            at: farwrite_net::MarkAt::Departure,
+        };
+        let ecn = (!matches!(self, Self::RoceAlone | Self::Eqds)).then_some(red);
+        let lossless = matches!(self, Self::RoceAlone | Self::Roce);
+        let pfc = lossless.then(|| Pfc::new(&[PRIORITY]));
+        let base = self.transport().switch(PRIORITY, &scene.path(self));
+        // ns-3 sets 1048 bytes aside for each of 8 queues of 64 ports. It matters where frames are
+        // dropped.
+        let aside = if matches!(self, Self::RoceLossy) {
+            8 * 64 * 1048
+        } else {
+            0
+        };
+        SwitchConfig {
+            buffer_bytes: base.buffer_bytes - aside,
+            ecn,
+            pfc,
+            routing: scene.routing.unwrap_or(base.routing),
+            ..base
+        }
+    }
+
+    fn control(self, path: &Path) -> Option<Box<dyn RateControl + Send>> {
+        match self {
+            Self::RoceAlone => None,
+            Self::Eqds => Some(Transport::Eqds.control(path)),
+            _ => Some(Box::new(Dcqcn::new(DcqcnOptions::ns3(RATE_BPS)))),
+        }
+    }
+
+    pub(crate) fn run(self, scene: &Scene, seed: u64) -> Outcome {
+        let topology = scene.topology();
+        let options = Options {
+            framing_bytes: 0,
+            ..Options::with_switches(self.switch(scene))
+        };
+        let device = |node, _: &_| Host {
+            nic: Nic::new(node),
+            done_ns: None,
+        };
+        let mut network = Network::new(&topology, &options, seed, device).unwrap();
+        let hosts: Vec<_> = topology.hosts().collect();
+        let (receiver, rest) = hosts.split_last().unwrap();
+        let senders = &rest[..scene.senders];
+        let path = scene.path(self);
+        for host in &hosts {
+            let nic = &mut network.device_mut(*host).unwrap().nic;
+            self.transport().prepare(nic, &path);
+            // As in ns-3, where each acknowledgement can carry a notification.
+            nic.set_notification_interval(0);
+        }
+        let memory = &mut network.device_mut(*receiver).unwrap().nic.memory;
+        memory.register_ghost(1, 0, u64::from(scene.bytes)).unwrap();
+        for (sender, number) in senders.iter().zip(0..) {
+            self.connect(&mut network, &path, *sender, (*receiver, number));
+        }
+        for (sender, number) in senders.iter().zip(0..) {
+            network.run_until(number * scene.gap_ns);
+            post(&mut network, *sender, scene.bytes);
+        }
+        network.run_until(100_000_000);
+        let done = senders.iter().zip(0..).map(|(sender, number)| {
+            let done_ns = network.device(*sender).unwrap().done_ns;
+            done_ns.expect("a sender is not done") - number * scene.gap_ns
+        });
+        let mut fct_ns: Vec<_> = done.collect();
+        let last = fct_ns
+            .iter()
+            .zip(0..)
+            .map(|(fct_ns, number)| fct_ns + number * scene.gap_ns);
+        let last_ns = last.max().unwrap();
+        fct_ns.sort_unstable();
+        outcome(&network, &topology, fct_ns, last_ns)
+    }
+
+    fn connect(
+        self,
+        network: &mut Network<Host>,
+        path: &Path,
+        sender: NodeId,
+        (receiver, number): (NodeId, u16),
+    ) {
+        let qpn = FIRST_QPN + u32::from(number);
+        for (node, peer, peer_qpn) in [(sender, receiver, qpn), (receiver, sender, FIRST_QPN)] {
+            let to = Connection {
+                peer,
+                src_port: 49_152 + number,
+                priority: PRIORITY,
+                rate_bps: None,
+            };
+            let nic = &mut network.device_mut(node).unwrap().nic;
+            let config = self.transport().config(peer_qpn, path);
+            let own = nic.connect(to, config).unwrap();
+            if let Some(control) = self.control(path) {
+                nic.set_control(own, control).unwrap();
+            }
+        }
+    }
+}
+
+fn outcome(
+    network: &Network<Host>,
+    topology: &Topology,
+    fct_ns: Vec<u64>,
+    last_ns: u64,
+) -> Outcome {
+    let mut outcome = Outcome {
+        fct_ns,
+        last_ns,
+        repeated: 0,
+        trimmed: 0,
+        dropped: 0,
+        pauses: 0,
+        peak_queue_bytes: 0,
+    };
+    for host in topology.hosts() {
+        let counters = network.device(host).unwrap().nic.qp_counters(FIRST_QPN);
+        outcome.repeated += counters.map_or(0, |counters| counters.repeated);
+    }
+    for switch in topology.with_role(Role::Switch) {
+        for counters in network.counters(switch) {
+            outcome.trimmed += counters.trimmed;
+            outcome.dropped += counters.all_dropped();
+            outcome.pauses += counters.pauses_sent;
+            let peak = &mut outcome.peak_queue_bytes;
+            *peak = counters.peak_queued_bytes.max(*peak);
+        }
+    }
+    outcome
+}
+
+fn post(network: &mut Network<Host>, sender: NodeId, bytes: u32) {
+    let request = Request::Write {
+        data: Payload::Ghost(bytes),
+        to: Remote { rkey: 1, addr: 0 },
+        imm: None,
+    };
+    let nic = &mut network.device_mut(sender).unwrap().nic;
+    nic.post(FIRST_QPN, 0, request).unwrap();
+}

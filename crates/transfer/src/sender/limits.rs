@@ -1,0 +1,127 @@
+//! What keeps a transfer from being faster.
+
+use farwrite::{PathLimit, PathStats};
+use serde::Serialize;
+
+use crate::shape::Shape;
+
+/// Something that bounds the rate of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// The path carries no more.
+    Path,
+    /// The user's bound.
+    Rate,
+    /// The receiver's processor or sockets take no more in.
+    Receiver,
+    /// The receiver has no free buffers, since its disk is slower than the path.
+    ReceiverDisk,
+    /// Nothing has been read that could be sent.
+    SenderDisk,
+    /// The buffers that `--memory` allows are all under way.
+    Memory,
+}
+
+/// What the stream looks like at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Standing {
+    /// Messages under way, and how many may be.
+    pub(super) in_flight: usize,
+    pub(super) window: usize,
+    /// All bytes have been read.
+    pub(super) is_read: bool,
+}
+
+/// How often each limit was seen, at instants that are equally far apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    seen: [u64; Limit::ALL.len()],
+}
+
+/// Shares of the time of a transfer, by what bounded its rate then.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Shares {
+    path: f64,
+    rate: f64,
+    receiver: f64,
+    receiver_disk: f64,
+    sender_disk: f64,
+    memory: f64,
+}
+
+impl Limit {
+    const ALL: [Self; 6] = [
+        Self::Path,
+        Self::Rate,
+        Self::Receiver,
+        Self::ReceiverDisk,
+        Self::SenderDisk,
+        Self::Memory,
+    ];
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Path => "the path",
+            Self::Rate => "--rate",
+            Self::Receiver => "the receiver",
+            Self::ReceiverDisk => "the receiver's disk",
+            Self::SenderDisk => "this machine's disk",
+            Self::Memory => "--memory",
+        }
+    }
+
+    /// What bounds the rate now; `None` at the end, when everything has been sent.
+    pub(super) fn of(path: &PathStats, shape: &Shape, standing: Standing) -> Option<Self> {
+        match path.limit {
+            PathLimit::Path => return Some(Self::Path),
+            PathLimit::Receiver => return Some(Self::Receiver),
+            PathLimit::Configured => return Some(Self::Rate),
+            PathLimit::Nothing => {}
+        }
+        // The endpoint has sent all that it was given and may send.
+        if standing.in_flight < standing.window {
+            return (!standing.is_read).then_some(Self::SenderDisk);
+        }
+        // Either these messages are on their way, or they wait for buffers at the receiver.
+        let under_way = u64::from(shape.slots) * shape.segment_bytes / 2;
+        Some(if path.in_flight_bytes >= under_way {
+            Self::Memory
+        } else {
+            Self::ReceiverDisk
+        })
+    }
+}
+
+impl Limits {
+    /// Counts what was seen.
+    pub(super) fn add(&mut self, limit: Option<Limit>) {
+        if let Some(limit) = limit {
+            self.seen[limit as usize] += 1;
+        }
+    }
+
+    /// What was seen most; `None` if nothing was.
+    pub(crate) fn main(&self) -> Option<Limit> {
+        let seen = Limit::ALL.into_iter().zip(self.seen);
+        let most = seen.max_by_key(|(_, seen)| *seen)?;
+        (most.1 > 0).then_some(most.0)
+    }
+
+    /// The share of each limit; all 0 if nothing was seen.
+    pub(crate) fn shares(&self) -> Shares {
+        let all: u64 = self.seen.iter().sum();
+        let share = |limit: Limit| {
+            farwrite_units::show::real(self.seen[limit as usize])
+                / farwrite_units::show::real(all.max(1))
+        };
+        Shares {
+            path: share(Limit::Path),
+            rate: share(Limit::Rate),
+            receiver: share(Limit::Receiver),
+            receiver_disk: share(Limit::ReceiverDisk),
+            sender_disk: share(Limit::SenderDisk),
+            memory: share(Limit::Memory),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+"""What a NIC must keep, and what follows from it: on-chip memory, queue pairs, cluster size, failures.
+
+`tables` has the tables of the papers about it, row by row: OptiNIC 4 and 5, Celeris I and II, NetRT II,
+LoWAR I. A number that can be worked out is worked out here, with its formula, beside the paper's. A number
+that cannot, such as a result of synthesis, is quoted as the paper's. `disagreements` names the rows whose
+numbers do not follow from what the paper says.
+
+Memory is in bytes, with a MiB for a paper's MB where it speaks of 4 MB of SRAM, since only this gives its
+numbers of queue pairs. Times are in hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+#: On-chip memory for queue pairs: the papers' 4 MB.
+SRAM_BYTES = 4 * 2**20
+#: Connections to each peer, where nothing else is said (OptiNIC section 5.3.4).
+CONNECTIONS_PER_PEER = 2
+#: A number follows if it is this close: the papers round to one or two digits.
+TOLERANCE = 0.05
+
+#: Fields of a queue pair's state in bits, by design, as far as a paper says them.
+FIELDS: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {
+        # Celeris III.A.
+        "Celeris": MappingProxyType({"context": 20 * 8, "DCQCN": 32 * 8}),
+        # NetRT III.D, of both switches.
+        "NetRT": MappingProxyType({"request frequency": 32, "ePSN": 24, "bitmap": 128, "state": 2}),
+    }
+)
+
+#: Failures an hour of 15,000 nodes: what no block RAM explains, and what each block adds. A fit to the
+#: papers' numbers, not a derivation: see `mtbf_hours`.
+_FAILURES, _FAILURES_PER_BRAM = 0.00613, 1.188e-5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a paper's table."""
+
+    #: The table, such as ``OptiNIC 4``.
+    table: str
+    #: The design and the quantity, such as ``IRN: queue pairs``.
+    name: str
+    #: What the paper has.
+    quoted: float
+    #: What follows, or None for a number that is only quoted.
+    computed: float | None = None
+    #: How it follows.
+    formula: str = "quoted from the paper"
+
+    @property
+    def follows(self) -> bool | None:
+        """Whether the paper's number is what follows, within `TOLERANCE`; None if it is only quoted."""
+        if self.computed is None:
+            return None
+        return abs(self.computed - self.quoted) <= TOLERANCE * self.quoted
+
+
+def state_bytes(design: str) -> float:
+    """Bytes of a queue pair's state: the sum of the design's `FIELDS`.
+
+    Raises
+    ------
+    ValueError
+        No paper lists the fields of this design.
+    """
+    if design not in FIELDS:
+        raise ValueError(f"design = {design!r}: fields are known of {', '.join(FIELDS)}")
+    return sum(FIELDS[design].values()) / 8
+
+
+def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
+    """Queue pairs of `state` bytes each that fit `sram` bytes.
+
+    Raises
+    ------
+    ValueError
+        A queue pair without state, or less than no memory.
+    """
+    if not state > 0:
+        raise ValueError(f"state = {state}: a queue pair has more than 0 bytes")
+    if sram < 0:
+        raise ValueError(f"sram = {sram}: give 0 bytes or more")
+    return int(sram // state)
+
+
+def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
+    """Peers that so many queue pairs reach, with so many connections to each.
+
+    Raises
+    ------
+    ValueError
+        No connection to a peer, or fewer than no queue pairs.
+    """
+    if connections < 1:
+        raise ValueError(f"connections = {connections}: a peer has at least 1")
+    if pairs < 0:
+        raise ValueError(f"pairs = {pairs}: give 0 or more")
+    return int(pairs // connections)
+
+
+def mtbf_hours(bram: float) -> float:
+    """Mean time between failures of 15,000 nodes whose NICs have `bram` block RAMs of 36 Kbit.
+
+    ``1 / (0.00613 + 1.188e-5 * bram)`` fits all numbers of Celeris II and OptiNIC 5. Celeris IV.C says that
+    they come from 1e-11 failures an hour and bit; `implied_failures_per_bit` shows that they do not.
+
+    Raises
+    ------
+    ValueError
+        Fewer than no block RAMs.
+    """
+    if bram < 0:
+        raise ValueError(f"bram = {bram}: give 0 or more")
+    return 1 / (_FAILURES + _FAILURES_PER_BRAM * bram)
+
+
+def implied_failures_per_bit(nodes: int = 15_000, bram_bits: int = 36 * 1024) -> float:
+    """Failures an hour and bit of block RAM that the fit of `mtbf_hours` comes to: about 2e-14."""
+    return _FAILURES_PER_BRAM / (nodes * bram_bits)
+
+
+def tables() -> list[Row]:
+    """All rows of all tables."""
+    return [*_optinic_4(), *_optinic_5(), *_celeris_1(), *_celeris_2(), *_netrt_2(), *_lowar_1()]
+
+
+def disagreements() -> list[Row]:
+    """The rows whose numbers do not follow from what their paper says."""
+    return [row for row in tables() if row.follows is False]
+
+
+def _optinic_4() -> Iterator[Row]:
+    # State in bytes, queue pairs, cluster size, connections to a peer.
+    designs = {
+        "RoCE": (407, 10e3, 5e3, 2),
+        "IRN": (596, 8e3, 4e3, 2),
+        "SRNIC": (242, 20e3, 10e3, 2),
+        "Falcon": (350, 12e3, 6e3, 2),
+        "UCCL": (407, 10e3, 256, 256),
+        "OptiNIC": (52, 80e3, 40e3, 2),
+    }
+    for name, (state, pairs, cluster, connections) in designs.items():
+        computed = state_bytes("Celeris") if name == "OptiNIC" else None
+        formula = "the fields of Celeris III.A" if name == "OptiNIC" else Row.formula
+        yield Row("OptiNIC 4", f"{name}: state", state, computed, formula)
+        formula = f"4 MiB / {state} B"
+        yield Row("OptiNIC 4", f"{name}: queue pairs", pairs, queue_pairs(state), formula)
+        formula = f"{pairs:.0f} queue pairs / {connections} to each peer"
+        yield Row("OptiNIC 4", f"{name}: cluster size", cluster, cluster_size(pairs, connections), formula)
+
+
+def _synthesis(table: str, designs: Mapping[str, tuple[float, ...]]) -> Iterator[Row]:
+    for name, (lut, lutram, ff, bram, power, mtbf) in designs.items():
+        quoted = {"LUT": lut, "LUTRAM": lutram, "FF": ff, "BRAM": bram, "power in W": power}
+        for quantity, value in quoted.items():
+            yield Row(table, f"{name}: {quantity}", value)
+        yield Row(table, f"{name}: MTBF", mtbf, mtbf_hours(bram), f"1 / (0.00613 + 1.188e-5 * {bram:g}) h")
+
+
+def _optinic_5() -> Iterator[Row]:
+    designs = {
+        "RoCE": (312.4e3, 23.3e3, 562.1e3, 1.5e3, 34.7, 42.8),
+        "IRN": (319.6e3, 24.2e3, 573.1e3, 2.2e3, 35.9, 30.9),
+        "SRNIC": (304.5e3, 22.5e3, 551.5e3, 0.9e3, 33.5, 57.8),
+        "Falcon": (309.8e3, 23.1e3, 559.2e3, 1.6e3, 34.3, 40.5),
+        "UCCL": (312.4e3, 23.3e3, 562.1e3, 1.5e3, 34.7, 42.8),
+        "OptiNIC": (298.4e3, 21.7e3, 543.0e3, 0.5e3, 32.5, 80.5),
+    }
+    yield from _synthesis("OptiNIC 5", designs)
+    # Section 5.3.5 has 63 to 73% less block RAM than RoCE and IRN.
+    yield Row(
+        "OptiNIC 5", "BRAM saved beside RoCE", 0.63, 1 - 529.5 / 1450.5, "1 - 529.5 / 1450.5 (Celeris II)"
+    )
+    yield Row("OptiNIC 5", "BRAM saved beside IRN", 0.73, 1 - 0.5 / 2.2, "1 - 0.5K / 2.2K")
+
+
+def _celeris_1() -> Iterator[Row]:
+    designs = {"RoCE": (407, 10e3), "IRN": (596, 8e3), "SRNIC": (242, 20e3), "Celeris": (52, 80e3)}
+    for name, (state, pairs) in designs.items():
+        computed = state_bytes(name) if name in FIELDS else None
+        formula = "20 B + 32 B of DCQCN" if name in FIELDS else Row.formula
+        yield Row("Celeris I", f"{name}: state", state, computed, formula)
+        yield Row("Celeris I", f"{name}: queue pairs", pairs, queue_pairs(state), f"4 MiB / {state} B")
+    # The state that section IV gives SRNIC, in place of the table's.
+    yield Row("Celeris I", "SRNIC of section IV: queue pairs", 20e3, queue_pairs(210), "4 MiB / 210 B")
+
+
+def _celeris_2() -> Iterator[Row]:
+    designs = {
+        "RoCE": (312_449.0, 23_277.0, 562_129.0, 1450.5, 34.7, 42.8),
+        "IRN": (319_567.0, 24_221.0, 573_116.0, 1941.5, 35.9, 34.3),
+        "SRNIC": (304_497.0, 22_460.0, 551_526.0, 939.5, 33.5, 57.8),
+        "Celeris": (298_435.0, 21_743.0, 542_972.0, 529.5, 32.5, 80.5),
+    }
+    yield from _synthesis("Celeris II", designs)
+    # Section IV.C: 1e-11 failures an hour and bit.
+    yield Row(
+        "Celeris II", "failures an hour and bit", 1e-11, implied_failures_per_bit(), "slope of the MTBFs"
+    )
+
+
+def _netrt_2() -> Iterator[Row]:
+    pairs = 10_000
+    # One bandwidth-delay product each, which the table takes to be 100 KB; the 100 Gbit/s and 5 us of the
+    # text come to 62.5 KB, which the text says is less than 100 KB.
+    for name in ("SrcToR: duplicate pool", "DstToR: reordering buffer"):
+        yield Row("NetRT II", name, 100e3)
+    quoted = {"request frequency": 40e3, "ePSN": 30e3, "bitmap": 160e3, "state": 2.5e3}
+    for field, bits in FIELDS["NetRT"].items():
+        yield Row("NetRT II", field, quoted[field], pairs * bits / 8, f"10,000 queue pairs * {bits} bit / 8")
+
+
+def _lowar_1() -> Iterator[Row]:
+    for name, value in {"LUT": 21_995, "register": 7_302, "BRAM": 762, "URAM": 120}.items():
+        yield Row("LoWAR I", name, value)
+    for name in ("encoding buffer", "decoding buffer"):
+        yield Row("LoWAR I", name, 1.1e6, 1024 * 1024, "1024 units * MTU of 1024 B")
+    yield Row("LoWAR I", "reordering buffer", 2.4e6, 2048 * 1024, "2048 packets * MTU of 1024 B")
+    yield Row("LoWAR I", "state table", 0.3e6)

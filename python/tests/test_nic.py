@@ -1,0 +1,70 @@
+"""The NIC budget model against the papers' tables."""
+
+from collections.abc import Callable
+
+import pytest
+
+from farwrite.model import nic
+
+
+def test_rows_that_do_not_follow_are_these() -> None:
+    assert {f"{row.table}: {row.name}" for row in nic.disagreements()} == {
+        "OptiNIC 4: IRN: queue pairs",
+        "OptiNIC 4: SRNIC: queue pairs",
+        "OptiNIC 4: UCCL: cluster size",
+        "OptiNIC 5: BRAM saved beside IRN",
+        "Celeris I: IRN: queue pairs",
+        "Celeris I: SRNIC: queue pairs",
+        "Celeris II: failures an hour and bit",
+        "LoWAR I: reordering buffer",
+    }
+
+
+def test_queue_pairs_that_fit_4_mib() -> None:
+    expected = {407: 10_305, 596: 7_037, 242: 17_331, 210: 19_972, 350: 11_983, 52: 80_659}
+    assert {state: nic.queue_pairs(state) for state in expected} == expected
+    assert nic.queue_pairs(100, 99) == 0
+
+
+def test_state_is_the_sum_of_its_fields() -> None:
+    assert nic.state_bytes("Celeris") == 52
+    assert nic.state_bytes("NetRT") == 23.25
+    with pytest.raises(ValueError, match="'RoCE'.*Celeris, NetRT"):
+        nic.state_bytes("RoCE")
+
+
+def test_clusters() -> None:
+    assert nic.cluster_size(80_000) == 40_000
+    assert nic.cluster_size(10_000, 256) == 39
+
+
+@pytest.mark.parametrize(("bram", "hours"), [(1450.5, 42.8), (1941.5, 34.3), (939.5, 57.8), (529.5, 80.5)])
+def test_the_fit_has_all_digits_of_celeris(bram: float, hours: float) -> None:
+    assert round(nic.mtbf_hours(bram), 1) == hours
+
+
+def test_the_stated_failure_rate_is_hundreds_of_times_the_implied_one() -> None:
+    assert 1e-11 / nic.implied_failures_per_bit() == pytest.approx(465, rel=0.01)
+
+
+def test_every_row_has_a_formula_or_is_quoted() -> None:
+    rows = nic.tables()
+    assert len({(row.table, row.name) for row in rows}) == len(rows)
+    for row in rows:
+        assert (row.computed is None) == (row.formula == "quoted from the paper"), row
+        assert (row.follows is None) == (row.computed is None), row
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: nic.queue_pairs(0), "state = 0"),
+        (lambda: nic.queue_pairs(52, -1), "sram = -1"),
+        (lambda: nic.cluster_size(-1), "pairs = -1"),
+        (lambda: nic.cluster_size(10, 0), "connections = 0"),
+        (lambda: nic.mtbf_hours(-1), "bram = -1"),
+    ],
+)
+def test_refusals(call: Callable[[], float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        call()
