@@ -96,10 +96,11 @@ def receive(programs, path, directory, port=PORT):
 
 
 def send(programs, path, what, *options, port=PORT):
-    """Starts `farwrite send` on `a`."""
+    """Starts `farwrite send` on `a`, which knows nothing of the path but what `options` say."""
     return path.own(path.a.popen(
         [programs.farwrite, "--json", "--quiet", "send", "--to", f"{path.b.v4}:{port}",
-         "--psk-file", str(programs.key), *programs.options, *options, str(what)],
+         "--psk-file", str(programs.key), "--no-path-cache", *programs.options, *options,
+         str(what)],
         text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
 
 

@@ -14,7 +14,13 @@ LOSSES = (0, 0.001, 0.01)
 def run(programs):
     """Prints seconds by program and loss."""
     size = int(SIZE * min(1.0, max(0.05, programs.scale)))
-    contestants = {"farwrite send": lambda path, file: ends.move(programs, path, file)}
+    description = programs.directory / "link.toml"
+    description.write_text(f'rate = "{RATE}"\nrtt = "25ms"\n')
+    contestants = {
+        "farwrite send": lambda path, file: ends.move(programs, path, file),
+        "farwrite send --link": lambda path, file: ends.move(programs, path, file, "--link",
+                                                             str(description)),
+    }
     # A namespace takes as its default only what the host allows, which often is not CUBIC.
     if shutil.which("rsync") and "bbr" in programs.congestion_controls:
         contestants["rsync, TCP bbr"] = (
@@ -38,6 +44,6 @@ def run(programs):
     table.show(
         f"Seconds for a file of {size >> 20} MiB, from the start of the command to its end",
         f"10 Gbit/s (a blast fills {fill:.3f}), 25 ms, MTU 9000, offloads, queue of one round trip, "
-        f"loss both ways;\nfiles in memory; medians of {programs.runs}. Late: p99 of the link's "
-        "lateness in ms, the worst run.",
+        f"loss both ways;\nfiles in memory; medians of {programs.runs}. --link: with the path's rate and "
+        "round trip from a file. Late: p99 of the link's lateness in ms, the\nworst run.",
         ["program", *[f"loss {loss:g}" for loss in LOSSES], "late"], rows)
