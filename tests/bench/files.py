@@ -21,13 +21,13 @@ def run(programs):
         "farwrite send --link": lambda path, file: ends.move(programs, path, file, "--link",
                                                              str(description)),
     }
-    # A namespace takes as its default only what the host allows, which often is not CUBIC.
-    if shutil.which("rsync") and "bbr" in programs.congestion_controls:
-        contestants["rsync, TCP bbr"] = (
-            lambda path, file: ends.rsync(programs, path, file, "bbr"))
-    for cc in programs.congestion_controls:
-        contestants[f"bytes alone, TCP {cc}"] = (
-            lambda path, file, cc=cc: ends.tcp_copy(programs, path, file, cc))
+    # TCP CUBIC is left out: at a loss of 1% it takes minutes.
+    if "bbr" in programs.congestion_controls:
+        if shutil.which("rsync"):
+            contestants["rsync, TCP bbr"] = (
+                lambda path, file: ends.rsync(programs, path, file, "bbr"))
+        contestants["bytes alone, TCP bbr"] = (
+            lambda path, file: ends.tcp_copy(programs, path, file, "bbr"))
     rows = []
     for name, transfer in contestants.items():
         row, late = [name], []

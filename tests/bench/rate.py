@@ -37,8 +37,9 @@ def run(programs):
     table.show(
         "One flow on a path of its own, start-up included",
         "Queue of one round trip; offloads; loss both ways. TCP and quinn for 10 s (at 10 Gbit/s, "
-        "3 s), farwrite a file that\ntakes as long at the rate. Fill: what a blast of UDP reaches. "
-        "Late: p99 of the link's lateness in ms, the worst run.\nRows with ! do not count.",
+        f"3 s) times {programs.scale:g},\nfarwrite a file that takes as long at the rate. Fill: what "
+        "a blast of UDP reaches. Late: p99 of the link's\nlateness in ms, the worst run. Rows with ! "
+        "do not count.",
         ["path", "program", "Mbit/s", "of the rate", "fill", "late"], rows)
 
 

@@ -86,6 +86,8 @@ async fn take(args: &Args, at: SocketAddr) -> Result<(), Failure> {
     }
     let seconds = last.duration_since(first.unwrap_or(last)).as_secs_f64();
     println!("{{\"bytes\": {bytes}, \"seconds\": {seconds}}}");
+    connection.close(VarInt::from_u32(0), b"");
+    endpoint.wait_idle().await;
     Ok(())
 }
 
