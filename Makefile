@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-model bench-sim model-check fuzz soak mutants miri install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-path bench-model bench-sim model-check fuzz soak mutants miri install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,10 @@ bench-completion: ## measure: completion times by scheme, over an emulated and a
 	$(COMPLETION) --over simulated --rate-gbps 400 --loss 1e-5 \
 		--size-kib 128,1024,8192,65536,524288,1048576 --samples 40
 	$(COMPLETION) --over simulated --rate-gbps 400 --size-kib 131072 --loss 1e-3,1e-2 --burst 10,100 --samples 50
+
+# `make bench-path PART="rate file"`; RUNS="--runs 5" and the like go to tests/bench/main.py.
+bench-path: ## measure: transfers, files, messages, sharing and changes over an emulated path, beside TCP, rsync and quinn (root; long)
+	tests/bench/run $(RUNS) $(PART)
 
 figures: ## the paper's figures, made anew in figures/ and held against its numbers in out/figures.html
 	@mkdir -p out

@@ -20,7 +20,7 @@ pub struct RelayConfig {
     /// Whether trains of packets pass in one piece.
     pub offload: bool,
     /// Whether the threads wait for the last 50 microseconds before a packet is due without
-    /// sleeping. It costs up to a core for each direction.
+    /// sleeping. It costs up to a core for each direction, so they get no real-time priority.
     pub spin: bool,
     /// Determines losses, marks and reordering of both directions, given which packets come when.
     pub seed: u64,

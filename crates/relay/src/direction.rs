@@ -25,8 +25,6 @@ const TIMER_SLACK_NS: u64 = 5_000;
 const BATCH: usize = 64;
 /// The longest train, and what comes before it.
 const BUFFER: usize = (1 << 16) + 512;
-/// The best share of processor time that the system gives: late packets spoil a measurement.
-const NICE: i32 = -20;
 
 /// What a direction has done.
 #[derive(Clone, Debug, Default)]
@@ -63,9 +61,12 @@ const REPORT_NS: u64 = 100_000_000;
 impl Direction {
     /// Relays until told to stop, or until a device is gone.
     pub(crate) fn run(mut self) -> Result<(), RelayError> {
-        // Where the system does not allow it, lateness shows what that costs.
+        // Where the system does not allow these, lateness shows what that costs.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        if !self.spin {
+            // A thread that spins would take its core from all others.
+            let _ = crate::priority::raise();
+        }
         let mut buffer = vec![0; BUFFER];
         let mut reported_ns = 0;
         let result = loop {

@@ -1,0 +1,161 @@
+//! One end of a queue pair that takes messages in, or sends them and measures how long each takes.
+//! `tests/bench/messages.py` runs two of them, and gives each the other's information.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use farwrite::{
+    Endpoint, Outcome, QpConfig, QpInfo, QpOptions, QueuePair, RecvHandle, SchemeName, SendOptions,
+    UdpConfig, UdpFabric,
+};
+
+type Failure = Box<dyn Error>;
+
+/// Longest time without a look at the standard input.
+const MAX_WAIT: Duration = Duration::from_millis(5);
+/// Between two messages: the other end's next buffer is known by then.
+const PAUSE: Duration = Duration::from_millis(150);
+/// Buffers that are posted ahead.
+const POSTED: usize = 2;
+
+/// Takes messages in, or sends them.
+#[derive(Parser)]
+struct Args {
+    role: Role,
+    /// Own address.
+    #[arg(long)]
+    bind: SocketAddr,
+    /// Bytes of a message.
+    #[arg(long)]
+    bytes: usize,
+    /// How many, one after the other.
+    #[arg(long)]
+    messages: usize,
+    /// Payload bytes of a packet.
+    #[arg(long, default_value_t = 8192)]
+    mtu: u32,
+    /// How losses are repaired.
+    #[arg(long, default_value = "sr-nack")]
+    scheme: SchemeName,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    /// Takes messages in until standard input ends.
+    Take,
+    /// Sends them, and prints the seconds of each.
+    Send,
+}
+
+fn main() -> Result<(), Failure> {
+    let args = Args::parse();
+    let mut endpoint = Endpoint::over_udp(&UdpConfig::new(args.bind))?;
+    let qp = endpoint.create_qp(QpOptions {
+        sdr: QpConfig {
+            mtu: args.mtu,
+            slots: 4,
+            max_message_bytes: 2 * args.bytes as u64,
+            ..QpConfig::default()
+        },
+        expected_scheme: args.scheme.tag(),
+        ..QpOptions::default()
+    })?;
+    // Touched now: a message is not to pay for fresh pages.
+    let memory = endpoint.register(vec![1; args.bytes])?;
+    println!("{}", hex(&endpoint.qp_info(qp)?.encode()?));
+    let lines = input();
+    let peer = QpInfo::decode(&unhex(&lines.recv()?)?)?;
+    endpoint.connect_qp(qp, &peer)?;
+    match args.role {
+        Role::Take => {
+            let mut posted: Vec<RecvHandle> = Vec::new();
+            let mut left = args.messages;
+            while !ended(&lines) {
+                while posted.len() < POSTED.min(left) {
+                    posted.push(endpoint.post_recv(qp, memory.whole())?);
+                }
+                endpoint.poll_and_wait(MAX_WAIT)?;
+                left -= posted
+                    .extract_if(.., |recv| recv.outcome().is_some())
+                    .count();
+            }
+        }
+        Role::Send => {
+            let mut seconds = Vec::new();
+            for number in 0..args.messages {
+                if number > 0 {
+                    let ready = Instant::now() + PAUSE;
+                    endpoint.run_until(|_| Instant::now() >= ready)?;
+                }
+                seconds.push(send(&mut endpoint, qp, memory.whole(), args.scheme)?);
+            }
+            println!("{{\"seconds\": {seconds:?}}}");
+            io::stdout().flush()?;
+            // The last acknowledgements may have been lost.
+            while !ended(&lines) {
+                endpoint.poll_and_wait(MAX_WAIT)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends a message; seconds until it is known to have arrived.
+fn send(
+    endpoint: &mut Endpoint<UdpFabric>,
+    qp: QueuePair,
+    what: farwrite::MrSlice,
+    scheme: SchemeName,
+) -> Result<f64, Failure> {
+    let start = Instant::now();
+    let options = SendOptions {
+        scheme: scheme.tag(),
+        immediate: None,
+        deadline_ns: None,
+    };
+    let send = endpoint.post_send(qp, what, options)?;
+    endpoint.run_until(|_| send.outcome().is_some())?;
+    if send.outcome() == Some(Outcome::Whole) {
+        Ok(start.elapsed().as_secs_f64())
+    } else {
+        Err(format!("a message ended as {:?}", send.outcome()).into())
+    }
+}
+
+/// The lines of standard input, read aside; the channel ends when it does.
+fn input() -> Receiver<String> {
+    let (to, lines) = channel();
+    std::thread::spawn(move || {
+        for line in io::stdin().lines().map_while(Result::ok) {
+            if to.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+fn ended(lines: &Receiver<String>) -> bool {
+    matches!(lines.try_recv(), Err(TryRecvError::Disconnected))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, Failure> {
+    if !text.is_ascii() {
+        return Err("not hexadecimal".into());
+    }
+    let byte = |at| {
+        Ok(u8::from_str_radix(
+            text.get(at..at + 2).ok_or("half a byte")?,
+            16,
+        )?)
+    };
+    (0..text.len()).step_by(2).map(byte).collect()
+}

@@ -1,0 +1,180 @@
+"""The programs that move data, each from host `a` to host `b` of a path."""
+
+import json
+import os
+import subprocess
+import time
+
+from lib.path import Path
+from lib.veth import sh, until
+
+PORT = 4792
+#: A link whose packets leave later than this is too slow for what it emulates.
+LATE_MS = 1.0
+
+
+class Failed(Exception):
+    """A program of the benchmark did not do its work."""
+
+
+class Programs:
+    """What was built, and where files go."""
+
+    def __init__(self, args, directory):
+        self.farwrite = str(args.programs / "farwrite")
+        self.messages = str(args.programs / "messages")
+        self.quinn = str(args.quinn) if args.quinn.exists() else None
+        self.runs = args.runs
+        self.scale = args.scale
+        self.options = args.options.split()
+        self.directory = directory
+        self.key = directory / "key"
+        subprocess.run([self.farwrite, "keygen", str(self.key)], check=True, capture_output=True)
+        known = sh("sysctl", "-n", "net.ipv4.tcp_available_congestion_control").split()
+        self.congestion_controls = [cc for cc in ("bbr", "cubic") if cc in known]
+        self._fills = {}
+
+    def path(self, *options):
+        """A path with the options of `farwrite link`."""
+        return Path(self.farwrite, *map(str, options))
+
+    def file(self, size):
+        """A file of random bytes."""
+        path = self.directory / f"random-{size}"
+        if not path.exists():
+            piece = os.urandom(1 << 24)
+            with open(path, "wb") as file:
+                missing = size
+                while missing:
+                    missing -= file.write(piece[:missing])
+        return path
+
+    def holes(self, size):
+        """A file without content, for flows that only last."""
+        path = self.directory / f"holes-{size}"
+        path.touch()
+        os.truncate(path, size)
+        return path
+
+    def fill(self, rate, mtu, *options):
+        """The share of a path's rate that a blast of UDP datagrams fills."""
+        key = (rate, mtu, options)
+        if key not in self._fills:
+            payload = mtu - 28
+            with self.path("--rate", rate, "--mtu", mtu, *options) as path:
+                taken, _ = path.exchange(
+                    ["udp-sink"],
+                    ["udp-blast", "--rate", 1.1 * rate, "--payload", payload,
+                     "--segments", max(1, 60_000 // payload), "--seconds", 3])
+            bits = taken["bytes"] / payload * mtu * 8
+            self._fills[key] = bits / taken["seconds"] / rate
+        return self._fills[key]
+
+
+def lateness(link):
+    """The p99 of a link's lateness in ms, and how many packets it did not read in time."""
+    ways = link["forward"], link["backward"]
+    return (max(way["lateness_ms"]["p99"] for way in ways),
+            sum(way["unread"] or 0 for way in ways))
+
+
+def shown(*runs):
+    """The worst lateness of some runs, with a mark where the row does not count."""
+    late, unread = (max(run[column] for run in runs) for column in (0, 1))
+    mark = "!" if late >= LATE_MS else ""
+    return f"{late:.2f}{mark}{f', {unread} unread!' if unread else ''}"
+
+
+def receive(programs, path, directory, port=PORT):
+    """Starts `farwrite recv` on `b`."""
+    process = path.own(path.b.popen(
+        [programs.farwrite, "--json", "--quiet", "recv", "--listen", f"{path.b.v4}:{port}",
+         "--once", "--dir", str(directory), "--psk-file", str(programs.key)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    until(lambda: f":{port}" in path.b.run("ss", "-tln"), 10, "farwrite recv listens")
+    return process
+
+
+def send(programs, path, what, *options, port=PORT):
+    """Starts `farwrite send` on `a`, which knows nothing of the path but what `options` say."""
+    return path.own(path.a.popen(
+        [programs.farwrite, "--json", "--quiet", "send", "--to", f"{path.b.v4}:{port}",
+         "--psk-file", str(programs.key), "--no-path-cache", *programs.options, *options,
+         str(what)],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+
+
+def move(programs, path, source, *options):
+    """Moves a file by `farwrite`; seconds from the start of `send` to its end."""
+    directory = programs.directory / "in"
+    directory.mkdir(exist_ok=True)
+    receiver = receive(programs, path, directory)
+    start = time.monotonic()
+    sender = send(programs, path, source, *options)
+    out, err = sender.communicate(timeout=300)
+    seconds = time.monotonic() - start
+    receiver.communicate(timeout=30)
+    if sender.returncode != 0 or receiver.returncode != 0:
+        raise Failed(f"farwrite send: {err.strip() or out}")
+    (directory / source.name).unlink()
+    return seconds
+
+
+def tcp_copy(programs, path, source, cc):
+    """Moves a file's bytes by TCP alone; seconds from the connection to the answer that the last
+    byte has come."""
+    size = source.stat().st_size
+    receiver = path.start(path.b, "tcp-answer", "--bytes", size)
+    sender = path.start(path.a, "tcp-ask", "--to", path.b.v4, "--bytes", size, "--cold",
+                        "--cc", cc)
+    seconds = path.result(sender, 300)["seconds"][0]
+    path.result(receiver)
+    return seconds
+
+
+def rsync(programs, path, source, cc):
+    """Moves a file by rsync to its daemon; seconds from the start of the command to its end."""
+    for host in (path.a, path.b):
+        host.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={cc}")
+    directory = programs.directory / "rsync"
+    directory.mkdir(exist_ok=True)
+    config = programs.directory / "rsyncd.conf"
+    config.write_text(f"use chroot = no\nuid = 0\ngid = 0\n[in]\npath = {directory}\n"
+                      "read only = no\n")
+    daemon = path.own(path.b.popen(
+        ["rsync", "--daemon", "--no-detach", f"--config={config}", "--port=8730",
+         f"--address={path.b.v4}"], stderr=subprocess.DEVNULL))
+    until(lambda: ":8730" in path.b.run("ss", "-tln"), 10, "rsync listens")
+    start = time.monotonic()
+    path.a.run("rsync", "--whole-file", str(source), f"rsync://{path.b.v4}:8730/in/")
+    seconds = time.monotonic() - start
+    daemon.terminate()
+    daemon.wait(timeout=10)
+    (directory / source.name).unlink()
+    return seconds
+
+
+def tcp_flow(path, seconds, cc):
+    """Sends by TCP for some seconds; bits a second from the first byte to the last."""
+    taken, _ = path.exchange(["tcp-sink"], ["tcp-source", "--cc", cc, "--seconds", seconds],
+                             seconds + 60)
+    flow = taken["flows"][0]
+    # The last tenth of a second is not whole.
+    return 80 * sum(flow[:-1]) / max(1, len(flow) - 1)
+
+
+def quinn_flow(programs, path, seconds, cc):
+    """Sends by QUIC for some seconds; bits a second from the first byte to the last, and whether
+    the connection lasted so long."""
+    common = [programs.quinn, "--certificate", str(programs.directory / "certificate"), "--cc", cc]
+    receiver = path.own(path.b.popen([*common, "take", f"{path.b.v4}:4433"], text=True,
+                                     stdout=subprocess.PIPE))
+    if receiver.stdout.readline() != "ready\n":
+        raise Failed("quinn does not listen")
+    sender = path.own(path.a.popen([*common, "send", f"{path.b.v4}:4433", str(seconds)],
+                                   stderr=subprocess.DEVNULL))
+    out, _ = receiver.communicate(timeout=seconds + 60)
+    if receiver.returncode != 0:
+        raise Failed("quinn took nothing in")
+    taken = json.loads(out)
+    return 8 * taken["bytes"] / taken["seconds"], sender.wait(timeout=10) == 0

@@ -1,0 +1,52 @@
+"""Benchmarks over an emulated path. `run` calls this, with the programs that it has built."""
+
+import argparse
+import os
+import pathlib
+import platform
+import signal
+import sys
+import tempfile
+
+import files
+import messages
+import rate
+import sharing
+import steps
+from ends import Programs
+
+_PARTS = {
+    "rate": rate.run,
+    "file": files.run,
+    "message": messages.run,
+    "sharing": sharing.run,
+    "steps": steps.run,
+}
+
+
+def main():
+    """Runs the parts that were asked for."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    parser = argparse.ArgumentParser(description="Benchmarks over an emulated path.")
+    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    parser.add_argument("--quinn", type=pathlib.Path, required=True)
+    parser.add_argument("--runs", type=int, default=3, help="of which medians are printed")
+    parser.add_argument("--scale", type=float, default=1.0,
+                        help="of the lengths of flows and the numbers of messages; below 1 it is a "
+                             "check that the benchmark works")
+    parser.add_argument("--options", default="", help="more options of `farwrite send`")
+    parser.add_argument("parts", nargs="*", choices=[*_PARTS, []], metavar="PART",
+                        help=", ".join(_PARTS))
+    args = parser.parse_args()
+    # In memory: a disk would be measured otherwise.
+    with tempfile.TemporaryDirectory(prefix="farwrite-bench-", dir="/dev/shm") as directory:
+        programs = Programs(args, pathlib.Path(directory))
+        load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+        print(f"{os.cpu_count()} cores, Linux {platform.release()}, load before {load}; "
+              f"runs {args.runs}, scale {args.scale:g}", flush=True)
+        for part in args.parts or _PARTS:
+            _PARTS[part](programs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Bytes of flows, second by second, as the kernel of host `b` counts them."""
+
+import json
+import threading
+import time
+
+
+class Meter:
+    """Counts packets to ports of `b`, named as (protocol, port), while the `with` block runs."""
+
+    def __init__(self, host, flows, period=0.5):
+        self.host = host
+        self.flows = flows
+        self.period = period
+        self.samples = []
+        self.over = threading.Event()
+
+    def __enter__(self):
+        rules = [f"add counter inet flows {_name(flow)}" for flow in self.flows]
+        rules += [f"add rule inet flows in {protocol} dport {port} counter name "
+                  f"{_name((protocol, port))}" for protocol, port in self.flows]
+        self.host.run("nft", "; ".join(["add table inet flows", "add chain inet flows in "
+                                        "{ type filter hook input priority 0; }", *rules]))
+        self.start = time.monotonic()
+        self.thread = threading.Thread(target=self._sample)
+        self.thread.start()
+        return self
+
+    def _sample(self):
+        while True:
+            listed = json.loads(self.host.run("nft", "-j", "list", "counters"))["nftables"]
+            counts = {entry["counter"]["name"]: entry["counter"]["bytes"] for entry in listed
+                      if "counter" in entry}
+            self.samples.append((time.monotonic() - self.start,
+                                 [counts[_name(flow)] for flow in self.flows]))
+            if self.over.wait(self.period):
+                return
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
+
+    def rates(self, begin, end):
+        """Mean bits a second of each flow between two times since the start."""
+        inside = [sample for sample in self.samples if begin <= sample[0] <= end]
+        if len(inside) < 2:
+            return [0.0] * len(self.flows)
+        (first, before), (last, after) = inside[0], inside[-1]
+        return [8 * (b - a) / (last - first) for a, b in zip(before, after)]
+
+    def first_at_least(self, flow, rate, begin):
+        """Seconds from `begin` until a flow has had a rate over one second; `None`: never."""
+        times = [at for at, _ in self.samples if at >= begin]
+        for at in times:
+            if self.rates(at - 1.0 if at - 1.0 >= begin else begin, at + 0.05)[flow] >= rate:
+                return at - begin
+        return None
+
+
+def _name(flow):
+    return "_".join(map(str, flow))

@@ -1,0 +1,101 @@
+"""Flows that share a path."""
+
+import time
+
+import ends
+import table
+from meter import Meter
+
+RATE = 200_000_000
+#: Queues in round trips, and losses, beside the conditions that have a mark.
+_OTHERS = [(0.25, 0), (4, 0), (1, 0.001)]
+
+
+def _path(programs, queue=1, loss=0):
+    return programs.path("--rate", RATE, "--rtt", "40ms", "--queue", f"{int(40_000 * queue)}us",
+                         "--no-offload", "--loss", loss)
+
+
+class _Flows:
+    """Flows of `farwrite send` on a path, until the path ends."""
+
+    def __init__(self, programs, path):
+        self.programs = programs
+        self.path = path
+        self.source = programs.holes(1 << 34)
+        self.count = 0
+
+    def start(self):
+        """One more, on the next port."""
+        directory = self.programs.directory / f"flow-{self.count}"
+        directory.mkdir(exist_ok=True)
+        port = ends.PORT + 10 * self.count
+        self.count += 1
+        ends.receive(self.programs, self.path, directory, port)
+        ends.send(self.programs, self.path, self.source, port=port)
+
+
+def run(programs):
+    """Prints who gets how much."""
+    _beside_tcp(programs)
+    _beside_own(programs)
+
+
+def _beside_tcp(programs):
+    seconds = max(8, 80 * programs.scale)
+    rows = []
+    for queue, loss in [(1, 0), *_OTHERS]:
+        for cc in programs.congestion_controls:
+            with _path(programs, queue, loss) as path:
+                flows = [("udp", ends.PORT), ("tcp", 7000)]
+                with Meter(path.b, flows) as meter:
+                    path.start(path.b, "tcp-sink")
+                    path.start(path.a, "tcp-source", "--to", path.b.v4, "--cc", cc, "--seconds",
+                               seconds + 5)
+                    _Flows(programs, path).start()
+                    time.sleep(seconds)
+                ours, theirs = meter.rates(seconds / 4, seconds)
+                late = ends.shown(ends.lateness(path.stop()))
+            rows.append([f"{cc}, queue {queue:g} round trips, loss {loss:g}", ours / 1e6,
+                         theirs / 1e6, ours / max(1.0, ours + theirs), late])
+    table.show(
+        "farwrite send beside one TCP flow",
+        f"200 Mbit/s, 40 ms, 1500-byte packets one by one; seconds {seconds / 4:g} to {seconds:g}. "
+        "Late: p99 of the link's lateness in ms.",
+        ["beside", "ours, Mbit/s", "TCP, Mbit/s", "our share", "late"], rows)
+
+
+def _beside_own(programs):
+    seconds = max(8, 40 * programs.scale)
+    rows = []
+    for count in (2, 4, 8):
+        with _path(programs) as path:
+            flows = [("udp", ends.PORT + 10 * number) for number in range(count)]
+            own = _Flows(programs, path)
+            with Meter(path.b, flows) as meter:
+                for _ in flows:
+                    own.start()
+                time.sleep(seconds)
+            rates = meter.rates(seconds / 4, seconds)
+            late = ends.shown(ends.lateness(path.stop()))
+        jain = sum(rates) ** 2 / max(1.0, count * sum(rate ** 2 for rate in rates))
+        rows.append([f"{count} flows", jain, sum(rates) / RATE, None, late])
+    with _path(programs) as path:
+        own = _Flows(programs, path)
+        with Meter(path.b, [("udp", ends.PORT), ("udp", ends.PORT + 10)]) as meter:
+            own.start()
+            time.sleep(seconds / 2)
+            begin = time.monotonic() - meter.start
+            own.start()
+            time.sleep(seconds)
+        after = meter.first_at_least(1, 0.8 * RATE / 2, begin)
+        rates = meter.rates(begin + seconds / 2, begin + seconds)
+        late = ends.shown(ends.lateness(path.stop()))
+    jain = sum(rates) ** 2 / max(1.0, 2 * sum(rate ** 2 for rate in rates))
+    rows.append(["a second one, late", jain, sum(rates) / RATE, after, late])
+    table.show(
+        "Flows of farwrite send among themselves",
+        f"200 Mbit/s, 40 ms, queue of one round trip, 1500-byte packets one by one; seconds "
+        f"{seconds / 4:g} to {seconds:g}.\nAfter: seconds until the late one has 0.8 of its share, "
+        "over a second. Late: p99 of the link's lateness in ms.",
+        ["", "Jain index", "of the rate", "after", "late"], rows)

@@ -1,0 +1,101 @@
+"""Paths that change, and a receiver that stops for a while."""
+
+import signal
+import time
+
+import ends
+import table
+from meter import Meter
+
+RATE = 200_000_000
+RTT = 0.04
+#: One round trip at the rate.
+QUEUE = int(RATE / 8 * RTT)
+#: How long packets may wait at a quarter of the rate: 0.3 of the queue.
+_BOUND = 0.3 * QUEUE * 8 / (RATE / 4)
+
+
+def run(programs):
+    """Prints how long a flow takes to follow, and what it loses at the start."""
+    rows = []
+    for name, start in _contestants(programs):
+        rows.append([name, *_steps(programs, start)])
+    table.show(
+        "After a change of the path: seconds until the flow has followed",
+        "200 Mbit/s, 40 ms, queue of 1 MB, 1500-byte packets one by one. Rate / 4: until packets "
+        f"wait for less than {_BOUND * 1e3:.0f} ms,\nas pings see it. Rate x 4, round "
+        "trip 80 ms, receiver stopped for 5 s: until the flow has 0.8 of the rate over a second. "
+        "Late: p99 in ms.",
+        ["flow", "rate / 4", "rate x 4", "80 ms", "stopped", "late"], rows)
+    _start_up(programs)
+
+
+def _contestants(programs):
+    def ours(path):
+        directory = programs.directory / "steps"
+        directory.mkdir(exist_ok=True)
+        receiver = ends.receive(programs, path, directory)
+        ends.send(programs, path, programs.holes(1 << 34))
+        return ("udp", ends.PORT), receiver
+
+    yield "farwrite send", ours
+    for cc in programs.congestion_controls:
+        def tcp(path, cc=cc):
+            receiver = path.start(path.b, "tcp-sink")
+            path.start(path.a, "tcp-source", "--to", path.b.v4, "--cc", cc, "--seconds", 600)
+            return ("tcp", 7000), receiver
+
+        yield f"TCP {cc}", tcp
+
+
+def _steps(programs, start):
+    period = max(4.0, 20 * programs.scale)
+    down, up, far, stop = (period * number for number in (1, 2, 3, 4))
+    with programs.path("--rate", RATE, "--rtt", "40ms", "--queue", QUEUE, "--no-offload",
+                       "--step", f"{int(down * 1000)}ms:rate={RATE // 4}",
+                       "--step", f"{int(up * 1000)}ms:rate={RATE}",
+                       "--step", f"{int(far * 1000)}ms:rtt=80ms") as path:
+        path.start(path.b, "udp-echo")
+        ping = path.start(path.a, "udp-ping", "--to", path.b.v4, "--payload", 100, "--rate", 102_400,
+                          "--seconds", far)
+        pings_from = time.monotonic() - path.started
+        flow, receiver = start(path)
+        with Meter(path.b, [flow], period=0.2) as meter:
+            # Times of the meter count from here; those of the link, from its start.
+            ahead = meter.start - path.started
+            time.sleep(stop - ahead)
+            receiver.send_signal(signal.SIGSTOP)
+            time.sleep(5)
+            receiver.send_signal(signal.SIGCONT)
+            resumed = time.monotonic() - meter.start
+            time.sleep(period)
+        echoes = path.result(ping)["echoes"]
+        late = ends.shown(ends.lateness(path.stop()))
+    # 100 a second; the step meets the numbers from there on.
+    queued = [(number / 100 + pings_from - down, trip - RTT) for number, trip in echoes]
+    beyond = [at for at, delay in queued if 0 <= at < up - down and delay > _BOUND]
+    drained = max(beyond) if beyond else 0.0
+    if drained > up - down - 0.5:
+        drained = None
+    follow = [meter.first_at_least(0, 0.8 * RATE, at - ahead) for at in (up, far)]
+    return [drained, *follow, meter.first_at_least(0, 0.8 * RATE, resumed), late]
+
+
+def _start_up(programs):
+    rate, path_bytes = 20_000_000, 20_000_000 / 8 * 0.04
+    lost = []
+    for seed in range(programs.runs):
+        with programs.path("--rate", rate, "--rtt", "40ms", "--queue", "10ms", "--no-offload",
+                           "--seed", seed) as path:
+            directory = programs.directory / "start"
+            directory.mkdir(exist_ok=True)
+            ends.receive(programs, path, directory)
+            ends.send(programs, path, programs.holes(1 << 34))
+            time.sleep(3)
+            lost.append(path.stop()["forward"]["queue_dropped"])
+    table.show(
+        "Start-up of farwrite send on a short queue",
+        "20 Mbit/s, 40 ms, queue of a quarter of a round trip, the first 3 s of a transfer.",
+        ["run", "packets dropped", "of the path's bytes"],
+        [[str(number), packets, packets * 1500 / path_bytes]
+         for number, packets in enumerate(lost, 1)])
