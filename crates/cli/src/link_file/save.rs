@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
-use farwrite_probe::Findings;
+use farwrite_probe::{Findings, RateLimit};
 use farwrite_units::show::Moment;
 
 use crate::exit::{Exit, Failure};
@@ -39,7 +39,12 @@ pub(crate) fn text(findings: &Findings, now: SystemTime) -> Result<String, Failu
     if let Some(peer) = findings.peer {
         line(format!("peer = \"{}\"", peer.ip()));
     }
-    line(format!("rate = \"{:.0}bit\"", rate.bps.round()));
+    let remark = match rate.limit {
+        RateLimit::Path => "",
+        RateLimit::Asked => " # at least: the probe was allowed no more",
+        RateLimit::Sender => " # at least: this machine sent no faster",
+    };
+    line(format!("rate = \"{:.0}bit\"{remark}", rate.bps.round()));
     line(format!("rtt = \"{}us\"", rtt.as_micros().max(1)));
     match loss.share {
         0.0 => line(format!("loss_packet = 0 # none of {} packets", all.packets)),
@@ -69,7 +74,7 @@ mod tests {
 
     use farwrite_probe::estimate::RoundTrips;
     use farwrite_probe::message::Counts;
-    use farwrite_probe::{Mtu, MtuLimit, Rate, RateLimit, RoundTrip, Trial};
+    use farwrite_probe::{Mtu, MtuLimit, Rate, RoundTrip, Trial};
 
     use super::super::{Description, Unit, file};
     use super::*;

@@ -27,7 +27,7 @@ const MAX_PACKETS: u64 = 1 << 18;
 /// Rates that are to be confirmed, each lower than the one before, until one is carried.
 const CONFIRMATIONS: u32 = 3;
 /// Trains of one rate, until one is carried: the path may lose much of a short train by chance, or
-/// hold its last packet back.
+/// hold its last packet back, and this machine may have something else to do.
 const ATTEMPTS: u32 = 3;
 /// A train that left at less than this share of its rate shows the limit of this machine.
 const KEPT: f64 = 0.75;
@@ -46,7 +46,7 @@ impl Session<'_> {
             if !spread.is_carried() {
                 break (spread.carried_bps(), RateLimit::Path);
             }
-            if spread.offered_bps < KEPT * real(bps) {
+            if !left_in_time(&spread, bps) {
                 break (spread.offered_bps, RateLimit::Sender);
             }
             if bps == most_bps {
@@ -72,8 +72,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sends trains of one rate until one is carried; the one that arrived best. `None` when the user
-    /// ends it.
+    /// Sends trains of one rate until one leaves in time and is carried. Returns the one that arrived
+    /// best, and `None` when the user ends it.
     fn trains(
         &mut self,
         bps: u64,
@@ -90,7 +90,7 @@ impl Session<'_> {
             if best.is_none_or(|best| spread.carried_bps() > best.carried_bps()) {
                 best = Some(spread);
             }
-            if spread.is_carried() {
+            if spread.is_carried() && left_in_time(&spread, bps) {
                 return Ok(Some(spread));
             }
         }
@@ -113,6 +113,11 @@ impl Session<'_> {
         let counts = self.close(&[trial.id])?;
         Ok(spread(trial, ip_bytes, bps, &sent, &counts[0]))
     }
+}
+
+/// Whether a train left about as fast as it was to.
+fn left_in_time(spread: &Spread, bps: u64) -> bool {
+    spread.offered_bps >= KEPT * real(bps)
 }
 
 fn spread(trial: Trial, ip_bytes: u32, bps: u64, sent: &Sent, counts: &Counts) -> Spread {
