@@ -130,6 +130,11 @@ fn fields_are_those_that_are_printed() {
     );
 }
 
+/// Tables that this test does not compare: `link` needs root, and the table of `sim` refers to the
+/// columns of a file.
+const LINK: usize = 5;
+const SIM: usize = 8;
+
 /// The fields that a command prints, all of which are documented.
 fn printed_by(
     command: &[&str],
@@ -192,13 +197,13 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
     // The number of its table, the command, its arguments; in the order of the page.
     let commands: [(usize, &[&str], Vec<&str>); 8] = [
         (4, &["plan"], plan.to_vec()),
-        (5, &["probe"], [&[there.as_str()], &probe[..]].concat()),
-        (6, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
-        (7, &["keygen"], vec![]),
-        (7, &["keygen"], vec![&key]),
-        (8, &["codes", "encode"], [&encode[..], &code].concat()),
-        (8, &["codes", "decode"], [&decode[..], &code].concat()),
-        (9, &["codes", "bench"], bench.to_vec()),
+        (6, &["probe"], [&[there.as_str()], &probe[..]].concat()),
+        (7, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
+        (9, &["keygen"], vec![]),
+        (9, &["keygen"], vec![&key]),
+        (10, &["codes", "encode"], [&encode[..], &code].concat()),
+        (10, &["codes", "decode"], [&decode[..], &code].concat()),
+        (11, &["codes", "bench"], bench.to_vec()),
     ];
     let tables = tables();
     let mut found = BTreeSet::new();
@@ -211,6 +216,9 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
     }
     assert_eq!(listener.end().code, Some(0));
     for (number, table) in tables.iter().enumerate().skip(4) {
+        if [LINK, SIM].contains(&number) {
+            continue;
+        }
         for row in table {
             let path = format!("result.{}", row[0]);
             assert!(
