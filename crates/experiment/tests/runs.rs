@@ -28,7 +28,7 @@ fn lossless() -> SwitchConfig {
 fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     let topology = star(64, 50, 1000);
     let workload = Workload::of(vec![Flow::new(0, 63, 1000, 0)]);
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let options = bare(lossless());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.flows[0].time_ns(), Some(4356));
@@ -45,7 +45,7 @@ fn flows_alone_take_the_ideal_time() {
         host_cable: cable(100, 500),
         middle_cable: cable(40, 7000),
     };
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     for topology in [mixed.build().unwrap(), clos(), star(2, 400, 100)] {
         let last = topology.hosts().count() - 1;
         for bytes in [1, 4096, 4097, 12_288, 100_001, 3_000_000] {
@@ -71,7 +71,7 @@ fn window_and_timeout_grow_with_the_path() {
     };
     let topology = topology.build().unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 28, 0)]);
-    let (options, transport) = (Options::default(), Transport::new("roce"));
+    let (options, transport) = (Options::default(), Transport::new("roce-nocc"));
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     let slowdown = outcome.flows[0].slowdown().unwrap();
     assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
@@ -85,7 +85,7 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     let workload = Workload::of(flows.collect());
     let transport = Transport {
         mtu: 1024,
-        ..Transport::new("roce")
+        ..Transport::new("roce-nocc")
     };
     let options = bare(lossless());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
@@ -113,7 +113,7 @@ fn the_seed_determines_a_run() {
     let topology = clos();
     let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 200_000, 0));
     let workload = Workload::of(flows.collect());
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let options = Options::with_switches(lossless());
     let run = |seed| {
         let mut scene = scene(&topology, &options, &workload, &transport);
@@ -158,7 +158,7 @@ fn triggers_start_what_waits_for_them() {
         on(never, small(2, 0)),
     ];
     let topology = star(4, 100, 1000);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce-nocc"));
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     let start = |flow: usize| outcome.flows[flow].start_ns;
     let end = |flow: usize| match outcome.flows[flow].end {
@@ -187,7 +187,7 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
     .unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 2_000_000, 0)]);
     let options = Options::with_switches(lossless());
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.done(), 1);
     assert!(outcome.repeated() > 0 && outcome.totals.all_dropped() > 0);
@@ -209,7 +209,7 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
 fn samples_begin_with_the_first_flow() {
     let topology = star(2, 100, 1000);
     let workload = Workload::of(vec![Flow::new(0, 1, 1_000_000, 2_000_000_000)]);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce-nocc"));
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.depths.start_ns, 2_000_000_000);
     let sampled_ns = outcome.depths.interval_ns * outcome.depths.samples.len() as u64;
@@ -221,7 +221,7 @@ fn samples_begin_with_the_first_flow() {
 fn a_run_can_end_early() {
     let topology = star(2, 100, 1000);
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 30, 0)]);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce-nocc"));
     let mut scene = scene(&topology, &options, &workload, &transport);
     scene.until_ns = Some(100_000);
     let outcome = run(&scene).unwrap();
@@ -232,7 +232,7 @@ fn a_run_can_end_early() {
 #[test]
 fn workloads_that_do_not_fit_are_refused() {
     let topology = star(2, 100, 1000);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce-nocc"));
     let error = |flow| {
         let workload = Workload::of(vec![flow]);
         let scene = scene(&topology, &options, &workload, &transport);
@@ -245,7 +245,7 @@ fn workloads_that_do_not_fit_are_refused() {
 
 #[test]
 fn memory_grows_with_flows_and_hosts() {
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce-nocc"));
     let memory = |hosts, flows| {
         let topology = star(hosts, 100, 1000);
         let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0); flows]);
