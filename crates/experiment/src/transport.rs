@@ -192,12 +192,7 @@ impl Transport {
         Ok(connected?)
     }
 
-    fn queue_pair(
-        &self,
-        protocol: farwrite_rc::Transport,
-        peer_qpn: u32,
-        path: &Path,
-    ) -> QpConfig {
+    fn queue_pair(&self, protocol: farwrite_rc::Transport, peer_qpn: u32, path: &Path) -> QpConfig {
         let base = protocol.config(peer_qpn, path);
         let ack_every = match base.recovery {
             Recovery::GoBackN => ACK_EVERY,

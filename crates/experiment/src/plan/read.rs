@@ -139,6 +139,10 @@ fn transports(value: Option<&Value>) -> Result<Vec<(String, Transport)>, PlanErr
             transport.validate().map_err(|why| why.to_string())?;
             Ok(transport)
         })?,
+        Some(Value::Array(list)) if list.is_empty() => {
+            let why = format!("the list is empty; {TRANSPORT_FORMS}");
+            return Err(PlanError::at("transport", why));
+        }
         Some(Value::Array(list)) => {
             let read = list.iter().map(listed_transport);
             let read = read.collect::<Result<Vec<_>, _>>();
