@@ -280,6 +280,22 @@ fn a_run_ends_under_every_transport_when_nothing_arrives() {
     }
 }
 
+/// Data fills the queues of a trimming switch; acknowledgements in the same queues have no payload
+/// that could be cut off.
+#[test]
+fn acknowledgements_pass_the_queues_of_switches_that_trim() {
+    let topology = clos();
+    let transport = Transport::new("eqds");
+    let options = switches_for(&transport);
+    let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 5_000_000, 0));
+    let workload = Workload::of(flows.collect());
+    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    assert_eq!(outcome.done(), 16);
+    assert!(outcome.totals.trimmed > 0);
+    assert_eq!(outcome.totals.all_dropped(), 0);
+    assert!(outcome.flows.iter().all(|flow| flow.timeouts == 0));
+}
+
 #[test]
 fn a_run_can_end_early() {
     let topology = star(2, 100, 1000);
