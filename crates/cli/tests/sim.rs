@@ -138,10 +138,12 @@ fn peers_files_run_as_they_are() {
         "--topology",
         "a.topo",
         "--transport",
-        "roce",
+        "roce,eqds",
     ];
     let of_htsim = result(directory.path(), &args);
-    assert_eq!(of_htsim["runs"][0]["done"], 2);
+    let transports = [0, 1].map(|run| of_htsim["runs"][run]["transport"].clone());
+    assert_eq!(transports, ["eqds", "roce"].map(Value::from));
+    assert!([0, 1].iter().all(|run| of_htsim["runs"][*run]["done"] == 2));
     assert_eq!(of_htsim["runs"][0]["workload"], "a");
     let flows = fs::read_to_string(directory.path().join("out/sim/flows.csv")).expect("flows");
     let cells: Vec<Vec<_>> = flows
@@ -195,6 +197,16 @@ fn what_cannot_run_is_refused_before_anything_runs() {
     let line = refusal(at, &["plan.toml"]);
     assert!(
         line.contains("workload.incast: senders = 16: 1 to 15"),
+        "{line}"
+    );
+    fs::write(
+        at.join("tcp.toml"),
+        format!("transport = [\"irn\", \"tcp\"]\n{}", first_plan()),
+    )
+    .expect("written");
+    let line = refusal(at, &["tcp.toml"]);
+    assert!(
+        line.contains("\"tcp\": choose one of roce, roce-nocc, irn, eqds"),
         "{line}"
     );
     let line = refusal(at, &["no.toml"]);

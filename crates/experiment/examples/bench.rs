@@ -16,7 +16,7 @@ fn main() {
     if wants("memory") {
         memory();
     }
-    let mut transport = Transport::new("roce");
+    let mut transport = Transport::new("roce-nocc");
     if wants("pair") {
         let flow = Workload::of(vec![Flow::new(0, 1, 2_000_000_000, 0)]);
         speed("2 hosts, one switch, 2 GB", &star(2), &flow, &transport);
@@ -107,7 +107,7 @@ fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Trans
 
 /// The growth from many to very many of a kind, over their number.
 fn memory() {
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let flows = |count: usize| {
         let flows = (0..count).map(|number| Flow::new(number % 15, 15, 10_000, 0));
         grown(&star(16), &Workload::of(flows.collect()), &transport)

@@ -4,9 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use farwrite_net::{NodeId, Options, Role, Topology};
+use farwrite_rc::Path;
 use farwrite_units::show::real;
-
-use crate::transport::Path;
 
 /// Bytes of IPv4 and UDP headers, BTH and ICRC.
 const PACKET_HEADERS: u64 = 20 + 8 + 12 + 4;
@@ -21,7 +20,7 @@ const AETH: u64 = 4;
 pub struct Ideal {
     wire: Wire,
     hosts: Vec<NodeId>,
-    /// Cables at each node: the peer, nanoseconds a byte, nanoseconds of delay.
+    /// Cables at each node.
     cables: Vec<Vec<Hop>>,
     latency_ns: Vec<f64>,
     is_host: Vec<bool>,
@@ -41,6 +40,7 @@ pub struct Wire {
 #[derive(Clone, Copy, Debug)]
 struct Hop {
     to: usize,
+    rate_bps: u64,
     ns_per_byte: f64,
     delay_ns: f64,
 }
@@ -63,6 +63,7 @@ impl Ideal {
             let [a, b] = cable.ends.map(|end| end.0 as usize);
             let hop = |to| Hop {
                 to,
+                rate_bps: cable.config.rate_bps,
                 ns_per_byte: 8e9 / real(cable.config.rate_bps),
                 delay_ns: cable.config.delay.as_secs_f64() * 1e9,
             };
@@ -99,23 +100,26 @@ impl Ideal {
         Some(self.message_ns(&path, bytes) + back)
     }
 
-    /// What a flow's path is like.
+    /// What a flow's path is like to the NIC of its sender.
     pub(crate) fn path(&mut self, src: usize, dst: usize) -> Option<Path> {
         let rtt_ns = self.time_ns(src, dst, u64::from(self.wire.mtu))?;
-        let cables = self.cables_to(src, dst)?;
-        let slowest = cables
-            .iter()
-            .map(|(hop, _)| hop.ns_per_byte)
-            .fold(0.0, f64::max);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "both are positive; casts saturate"
+            reason = "it is positive; the cast saturates"
         )]
         Some(Path {
-            rate_bps: (8e9 / slowest) as u64,
+            rate_bps: self.nic_rate_bps(src),
             rtt_ns: rtt_ns as u64,
+            mtu_bytes: self.wire.mtu,
+            framing_bytes: self.wire.framing,
         })
+    }
+
+    /// Bits a second of a host's first cable; 1 if it has none.
+    pub(crate) fn nic_rate_bps(&self, host: usize) -> u64 {
+        let cables = &self.cables[self.hosts[host].0 as usize];
+        cables.first().map_or(1, |hop| hop.rate_bps)
     }
 
     /// The cables of a path, each with the latency behind it.

@@ -5,7 +5,7 @@
 //! - a topology and switches, of [`farwrite_net`];
 //! - a [`Workload`]: flows between hosts, and triggers that start flows when others are done. A
 //!   [`Pattern`] makes one from a seed; [`peers`] reads those of other simulators;
-//! - a [`Transport`], the NIC at each host, from the table of [`transport`];
+//! - a [`Transport`], the NIC at each host: a protocol of [`farwrite_rc`] and its settings;
 //! - a seed.
 //!
 //! [`run`] runs it on one core. The same four parts give the same [`Outcome`], bit for bit. A
@@ -33,4 +33,4 @@ pub use outcome::{FlowEnd, FlowOutcome, Outcome};
 pub use pattern::{Pattern, PatternError, Place};
 pub use run::{RunError, Scene, memory_bytes, run};
 pub use sizes::{SizeError, Sizes};
-pub use transport::Transport;
+pub use transport::{Dcqcn, Transport};

@@ -84,8 +84,9 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] names the key, the value and what would do.
     pub fn read(text: &str, read_file: ReadFile<'_>) -> Result<Self, PlanError> {
-        let plan = read::read(text, read_file)?;
-        plan.check()?;
+        let mut plan = read::read(text, read_file)?;
+        let notes = plan.check()?;
+        plan.notes.extend(notes);
         Ok(plan)
     }
 
@@ -94,7 +95,8 @@ impl Plan {
         self.workloads.retain(|(name, _)| keep(name));
     }
 
-    /// What was left out of input files, a line each.
+    /// What was left out of input files, and transports that do not work as meant with the switches
+    /// of the plan, a line each.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -180,10 +182,14 @@ impl Plan {
             .validate(hosts)
             .map_err(|why| flow_error(why.to_string()))?;
         let own = case.switch.map(|at| self.switches[at].1.clone());
+        let framing_bytes = (self.framing_bytes).unwrap_or(Options::default().framing_bytes);
         let mut options = match (own, laid.options) {
             (Some(switch), _) => Options::with_switches(switch),
             (None, Some(options)) => options,
-            (None, None) => Options::with_switches(entries::switch_for(transport, &workload)),
+            (None, None) => {
+                let switch = entries::switch_for(transport, &workload, framing_bytes);
+                Options::with_switches(switch)
+            }
         };
         entries::adopt(&mut options, &laid.switches);
         options.framing_bytes = self.framing_bytes.unwrap_or(options.framing_bytes);
@@ -214,9 +220,10 @@ impl Plan {
         Ok(most.saturating_mul(runs as u64))
     }
 
-    /// Builds each setting once, up to a network that could run.
-    fn check(&self) -> Result<(), PlanError> {
+    /// Builds each setting once, up to a network that could run. Returns notes.
+    fn check(&self) -> Result<Vec<String>, PlanError> {
         let mut checked = Vec::new();
+        let mut notes = Vec::new();
         for case in self.settings() {
             let parts = self.parts(&case)?;
             let key = (case.topology, case.switch, case.transport, case.loss);
@@ -224,14 +231,20 @@ impl Plan {
                 continue;
             }
             checked.push(key);
+            let names = self.names(&case);
+            if let Some(lack) = parts.transport.lacks(&parts.options.switch) {
+                let at = format!("transport.{} with switch.{}", names.transport, names.switch);
+                notes.push(format!("{at}: {lack}"));
+            }
             let nic = |node, _: &farwrite_net::Node| Nic::new(node);
             Network::new(&parts.topology, &parts.options, 0, nic).map_err(|why| {
-                let names = self.names(&case);
                 let at = format!("topology.{} with switch.{}", names.topology, names.switch);
                 PlanError::at(&at, why.to_string())
             })?;
         }
-        Ok(())
+        notes.sort_unstable();
+        notes.dedup();
+        Ok(notes)
     }
 }
 

@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use farwrite_link::Dice;
 use farwrite_net::{Network, NetworkError, NodeId, Options, Payload, Role, Topology};
-use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Remote, Request, RequestError};
+use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Path, Remote, Request, RequestError};
 
 use crate::flow::{Start, TriggerKind};
 use crate::host::{Board, Done, Host};
 use crate::ideal::{Ideal, Wire};
 use crate::meter::Meter;
 use crate::outcome::{FlowEnd, FlowOutcome, Outcome};
-use crate::transport::{Path, TransportError};
+use crate::transport::TransportError;
 use crate::{Transport, Workload, WorkloadError};
 
 /// The key of the memory that each host offers to the others.
@@ -168,7 +168,12 @@ impl<'a> Running<'a> {
         });
         let start_ns = starts.min().unwrap_or(0);
         let meter = Meter::new(scene.topology, &network, start_ns, scene.keeps_ports);
-        let (flows, paths) = ideals(&scene);
+        let empty = Empty::of(&scene);
+        for (&host, path) in &empty.receivers {
+            if let Some(host) = network.device_mut(hosts[host]) {
+                scene.transport.prepare(&mut host.nic, path)?;
+            }
+        }
         let mut running = Self {
             scene,
             network,
@@ -179,8 +184,8 @@ impl<'a> Running<'a> {
             pairs: vec![0; hosts.len()],
             flow_of: BTreeMap::new(),
             sender: vec![None; workload.flows.len()],
-            flows,
-            paths,
+            flows: empty.outcomes,
+            paths: empty.paths,
             writes: vec![0; workload.flows.len()],
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
@@ -243,8 +248,7 @@ impl<'a> Running<'a> {
                 rate_bps: None,
             };
             let path = self.paths[number];
-            let config = transport.queue_pair(peer_qpn, &path);
-            let connected = (transport.entry()?.connect)(self.nic(host), to, config, &path);
+            let connected = transport.connect(self.nic(host), to, peer_qpn, &path);
             connected.map_err(|why| wrong(why.to_string()))?;
         }
         self.flow_of.insert((flow.src, src_qpn), (number, true));
@@ -370,35 +374,58 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Outcomes of flows that have not started, and their paths, which are found source by source.
-fn ideals(scene: &Scene<'_>) -> (Vec<FlowOutcome>, Vec<Path>) {
-    let wire = Wire {
-        mtu: scene.transport.mtu,
-        framing: scene.options.framing_bytes,
-    };
-    let mut ideal = Ideal::new(scene.topology, scene.options, wire);
-    let flows = &scene.workload.flows;
-    let mut by_source: Vec<_> = (0..flows.len()).collect();
-    by_source.sort_by_key(|number| flows[*number].src);
-    let blank = FlowOutcome {
-        start_ns: None,
-        end: FlowEnd::NotStarted,
-        ideal_ns: None,
-        packets: 0,
-        repeated: 0,
-        timeouts: 0,
-    };
-    let mut outcomes = vec![blank; flows.len()];
-    // A flow without a path fails whatever its settings.
-    let nowhere = Path {
-        rate_bps: 1,
-        rtt_ns: 1,
-    };
-    let mut paths = vec![nowhere; flows.len()];
-    for number in by_source {
-        let flow = flows[number];
-        paths[number] = ideal.path(flow.src, flow.dst).unwrap_or(nowhere);
-        outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
+/// What is known of flows before they start.
+struct Empty {
+    /// Outcomes of flows that have not started.
+    outcomes: Vec<FlowOutcome>,
+    /// The empty path of each flow.
+    paths: Vec<Path>,
+    /// Each host that receives: the rate of its cable, and the longest round trip.
+    receivers: BTreeMap<usize, Path>,
+}
+
+impl Empty {
+    fn of(scene: &Scene<'_>) -> Self {
+        let wire = Wire {
+            mtu: scene.transport.mtu,
+            framing: scene.options.framing_bytes,
+        };
+        let mut ideal = Ideal::new(scene.topology, scene.options, wire);
+        let flows = &scene.workload.flows;
+        // The paths are found source by source.
+        let mut by_source: Vec<_> = (0..flows.len()).collect();
+        by_source.sort_by_key(|number| flows[*number].src);
+        let blank = FlowOutcome {
+            start_ns: None,
+            end: FlowEnd::NotStarted,
+            ideal_ns: None,
+            packets: 0,
+            repeated: 0,
+            timeouts: 0,
+        };
+        // A flow without a path fails whatever its settings.
+        let nowhere = Path {
+            rate_bps: 1,
+            rtt_ns: 1,
+            mtu_bytes: wire.mtu,
+            framing_bytes: wire.framing,
+        };
+        let mut empty = Self {
+            outcomes: vec![blank; flows.len()],
+            paths: vec![nowhere; flows.len()],
+            receivers: BTreeMap::new(),
+        };
+        for number in by_source {
+            let flow = flows[number];
+            let path = ideal.path(flow.src, flow.dst).unwrap_or(nowhere);
+            empty.paths[number] = path;
+            empty.outcomes[number].ideal_ns = ideal.time_ns(flow.src, flow.dst, flow.bytes);
+            let of_receiver = empty.receivers.entry(flow.dst).or_insert(Path {
+                rate_bps: ideal.nic_rate_bps(flow.dst),
+                ..nowhere
+            });
+            of_receiver.rtt_ns = of_receiver.rtt_ns.max(path.rtt_ns);
+        }
+        empty
     }
-    (outcomes, paths)
 }

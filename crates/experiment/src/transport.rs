@@ -1,62 +1,38 @@
-//! The transports, in one table.
+//! What the NICs of a run do: a protocol of [`farwrite_rc::Transport`] and its settings.
 
 use std::time::Duration;
 
-use farwrite_net::{Pfc, SwitchConfig};
-use farwrite_rc::{ConfigError, Connection, MAX_PACKETS, Nic, QpConfig};
+use farwrite_net::SwitchConfig;
+use farwrite_rate::DcqcnOptions;
+use farwrite_rc::{Connection, Nic, Path, QpConfig, Recovery};
 use serde::Deserialize;
 
 use crate::units::nanoseconds;
 
-/// A transport by name.
-#[derive(Clone, Copy, Debug)]
-pub struct Protocol {
-    /// The name in plans and on command lines.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub about: &'static str,
-    /// Switches as it wants them, for the priorities of its flows.
-    pub(crate) switch: fn(&[u8]) -> SwitchConfig,
-    /// Adds a queue pair to a NIC.
-    pub(crate) connect: fn(&mut Nic, Connection, QpConfig, &Path) -> Result<u32, ConfigError>,
+/// The parameters of DCQCN, and how often a NIC sends congestion notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dcqcn {
+    /// [`DcqcnOptions::paper`].
+    Paper,
+    /// [`DcqcnOptions::ns3`].
+    Ns3,
 }
-
-/// The empty path of a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Path {
-    /// Bits a second of its slowest cable.
-    pub(crate) rate_bps: u64,
-    /// Time of a full packet and its acknowledgement.
-    pub(crate) rtt_ns: u64,
-}
-
-/// All transports.
-pub const PROTOCOLS: &[Protocol] = &[Protocol {
-    name: "roce",
-    about: "RoCEv2: Go-Back-N, no congestion control, made for PFC",
-    switch: |priorities| SwitchConfig {
-        pfc: Some(Pfc::new(priorities)),
-        ..SwitchConfig::default()
-    },
-    connect: |nic, to, config, _| nic.connect(to, config),
-}];
 
 /// The transport of a run: a protocol and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
-    /// The name of the protocol, of [`PROTOCOLS`].
+    /// The name of a [`farwrite_rc::Transport`].
     pub protocol: String,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096.
     #[serde(default = "Transport::default_mtu")]
     pub mtu: u32,
-    /// Packets that may be unacknowledged; `None`: 16,384, and more where two round trips of the
-    /// path take more.
+    /// Packets that may be unacknowledged; `None`: as [`farwrite_rc::Transport::config`].
     pub window: Option<u32>,
-    /// Packets from one acknowledgement to the next.
-    #[serde(default = "Transport::default_ack_every")]
-    pub ack_every: u32,
-    /// How long to wait for progress; `None`: 4 ms, and four round trips where these are longer.
+    /// Packets from one acknowledgement to the next; `None`: 16 with Go-Back-N, else 1.
+    pub ack_every: Option<u32>,
+    /// How long to wait for progress; `None`: as [`farwrite_rc::Transport::config`].
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     pub timeout: Option<Duration>,
     /// How often in a row to try again without progress.
@@ -65,6 +41,8 @@ pub struct Transport {
     /// The traffic class of flows that name none.
     #[serde(default = "Transport::default_priority")]
     pub priority: u8,
+    /// Parameters of DCQCN, if the protocol has it; `None`: those of its paper.
+    pub dcqcn: Option<Dcqcn>,
 }
 
 /// Why a transport is impossible.
@@ -82,37 +60,43 @@ pub enum TransportError {
     /// The priority is out of range.
     #[error("priority = {0}: 0 to 7")]
     Priority(u8),
+    /// Parameters of DCQCN for a protocol without it.
+    #[error("dcqcn: {protocol} has no DCQCN; leave the key out, or choose roce or irn")]
+    NoDcqcn {
+        /// Which.
+        protocol: farwrite_rc::Transport,
+    },
 }
 
 /// The names of all transports, with commas between them.
 #[must_use]
 pub fn names() -> String {
-    let names: Vec<_> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
-    names.join(", ")
+    farwrite_rc::Transport::ALL
+        .map(farwrite_rc::Transport::name)
+        .join(", ")
 }
 
 /// The names of all transports, each with what it is, for people.
 #[must_use]
 pub fn described() -> String {
-    let lines = PROTOCOLS
-        .iter()
-        .map(|entry| format!("{} ({})", entry.name, entry.about));
-    lines.collect::<Vec<_>>().join("; ")
+    let line = |entry: farwrite_rc::Transport| format!("{entry} ({})", entry.about());
+    farwrite_rc::Transport::ALL.map(line).join("; ")
 }
 
 impl Transport {
-    /// A protocol with default settings: MTU 4096, a window of 16,384 packets, an acknowledgement
-    /// every 16, a timeout of 4 ms, 7 retries, priority 3. Window and timeout grow with the path.
+    /// A protocol with default settings: MTU 4096, 7 retries, priority 3. Window, acknowledgements
+    /// and timeout are those of the protocol.
     #[must_use]
     pub fn new(protocol: &str) -> Self {
         Self {
             protocol: protocol.to_owned(),
             mtu: Self::default_mtu(),
             window: None,
-            ack_every: Self::default_ack_every(),
+            ack_every: None,
             timeout: None,
             retries: Self::default_retries(),
             priority: Self::default_priority(),
+            dcqcn: None,
         }
     }
 
@@ -124,44 +108,114 @@ impl Transport {
         if self.priority > 7 {
             return Err(TransportError::Priority(self.priority));
         }
-        self.entry()?;
+        let protocol = self.protocol()?;
+        if self.dcqcn.is_some() && !protocol.has_dcqcn() {
+            return Err(TransportError::NoDcqcn { protocol });
+        }
         let path = Path {
             rate_bps: 1,
             rtt_ns: 1,
+            mtu_bytes: self.mtu,
+            framing_bytes: 0,
         };
-        Ok(self.queue_pair(2, &path).validate()?)
+        Ok(self.queue_pair(protocol, 2, &path).validate()?)
     }
 
-    /// Its entry in the table.
+    /// The protocol by its name.
     ///
     /// # Errors
     /// [`TransportError::Unknown`].
-    pub fn entry(&self) -> Result<&'static Protocol, TransportError> {
-        let found = PROTOCOLS.iter().find(|entry| entry.name == self.protocol);
-        found.ok_or_else(|| TransportError::Unknown {
+    pub fn protocol(&self) -> Result<farwrite_rc::Transport, TransportError> {
+        let protocol = self.protocol.parse();
+        protocol.map_err(|_| TransportError::Unknown {
             name: self.protocol.clone(),
         })
     }
 
-    /// The settings of one end of a flow.
-    pub(crate) fn queue_pair(&self, peer_qpn: u32, path: &Path) -> QpConfig {
-        let patience_ns = path.rtt_ns.saturating_mul(4).max(DEFAULT_TIMEOUT_NS);
-        QpConfig {
+    /// What of `switch` keeps the protocol from working as meant, and what to do.
+    pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
+        let protocol = self.protocol().ok()?;
+        match protocol {
+            farwrite_rc::Transport::Eqds if switch.trim.is_none() => {
+                Some("the switches do not trim, so dropped packets wait for timeouts; add trim")
+            }
+            _ if protocol.has_dcqcn() && switch.ecn.is_none() => {
+                Some("the switches do not mark, so DCQCN never slows a flow; add ecn")
+            }
+            _ => None,
+        }
+    }
+
+    /// Switches as the protocol wants them, for the priorities of its flows. `framing_bytes` is
+    /// that of [`Options`](farwrite_net::Options).
+    pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
+        let path = Path {
+            rate_bps: 1,
+            rtt_ns: 1,
             mtu_bytes: self.mtu,
-            window_packets: self.window.unwrap_or_else(|| path.window_packets(self.mtu)),
-            ack_every_packets: self.ack_every,
-            ack_timeout_ns: self.timeout.map_or(patience_ns, nanoseconds),
+            framing_bytes,
+        };
+        let protocol = self.protocol();
+        protocol.map_or_else(
+            |_| SwitchConfig::default(),
+            |protocol| protocol.switch(priorities, &path),
+        )
+    }
+
+    /// Sets up the NIC of a host that receives flows. `path` has the rate of its cable and the
+    /// longest round trip of the flows.
+    ///
+    /// # Errors
+    /// [`TransportError::Unknown`].
+    pub(crate) fn prepare(&self, nic: &mut Nic, path: &Path) -> Result<(), TransportError> {
+        self.protocol()?.prepare(nic, path, self.dcqcn(path));
+        Ok(())
+    }
+
+    /// Adds one end of a flow to a NIC and returns the number of its queue pair.
+    ///
+    /// # Errors
+    /// [`TransportError`].
+    pub(crate) fn connect(
+        &self,
+        nic: &mut Nic,
+        to: Connection,
+        peer_qpn: u32,
+        path: &Path,
+    ) -> Result<u32, TransportError> {
+        let protocol = self.protocol()?;
+        let config = self.queue_pair(protocol, peer_qpn, path);
+        let connected = match protocol.control(path, self.dcqcn(path)) {
+            Some(control) => nic.connect_under(to, config, control),
+            None => nic.connect(to, config),
+        };
+        Ok(connected?)
+    }
+
+    fn queue_pair(&self, protocol: farwrite_rc::Transport, peer_qpn: u32, path: &Path) -> QpConfig {
+        let base = protocol.config(peer_qpn, path);
+        let ack_every = match base.recovery {
+            Recovery::GoBackN => ACK_EVERY,
+            Recovery::Irn { .. } | Recovery::Trimming => base.ack_every_packets,
+        };
+        QpConfig {
+            window_packets: self.window.unwrap_or(base.window_packets),
+            ack_every_packets: self.ack_every.unwrap_or(ack_every),
+            ack_timeout_ns: self.timeout.map_or(base.ack_timeout_ns, nanoseconds),
             retry_limit: self.retries,
-            ..QpConfig::new(peer_qpn)
+            ..base
+        }
+    }
+
+    fn dcqcn(&self, path: &Path) -> DcqcnOptions {
+        match self.dcqcn {
+            None | Some(Dcqcn::Paper) => DcqcnOptions::paper(path.rate_bps),
+            Some(Dcqcn::Ns3) => DcqcnOptions::ns3(path.rate_bps),
         }
     }
 
     fn default_mtu() -> u32 {
         4096
-    }
-
-    fn default_ack_every() -> u32 {
-        16
     }
 
     fn default_retries() -> u8 {
@@ -173,18 +227,8 @@ impl Transport {
     }
 }
 
-impl Path {
-    /// The default window.
-    fn window_packets(self, mtu: u32) -> u32 {
-        let bits = u128::from(self.rate_bps) * u128::from(self.rtt_ns) * 2;
-        let packets = bits / 8_000_000_000 / u128::from(mtu.max(1));
-        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
-        packets.clamp(DEFAULT_WINDOW, MAX_PACKETS)
-    }
-}
-
-const DEFAULT_WINDOW: u32 = 1 << 14;
-const DEFAULT_TIMEOUT_NS: u64 = 4_000_000;
+/// Packets from one acknowledgement to the next with Go-Back-N, which needs none to repair losses.
+const ACK_EVERY: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -192,8 +236,8 @@ mod tests {
 
     #[test]
     fn every_protocol_has_valid_defaults() {
-        for protocol in PROTOCOLS {
-            Transport::new(protocol.name).validate().unwrap();
+        for protocol in farwrite_rc::Transport::ALL {
+            Transport::new(protocol.name()).validate().unwrap();
         }
     }
 
@@ -210,5 +254,11 @@ mod tests {
         };
         let wrong = wrong.validate().unwrap_err().to_string();
         assert!(wrong.starts_with("mtu_bytes = 1500: "), "{wrong}");
+        let wrong = Transport {
+            dcqcn: Some(Dcqcn::Ns3),
+            ..Transport::new("eqds")
+        };
+        let wrong = wrong.validate().unwrap_err().to_string();
+        assert!(wrong.starts_with("dcqcn: eqds has no DCQCN"), "{wrong}");
     }
 }

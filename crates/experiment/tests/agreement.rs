@@ -7,7 +7,11 @@ use farwrite_experiment::{FlowOutcome, Outcome};
 
 /// The outcomes of some workloads of a plan, with one seed.
 fn outcomes(text: &str, workloads: &[&str]) -> Vec<Outcome> {
-    let text = text.replace("seeds = 20", "seeds = 1");
+    outcomes_of_seeds(1, text, workloads)
+}
+
+fn outcomes_of_seeds(seeds: usize, text: &str, workloads: &[&str]) -> Vec<Outcome> {
+    let text = text.replace("seeds = 20", &format!("seeds = {seeds}"));
     let none = |name: &str| Err(format!("{name}: not needed"));
     let mut plan = Plan::read(&text, &none).unwrap();
     plan.keep_workloads(|name| workloads.contains(&name));
@@ -69,4 +73,72 @@ fn a_flow_alone_agrees_with_htsim() {
     let text = include_str!("../plans/htsim-clos.toml");
     let alone = outcomes(text, &["alone"]);
     near(times_us(&alone[0]).mean, 2040.0, 0.01);
+}
+
+const SEEDS: usize = 10;
+
+/// Means over seeds: of the mean completion time in microseconds, of its 99th percentile, and of
+/// packets sent again.
+fn means(runs: &[Outcome]) -> [f64; 3] {
+    assert_eq!(runs.len(), SEEDS);
+    let all_done = |run: &Outcome| run.done() == run.flows.len();
+    assert!(runs.iter().all(all_done));
+    let of_run = |run| {
+        let times = times_us(run);
+        [times.mean, times.p99, run.repeated() as f64]
+    };
+    let sums = runs.iter().map(of_run);
+    let sums = sums.fold([0.0; 3], |sums, run| [0, 1, 2].map(|at| sums[at] + run[at]));
+    sums.map(|sum| sum / SEEDS as f64)
+}
+
+/// Go-Back-N with PFC and DCQCN, and IRN with DCQCN. The settings of a plan are in the order of its
+/// names: `irn`, `roce`.
+#[test]
+fn incasts_under_dcqcn_agree_with_ns3() {
+    let text = include_str!("../plans/ns3-dcqcn.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["incast15"]);
+    let (irn, roce) = all.split_at(SEEDS);
+    for (runs, theirs) in [(irn, [1088.0, 1378.0]), (roce, [1167.0, 1400.0])] {
+        let [mean, p99, repeated] = means(runs);
+        near(mean, theirs[0], 0.15);
+        near(p99, theirs[1], 0.15);
+        assert!(repeated < 1.0, "{repeated}");
+        assert!(runs.iter().all(|run| run.totals.marked > 0));
+    }
+    let stops = |runs: &[Outcome]| runs.iter().map(|run| run.totals.pauses_sent).sum::<u64>();
+    assert!(stops(roce) > 0);
+    assert_eq!(stops(irn), 0);
+}
+
+#[test]
+fn incasts_under_eqds_agree_with_htsim() {
+    let text = include_str!("../plans/htsim-eqds.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["incast15"]);
+    let [mean, p99, repeated] = means(&all);
+    near(mean, 1106.0, 0.05);
+    near(p99, 1178.0, 0.05);
+    let trimmed = all.iter().map(|run| run.totals.trimmed).sum::<u64>();
+    assert!(repeated > 0.0 && trimmed > 0);
+}
+
+/// Packets of a flow come in another order over many paths. Go-Back-N repeats thousands of them.
+#[test]
+fn many_paths_agree_with_ns3() {
+    let text = include_str!("../plans/ns3-leaves.toml");
+    let all = outcomes_of_seeds(SEEDS, text, &["senders15"]);
+    let settings: Vec<_> = all.chunks(SEEDS).collect();
+    let [drill_irn, drill_roce, _ecmp_irn, ecmp_roce] = settings[..] else {
+        panic!("four settings");
+    };
+    let rows = [
+        (ecmp_roce, 3311.0, 0.0..1.0),
+        (drill_roce, 4398.0, 1000.0..10_000.0),
+        (drill_irn, 3515.0, 0.0..1000.0),
+    ];
+    for (runs, theirs, of_repeated) in rows {
+        let [mean, _, repeated] = means(runs);
+        near(mean, theirs, 0.15);
+        assert!(of_repeated.contains(&repeated), "{repeated}");
+    }
 }

@@ -90,6 +90,44 @@ fn a_plan_runs_each_combination_of_its_parts() {
 }
 
 #[test]
+fn a_list_of_transports_runs_them_side_by_side() {
+    let plan = read(&format!(
+        "transport = [\"roce\", \"roce-nocc\", \"irn\", \"eqds\"]\n{FIRST}"
+    ))
+    .unwrap();
+    assert!(plan.notes().is_empty(), "{:?}", plan.notes());
+    let outcomes = sweep(&plan, 2, None, |_| true);
+    let names: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| plan.names(&outcome.case).transport)
+        .collect();
+    assert_eq!(names, ["roce", "roce-nocc", "irn", "eqds"]);
+    let runs: Vec<_> = outcomes
+        .iter()
+        .map(|outcome| outcome.outcome.as_ref().unwrap())
+        .collect();
+    assert!(runs.iter().all(|run| run.done() == 7));
+    // Each has the switches that it wants.
+    let marked = runs.iter().map(|run| run.totals.marked > 0);
+    assert!(marked.eq([true, false, true, false]));
+    let trimmed = runs.iter().map(|run| run.totals.trimmed > 0);
+    assert!(trimmed.eq([false, false, false, true]));
+}
+
+#[test]
+fn switches_that_do_not_suit_a_transport_are_noted() {
+    let plan = read(&format!(
+        "transport = [\"eqds\", \"irn\", \"roce-nocc\"]\n{FIRST}\n[switch.plain]\nbuffer = \"9MB\"\n"
+    ))
+    .unwrap();
+    let [eqds, irn] = plan.notes() else {
+        panic!("{:?}", plan.notes());
+    };
+    assert!(eqds.starts_with("transport.eqds with switch.plain: the switches do not trim"));
+    assert!(irn.starts_with("transport.irn with switch.plain: the switches do not mark"));
+}
+
+#[test]
 fn a_sweep_can_be_stopped() {
     let plan = read(&format!("seeds = 50\n{FIRST}")).unwrap();
     let outcomes = sweep(&plan, 1, None, |_| false);
@@ -158,6 +196,36 @@ const WRONG: &[(&str, &str, &str)] = &[
         "[topology.rack]",
         "[transport.t]\nprotocol = \"tcp\"\n[topology.rack]",
         "transport.t: protocol = \"tcp\": choose one of roce",
+    ),
+    (
+        "[topology.rack]",
+        "transport = [\"tcp\"]\n[topology.rack]",
+        "transport: protocol = \"tcp\": choose one of roce, roce-nocc, irn, eqds",
+    ),
+    (
+        "[topology.rack]",
+        "transport = \"irn\"\n[topology.rack]",
+        "transport: \"irn\": write a list of protocols, such as",
+    ),
+    (
+        "[topology.rack]",
+        "transport = [\"irn\", \"irn\"]\n[topology.rack]",
+        "transport: \"irn\" is in the list twice",
+    ),
+    (
+        "[topology.rack]",
+        "transport = []\n[topology.rack]",
+        "transport: the list is empty",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"eqds\"\ndcqcn = \"ns3\"\n[topology.rack]",
+        "transport.t: dcqcn: eqds has no DCQCN",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\ndcqcn = \"fast\"\n[topology.rack]",
+        "transport.t: dcqcn = \"fast\": unknown variant `fast`, expected",
     ),
     (
         "[topology.rack]",

@@ -4,7 +4,7 @@ mod common;
 
 use common::{cable, clos, scene, star};
 use farwrite_experiment::{
-    Flow, FlowEnd, Start, Transport, TriggerKind, Workload, memory_bytes, run,
+    Flow, FlowEnd, FlowOutcome, Start, Transport, TriggerKind, Workload, memory_bytes, run,
 };
 use farwrite_net::{Loss, Options, Pfc, Shape, SwitchConfig};
 
@@ -28,7 +28,7 @@ fn lossless() -> SwitchConfig {
 fn a_packet_and_its_acknowledgement_take_what_the_cables_take() {
     let topology = star(64, 50, 1000);
     let workload = Workload::of(vec![Flow::new(0, 63, 1000, 0)]);
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let options = bare(lossless());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.flows[0].time_ns(), Some(4356));
@@ -45,7 +45,7 @@ fn flows_alone_take_the_ideal_time() {
         host_cable: cable(100, 500),
         middle_cable: cable(40, 7000),
     };
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     for topology in [mixed.build().unwrap(), clos(), star(2, 400, 100)] {
         let last = topology.hosts().count() - 1;
         for bytes in [1, 4096, 4097, 12_288, 100_001, 3_000_000] {
@@ -71,7 +71,7 @@ fn window_and_timeout_grow_with_the_path() {
     };
     let topology = topology.build().unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 28, 0)]);
-    let (options, transport) = (Options::default(), Transport::new("roce"));
+    let (options, transport) = (Options::default(), Transport::new("roce-nocc"));
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     let slowdown = outcome.flows[0].slowdown().unwrap();
     assert!((1.0..1.001).contains(&slowdown), "{slowdown}");
@@ -85,7 +85,7 @@ fn an_incast_without_drops_takes_what_its_last_cable_takes() {
     let workload = Workload::of(flows.collect());
     let transport = Transport {
         mtu: 1024,
-        ..Transport::new("roce")
+        ..Transport::new("roce-nocc")
     };
     let options = bare(lossless());
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
@@ -113,7 +113,7 @@ fn the_seed_determines_a_run() {
     let topology = clos();
     let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 200_000, 0));
     let workload = Workload::of(flows.collect());
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let options = Options::with_switches(lossless());
     let run = |seed| {
         let mut scene = scene(&topology, &options, &workload, &transport);
@@ -158,7 +158,10 @@ fn triggers_start_what_waits_for_them() {
         on(never, small(2, 0)),
     ];
     let topology = star(4, 100, 1000);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (
+        Options::with_switches(lossless()),
+        Transport::new("roce-nocc"),
+    );
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     let start = |flow: usize| outcome.flows[flow].start_ns;
     let end = |flow: usize| match outcome.flows[flow].end {
@@ -187,7 +190,7 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
     .unwrap();
     let workload = Workload::of(vec![Flow::new(0, 1, 2_000_000, 0)]);
     let options = Options::with_switches(lossless());
-    let transport = Transport::new("roce");
+    let transport = Transport::new("roce-nocc");
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.done(), 1);
     assert!(outcome.repeated() > 0 && outcome.totals.all_dropped() > 0);
@@ -209,7 +212,10 @@ fn losses_are_repaired_counted_and_in_the_end_given_up() {
 fn samples_begin_with_the_first_flow() {
     let topology = star(2, 100, 1000);
     let workload = Workload::of(vec![Flow::new(0, 1, 1_000_000, 2_000_000_000)]);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (
+        Options::with_switches(lossless()),
+        Transport::new("roce-nocc"),
+    );
     let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
     assert_eq!(outcome.depths.start_ns, 2_000_000_000);
     let sampled_ns = outcome.depths.interval_ns * outcome.depths.samples.len() as u64;
@@ -217,11 +223,87 @@ fn samples_begin_with_the_first_flow() {
     assert!(missing_ns <= outcome.depths.interval_ns, "{missing_ns}");
 }
 
+fn every_transport() -> [Transport; 4] {
+    farwrite_rc::Transport::ALL.map(|protocol| Transport::new(protocol.name()))
+}
+
+/// What the plan of a user without switches has.
+fn switches_for(transport: &Transport) -> Options {
+    let path = farwrite_rc::Path {
+        rate_bps: 1,
+        rtt_ns: 1,
+        mtu_bytes: transport.mtu,
+        framing_bytes: 38,
+    };
+    let protocol = transport.protocol().unwrap();
+    Options::with_switches(protocol.switch(&[transport.priority], &path))
+}
+
+/// Controllers hold a flow alone back by what their first window and their pace take.
+#[test]
+fn a_flow_alone_is_near_its_ideal_time_under_every_transport() {
+    let topology = clos();
+    for transport in every_transport() {
+        for bytes in [1, 4096, 100_001, 25_000_000] {
+            let workload = Workload::of(vec![Flow::new(0, 15, bytes, 5000)]);
+            let options = switches_for(&transport);
+            let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+            let slowdown = outcome.flows[0].slowdown().unwrap();
+            let protocol = &transport.protocol;
+            assert!(
+                (0.999..1.05).contains(&slowdown),
+                "{protocol}, {bytes}: {slowdown}"
+            );
+            assert_eq!((outcome.repeated(), outcome.flows[0].timeouts), (0, 0));
+        }
+    }
+}
+
+/// The timers of controllers and of receivers that grant credit do not keep a run alive.
+#[test]
+fn a_run_ends_under_every_transport_when_nothing_arrives() {
+    let mut dead = cable(100, 1000);
+    dead.loss = Loss::Iid { loss_packet: 1.0 };
+    let mut lossy = cable(100, 1000);
+    lossy.loss = Loss::Iid { loss_packet: 0.05 };
+    let star = |cable| Shape::Star { hosts: 3, cable }.build().unwrap();
+    let flows = vec![Flow::new(0, 2, 500_000, 0), Flow::new(1, 2, 500_000, 0)];
+    let workload = Workload::of(flows);
+    for transport in every_transport() {
+        let options = switches_for(&transport);
+        let outcome = run(&scene(&star(dead), &options, &workload, &transport)).unwrap();
+        let failed = |flow: &FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
+        assert!(outcome.flows.iter().all(failed), "{}", transport.protocol);
+        let outcome = run(&scene(&star(lossy), &options, &workload, &transport)).unwrap();
+        assert_eq!(outcome.done(), 2, "{}", transport.protocol);
+        assert!(outcome.repeated() > 0);
+    }
+}
+
+/// Data fills the queues of a trimming switch; acknowledgements in the same queues have no payload
+/// that could be cut off.
+#[test]
+fn acknowledgements_pass_the_queues_of_switches_that_trim() {
+    let topology = clos();
+    let transport = Transport::new("eqds");
+    let options = switches_for(&transport);
+    let flows = (0..16).map(|src| Flow::new(src, (src + 5) % 16, 5_000_000, 0));
+    let workload = Workload::of(flows.collect());
+    let outcome = run(&scene(&topology, &options, &workload, &transport)).unwrap();
+    assert_eq!(outcome.done(), 16);
+    assert!(outcome.totals.trimmed > 0);
+    assert_eq!(outcome.totals.all_dropped(), 0);
+    assert!(outcome.flows.iter().all(|flow| flow.timeouts == 0));
+}
+
 #[test]
 fn a_run_can_end_early() {
     let topology = star(2, 100, 1000);
     let workload = Workload::of(vec![Flow::new(0, 1, 1 << 30, 0)]);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (
+        Options::with_switches(lossless()),
+        Transport::new("roce-nocc"),
+    );
     let mut scene = scene(&topology, &options, &workload, &transport);
     scene.until_ns = Some(100_000);
     let outcome = run(&scene).unwrap();
@@ -232,7 +314,10 @@ fn a_run_can_end_early() {
 #[test]
 fn workloads_that_do_not_fit_are_refused() {
     let topology = star(2, 100, 1000);
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (
+        Options::with_switches(lossless()),
+        Transport::new("roce-nocc"),
+    );
     let error = |flow| {
         let workload = Workload::of(vec![flow]);
         let scene = scene(&topology, &options, &workload, &transport);
@@ -245,7 +330,10 @@ fn workloads_that_do_not_fit_are_refused() {
 
 #[test]
 fn memory_grows_with_flows_and_hosts() {
-    let (options, transport) = (Options::with_switches(lossless()), Transport::new("roce"));
+    let (options, transport) = (
+        Options::with_switches(lossless()),
+        Transport::new("roce-nocc"),
+    );
     let memory = |hosts, flows| {
         let topology = star(hosts, 100, 1000);
         let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0); flows]);

@@ -21,13 +21,13 @@ fn main() {
     let star = Scene::star;
     let rows: [Row; 10] = [
         (
-            "roce, no control, 15",
+            "roce-nocc, 15",
             Setup::RoceAlone,
             star(15),
             known(915, 1117, 0),
         ),
         (
-            "roce, no control, 50",
+            "roce-nocc, 50",
             Setup::RoceAlone,
             star(50),
             known(3214, 3719, 0),

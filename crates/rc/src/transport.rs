@@ -7,13 +7,15 @@ use core::str::FromStr;
 use farwrite_net::{Pfc, Red, SwitchConfig, Trim};
 use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, PullPacer, RateControl};
 
-use crate::{ConfigError, Connection, Nic, QpConfig, Recovery};
+use crate::{Nic, QpConfig, Recovery};
 
 /// A transport of today's datacenters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// RoCEv2: Go-Back-N, lossless priorities (PFC), DCQCN.
     Roce,
+    /// The same without congestion control.
+    RoceNocc,
     /// IRN (SIGCOMM 2018): selective repeat and BDP-FC without PFC; DCQCN.
     Irn,
     /// EQDS (NSDI 2022): credit of the receiver, trimming switches, any path for each packet.
@@ -35,7 +37,7 @@ pub struct Path {
 
 /// A name that no transport has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no transport of this name; choose roce, irn or eqds")]
+#[error("there is no transport of this name; choose roce, roce-nocc, irn or eqds")]
 pub struct UnknownTransport;
 
 impl Path {
@@ -68,92 +70,109 @@ impl Path {
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Roce, Self::Irn, Self::Eqds];
+    pub const ALL: [Self; 4] = [Self::Roce, Self::RoceNocc, Self::Irn, Self::Eqds];
 
-    /// The name: `roce`, `irn` or `eqds`.
+    /// The name: `roce`, `roce-nocc`, `irn` or `eqds`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Roce => "roce",
+            Self::RoceNocc => "roce-nocc",
             Self::Irn => "irn",
             Self::Eqds => "eqds",
         }
     }
 
-    /// A queue pair for a path. `roce` has a timeout of 4 ms and an acknowledgement for each
-    /// packet. `irn` has the values of its paper: a window of one round trip, `RTO_low` 100 us for
-    /// up to 3 packets, `RTO_high` 320 us. `eqds` has a timeout of 1 ms.
+    /// What it is, in a line for people.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Roce => "RoCEv2 with Go-Back-N, PFC and DCQCN",
+            Self::RoceNocc => "RoCEv2 with Go-Back-N and PFC, without congestion control",
+            Self::Irn => "selective repeat, a window of one round trip and DCQCN, without PFC",
+            Self::Eqds => "credit of the receiver, trimming, any path for each packet",
+        }
+    }
+
+    /// Whether DCQCN sets the pace of its senders.
+    #[must_use]
+    pub fn has_dcqcn(self) -> bool {
+        matches!(self, Self::Roce | Self::Irn)
+    }
+
+    /// A queue pair for a path, with an acknowledgement for each packet and a window of 16,384
+    /// packets or two round trips, whichever is more. `roce` has a timeout of 4 ms. `irn` has the
+    /// values of its paper: a window of one round trip, `RTO_low` 100 us for up to 3 packets,
+    /// `RTO_high` 320 us. `eqds` has a timeout of 1 ms. Timeouts are at least four round trips,
+    /// and `RTO_low` is at least two.
     #[must_use]
     pub fn config(self, peer_qpn: u32, path: &Path) -> QpConfig {
         let base = QpConfig {
             mtu_bytes: path.mtu_bytes,
-            window_packets: 1 << 16,
+            window_packets: (path.round_trip_packets().saturating_mul(2))
+                .clamp(LEAST_WINDOW_PACKETS, crate::MAX_PACKETS),
             ack_every_packets: 1,
             ..QpConfig::new(peer_qpn)
         };
+        let at_least = |timeout_ns: u64, round_trips: u64| {
+            timeout_ns.max(path.rtt_ns.saturating_mul(round_trips))
+        };
         match self {
-            Self::Roce => QpConfig {
-                ack_timeout_ns: 4_000_000,
+            Self::Roce | Self::RoceNocc => QpConfig {
+                ack_timeout_ns: at_least(4_000_000, 4),
                 ..base
             },
             Self::Irn => QpConfig {
                 window_packets: path.round_trip_packets(),
-                ack_timeout_ns: 320_000,
+                ack_timeout_ns: at_least(320_000, 4),
                 recovery: Recovery::Irn {
-                    rto_low_ns: 100_000,
+                    rto_low_ns: at_least(100_000, 2),
                     rto_low_packets: 3,
                 },
                 ..base
             },
             Self::Eqds => QpConfig {
-                ack_timeout_ns: 1_000_000,
+                ack_timeout_ns: at_least(1_000_000, 4),
                 recovery: Recovery::Trimming,
                 ..base
             },
         }
     }
 
-    /// A controller for a queue pair: DCQCN with the values of its paper, or EQDS with a first
-    /// window of one round trip.
+    /// A controller for a queue pair, if the transport has one: DCQCN, or EQDS with a first window
+    /// of one round trip.
     #[must_use]
-    pub fn control(self, path: &Path) -> Box<dyn RateControl + Send> {
+    pub fn control(self, path: &Path, dcqcn: DcqcnOptions) -> Option<Box<dyn RateControl + Send>> {
         match self {
-            Self::Roce | Self::Irn => Box::new(Dcqcn::new(DcqcnOptions::paper(path.rate_bps))),
-            Self::Eqds => Box::new(Eqds::new(path.rate_bps, path.round_trip_bytes())),
+            Self::Roce | Self::Irn => Some(Box::new(Dcqcn::new(dcqcn))),
+            Self::RoceNocc => None,
+            Self::Eqds => Some(Box::new(Eqds::new(path.rate_bps, path.round_trip_bytes()))),
         }
     }
 
-    /// Sets up what a NIC has once for all its queue pairs: for `eqds`, the pull pacer, at 0.99 of
-    /// the rate of the cable.
-    pub fn prepare(self, nic: &mut Nic, path: &Path) {
-        if self == Self::Eqds {
-            let frame_bytes = path.frame_bytes();
-            let rate_bps = path.rate_bps / 100 * 99;
-            // In two round trips and the time that a full queue takes, grants cover what comes.
-            let ahead = u64::from(path.round_trip_packets()) * 2 + EQDS_QUEUE_PACKETS;
-            nic.set_pull_pacer(PullPacer::new(rate_bps, frame_bytes, ahead));
+    /// Sets up what a NIC has once for all its queue pairs. With DCQCN: the interval of congestion
+    /// notifications. For `eqds`: the pull pacer, at 0.99 of the rate of the cable; the round trip
+    /// is that of the farthest sender.
+    pub fn prepare(self, nic: &mut Nic, path: &Path, dcqcn: DcqcnOptions) {
+        match self {
+            Self::Roce | Self::Irn => {
+                nic.set_notification_interval(dcqcn.notification_interval_ns);
+            }
+            Self::RoceNocc => {}
+            Self::Eqds => {
+                let rate_bps = path.rate_bps / 100 * 99;
+                // In two round trips and the time that a full queue takes, grants cover what comes.
+                let ahead = u64::from(path.round_trip_packets()) * 2 + EQDS_QUEUE_PACKETS;
+                nic.set_pull_pacer(PullPacer::new(rate_bps, path.frame_bytes(), ahead));
+            }
         }
     }
 
-    /// Adds a queue pair with its controller, as [`Nic::connect`] does.
-    ///
-    /// # Errors
-    /// [`ConfigError`].
-    pub fn connect(
-        self,
-        nic: &mut Nic,
-        to: Connection,
-        peer_qpn: u32,
-        path: &Path,
-    ) -> Result<u32, ConfigError> {
-        nic.connect_under(to, self.config(peer_qpn, path), self.control(path))
-    }
-
-    /// Switches as the transport wants them, for data of one priority. `roce` and `irn` mark with
-    /// the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01), and `roce` is lossless. `eqds` trims
-    /// at 35 full packets, and sends headers before anything else.
+    /// Switches as the transport wants them, for data of some priorities. `roce` and `irn` mark
+    /// with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01). `roce` and `roce-nocc` are
+    /// lossless. `eqds` trims at 35 full packets, and sends headers before anything else.
     #[must_use]
-    pub fn switch(self, priority: u8, path: &Path) -> SwitchConfig {
+    pub fn switch(self, priorities: &[u8], path: &Path) -> SwitchConfig {
         let red = Red {
             kmin_bytes: 5_000,
             kmax_bytes: 200_000,
@@ -164,7 +183,11 @@ impl Transport {
         match self {
             Self::Roce => SwitchConfig {
                 ecn: Some(red),
-                pfc: Some(Pfc::new(&[priority])),
+                pfc: Some(Pfc::new(priorities)),
+                ..base
+            },
+            Self::RoceNocc => SwitchConfig {
+                pfc: Some(Pfc::new(priorities)),
                 ..base
             },
             Self::Irn => SwitchConfig {
@@ -183,6 +206,7 @@ impl Transport {
     }
 }
 
+const LEAST_WINDOW_PACKETS: u32 = 1 << 14;
 /// What a queue of a trimming switch takes.
 const EQDS_QUEUE_PACKETS: u64 = 35;
 
@@ -227,8 +251,27 @@ mod tests {
         for transport in Transport::ALL {
             let config = transport.config(2, &path);
             assert_eq!(config.validate(), Ok(()));
-            assert_eq!(transport.switch(3, &path).validate(), Ok(()));
+            assert_eq!(transport.switch(&[3], &path).validate(), Ok(()));
         }
         assert_eq!(Transport::Irn.config(2, &path).window_packets, 26);
+    }
+
+    #[test]
+    fn timeouts_and_windows_grow_with_the_path() {
+        let path = Path {
+            rate_bps: 400_000_000_000,
+            rtt_ns: 25_000_000,
+            mtu_bytes: 4096,
+            framing_bytes: 38,
+        };
+        for transport in Transport::ALL {
+            let config = transport.config(2, &path);
+            assert_eq!(config.ack_timeout_ns, 100_000_000, "{transport}");
+            let round_trips = if transport == Transport::Irn { 1 } else { 2 };
+            assert_eq!(config.window_packets, 299_187 * round_trips, "{transport}");
+            if let Recovery::Irn { rto_low_ns, .. } = config.recovery {
+                assert_eq!(rto_low_ns, 50_000_000);
+            }
+        }
     }
 }

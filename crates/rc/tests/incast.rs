@@ -150,14 +150,15 @@ fn shares(
     let priority = connection().priority;
     let switch = SwitchConfig {
         ecn,
-        ..transport.switch(priority, &path)
+        ..transport.switch(&[priority], &path)
     };
     let options = Options::with_switches(switch);
     let mut network = network(&topology, &options, 1);
     let hosts: Vec<_> = topology.hosts().collect();
     let (left, right) = hosts.split_at(FLOWS);
     for node in &hosts {
-        transport.prepare(nic(&mut network, *node), &path);
+        let dcqcn = DcqcnOptions::paper(path.rate_bps);
+        transport.prepare(nic(&mut network, *node), &path, dcqcn);
     }
     for receiver in right {
         let memory = &mut nic(&mut network, *receiver).memory;
@@ -246,7 +247,11 @@ fn flows_under_swift_become_equal() {
 /// grants all of it, and the switch trims.
 #[test]
 fn flows_under_eqds_become_equal() {
-    let control = |path: &Path| Transport::Eqds.control(path);
+    let control = |path: &Path| {
+        let dcqcn = DcqcnOptions::paper(path.rate_bps);
+        let control = Transport::Eqds.control(path, dcqcn);
+        control.unwrap()
+    };
     let (jain, used) = shares(Transport::Eqds, 1, None, control, [1_000, 5_000]);
     assert!(jain >= 0.9 && used > 0.9, "{jain} {used}");
 }

@@ -20,9 +20,10 @@ const MORE: &str = r#"
 A plan has names for its parts, and each combination of them is a run. More in a plan:
   seeds = 10                       # each run with seeds 1 to 10, for confidence intervals
   loss = [0, 1e-5]                 # probability that a cable loses a frame
-  [switch.drill]                   # without any: PFC if the transport wants it
+  transport = ["roce", "irn"]      # side by side; names: {names}
+  [switch.drill]                   # without any: as the transport wants them
   routing = { policy = "drill", d = 2, m = 1 }
-  [transport.roce]
+  [transport.small]                # in place of the list, for other settings
   protocol = "roce"
   mtu = 1024
   [workload.web]
@@ -44,8 +45,9 @@ fn examples() -> String {
     format!(
         "Examples:\n  farwrite sim plan.toml\n  farwrite sim --connections incast.cm --topology \
          rack.topo\n  farwrite sim --flows flow.txt --topology topology.txt --mtu 1024\n\nA plan for a \
-         first run:\n{}\n{MORE}",
-        plan.replace("  \n", "\n").trim_end_matches('\n')
+         first run:\n{}\n{}",
+        plan.replace("  \n", "\n").trim_end_matches('\n'),
+        MORE.replace("{names}", &farwrite_experiment::transport::names())
     )
 }
 
@@ -85,12 +87,13 @@ pub(crate) struct SimArgs {
 pub(crate) struct QuickArgs {
     #[arg(
         long,
-        help = format!("Transport of the NICs: {}", farwrite_experiment::transport::described()),
-        value_name = "NAME",
+        help = format!("Transports of the NICs, with commas: {}", farwrite_experiment::transport::described()),
+        value_name = "NAMES",
         default_value = "roce",
+        value_delimiter = ',',
         conflicts_with = "plan"
     )]
-    pub(crate) transport: String,
+    pub(crate) transport: Vec<String>,
     /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096
     #[arg(
         long,

@@ -76,9 +76,15 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
         return Ok((text, directory));
     }
     let quick = &args.quick;
+    let transports = quick.transport.iter().map(|name| {
+        let name = quoted(name);
+        format!(
+            "\n[transport.{name}]\nprotocol = {name}\nmtu = {}\n",
+            quick.mtu
+        )
+    });
     let text = format!(
-        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n\n{}\n{}\n[transport.{name}]\n\
-         protocol = {name}\nmtu = {}\n",
+        "seeds = {}\nfirst_seed = {}\nframing_bytes = {}\n\n{}\n{}{}",
         quick.seeds,
         quick.seed,
         quick.framing,
@@ -87,8 +93,7 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
             "workload",
             args.connections.as_ref().or(args.flows.as_ref())
         ),
-        quick.mtu,
-        name = quoted(&quick.transport),
+        transports.collect::<String>(),
     );
     Ok((text, PathBuf::new()))
 }

@@ -159,7 +159,11 @@ impl Flows {
 }
 
 /// The switches that a transport wants for the flows of a workload.
-pub(super) fn switch_for(transport: &Transport, workload: &Workload) -> SwitchConfig {
+pub(super) fn switch_for(
+    transport: &Transport,
+    workload: &Workload,
+    framing_bytes: u32,
+) -> SwitchConfig {
     let mut priorities: Vec<_> = workload
         .flows
         .iter()
@@ -168,11 +172,7 @@ pub(super) fn switch_for(transport: &Transport, workload: &Workload) -> SwitchCo
     priorities.push(transport.priority);
     priorities.sort_unstable();
     priorities.dedup();
-    let entry = transport.entry();
-    entry.map_or_else(
-        |_| SwitchConfig::default(),
-        |entry| (entry.switch)(&priorities),
-    )
+    transport.switch(&priorities, framing_bytes)
 }
 
 /// Takes over the latencies, and without PFC the buffers, that a peer's file has for its switches.

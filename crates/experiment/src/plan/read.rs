@@ -36,8 +36,7 @@ struct File {
     workload: Table,
     #[serde(default)]
     switch: Table,
-    #[serde(default)]
-    transport: Table,
+    transport: Option<Value>,
     loss: Option<Vec<f64>>,
     #[serde(default = "one")]
     seeds: u64,
@@ -105,11 +104,7 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         switch.validate().map_err(|why| why.to_string())?;
         Ok(switch)
     })?;
-    let mut transports = entries("transport", &file.transport, |table| {
-        let transport: Transport = typed(table)?;
-        transport.validate().map_err(|why| why.to_string())?;
-        Ok(transport)
-    })?;
+    let transports = transports(file.transport.as_ref())?;
     for (what, is_empty) in [
         ("topology", topologies.is_empty()),
         ("workload", workloads.is_empty()),
@@ -120,9 +115,6 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
                 format!("has no entries; add one as [{what}.NAME]"),
             ));
         }
-    }
-    if transports.is_empty() {
-        transports.push(("roce".to_owned(), Transport::new("roce")));
     }
     Ok(Plan {
         topologies,
@@ -135,6 +127,58 @@ pub(super) fn read(text: &str, read_file: ReadFile<'_>) -> Result<Plan, PlanErro
         until: file.until,
         notes,
     })
+}
+
+/// Reads `transport`: a list of protocols with default settings, or a table of named entries.
+/// Without any, there is one.
+fn transports(value: Option<&Value>) -> Result<Vec<(String, Transport)>, PlanError> {
+    let read = match value {
+        None => Vec::new(),
+        Some(Value::Table(table)) => entries("transport", table, |table| {
+            let transport: Transport = typed(table)?;
+            transport.validate().map_err(|why| why.to_string())?;
+            Ok(transport)
+        })?,
+        Some(Value::Array(list)) if list.is_empty() => {
+            let why = format!("the list is empty; {TRANSPORT_FORMS}");
+            return Err(PlanError::at("transport", why));
+        }
+        Some(Value::Array(list)) => {
+            let read = list.iter().map(listed_transport);
+            let read = read.collect::<Result<Vec<_>, _>>();
+            read.map_err(|why| PlanError::at("transport", why))?
+        }
+        Some(other) => {
+            let why = format!("{}: {TRANSPORT_FORMS}", shown(other));
+            return Err(PlanError::at("transport", why));
+        }
+    };
+    let mut names: Vec<_> = read.iter().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        let why = format!("{:?} is in the list twice", pair[0]);
+        return Err(PlanError::at("transport", why));
+    }
+    if read.is_empty() {
+        return Ok(vec![(
+            DEFAULT_TRANSPORT.to_owned(),
+            Transport::new(DEFAULT_TRANSPORT),
+        )]);
+    }
+    Ok(read)
+}
+
+const DEFAULT_TRANSPORT: &str = "roce";
+const TRANSPORT_FORMS: &str =
+    "write a list of protocols, such as [\"roce\", \"irn\"], or [transport.NAME] with protocol";
+
+fn listed_transport(value: &Value) -> Result<(String, Transport), String> {
+    let Value::String(name) = value else {
+        return Err(format!("{}: {TRANSPORT_FORMS}", shown(value)));
+    };
+    let transport = Transport::new(name);
+    transport.validate().map_err(|why| why.to_string())?;
+    Ok((name.clone(), transport))
 }
 
 /// Reads each entry of a table of tables.

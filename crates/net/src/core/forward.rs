@@ -54,7 +54,10 @@ impl Core {
         let port = &self.ports[egress.index()];
         let queue_bytes = port.queue_bytes(priority);
         let switch = &mut self.switches[self.nodes[port.node.index()].number];
-        let trims = switch.config.trim.filter(|trim| trim.priority != priority);
+        // What has no payload cannot be trimmed, so only the buffer limits it.
+        let has_payload = slot.frame.payload.carried_bytes() > 0;
+        let trim = switch.config.trim.filter(|_| has_payload);
+        let trims = trim.filter(|trim| trim.priority != priority);
         if trims.is_some_and(|trim| queue_bytes + bytes > trim.queue_bytes)
             && !switch.buffer.is_lossless(priority)
         {

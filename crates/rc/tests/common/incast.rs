@@ -6,7 +6,7 @@ use farwrite_net::{
     CableConfig, Device, Frame, LeafSpine, Network, NodeId, Options, Output, Payload, Pfc, Policy,
     Ports, Red, Role, Shape, SwitchConfig, Topology,
 };
-use farwrite_rate::{Dcqcn, DcqcnOptions, RateControl};
+use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Path, Remote, Request, Transport};
 
 /// A NIC that notes when its requests are done.
@@ -143,7 +143,8 @@ impl Outcome {
 impl Setup {
     fn transport(self) -> Transport {
         match self {
-            Self::RoceAlone | Self::Roce | Self::RoceLossy => Transport::Roce,
+            Self::RoceAlone => Transport::RoceNocc,
+            Self::Roce | Self::RoceLossy => Transport::Roce,
             Self::Irn => Transport::Irn,
             Self::Eqds => Transport::Eqds,
         }
@@ -159,7 +160,7 @@ impl Setup {
         let ecn = (!matches!(self, Self::RoceAlone | Self::Eqds)).then_some(red);
         let lossless = matches!(self, Self::RoceAlone | Self::Roce);
         let pfc = lossless.then(|| Pfc::new(&[PRIORITY]));
-        let base = self.transport().switch(PRIORITY, &scene.path(self));
+        let base = self.transport().switch(&[PRIORITY], &scene.path(self));
         // ns-3 sets 1048 bytes aside for each of 8 queues of 64 ports. It matters where frames are
         // dropped.
         let aside = if matches!(self, Self::RoceLossy) {
@@ -173,14 +174,6 @@ impl Setup {
             pfc,
             routing: scene.routing.unwrap_or(base.routing),
             ..base
-        }
-    }
-
-    fn control(self, path: &Path) -> Option<Box<dyn RateControl + Send>> {
-        match self {
-            Self::RoceAlone => None,
-            Self::Eqds => Some(Transport::Eqds.control(path)),
-            _ => Some(Box::new(Dcqcn::new(DcqcnOptions::ns3(RATE_BPS)))),
         }
     }
 
@@ -201,9 +194,9 @@ impl Setup {
         let path = scene.path(self);
         for host in &hosts {
             let nic = &mut network.device_mut(*host).unwrap().nic;
-            self.transport().prepare(nic, &path);
             // As in ns-3, where each acknowledgement can carry a notification.
-            nic.set_notification_interval(0);
+            let dcqcn = DcqcnOptions::ns3(RATE_BPS);
+            self.transport().prepare(nic, &path, dcqcn);
         }
         let memory = &mut network.device_mut(*receiver).unwrap().nic.memory;
         memory.register_ghost(1, 0, u64::from(scene.bytes)).unwrap();
@@ -247,7 +240,8 @@ impl Setup {
             let nic = &mut network.device_mut(node).unwrap().nic;
             let config = self.transport().config(peer_qpn, path);
             let own = nic.connect(to, config).unwrap();
-            if let Some(control) = self.control(path) {
+            let dcqcn = DcqcnOptions::ns3(RATE_BPS);
+            if let Some(control) = self.transport().control(path, dcqcn) {
                 nic.set_control(own, control).unwrap();
             }
         }
