@@ -37,6 +37,9 @@ impl World<'_> {
             self.network.inject(datagram);
         }
         self.run_idle(FALL_SILENT_NS)?;
+        // A control packet that was held back until now is an honest sample of a long round trip,
+        // and the last report about a path is repeated up to two round trips later (P4.10).
+        self.run_idle(3 * self.longest_rtt_ns())?;
         self.check_silence()?;
         self.check_outcomes()?;
         self.check_reports()?;

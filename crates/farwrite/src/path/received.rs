@@ -20,6 +20,10 @@ impl Amount {
         }
     }
 
+    fn is_within(self, most: Self) -> bool {
+        self.packets <= most.packets && self.bytes <= most.bytes
+    }
+
     fn is_possible_of(self, sent: Self) -> bool {
         self.packets <= sent.packets.saturating_mul(MOST_COPIES)
             && self.bytes <= sent.bytes.saturating_mul(MOST_COPIES)
@@ -95,17 +99,27 @@ impl Received {
     }
 
     /// What the first report of a path at the receiver brings: all that it counts, but no more than
-    /// was sent and not counted before.
+    /// was sent and not counted before. A report that counts more also counts what arrived before
+    /// this end opened the path, or copies. If these were taken in, later reports of what arrives
+    /// could come to more than is possible.
     fn first(&self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> PathFeedback {
-        let most_packets = sent.packets.saturating_sub(self.delivered.packets);
-        if report.received_packets <= most_packets.saturating_mul(MOST_COPIES) {
+        let counted = Amount {
+            packets: report.received_packets,
+            bytes: report.received_bytes,
+        };
+        let most = Amount {
+            packets: sent.packets.saturating_sub(self.delivered.packets),
+            bytes: sent.bytes.saturating_sub(self.delivered.bytes),
+        };
+        if counted.is_within(most) {
             return *report;
         }
-        // It has counted since before: marks and drops are of then.
+        // Nobody can say which of the marks and drops are of then.
+        let packets = counted.packets.min(most.packets);
         PathFeedback {
-            received_packets: most_packets,
+            received_packets: packets,
             received_bytes: newest_bytes.saturating_sub(self.delivered.bytes),
-            ect_packets: report.ect_packets.min(most_packets),
+            ect_packets: report.ect_packets.min(packets),
             marked_packets: 0,
             dropped_packets: 0,
             ..*report
@@ -258,6 +272,29 @@ mod tests {
                 bytes: 140_000
             }
         );
+    }
+
+    #[test]
+    fn a_receiver_that_counted_a_little_before_is_not_refused_later() {
+        // Packets arrived before this end opened the path: many, or few long ones. Now the first
+        // of three arrives, and then the others.
+        for (packets, bytes, packet_bytes) in [(10, 1_000, 1_000), (1, 1_500, 84)] {
+            let sent = Amount {
+                packets: 3,
+                bytes: 3 * packet_bytes,
+            };
+            let mut received = Received::default();
+            for arrived in 1..=3 {
+                let report = PathFeedback {
+                    path: 1,
+                    received_packets: packets + arrived,
+                    received_bytes: bytes + arrived * packet_bytes,
+                    ..PathFeedback::default()
+                };
+                let taken = received.take(&report, arrived * packet_bytes, sent);
+                assert_eq!(taken, Taken::Now, "{report:?}");
+            }
+        }
     }
 
     proptest! {

@@ -48,6 +48,8 @@ pub(super) struct Sending {
     sent_bytes: u64,
     /// Bytes that are in flight no more: up to the newest packet reported, or given up.
     settled_bytes: u64,
+    /// Bytes sent at the latest timeout. Their departures are known until the next one.
+    timed_out_bytes: u64,
     /// Bytes up to the newest packet reported.
     reported_bytes: u64,
     received: Received,
@@ -83,6 +85,7 @@ impl Sending {
             sent_packets: 0,
             sent_bytes: 0,
             settled_bytes: 0,
+            timed_out_bytes: 0,
             reported_bytes: 0,
             received: Received::default(),
             turn_bytes: 0,
@@ -194,7 +197,7 @@ impl Sending {
         let timeout = self.controller.get().next_timeout();
         if timeout.is_some_and(|at_ns| at_ns <= now_ns) {
             self.controller.get_mut().on_timeout(now_ns);
-            self.settle(self.sent_bytes);
+            self.give_up();
         }
         let first = *self.line.front()?;
         let may_send = now_ns >= self.paced_until_ns && self.allowance(now_ns, first) > 0;
@@ -224,9 +227,13 @@ impl Sending {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    fn settle(&mut self, bytes: u64) {
-        self.settled_bytes = self.settled_bytes.max(bytes);
-        self.departures.settle(self.settled_bytes);
+    /// No report came in time. What is in flight may have left just now, or its reports may take
+    /// longer than the controller waits on a path that it does not know. So the departures stay in
+    /// the log until one more timeout: a late report still gives the round trip.
+    fn give_up(&mut self) {
+        self.settled_bytes = self.sent_bytes;
+        let before = std::mem::replace(&mut self.timed_out_bytes, self.sent_bytes);
+        self.departures.settle(before);
     }
 
     /// Takes in a report that came through the queue pair with number `serial`, or refuses it.
@@ -256,7 +263,8 @@ impl Sending {
             }
         }
         self.reported_bytes = self.reported_bytes.max(newest_bytes);
-        self.settle(self.reported_bytes);
+        self.settled_bytes = self.settled_bytes.max(self.reported_bytes);
+        self.departures.settle(self.reported_bytes);
         self.controller.get_mut().on_feedback(&Feedback {
             now_ns,
             newest: Some(Newest {
@@ -301,5 +309,86 @@ impl Sending {
             ecn_from_peer,
             refused_feedback: self.refused_feedback,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const PACKET: u64 = 1_000;
+
+    /// A packet leaves through queue pair 1, and nothing else is to be sent.
+    fn send(sending: &mut Sending, now_ns: u64, packet: u32) {
+        sending.note_departure(
+            now_ns,
+            &Run {
+                serial: 1,
+                message: 0,
+                packets: packet..packet + 1,
+                packet_bytes: PACKET,
+                bytes: PACKET,
+                is_repeat: false,
+            },
+        );
+        sending.end_turn(now_ns, 0, &mut Place::default(), (false, false));
+    }
+
+    /// A report of the first `packets` packets.
+    fn hear(sending: &mut Sending, now_ns: u64, packets: u32) {
+        let report = PathFeedback {
+            path: 1,
+            packet: packets - 1,
+            received_packets: packets.into(),
+            received_bytes: u64::from(packets) * PACKET,
+            ..PathFeedback::default()
+        };
+        let named = Named::Sent {
+            message: 0,
+            packet: report.packet,
+        };
+        sending.handle_feedback(now_ns, 1, named, &report);
+    }
+
+    /// Sends two packets, the first of them before a timeout and the second just before it.
+    fn time_out() -> Sending {
+        let choice = RateControl::default();
+        let mut sending = Sending::new(choice, 1 << 20, PACKET, Timing::wide_area());
+        send(&mut sending, 0, 0);
+        send(&mut sending, 990 * MS, 1);
+        sending.release(1_000 * MS);
+        assert_eq!(sending.in_flight_bytes(), 0);
+        sending
+    }
+
+    fn base_rtt_ns(sending: &Sending) -> Option<u64> {
+        sending.stats(0, EcnField::of(0, 0)).base_rtt_ns
+    }
+
+    #[test]
+    fn a_report_after_a_timeout_gives_a_round_trip() {
+        let mut sending = time_out();
+        hear(&mut sending, 1_500 * MS, 1);
+        assert_eq!(base_rtt_ns(&sending), Some(1_500 * MS));
+        assert_eq!(sending.reported_bytes, PACKET);
+        hear(&mut sending, 1_510 * MS, 2);
+        assert_eq!(base_rtt_ns(&sending), Some(520 * MS));
+        assert_eq!(
+            (sending.reported_bytes, sending.in_flight_bytes()),
+            (2 * PACKET, 0)
+        );
+    }
+
+    #[test]
+    fn departures_are_forgotten_with_the_second_timeout() {
+        let mut sending = time_out();
+        send(&mut sending, 1_100 * MS, 2);
+        let timeout_ns = sending.controller.get().next_timeout();
+        sending.release(timeout_ns.expect("a packet is in flight"));
+        hear(&mut sending, 9_000 * MS, 2);
+        assert_eq!((base_rtt_ns(&sending), sending.reported_bytes), (None, 0));
+        hear(&mut sending, 9_010 * MS, 3);
+        assert_eq!(sending.reported_bytes, 3 * PACKET);
     }
 }

@@ -28,13 +28,23 @@ pub(super) struct Fallback {
     pub(super) marks: Marks,
     /// Failed groups to ask for now.
     pub(super) to_ask: BTreeSet<u32>,
-    /// Groups that were asked for, and when; later by the time that repairs before theirs take.
-    asked: VecDeque<(u64, u32)>,
+    /// Groups that were asked for.
+    asked: VecDeque<Asked>,
     /// When to ask for what is in no group.
     pub(super) rest_due_ns: Option<u64>,
     /// Rounds of asking again since something new came.
     pub(super) rounds: u32,
     last_new_ns: u64,
+}
+
+/// A group that was asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    group: u32,
+    /// When the sender began with repairs, and the chunks that it repairs from then on, up to those
+    /// of the group.
+    since_ns: u64,
+    chunks: u32,
 }
 
 impl Fallback {
@@ -115,10 +125,20 @@ impl Fallback {
 
     /// So many chunks of a group were asked for: their repairs come after all those asked for before.
     pub(super) fn asked(&mut self, path: &Path, group: u32, chunks: u32) {
-        let repairs_ns = self.on_wire_ns(chunks);
-        let before_ns = self.asked.back().map_or(0, |(asked_ns, _)| *asked_ns);
-        let asked_ns = before_ns.max(path.now_ns).saturating_add(repairs_ns);
-        self.asked.push_back((asked_ns, group));
+        let last = self.asked.back();
+        let busy = last.filter(|last| self.left_ns(last) > path.now_ns);
+        let (since_ns, before) = busy.map_or((path.now_ns, 0), |last| (last.since_ns, last.chunks));
+        self.asked.push_back(Asked {
+            group,
+            since_ns,
+            chunks: before.saturating_add(chunks),
+        });
+    }
+
+    /// When the repairs of a group should have left. The pace is the one seen up to now: the one
+    /// seen when the group was asked for can be that of two chunks with a pause between them.
+    fn left_ns(&self, asked: &Asked) -> u64 {
+        asked.since_ns.saturating_add(self.on_wire_ns(asked.chunks))
     }
 
     /// Whether groups were asked for that are not known to be whole.
@@ -132,13 +152,13 @@ impl Fallback {
         let interval_ns = self.interval_ns(path);
         let due_ns = path.now_ns.saturating_sub(interval_ns);
         let mut oldest_ns = None;
-        while let Some(&(asked_ns, group)) = self.asked.front()
-            && asked_ns <= due_ns
+        while let Some(&asked) = self.asked.front()
+            && self.left_ns(&asked) <= due_ns
             && path.now_ns >= interval_ns
         {
             self.asked.pop_front();
-            self.to_ask.insert(group);
-            oldest_ns.get_or_insert(asked_ns);
+            self.to_ask.insert(asked.group);
+            oldest_ns.get_or_insert(self.left_ns(&asked));
         }
         let rest = self.rest_due_ns.is_some_and(|at_ns| at_ns <= path.now_ns);
         if rest {
@@ -155,8 +175,8 @@ impl Fallback {
 
     /// When [`Self::ask_again`] has something to do, or marks are due.
     pub(super) fn next_timeout(&self, path: &Path) -> Option<u64> {
-        let asked = self.asked.front();
-        let again = asked.map(|(asked_ns, _)| asked_ns.saturating_add(self.interval_ns(path)));
+        let left_ns = self.asked.front().map(|asked| self.left_ns(asked));
+        let again = left_ns.map(|left_ns| left_ns.saturating_add(self.interval_ns(path)));
         let times = [again, self.rest_due_ns, self.marks.next_timeout()];
         times.into_iter().flatten().min()
     }
@@ -208,6 +228,27 @@ mod tests {
         // A probe, a second later.
         fallback.advance(&path(1010), 11);
         assert_eq!(waits_ms(&fallback, 1010, 100), 100 + margin_ms);
+    }
+
+    #[test]
+    fn repairs_are_waited_for_at_the_pace_seen_since_they_were_asked_for() {
+        let mut fallback = fallback();
+        fallback.advance(&path(0), 1);
+        fallback.advance(&path(500), 2);
+        for group in 0..50 {
+            fallback.asked(&path(600), group, 10);
+        }
+        let due_ns = |fallback: &Fallback| fallback.next_timeout(&path(600));
+        let interval_ns = fallback.interval_ns(&path(600));
+        let asked_ns = 600 * MS + interval_ns;
+        assert_eq!(due_ns(&fallback), Some(asked_ns + 10 * 500 * MS));
+        fallback.advance(&path(1_000), 502);
+        assert_eq!(due_ns(&fallback), Some(asked_ns + 10 * 1_000 * MS / 501));
+        fallback.ask_again(&path(600 + 1_000 + interval_ns / MS));
+        assert_eq!(
+            (fallback.to_ask.len(), fallback.awaits_repairs()),
+            (50, false)
+        );
     }
 
     #[test]

@@ -74,6 +74,13 @@ impl World<'_> {
         endpoint.path_stats(qp).ok()
     }
 
+    /// The longest round trip that an end believes in.
+    pub(crate) fn longest_rtt_ns(&self) -> u64 {
+        let ends = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
+        let stats = ends.filter_map(|(pair, end)| self.path_stats(pair, end));
+        stats.map(|stats| stats.rtt_ns).max().unwrap_or(0)
+    }
+
     /// Data packets that came for open messages: a report can name no others.
     fn received_packets(&self, pair: usize, end: usize) -> u64 {
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
