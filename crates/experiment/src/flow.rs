@@ -149,7 +149,7 @@ impl Workload {
         self.triggers.extend(other.triggers);
     }
 
-    /// Checks the flows for a topology with so many hosts.
+    /// Checks the flows for a topology with this number of hosts.
     ///
     /// # Errors
     /// [`WorkloadError`] names the first flow that does not fit.

@@ -44,7 +44,7 @@ fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
     [(a, qa), (b, qb)]
 }
 
-/// Polls until so many completions are here, or for two seconds.
+/// Polls until this number of completions has come, or for two seconds.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + Duration::from_secs(2);
     let mut out = Vec::new();

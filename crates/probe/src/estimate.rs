@@ -84,7 +84,7 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Of so many packets, of which some were lost in so many runs; `None` without losses.
+    /// Of `packets` packets, of which `lost` were lost in `bursts` runs; `None` without losses.
     #[must_use]
     pub fn of(packets: u64, lost: u64, bursts: u64, longest_packets: u64) -> Option<Self> {
         if lost == 0 || bursts == 0 {

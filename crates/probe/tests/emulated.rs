@@ -77,7 +77,7 @@ fn probe_across(
     (findings, answered)
 }
 
-/// A path of so many bits a second and half of the round trip.
+/// A path with this rate in bits a second, and half of the round trip.
 fn path(rate_bps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         delay: Duration::from_millis(delay_ms),

@@ -89,7 +89,7 @@ def queue_pairs(state: float, sram: int = SRAM_BYTES) -> int:
 
 
 def cluster_size(pairs: float, connections: int = CONNECTIONS_PER_PEER) -> int:
-    """Peers that so many queue pairs reach, with so many connections to each.
+    """Peers that a number of queue pairs reaches, with a number of connections to each.
 
     Raises
     ------

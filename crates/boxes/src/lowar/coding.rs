@@ -62,7 +62,7 @@ impl Shape {
         self.units
     }
 
-    /// Repair packets of a block of so many data packets. A class without data has none.
+    /// Repair packets of a block with this number of data packets. A class without data has none.
     pub(crate) fn units_of(self, packets: u16) -> usize {
         usize::from(packets.min(u16::from(self.units)))
     }

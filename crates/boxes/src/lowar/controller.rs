@@ -5,7 +5,7 @@ use super::format::{Report, SPANS};
 
 /// Packets after which a measurement counts for 1/e.
 const MEMORY_PACKETS: f64 = 300_000.0;
-/// Before anything is lost, half a loss in so many more packets is assumed.
+/// Before anything is lost, half a loss in this number of further packets is assumed.
 const PRIOR_PACKETS: f64 = 500.0;
 const PRIOR_LOST: f64 = 0.5;
 /// With fewer packets than this, nothing is chosen.

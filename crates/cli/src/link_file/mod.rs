@@ -77,7 +77,7 @@ pub(crate) enum Medium {
 }
 
 impl Medium {
-    /// There and back over so many kilometres, in seconds.
+    /// There and back over a distance in kilometres, in seconds.
     pub(crate) fn rtt_s(self, km: f64) -> f64 {
         let km_per_s = match self {
             Self::Vacuum => 300_000.0,

@@ -308,7 +308,7 @@ struct Place {
 }
 
 impl Place {
-    /// For an output of so many elements.
+    /// For an output of this number of elements.
     fn new<T>(elements: usize) -> Self {
         let large = elements.saturating_mul(size_of::<T>()) >= STREAM_BYTES;
         Self {

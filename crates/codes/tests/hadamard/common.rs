@@ -176,7 +176,7 @@ pub(crate) fn shapes(block: u32, packet: u32) -> impl Strategy<Value = Interleav
         })
 }
 
-/// Ends of segments of a tensor of so many elements.
+/// Ends of segments of a tensor with this number of elements.
 pub(crate) fn ends(elements: usize, segments: usize, seed: u64) -> Vec<usize> {
     let mut dice = Dice(seed);
     let mut cut = || dice.below(elements + 1);

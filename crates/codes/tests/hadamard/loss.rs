@@ -168,7 +168,7 @@ fn a_stride_spreads_a_loss_over_its_group() {
         let touched = errors.iter().filter(|&&error| error > 1e-6).count();
         assert_eq!(touched, stride, "{errors:?}");
         let worst = errors.iter().copied().fold(0.0, f64::max);
-        // The share of a block's energy that is in so many of its coefficients varies by the block.
+        // The share of a block's energy that is in a number of its coefficients varies by the block.
         assert!(worst <= 3.0 / (stride as f64).sqrt(), "{stride}: {worst}");
     }
 }

@@ -47,7 +47,7 @@ pub enum Event {
     Rate,
     /// Packets of many sizes look for the MTU.
     Mtu,
-    /// Losses are counted: so many trials are over, of all.
+    /// Losses are counted: how many trials are over, and of how many.
     Losses {
         /// Trials that are over.
         done: u64,

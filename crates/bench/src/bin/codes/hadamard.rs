@@ -15,8 +15,8 @@ const PAYLOAD: usize = 4096;
 /// Blocks that a tensor is split into, as in `OptiNIC`'s Table 3.
 const SPLITS: [usize; 4] = [1, 4, 16, 64];
 
-/// Encodes and decodes a tensor of so many bytes in each format, without a stride and with the
-/// largest, in turn with copying it; prints medians of so many runs.
+/// Encodes and decodes a tensor of `bytes` bytes in each format, without a stride and with the
+/// largest, in turn with copying it; prints medians of `runs` runs.
 pub(crate) fn print(bytes: usize, runs: usize) -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "hadamard     {} MiB, packets of {PAYLOAD} bytes, in cold memory, on one core with {}; \

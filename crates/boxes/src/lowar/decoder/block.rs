@@ -10,7 +10,7 @@ use crate::lowar::streams::Key;
 use crate::psn;
 use farwrite_wire::packet::Packet;
 
-/// Losses with at most so many good packets between them are one burst.
+/// Losses with at most this number of good packets between them are one burst.
 const MAX_BURST_GAP: u16 = 3;
 
 /// Packets of a block by position, one bit each.

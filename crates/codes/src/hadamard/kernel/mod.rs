@@ -82,8 +82,8 @@ impl Kernel {
         }
     }
 
-    /// Puts element `(row, column)` of the source at `(column, row)` of the target, for so many
-    /// rows and columns of the source.
+    /// Puts element `(row, column)` of the source at `(column, row)` of the target, for `rows`
+    /// rows and `columns` columns of the source.
     pub(super) fn transpose(
         self,
         source: &Matrix<&[f32]>,
@@ -98,7 +98,7 @@ impl Kernel {
         }
     }
 
-    /// How many of so many elements are for vectors.
+    /// How many of `elements` elements vectors take.
     fn lines(self, elements: usize) -> usize {
         match self {
             Self::SCALAR => 0,
