@@ -10,10 +10,11 @@ use common::network::run;
 
 const RATES: [u64; 4] = [100_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000];
 const RTTS: [u64; 4] = [100_000, 1_000_000, 25_000_000, 300_000_000];
-const PARTS: [(&str, fn()); 5] = [
+const PARTS: [(&str, fn()); 6] = [
     ("alone", alone),
     ("equals", equals),
     ("beside", beside),
+    ("noisy", noisy),
     ("start", start),
     ("steps", steps),
 ];
@@ -124,6 +125,22 @@ fn beside() {
                 };
                 row(&case.beside(kind, 20.0).lasting(rounds, rounds / 4.0), name);
             }
+        }
+    }
+}
+
+/// Seconds 4 to 16 beside one flow that starts at the same time, between hosts with 1 ms of noise.
+fn noisy() {
+    head();
+    for buffer in [0.25, 1.0, 4.0] {
+        for (kind, name) in [(Kind::Cubic, "CUBIC"), (Kind::Bbr, "BBR")] {
+            let case = Case {
+                buffer,
+                packet_bytes: Some(1_500),
+                jitter_ns: 1_000_000,
+                ..Case::new(200_000_000, 40_000_000)
+            };
+            row(&case.beside(kind, 0.0).lasting(400.0, 100.0), name);
         }
     }
 }

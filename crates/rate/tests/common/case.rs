@@ -8,6 +8,7 @@ pub(crate) enum Kind {
     Adaptive,
     Reno,
     Cubic,
+    Bbr,
     Dcqcn,
     Swift,
 }
@@ -47,6 +48,10 @@ pub(crate) struct Case {
     pub(crate) rounds: f64,
     pub(crate) warm_rounds: f64,
     pub(crate) reports_per_round: u64,
+    /// Bytes of a full packet; `None`: by the length of the path.
+    pub(crate) packet_bytes: Option<u64>,
+    /// Delays that adaptive flows take for noise of their hosts.
+    pub(crate) jitter_ns: u64,
     pub(crate) seed: u64,
 }
 
@@ -68,6 +73,8 @@ impl Case {
             rounds: 100.0,
             warm_rounds: 40.0,
             reports_per_round: 8,
+            packet_bytes: None,
+            jitter_ns: 0,
             seed: 1,
         }
     }
@@ -129,11 +136,9 @@ impl Case {
 
     /// Bytes of a full packet.
     pub(crate) fn packet_bytes(&self) -> u64 {
-        if self.path_bytes() < 262_144.0 {
-            1_500
-        } else {
-            4_096
-        }
+        let small = self.path_bytes() < 262_144.0;
+        let by_length = if small { 1_500 } else { 4_096 };
+        self.packet_bytes.unwrap_or(by_length)
     }
 
     /// The hint of a flow.

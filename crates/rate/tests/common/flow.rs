@@ -7,6 +7,7 @@ use farwrite_rate::{
     SwiftOptions, TokenBucket,
 };
 
+use super::bbr::Bbr;
 use super::case::{Case, FlowCase, Kind};
 use super::loss_based::LossBased;
 
@@ -45,12 +46,13 @@ impl Sender {
             Kind::Adaptive => Box::new(Adaptive::new(AdaptiveOptions {
                 packet_bytes: case.packet_bytes(),
                 max_rate_bps: 400_000_000_000,
-                jitter_ns: 0,
+                jitter_ns: case.jitter_ns,
                 recovery_ns: 1_000_000_000,
                 start: case.start(flow),
             })),
             Kind::Reno => Box::new(LossBased::new(false)),
             Kind::Cubic => Box::new(LossBased::new(true)),
+            Kind::Bbr => Box::new(Bbr::default()),
             Kind::Dcqcn => Box::new(Dcqcn::new(DcqcnOptions::paper(case.rate_bps))),
             Kind::Swift => {
                 let packet_bytes = case.packet_bytes();

@@ -6,6 +6,7 @@
 // Times, bytes and round trips of a simulation are far below 2^52.
 #![allow(clippy::cast_possible_truncation)]
 
+pub(crate) mod bbr;
 pub(crate) mod case;
 pub(crate) mod flow;
 pub(crate) mod loss_based;

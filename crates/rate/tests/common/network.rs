@@ -71,7 +71,7 @@ impl<'a> Network<'a> {
         network.links.push(network.link());
         for (i, flow) in case.flows.iter().enumerate() {
             let interval_ns = match flow.kind {
-                Kind::Reno | Kind::Cubic => 0,
+                Kind::Reno | Kind::Cubic | Kind::Bbr => 0,
                 _ => case.rtt_ns / case.reports_per_round,
             };
             network.receivers.push(Receiver::new(interval_ns));

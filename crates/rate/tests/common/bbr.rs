@@ -1,0 +1,228 @@
+//! A model of BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as another flow on the
+//! path: what Linux calls `bbr`. It answers no loss but a timeout.
+
+use std::collections::VecDeque;
+
+use farwrite_rate::{Feedback, Limits, RateControl, Sent};
+
+/// Bytes of a segment of these flows.
+const SEGMENT: f64 = 1_500.0;
+
+/// 2 / ln 2: doubles the rate each round trip.
+const HIGH_GAIN: f64 = 2.885;
+
+/// Gains of the pace, one each round trip.
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+
+/// Round trips over which the highest rate counts.
+const RATE_ROUNDS: u64 = 10;
+
+/// Time over which the shortest round trip counts, and of the search for a shorter one.
+const RTT_NS: u64 = 10_000_000_000;
+const PROBE_RTT_NS: u64 = 200_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Startup,
+    Drain,
+    ProbeBandwidth { gain: usize, since_ns: u64 },
+    ProbeRtt { until_ns: u64 },
+}
+
+/// What had arrived when a packet left.
+struct Mark {
+    sent_bytes: u64,
+    sent_ns: u64,
+    received_bytes: u64,
+    received_ns: u64,
+}
+
+pub(crate) struct Bbr {
+    state: State,
+    /// Highest rates in bytes a nanosecond, with their rounds.
+    rates: VecDeque<(u64, f64)>,
+    rtt_ns: u64,
+    rtt_since_ns: u64,
+    round: u64,
+    /// The round ends when this is reported.
+    round_bytes: u64,
+    /// Rate that start-up has to exceed by a quarter, and rounds in which it did not.
+    full_rate: f64,
+    full_rounds: u32,
+    marks: VecDeque<Mark>,
+    sent_bytes: u64,
+    reported_bytes: u64,
+    received_bytes: u64,
+    received_ns: u64,
+    deadline_ns: Option<u64>,
+}
+
+impl Default for Bbr {
+    fn default() -> Self {
+        Self {
+            state: State::Startup,
+            rates: VecDeque::new(),
+            rtt_ns: u64::MAX,
+            rtt_since_ns: 0,
+            round: 0,
+            round_bytes: 0,
+            full_rate: 0.0,
+            full_rounds: 0,
+            marks: VecDeque::new(),
+            sent_bytes: 0,
+            reported_bytes: 0,
+            received_bytes: 0,
+            received_ns: 0,
+            deadline_ns: None,
+        }
+    }
+}
+
+impl Bbr {
+    fn rate(&self) -> f64 {
+        self.rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max)
+    }
+
+    fn path_bytes(&self) -> f64 {
+        self.rate() * self.rtt_ns as f64
+    }
+
+    fn in_flight(&self) -> f64 {
+        (self.sent_bytes - self.reported_bytes) as f64
+    }
+
+    /// Takes in the rate and the round trip that the newest packet shows.
+    fn measure(&mut self, now_ns: u64, sent_bytes: u64) {
+        while self.marks.len() > 1 && self.marks[0].sent_bytes < sent_bytes {
+            self.marks.pop_front();
+        }
+        let Some(mark) = self.marks.front() else {
+            return;
+        };
+        let rtt_ns = now_ns - mark.sent_ns;
+        let arrived = (self.received_bytes - mark.received_bytes) as f64;
+        let took_ns = (self.received_ns - mark.received_ns).max(rtt_ns);
+        self.rates.push_back((self.round, arrived / took_ns as f64));
+        let oldest = self.round.saturating_sub(RATE_ROUNDS);
+        self.rates.retain(|(round, _)| *round >= oldest);
+        let expired = now_ns > self.rtt_since_ns + RTT_NS;
+        if rtt_ns <= self.rtt_ns || expired {
+            self.rtt_ns = rtt_ns;
+            self.rtt_since_ns = now_ns;
+        }
+        if expired && self.state != State::Startup {
+            self.state = State::ProbeRtt {
+                until_ns: now_ns + PROBE_RTT_NS,
+            };
+        }
+    }
+
+    fn advance(&mut self, now_ns: u64, is_new_round: bool) {
+        match self.state {
+            State::Startup if is_new_round => {
+                if self.rate() > 1.25 * self.full_rate {
+                    self.full_rate = self.rate();
+                    self.full_rounds = 0;
+                } else {
+                    self.full_rounds += 1;
+                }
+                if self.full_rounds >= 3 {
+                    self.state = State::Drain;
+                }
+            }
+            State::Drain if self.in_flight() <= self.path_bytes() => {
+                self.state = State::ProbeBandwidth {
+                    gain: 2,
+                    since_ns: now_ns,
+                };
+            }
+            State::ProbeBandwidth { gain, since_ns } => {
+                let over = now_ns - since_ns > self.rtt_ns;
+                let drained = CYCLE[gain] < 1.0 && self.in_flight() <= self.path_bytes();
+                if over || drained {
+                    self.state = State::ProbeBandwidth {
+                        gain: (gain + 1) % CYCLE.len(),
+                        since_ns: now_ns,
+                    };
+                }
+            }
+            State::ProbeRtt { until_ns } if now_ns >= until_ns => {
+                self.rtt_since_ns = now_ns;
+                self.state = State::ProbeBandwidth {
+                    gain: 2,
+                    since_ns: now_ns,
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+impl RateControl for Bbr {
+    fn on_sent(&mut self, sent: &Sent) {
+        self.sent_bytes += sent.bytes;
+        self.marks.push_back(Mark {
+            sent_bytes: self.sent_bytes,
+            sent_ns: sent.now_ns,
+            received_bytes: self.received_bytes,
+            received_ns: self.received_ns.max(1),
+        });
+        let wait_ns = if self.rtt_ns == u64::MAX {
+            0
+        } else {
+            4 * self.rtt_ns
+        };
+        self.deadline_ns
+            .get_or_insert(sent.now_ns + wait_ns + 1_000_000_000);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback) {
+        let Some(newest) = feedback.newest else {
+            return;
+        };
+        self.deadline_ns = None;
+        self.reported_bytes = self.reported_bytes.max(newest.sent_bytes);
+        self.received_bytes = feedback.received_bytes;
+        self.received_ns = feedback.now_ns;
+        let is_new_round = newest.sent_bytes > self.round_bytes;
+        if is_new_round {
+            self.round += 1;
+            self.round_bytes = self.sent_bytes;
+        }
+        self.measure(feedback.now_ns, newest.sent_bytes);
+        self.advance(feedback.now_ns, is_new_round);
+    }
+
+    fn on_timeout(&mut self, _now_ns: u64) {
+        self.deadline_ns = None;
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
+    fn limits(&self) -> Limits {
+        if self.rates.is_empty() {
+            return Limits {
+                pace_bps: 120_000_000,
+                window_bytes: 10 * SEGMENT as u64,
+            };
+        }
+        let (pace_gain, window_gain) = match self.state {
+            State::Startup => (HIGH_GAIN, HIGH_GAIN),
+            State::Drain => (1.0 / HIGH_GAIN, HIGH_GAIN),
+            State::ProbeBandwidth { gain, .. } => (CYCLE[gain], 2.0),
+            State::ProbeRtt { .. } => (1.0, 0.0),
+        };
+        let window = (window_gain * self.path_bytes()).max(4.0 * SEGMENT);
+        let window = if self.state == State::Startup {
+            window.max(10.0 * SEGMENT)
+        } else {
+            window
+        };
+        Limits {
+            pace_bps: (pace_gain * self.rate() * 8e9).max(1e4) as u64,
+            window_bytes: window as u64,
+        }
+    }
+}
