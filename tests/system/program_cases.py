@@ -139,7 +139,9 @@ def _listening(veth):
 def _sealed(report, program):
     with Veth(9000, segment=True) as veth:
         directory = program.fresh("sealed")
-        wire = Capture(veth, veth.b, program.where / "wire.pcap", f"udp port {PORT}")
+        # Path packets (P6.2), which begin with 0x1E, are no RoCE packets.
+        roce = f"udp port {PORT} and udp[8] != 0x1e"
+        wire = Capture(veth, veth.b, program.where / "wire.pcap", roce)
         receiver = program.recv(veth, veth.b.v4, directory)
         _listening(veth)
         problems = _ends(program.send(veth, veth.b.v4), receiver)
