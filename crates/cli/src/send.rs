@@ -31,7 +31,7 @@ behind any address translation (NAT), the receiver behind one that keeps the por
 
 The sender finds out how fast the path is: it fills the path, keeps its queues short, and leaves
 others their share. --rate is an upper bound. What a transfer learns about the path is kept in
-~/.cache/farwrite/paths.toml, so that the next one to the same receiver starts at full speed. With
+~/.cache/farwrite/paths.toml, so that the next one to the same receiver starts near that rate. With
 --rate-control fixed, the sender sends at --rate, whatever others on the path need; it slows down
 only where the receiver's own sockets overflow.
 

@@ -48,7 +48,7 @@ pub(crate) struct LinkArgs {
     /// Two network namespaces, by name or by path; a device is created in each
     #[arg(long, num_args = 2, value_names = ["A", "B"], required_unless_present = "devices")]
     namespaces: Option<Vec<String>>,
-    /// With --namespaces, the names of the devices; without, two TUN devices that are there
+    /// With --namespaces, the names of the devices; without, two TUN devices that exist
     #[arg(long, num_args = 2, value_names = ["A", "B"], default_values = ["far0", "far0"])]
     devices: Vec<String>,
     /// Addresses of the devices created: IPv4, IPv6 or both, with a comma between

@@ -320,7 +320,7 @@ impl Place {
         }
     }
 
-    /// So many floats, from a line's beginning on.
+    /// `count` floats, which begin where a line begins.
     fn floats(&mut self, count: usize) -> &mut [f32] {
         if self.memory.len() < count + kernel::LINE {
             self.memory = vec![0.0; count + kernel::LINE];

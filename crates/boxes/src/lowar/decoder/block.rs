@@ -40,7 +40,7 @@ pub(crate) struct Block {
     got: Bits,
     /// Packets that were recovered.
     recovered: Bits,
-    /// The packets before this one are there.
+    /// All packets before this one have arrived.
     first_missing: u16,
     /// One after the last packet that is there.
     seen: u16,

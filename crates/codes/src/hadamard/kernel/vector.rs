@@ -145,7 +145,8 @@ impl<T: Element> Work for Transform<T> {
 /// All levels of blocks that fit a tile, or the first ones of larger blocks.
 ///
 /// # Safety
-/// So many elements can be read and written, which are whole lines and multiples of `2^levels`.
+/// `elements` elements can be read and written. They are whole lines, and their number is a
+/// multiple of `2^levels`.
 #[inline(always)]
 unsafe fn tile<V: Vector, T: Element>(
     source: *const T,
@@ -213,7 +214,7 @@ unsafe fn first<V: Vector, T: Element, const R: usize>(
 /// The levels `from..to`, all of them among vectors.
 ///
 /// # Safety
-/// So many elements can be written, which are a multiple of `2^to`.
+/// `elements` elements can be written. Their number is a multiple of `2^to`.
 #[inline(always)]
 unsafe fn columns<V: Vector>(values: *mut f32, elements: usize, from: u32, to: u32) {
     let mut level = from;
@@ -237,7 +238,8 @@ unsafe fn columns<V: Vector>(values: *mut f32, elements: usize, from: u32, to: u
 /// The levels among `R` vectors that are `half` elements apart.
 ///
 /// # Safety
-/// So many elements can be written, which are a multiple of `R * half`; vectors divide `half`.
+/// `elements` elements can be written. Their number is a multiple of `R * half`, and vectors divide
+/// `half`.
 #[inline(always)]
 unsafe fn column<V: Vector, const R: usize>(values: *mut f32, elements: usize, half: usize) {
     for start in (0..elements).step_by(R * half) {
