@@ -14,16 +14,17 @@ class Chain:
 
         a.veth0 = near.near_a.far = left.path.right = far.near_b.near = veth0.b
 
-    Hosts have an MTU of 1500; `mtu` is that of all else, with room for repair packets.
+    `mtu` leaves room for repair packets.
     """
 
-    def __init__(self, mtu=1600):
+    def __init__(self, mtu=1600, host_mtu=1500):
         tag = f"fwc{os.getpid()}-{next(_numbers)}"
         self.a = Host(f"{tag}a", "10.0.0.1", "fd77::1")
         self.b = Host(f"{tag}b", "10.0.0.2", "fd77::2")
         self.near_a, self.path, self.near_b = (
             Host(f"{tag}{name}", None, None) for name in ("na", "p", "nb"))
         self.mtu = mtu
+        self.host_mtu = host_mtu
         self.processes = []
 
     @property
@@ -50,7 +51,7 @@ class Chain:
             for end, name in ((host, device), (other, other_device)):
                 end.ip("link", "set", name, "up")
         for host in (self.a, self.b):
-            host.ip("link", "set", "veth0", "mtu", "1500")
+            host.ip("link", "set", "veth0", "mtu", str(self.host_mtu))
         self._make_path()
 
     def _cables(self):
