@@ -23,6 +23,7 @@ class Programs:
     def __init__(self, args, directory):
         self.farwrite = str(args.programs / "farwrite")
         self.messages = str(args.programs / "messages")
+        self.rc_host = str(args.programs / "farwrite-rc-host")
         self.quinn = str(args.quinn) if args.quinn.exists() else None
         self.runs = args.runs
         self.scale = args.scale

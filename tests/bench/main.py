@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 
+import boxes
 import files
 import messages
 import rate
@@ -21,6 +22,7 @@ _PARTS = {
     "message": messages.run,
     "sharing": sharing.run,
     "steps": steps.run,
+    "box": boxes.run,
 }
 
 

@@ -6,6 +6,7 @@ import signal
 import sys
 import tempfile
 
+import box_cases
 import codes_cases
 import disk_cases
 import link_cases
@@ -30,6 +31,7 @@ def main(programs):
         path_cases.run(report, peer, directory)
         program_cases.run(report, str(programs / "farwrite"), directory)
         link_cases.run(report, str(programs / "farwrite"))
+        box_cases.run(report, programs, directory)
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)

@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
 
+use crate::boxes::LowarArgs;
 use crate::codes::CodesArgs;
 use crate::console::json_line;
 use crate::demo::DemoArgs;
@@ -29,6 +30,7 @@ Examples:
   farwrite probe far.example         measure the path to another machine
   farwrite plan --rate 400Gbit --rtt 25ms --loss 1e-5 --size 128MiB
   farwrite codes bench               measure the erasure codes on this machine
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
   farwrite sim plan.toml             simulate flows in a network
 ";
 
@@ -59,6 +61,8 @@ pub(crate) enum Command {
     Keygen(KeygenArgs),
     /// Emulate a long path between two network namespaces, for any IP traffic.
     Link(LinkArgs),
+    /// Repair losses of RDMA packets in the path: a box between two network interfaces.
+    Lowar(LowarArgs),
     /// Say which scheme moves a message soonest, at what cost, and how sure that is.
     Plan(PlanArgs),
     /// Measure the path to another machine.
@@ -79,6 +83,7 @@ impl Command {
             Self::Demo(_) => "demo",
             Self::Keygen(_) => "keygen",
             Self::Link(_) => "link",
+            Self::Lowar(_) => "lowar",
             Self::Plan(_) => "plan",
             Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",

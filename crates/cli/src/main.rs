@@ -2,6 +2,7 @@
 
 mod args;
 mod axis;
+mod boxes;
 mod codes;
 mod console;
 mod demo;
@@ -51,6 +52,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Demo(args) => demo::run(args, console).map(done),
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Link(args) => link::run(args, console).map(done),
+        Command::Lowar(args) => boxes::run_lowar(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite_link::{Link, LinkCounters};
+use farwrite_trains::{Run, Scratch, Segment, Train, VNET_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::device::Device;
-use crate::packet::{Run, Scratch, Segment, Train, VNET_BYTES};
 use crate::{Lateness, RelayError};
 
 /// Time between two rounds of delivery, at least. Segments of a train that are due within it leave

@@ -22,7 +22,6 @@ mod device;
 mod direction;
 mod lateness;
 mod namespace;
-mod packet;
 mod priority;
 mod relay;
 

@@ -52,6 +52,13 @@ impl Psk {
         text
     }
 
+    /// A key for another purpose, which says nothing about this one. `purpose` is a text that
+    /// nothing else uses.
+    #[must_use]
+    pub fn derive(&self, purpose: &str) -> [u8; KEY_BYTES] {
+        blake3::derive_key(purpose, self.bytes())
+    }
+
     /// Reads a key file that [`Psk::save`] or a text editor wrote.
     ///
     /// # Errors

@@ -234,6 +234,18 @@ pub fn parse_probe_time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a probe takes 2s to 1h; write it like 15s".to_owned())
 }
 
+/// How long something runs: 1ms to 1 day.
+///
+/// # Errors
+/// What would do instead.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let duration = humantime::parse_duration(text).ok();
+    duration
+        .filter(|duration| (Duration::from_millis(1)..=DAY).contains(duration))
+        .ok_or_else(|| "a time is 1ms to 1 day; write it like 10s or 5min".to_owned())
+}
+
 /// A part of the whole, above 0, to 1: `10%`, `0.1`.
 pub fn parse_part(text: &str) -> Result<f64, String> {
     let part = parse_number(text).ok_or("not a share; write it like 10% or 0.1")?;

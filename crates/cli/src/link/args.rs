@@ -5,11 +5,9 @@ use std::time::Duration;
 use clap::Args;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_relay::{End, Namespace, PathConfig, RelayConfig};
-use farwrite_units::parse::{parse_burst, parse_loss, parse_rate, parse_rtt};
+use farwrite_units::parse::{parse_burst, parse_duration, parse_loss, parse_rate, parse_rtt};
 
-use super::quantities::{
-    Addresses, Back, Marks, Queue, StepAt, parse_back, parse_duration, parse_reorder,
-};
+use super::quantities::{Addresses, Back, Marks, Queue, StepAt, parse_back, parse_reorder};
 use crate::exit::{Exit, Failure};
 
 /// The queue where none is given: this, or a round trip if that is longer.

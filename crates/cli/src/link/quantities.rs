@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use farwrite_link::{Ramp, Reorder, Step};
-use farwrite_units::parse::{parse_count, parse_loss, parse_rate, parse_rtt};
+use farwrite_units::parse::{parse_count, parse_duration, parse_loss, parse_rate, parse_rtt};
 
 /// How much may wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,15 +138,6 @@ impl FromStr for StepAt {
         }
         Ok(Self(step))
     }
-}
-
-/// A duration, 1 ms to 1 day.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    const DAY: Duration = Duration::from_secs(86_400);
-    let duration = humantime::parse_duration(text).ok();
-    duration
-        .filter(|duration| (Duration::from_millis(1)..=DAY).contains(duration))
-        .ok_or_else(|| "a time is 1ms to 1 day; write it like 10s or 5min".to_owned())
 }
 
 /// Packets held back: how many, and for how long.

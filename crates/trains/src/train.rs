@@ -1,4 +1,4 @@
-//! IP packets as a TUN device passes them: single ones, and trains.
+//! Single IP packets, and trains of them.
 //!
 //! A train is what GSO makes: one header, then the payloads of many TCP segments or UDP datagrams.
 //! The kernel cuts them apart as `tcp_gso_segment` and `__udp_gso_segment` do, and so does this
@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use farwrite_link::Packet;
 
-/// Bytes of the header before each packet of a device with offloads (`struct virtio_net_hdr`).
-pub(crate) const VNET_BYTES: usize = 10;
+use crate::VNET_BYTES;
+use crate::checksum::NEEDS_CSUM;
+
 /// The longest IP, TCP and UDP headers that are cut from their payload.
 const MAX_HEADERS: usize = 256;
 /// Bytes of IPv4 and IPv6 headers without options.
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 
-const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
@@ -30,7 +30,7 @@ const CWR: u8 = 0x80;
 
 /// What one read from a device gave: a packet or a train.
 #[derive(Debug)]
-pub(crate) struct Train {
+pub struct Train {
     vnet: [u8; VNET_BYTES],
     packet: Box<[u8]>,
     /// Bytes of the headers before the first payload, which all segments have.
@@ -45,7 +45,8 @@ pub(crate) struct Train {
 impl Train {
     /// A packet with the header of a device that has offloads. A train that is not TCP or UDP, or
     /// whose headers make no sense, counts as one packet.
-    pub(crate) fn new(vnet: [u8; VNET_BYTES], packet: &[u8]) -> Self {
+    #[must_use]
+    pub fn new(vnet: [u8; VNET_BYTES], packet: &[u8]) -> Self {
         let (headers, segment, transport) = cut(&vnet, packet).unwrap_or((0, 0, 0));
         let payload = packet.len() - headers;
         Self {
@@ -63,7 +64,7 @@ impl Train {
     }
 
     /// The packets of the train, in order.
-    pub(crate) fn into_segments(self) -> impl Iterator<Item = Segment> {
+    pub fn into_segments(self) -> impl Iterator<Item = Segment> {
         let train = Arc::new(self);
         (0..train.segments).map(move |index| Segment {
             train: Arc::clone(&train),
@@ -83,22 +84,11 @@ impl Train {
     }
 
     fn is_ipv4(&self) -> bool {
-        self.packet.len() >= IPV4 && self.packet[0] >> 4 == 4
+        is_ipv4(&self.packet)
     }
 
     fn is_ipv6(&self) -> bool {
-        self.packet.len() >= IPV6 && self.packet[0] >> 4 == 6
-    }
-
-    /// The ECN field (RFC 3168); 0 for what is not IP.
-    fn ecn(&self) -> u8 {
-        if self.is_ipv4() {
-            self.packet[1] & 3
-        } else if self.is_ipv6() {
-            self.packet[1] >> 4 & 3
-        } else {
-            0
-        }
+        is_ipv6(&self.packet)
     }
 }
 
@@ -132,7 +122,7 @@ fn cut(vnet: &[u8; VNET_BYTES], packet: &[u8]) -> Option<(usize, usize, usize)> 
 
 /// One packet of a train.
 #[derive(Clone, Debug)]
-pub(crate) struct Segment {
+pub struct Segment {
     train: Arc<Train>,
     index: usize,
     marked: bool,
@@ -157,7 +147,7 @@ impl Packet for Segment {
     fn flip(&mut self, _bit: usize) {}
 
     fn mark(&mut self) -> bool {
-        let capable = matches!(self.train.ecn(), 0b01 | 0b10);
+        let capable = takes_marks(&self.train.packet);
         self.marked |= capable;
         capable
     }
@@ -165,14 +155,16 @@ impl Packet for Segment {
 
 /// Segments of one train that follow one another: they leave in one piece.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub struct Run {
     train: Arc<Train>,
     segments: Range<usize>,
     marked: bool,
 }
 
 impl Run {
-    pub(crate) fn new(segment: Segment) -> Self {
+    /// A run of one segment.
+    #[must_use]
+    pub fn new(segment: Segment) -> Self {
         Self {
             train: segment.train,
             segments: segment.index..segment.index + 1,
@@ -180,8 +172,11 @@ impl Run {
         }
     }
 
-    /// Takes a segment in that follows this run; gives back any other.
-    pub(crate) fn extend(&mut self, segment: Segment) -> Result<(), Segment> {
+    /// Takes a segment in that follows this run.
+    ///
+    /// # Errors
+    /// Any other segment comes back.
+    pub fn extend(&mut self, segment: Segment) -> Result<(), Segment> {
         let follows = Arc::ptr_eq(&segment.train, &self.train)
             && segment.index == self.segments.end
             && segment.marked == self.marked;
@@ -193,14 +188,16 @@ impl Run {
         }
     }
 
-    /// Packets.
-    pub(crate) fn len(&self) -> u64 {
+    /// The number of packets.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a run has at least one")]
+    pub fn len(&self) -> u64 {
         self.segments.len() as u64
     }
 
     /// What goes to the device: the header of devices with offloads, the headers of the packets
     /// (in `scratch`), and the payload.
-    pub(crate) fn parts<'a>(&'a self, scratch: &'a mut Scratch) -> [&'a [u8]; 3] {
+    pub fn parts<'a>(&'a self, scratch: &'a mut Scratch) -> [&'a [u8]; 3] {
         let train = &*self.train;
         let payload = train.payload(&self.segments);
         // Of a single packet, only the header that a mark changes is copied.
@@ -215,7 +212,7 @@ impl Run {
         bytes.copy_from_slice(&train.packet[..headers]);
         *vnet = train.vnet;
         if self.marked {
-            mark(bytes);
+            mark_congestion(bytes);
         }
         if train.segments == 1 {
             return [vnet, bytes, &payload[headers..]];
@@ -277,7 +274,7 @@ impl Run {
 }
 
 /// Where a run's headers are made.
-pub(crate) struct Scratch {
+pub struct Scratch {
     vnet: [u8; VNET_BYTES],
     bytes: [u8; MAX_HEADERS],
 }
@@ -291,13 +288,37 @@ impl Default for Scratch {
     }
 }
 
-/// Sets CE in an IP header.
-fn mark(header: &mut [u8]) {
-    if header[0] >> 4 == 4 {
-        replace(header, 0, word(header, 0) | 3);
-    } else {
-        header[1] |= 3 << 4;
+fn is_ipv4(packet: &[u8]) -> bool {
+    packet.len() >= IPV4 && packet[0] >> 4 == 4
+}
+
+fn is_ipv6(packet: &[u8]) -> bool {
+    packet.len() >= IPV6 && packet[0] >> 4 == 6
+}
+
+/// Whether the ECN field (RFC 3168) says that the ends react to marks.
+fn takes_marks(packet: &[u8]) -> bool {
+    let ecn = match packet {
+        packet if is_ipv4(packet) => packet[1] & 3,
+        packet if is_ipv6(packet) => packet[1] >> 4 & 3,
+        _ => 0,
+    };
+    matches!(ecn, 0b01 | 0b10)
+}
+
+/// Marks an IP packet, or its header alone, with congestion experienced. Returns whether its ends
+/// react to marks; if they do not, the packet stays as it is.
+pub fn mark_congestion(packet: &mut [u8]) -> bool {
+    if !takes_marks(packet) {
+        return false;
     }
+    if is_ipv4(packet) {
+        let first = word(packet, 0) | 3;
+        replace(packet, 0, first);
+    } else {
+        packet[1] |= 3 << 4;
+    }
+    true
 }
 
 /// Lengths and identifications modulo 2^16, as the kernel has them in trains.

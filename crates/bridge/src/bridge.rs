@@ -1,0 +1,376 @@
+//! A bridge under way: its thread.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use farwrite_boxes::{Backpressure, Side};
+use farwrite_trains::{VNET_BYTES, mark_congestion};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::BridgeError;
+use crate::frames::Frames;
+use crate::interface::{Incoming, Interface, Received};
+use crate::queue::Outgoing;
+use crate::sort::{Sorted, ethernet_bytes, sort};
+use crate::throttle::Throttle;
+
+/// With more bytes than this before an interface, nothing more is read from the other one.
+const MAX_WAITING_BYTES: u64 = 4 << 20;
+/// Between two looks at a queue that pauses the near side.
+const LOOK_NS: u64 = 50_000;
+/// Between two copies of what was done for others.
+const REPORT_NS: u64 = 100_000_000;
+
+/// What a bridge joins.
+#[derive(Clone, Debug)]
+pub struct BridgeConfig {
+    /// The interface where the NICs are.
+    pub near: String,
+    /// The interface where the long path is.
+    pub far: String,
+    /// How senders are slowed down when repair packets queue up; `None` not to.
+    pub backpressure: Option<Backpressure>,
+    /// A bit for each priority that PFC frames stop.
+    pub priorities: u8,
+}
+
+/// A running bridge. Dropping it stops it; frames that the box holds are lost then.
+pub struct Bridge<F: Frames> {
+    thread: Option<JoinHandle<Result<(), BridgeError>>>,
+    shared: Arc<Mutex<Report<F::Counters>>>,
+    stop: Arc<OwnedFd>,
+}
+
+/// What a bridge has done.
+#[derive(Clone, Debug, Default)]
+pub struct Report<C> {
+    /// Since the bridge was started.
+    pub elapsed: Duration,
+    /// At the near interface.
+    pub near: SideReport,
+    /// At the far interface.
+    pub far: SideReport,
+    /// How often the near side was paused.
+    pub pauses: u64,
+    /// Packets marked with congestion experienced.
+    pub marked: u64,
+    /// What the box did.
+    pub counters: C,
+}
+
+/// What a bridge has done at one interface. A train counts as one frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SideReport {
+    /// Frames received.
+    pub received: u64,
+    /// Of these, the ones that went around the box because the kernel had not finished them.
+    pub around: u64,
+    /// Of these, the ones that were for this machine or for this link alone, such as pause frames.
+    pub local: u64,
+    /// Frames dropped by the kernel because they were not read in time, and frames without sense.
+    pub unread: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Frames that the kernel refused to send, and so lost: longer than the interface's MTU, or a
+    /// full queue.
+    pub unsent: u64,
+}
+
+impl<F: Frames> Bridge<F> {
+    /// Opens the interfaces and starts the thread.
+    ///
+    /// # Errors
+    /// [`BridgeError`].
+    pub fn start(config: &BridgeConfig, frames: F) -> Result<Self, BridgeError> {
+        if config.near == config.far {
+            return Err(BridgeError::SameInterface(config.near.clone()));
+        }
+        let system = |what| move |source| BridgeError::System { what, source };
+        let [near, far] = [&config.near, &config.far].map(|name| Interface::open(name));
+        let (near, far) = (near?, far?);
+        let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| system("making an eventfd")(error.into()))?;
+        let stop = Arc::new(stop);
+        let shared = Arc::default();
+        let throttle = config.backpressure.map(|backpressure| {
+            let (source, mbps) = (near.address(), near.speed_mbps());
+            Throttle::new(backpressure, config.priorities, source, mbps)
+        });
+        let worker = Worker {
+            frames,
+            ends: [End::new(near), End::new(far)],
+            throttle,
+            received: Received::default(),
+            start: Instant::now(),
+            stop: Arc::clone(&stop),
+            shared: Arc::clone(&shared),
+            kernel_bytes: 0,
+            marked: 0,
+        };
+        let thread = thread::Builder::new()
+            .name("bridge".into())
+            .spawn(move || worker.run())
+            .map_err(system("starting a thread"))?;
+        Ok(Self {
+            thread: Some(thread),
+            shared,
+            stop,
+        })
+    }
+
+    /// Whether frames are still carried. They are until an interface is gone.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        let thread = self.thread.as_ref();
+        thread.is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// What was done so far; up to 100 ms old.
+    #[must_use]
+    pub fn report(&self) -> Report<F::Counters> {
+        let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.clone()
+    }
+
+    /// Stops; returns all that was done, and why the bridge had ended before, if it had.
+    ///
+    /// # Panics
+    /// If the thread of the bridge panicked.
+    pub fn stop(mut self) -> (Report<F::Counters>, Result<(), BridgeError>) {
+        self.wake();
+        let result = match self.thread.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+        };
+        (self.report(), result)
+    }
+
+    fn wake(&self) {
+        // Fails only when the count is at its maximum, and so readable already.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+}
+
+impl<F: Frames> Drop for Bridge<F> {
+    fn drop(&mut self) {
+        self.wake();
+        // `stop` returns how the thread ended. A panic while dropping would end the process.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An interface and what waits before it.
+struct End {
+    interface: Interface,
+    /// Frames to this address are for this machine.
+    address: [u8; 6],
+    queue: Outgoing,
+    report: SideReport,
+}
+
+impl End {
+    fn new(interface: Interface) -> Self {
+        Self {
+            address: interface.address(),
+            interface,
+            queue: Outgoing::default(),
+            report: SideReport::default(),
+        }
+    }
+}
+
+struct Worker<F: Frames> {
+    frames: F,
+    ends: [End; 2],
+    throttle: Option<Throttle>,
+    received: Received,
+    start: Instant,
+    /// Readable when the thread is to end.
+    stop: Arc<OwnedFd>,
+    shared: Arc<Mutex<Report<F::Counters>>>,
+    /// Bytes that waited in the kernel before the far interface at the last turn.
+    kernel_bytes: u64,
+    marked: u64,
+}
+
+const NEAR: usize = 0;
+const FAR: usize = 1;
+
+impl<F: Frames> Worker<F> {
+    fn run(mut self) -> Result<(), BridgeError> {
+        let mut reported_ns = 0;
+        let result = loop {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            let now_ns = self.now_ns();
+            if now_ns >= reported_ns + REPORT_NS {
+                reported_ns = now_ns;
+                self.report();
+            }
+        };
+        self.report();
+        result
+    }
+
+    /// Sleeps until there is work, and does it; `false` when the bridge is to end.
+    fn turn(&mut self) -> Result<bool, BridgeError> {
+        if self.wait()? {
+            return Ok(false);
+        }
+        for side in [NEAR, FAR] {
+            if self.ends[1 - side].queue.bytes() < MAX_WAITING_BYTES {
+                self.take(side)?;
+            }
+        }
+        let now_ns = self.now_ns();
+        if self.frames.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.frames.handle_timeout(now_ns);
+            self.drain();
+        }
+        for end in &mut self.ends {
+            end.interface.send(&mut end.queue)?;
+        }
+        self.pause()?;
+        Ok(true)
+    }
+
+    /// Waits for frames, for room, or for the next time; `true` when the bridge is to end.
+    fn wait(&self) -> Result<bool, BridgeError> {
+        let look_ns = self.throttle.as_ref().and_then(Throttle::renew_at_ns);
+        let look_ns = look_ns.map(|renew_ns| renew_ns.min(self.now_ns() + LOOK_NS));
+        let next_ns = self.frames.next_ns().into_iter().chain(look_ns).min();
+        let sleep = next_ns.map(|at_ns| at_ns.saturating_sub(self.now_ns()));
+        // Reports go on when no frame comes.
+        let sleep = Duration::from_nanos(sleep.unwrap_or(REPORT_NS).min(REPORT_NS));
+        let timeout = Timespec::try_from(sleep).ok();
+        let flags = |side: usize| {
+            let mut flags = PollFlags::empty();
+            if self.ends[1 - side].queue.bytes() < MAX_WAITING_BYTES {
+                flags |= PollFlags::IN;
+            }
+            if !self.ends[side].queue.is_empty() {
+                flags |= PollFlags::OUT;
+            }
+            flags
+        };
+        let [near, far] = &self.ends;
+        let mut fds = [
+            PollFd::from_borrowed_fd(self.stop.as_fd(), PollFlags::IN),
+            PollFd::new(&near.interface, flags(NEAR)),
+            PollFd::new(&far.interface, flags(FAR)),
+        ];
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
+            Err(error) => Err(BridgeError::System {
+                what: "waiting for frames",
+                source: error.into(),
+            }),
+        }
+    }
+
+    /// Takes in what has come to one side.
+    fn take(&mut self, side: usize) -> Result<(), BridgeError> {
+        let count = self.ends[side].interface.receive(&mut self.received)?;
+        let now_ns = self.now_ns();
+        for index in 0..count {
+            let incoming = self.received.get(index);
+            self.carry(now_ns, side, incoming);
+        }
+        Ok(())
+    }
+
+    fn carry(&mut self, now_ns: u64, side: usize, incoming: Incoming) {
+        let End {
+            report, address, ..
+        } = &mut self.ends[side];
+        let Incoming::Frame(vnet, frame) = incoming else {
+            report.unread += 1;
+            return;
+        };
+        report.received += 1;
+        match sort(&vnet, frame, address) {
+            Sorted::Local => report.local += 1,
+            Sorted::Around(vnet, frame) => {
+                report.around += 1;
+                self.ends[1 - side].queue.push(vnet, frame);
+            }
+            Sorted::Through(packets) => {
+                let from = if side == NEAR { Side::Near } else { Side::Far };
+                for packet in packets {
+                    self.frames.handle(now_ns, from, packet);
+                }
+                self.drain();
+            }
+        }
+    }
+
+    /// Moves frames from the box to the queues.
+    fn drain(&mut self) {
+        let [near, far] = &mut self.ends;
+        while let Some((side, mut frame)) = self.frames.poll() {
+            match side {
+                Side::Near => near.queue.push([0; VNET_BYTES], frame),
+                Side::Far => {
+                    let queued_bytes = self.kernel_bytes + far.queue.bytes();
+                    let throttle = self.throttle.as_ref();
+                    if throttle.is_some_and(|throttle| throttle.marks(queued_bytes)) {
+                        let ethernet = ethernet_bytes(&frame);
+                        self.marked += u64::from(mark_congestion(&mut frame[ethernet..]));
+                    }
+                    far.queue.push([0; VNET_BYTES], frame);
+                }
+            }
+        }
+    }
+
+    /// Pauses or resumes the near side.
+    fn pause(&mut self) -> Result<(), BridgeError> {
+        let now_ns = self.now_ns();
+        let [near, far] = &mut self.ends;
+        let Some(throttle) = &mut self.throttle else {
+            return Ok(());
+        };
+        self.kernel_bytes = far.interface.queued_bytes();
+        match throttle.pause(now_ns, self.kernel_bytes + far.queue.bytes()) {
+            Some(frame) => near.interface.send_frame(&frame),
+            None => Ok(()),
+        }
+    }
+
+    fn report(&mut self) {
+        let sides = self.ends.each_mut().map(|end| {
+            let (sent, unsent) = end.queue.counts();
+            let kernel = end.interface.dropped();
+            SideReport {
+                sent,
+                unsent,
+                unread: end.report.unread + kernel,
+                ..end.report
+            }
+        });
+        let [near, far] = sides;
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        *shared = Report {
+            elapsed: self.start.elapsed(),
+            near,
+            far,
+            pauses: self.throttle.as_ref().map_or(0, Throttle::pauses),
+            marked: self.marked,
+            counters: self.frames.counters(),
+        };
+    }
+
+    fn now_ns(&self) -> u64 {
+        // Five centuries fit.
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}

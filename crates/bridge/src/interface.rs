@@ -1,0 +1,264 @@
+//! A network interface whose frames the bridge takes and sends.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use farwrite_trains::VNET_BYTES;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, sockopt};
+
+use crate::BridgeError;
+use crate::queue::Outgoing;
+use crate::sort::{CSUM_START, HEADERS};
+use crate::sys::{self, Batch, Tag};
+
+/// Bytes that the kernel keeps until the bridge reads them, and that wait before the interface.
+const BUFFER_BYTES: usize = 16 << 20;
+/// The longest train of packets, with its headers and those of Ethernet.
+const FRAME_BYTES: usize = VNET_BYTES + 18 + (1 << 16) + 512;
+
+/// An open packet socket. It takes all frames that come in by an interface, for whatever station,
+/// and none that leave by it.
+#[derive(Debug)]
+pub struct Interface {
+    name: String,
+    socket: OwnedFd,
+    dropped: u64,
+}
+
+/// Frames from an interface.
+pub struct Received {
+    batch: Batch,
+}
+
+impl Default for Received {
+    fn default() -> Self {
+        Self {
+            batch: Batch::new(FRAME_BYTES),
+        }
+    }
+}
+
+/// What came of one frame.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// The header that says what is left to do, and the frame.
+    Frame([u8; VNET_BYTES], Vec<u8>),
+    /// It was longer than a buffer, or too short for a header.
+    Unreadable,
+}
+
+impl Received {
+    /// One of the frames of the last call. A VLAN tag that the kernel took out is in its place.
+    ///
+    /// # Panics
+    /// If the last call received fewer frames.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Incoming {
+        let Some((bytes, tag)) = self.batch.get(index) else {
+            return Incoming::Unreadable;
+        };
+        match bytes.split_first_chunk() {
+            Some((vnet, frame)) => with_tag(*vnet, frame, tag),
+            None => Incoming::Unreadable,
+        }
+    }
+}
+
+/// A frame with the VLAN tag that the kernel took out of it, if it did, behind the addresses.
+fn with_tag(mut vnet: [u8; VNET_BYTES], frame: &[u8], tag: Option<Tag>) -> Incoming {
+    let Some(((identifier, contents), at)) = tag.zip(frame.split_at_checked(12)) else {
+        return Incoming::Frame(vnet, frame.to_vec());
+    };
+    let tag = [identifier.to_be_bytes(), contents.to_be_bytes()].concat();
+    // The kernel counts without the tag. Fields that are not in use are 0.
+    for at in [HEADERS, CSUM_START] {
+        let number = u16::from_ne_bytes([vnet[at], vnet[at + 1]]);
+        if number > 0 {
+            vnet[at..at + 2].copy_from_slice(&(number.saturating_add(4)).to_ne_bytes());
+        }
+    }
+    Incoming::Frame(vnet, [at.0, &tag, at.1].concat())
+}
+
+impl Interface {
+    /// Opens an interface by its name.
+    ///
+    /// # Errors
+    /// [`BridgeError::NoInterface`], and [`BridgeError::Interface`] for example without the right
+    /// `CAP_NET_RAW`.
+    pub fn open(name: &str) -> Result<Self, BridgeError> {
+        let failed = |what| {
+            move |source: io::Error| BridgeError::Interface {
+                what,
+                interface: name.to_owned(),
+                source,
+            }
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Without a protocol, no frame comes in before the socket is bound to its interface.
+        let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
+            .map_err(|error| failed("opening a packet socket on")(error.into()))?;
+        let index = netdevice::name_to_index(&socket, name)
+            .map_err(|_| BridgeError::NoInterface(name.to_owned()))?;
+        // Interface numbers are positive ints in the kernel.
+        let index = i32::try_from(index).unwrap_or(i32::MAX);
+        let fd = socket.as_fd();
+        let options = [
+            libc::PACKET_VNET_HDR,
+            libc::PACKET_AUXDATA,
+            libc::PACKET_IGNORE_OUTGOING,
+        ];
+        for option in options {
+            sys::set_option(fd, option, 1).map_err(failed("setting up"))?;
+        }
+        // More than the limit of the system, if the process may; else as much as it gives.
+        let more = sockopt::set_socket_recv_buffer_size_force(fd, BUFFER_BYTES);
+        let _ = more.or_else(|_| sockopt::set_socket_recv_buffer_size(fd, BUFFER_BYTES));
+        let _ = sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES);
+        sys::set_promiscuous(fd, index).map_err(failed("listening to all of"))?;
+        sys::bind(fd, index).map_err(failed("binding to"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            socket,
+            dropped: 0,
+        })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its Ethernet address; zeros if the system does not say.
+    #[must_use]
+    pub fn address(&self) -> [u8; 6] {
+        let path = format!("/sys/class/net/{}/address", self.name);
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let mut address = [0; 6];
+        for (byte, digits) in address.iter_mut().zip(text.trim().split(':')) {
+            *byte = u8::from_str_radix(digits, 16).unwrap_or(0);
+        }
+        address
+    }
+
+    /// Its speed in Mbit/s, if the system knows it.
+    pub(crate) fn speed_mbps(&self) -> Option<u64> {
+        let path = format!("/sys/class/net/{}/speed", self.name);
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+
+    /// Takes in what waits, at most a batch; returns how many frames.
+    ///
+    /// # Errors
+    /// [`BridgeError::Interface`], for example when the interface is gone.
+    pub fn receive(&self, received: &mut Received) -> Result<usize, BridgeError> {
+        match received.batch.receive(self.socket.as_fd()) {
+            Ok(count) => Ok(count),
+            Err(error) if is_transient(&error) => Ok(0),
+            Err(source) => Err(self.failed("receiving from", source)),
+        }
+    }
+
+    /// Sends as much of a queue as the kernel takes now.
+    ///
+    /// # Errors
+    /// [`BridgeError::Interface`], when the interface is gone.
+    pub(crate) fn send(&self, queue: &mut Outgoing) -> Result<(), BridgeError> {
+        while !queue.is_empty() {
+            match sys::send_many(self.socket.as_fd(), queue.iter()) {
+                Ok(count) => queue.sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_gone(&error) => return Err(self.failed("sending to", error)),
+                // The interface is down, its queue is full, or the frame is too long for it.
+                Err(_) => queue.refused(),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one frame that needs nothing more from the kernel.
+    ///
+    /// # Errors
+    /// [`BridgeError::Interface`], also if the frame would have to wait.
+    pub fn send_frame(&self, frame: &[u8]) -> Result<(), BridgeError> {
+        let frames = std::iter::once([&[0; VNET_BYTES][..], frame]);
+        let sent = sys::send_many(self.socket.as_fd(), frames);
+        sent.map(drop)
+            .map_err(|source| self.failed("sending to", source))
+    }
+
+    /// Bytes that wait before the interface.
+    #[must_use]
+    pub fn queued_bytes(&self) -> u64 {
+        sys::queued_bytes(self.socket.as_fd()).unwrap_or(0)
+    }
+
+    /// Frames that the kernel dropped because they were not read in time.
+    pub(crate) fn dropped(&mut self) -> u64 {
+        // The kernel counts from the last question on.
+        self.dropped += sys::drops(self.socket.as_fd()).unwrap_or(0);
+        self.dropped
+    }
+
+    fn failed(&self, what: &'static str, source: io::Error) -> BridgeError {
+        BridgeError::Interface {
+            what,
+            interface: self.name.clone(),
+            source,
+        }
+    }
+}
+
+impl AsFd for Interface {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Nothing waits, or the interface is down: it may come up again.
+fn is_transient(error: &io::Error) -> bool {
+    let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+    kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::ENETDOWN)
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENODEV))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_that_the_kernel_took_out_comes_back_behind_the_addresses() {
+        let frame: Vec<u8> = (0..20).collect();
+        let mut vnet = [1, 0, 0, 0, 0, 0, 0, 0, 6, 0];
+        vnet[CSUM_START..][..2].copy_from_slice(&34u16.to_ne_bytes());
+        let Incoming::Frame(moved, tagged) = with_tag(vnet, &frame, Some((0x88A8, 0x6005))) else {
+            panic!("it is readable");
+        };
+        assert_eq!(&tagged[..12], &frame[..12]);
+        assert_eq!(&tagged[12..16], [0x88, 0xA8, 0x60, 0x05]);
+        assert_eq!(&tagged[16..], &frame[12..]);
+        assert_eq!(moved[CSUM_START..][..2], 38u16.to_ne_bytes());
+        assert_eq!(moved[HEADERS..][..2], [0, 0]);
+        // No tag, and too short for addresses.
+        for (frame, tag) in [(&frame[..], None), (&frame[..11], Some((0x8100, 1)))] {
+            assert_eq!(
+                with_tag(vnet, frame, tag),
+                Incoming::Frame(vnet, frame.to_vec())
+            );
+        }
+    }
+
+    #[test]
+    fn an_interface_that_does_not_exist_is_named() {
+        // Without the right to open packet sockets, that is the error.
+        let error = Interface::open("fw-not-there").expect_err("no such interface");
+        let text = error.to_string();
+        assert!(text.contains("fw-not-there"), "{text}");
+    }
+}

@@ -1,0 +1,221 @@
+//! Which frames a box sees, and in what state.
+//!
+//! Boxes know single packets with complete checksums. Kernels pass others too ([`farwrite_trains`]).
+//! A train of RoCEv2 packets is cut, and their checksums are completed. Other traffic that is not
+//! finished goes around the box as it is: the kernel of the other interface finishes it.
+
+use farwrite_trains::{Run, Scratch, Train, VNET_BYTES, complete_checksum};
+
+/// UDP destination port of RoCEv2 (IBTA annex A17).
+const ROCE_PORT: [u8; 2] = 4791u16.to_be_bytes();
+const NEEDS_CSUM: u8 = 1;
+const GSO_NONE: u8 = 0;
+/// Fields of the kernel's header, 16 bits each: bytes of all headers, where the checksum begins,
+/// where it goes from there.
+pub(crate) const HEADERS: usize = 2;
+pub(crate) const CSUM_START: usize = 6;
+const CSUM_OFFSET: usize = 8;
+/// Where the checksum stands in a UDP header. In a TCP header it is 16.
+const UDP_CHECKSUM_AT: u16 = 6;
+/// IEEE 802.1Q and 802.1ad.
+const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xA8]];
+/// Group addresses that bridges do not forward (IEEE 802.1Q, table 8-1), pause frames among them.
+const LINK_LOCAL: [u8; 5] = [0x01, 0x80, 0xC2, 0x00, 0x00];
+const ETHERNET_BYTES: usize = 14;
+const TAG_BYTES: usize = 4;
+
+/// What is to be done with a frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sorted {
+    /// The box looks at these packets.
+    Through(Vec<Vec<u8>>),
+    /// It goes around the box, with what the kernel still has to do.
+    Around([u8; VNET_BYTES], Vec<u8>),
+    /// It is for this machine, or for this link alone.
+    Local,
+}
+
+/// Sorts a frame as it came from the kernel, by an interface with this address.
+pub(crate) fn sort(vnet: &[u8; VNET_BYTES], frame: Vec<u8>, address: &[u8; 6]) -> Sorted {
+    let is_link_local =
+        frame.starts_with(&LINK_LOCAL) && frame.get(5).is_some_and(|last| *last < 0x10);
+    if is_link_local || frame.starts_with(address) {
+        return Sorted::Local;
+    }
+    if vnet[1] == GSO_NONE && vnet[0] & NEEDS_CSUM == 0 {
+        return Sorted::Through(vec![frame]);
+    }
+    let ethernet = ethernet_bytes(&frame);
+    let start = usize::from(number(vnet, CSUM_START));
+    let is_roce = vnet[0] & NEEDS_CSUM != 0
+        && number(vnet, CSUM_OFFSET) == UDP_CHECKSUM_AT
+        && start > ethernet
+        && frame.get(start + 2..start + 4) == Some(&ROCE_PORT);
+    if is_roce {
+        let ethernet_bytes = u16::try_from(ethernet).unwrap_or(0);
+        let mut inner = *vnet;
+        for at in [HEADERS, CSUM_START] {
+            let moved = number(vnet, at).saturating_sub(ethernet_bytes);
+            inner[at..at + 2].copy_from_slice(&moved.to_ne_bytes());
+        }
+        Sorted::Through(packets(inner, &frame, ethernet))
+    } else {
+        Sorted::Around(*vnet, frame)
+    }
+}
+
+/// Cuts a train, or completes a single packet. `vnet` counts from the IP header on.
+fn packets(vnet: [u8; VNET_BYTES], frame: &[u8], ethernet: usize) -> Vec<Vec<u8>> {
+    let (headers, ip) = frame.split_at(ethernet);
+    let segments = Train::new(vnet, ip).into_segments();
+    let finish = |segment| {
+        let (run, mut scratch) = (Run::new(segment), Scratch::default());
+        let [vnet, ip_headers, payload] = run.parts(&mut scratch);
+        let mut left = [0; VNET_BYTES];
+        left.copy_from_slice(vnet);
+        let mut packet = [headers, ip_headers, payload].concat();
+        complete_checksum(&mut left, &mut packet[ethernet..]);
+        packet
+    };
+    segments.map(finish).collect()
+}
+
+/// Bytes of Ethernet addresses, tags and type.
+pub(crate) fn ethernet_bytes(frame: &[u8]) -> usize {
+    let mut bytes = ETHERNET_BYTES;
+    while let Some(kind) = frame.get(bytes - 2..bytes)
+        && TAGS.iter().any(|tag| tag == kind)
+        && frame.len() >= bytes + TAG_BYTES
+    {
+        bytes += TAG_BYTES;
+    }
+    bytes.min(frame.len())
+}
+
+fn number(vnet: &[u8; VNET_BYTES], at: usize) -> u16 {
+    u16::from_ne_bytes([vnet[at], vnet[at + 1]])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+
+    const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+    /// A frame whose IPv4 UDP datagram has the sum of its pseudo header as checksum, as kernels
+    /// leave it, and its header. With a `segment`, it is a train of datagrams of this payload.
+    fn unfinished(tags: usize, port: u16, payload: &[u8], segment: u16) -> ([u8; 10], Vec<u8>) {
+        let mut frame = ETHERNET.to_vec();
+        for _ in 0..tags {
+            frame.splice(12..12, [0x81, 0, 0, 5]);
+        }
+        let ethernet = frame.len();
+        let udp_bytes = u16::try_from(8 + payload.len()).expect("short");
+        frame.extend([0x45, 0]);
+        frame.extend((udp_bytes + 20).to_be_bytes());
+        frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        let pseudo = u16::try_from(0x0A00 * 2 + 3 + 17 + u32::from(udp_bytes)).expect("short");
+        for number in [50_000, port, udp_bytes, pseudo] {
+            frame.extend(number.to_be_bytes());
+        }
+        frame.extend(payload);
+        let mut vnet = [NEEDS_CSUM, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let start = u16::try_from(ethernet + 20).expect("short");
+        vnet[HEADERS..HEADERS + 2].copy_from_slice(&(start + 8).to_ne_bytes());
+        vnet[CSUM_START..CSUM_START + 2].copy_from_slice(&start.to_ne_bytes());
+        vnet[CSUM_OFFSET..].copy_from_slice(&UDP_CHECKSUM_AT.to_ne_bytes());
+        if segment > 0 {
+            vnet[1] = 5;
+            vnet[4..6].copy_from_slice(&segment.to_ne_bytes());
+        }
+        (vnet, frame)
+    }
+
+    /// The sum of the UDP datagram with its pseudo header, which is 0xFFFF if its checksum is right.
+    fn udp_sum(ip: &[u8]) -> u32 {
+        let covered = [&[0, 17], &ip[24..26], &ip[12..]].concat();
+        let words = covered.chunks(2);
+        let sum = words.map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
+        let mut sum: u32 = sum.sum();
+        while sum >> 16 != 0 {
+            sum = (sum & 0xFFFF) + (sum >> 16);
+        }
+        sum
+    }
+
+    proptest! {
+        #[test]
+        fn trains_of_rocev2_are_cut_and_finished(
+            tags in 0usize..3,
+            payload in prop::collection::vec(any::<u8>(), 1..4000),
+            segment in 100u16..1500,
+        ) {
+            let (vnet, frame) = unfinished(tags, 4791, &payload, segment);
+            let ethernet = ETHERNET.len() + 4 * tags;
+            let Sorted::Through(packets) = sort(&vnet, frame, &ADDRESS) else {
+                panic!("RoCEv2 goes through the box");
+            };
+            let joined: Vec<u8> = packets.iter().flat_map(|p| &p[ethernet + 28..]).copied().collect();
+            prop_assert_eq!(joined, payload.clone());
+            prop_assert_eq!(packets.len(), payload.len().div_ceil(segment.into()));
+            for packet in packets {
+                prop_assert_eq!(udp_sum(&packet[ethernet..]), 0xFFFF);
+            }
+        }
+
+        /// Whatever the kernel says of a frame, and whatever is in it.
+        #[test]
+        fn no_frame_is_a_surprise(
+            vnet in any::<[u8; VNET_BYTES]>(),
+            frame in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
+            sort(&vnet, frame, &ADDRESS);
+        }
+    }
+
+    #[test]
+    fn other_traffic_that_is_not_finished_goes_around_the_box() {
+        for (port, segment) in [(53, 0), (53, 200)] {
+            let (vnet, frame) = unfinished(0, port, &[7; 500], segment);
+            assert_eq!(
+                sort(&vnet, frame.clone(), &ADDRESS),
+                Sorted::Around(vnet, frame)
+            );
+        }
+        // TCP to the same number.
+        let (mut vnet, frame) = unfinished(0, 4791, &[7; 500], 200);
+        vnet[CSUM_OFFSET..].copy_from_slice(&16u16.to_ne_bytes());
+        assert_eq!(
+            sort(&vnet, frame.clone(), &ADDRESS),
+            Sorted::Around(vnet, frame)
+        );
+    }
+
+    #[test]
+    fn finished_frames_go_through_the_box_as_they_are() {
+        for port in [53, 4791] {
+            let (_, frame) = unfinished(1, port, b"abc", 0);
+            let through = Sorted::Through(vec![frame.clone()]);
+            assert_eq!(sort(&[0; VNET_BYTES], frame, &ADDRESS), through);
+        }
+    }
+
+    #[test]
+    fn frames_for_one_link_alone_are_not_carried() {
+        for (last, local) in [(0x01, true), (0x0E, true), (0x10, false)] {
+            let mut frame = vec![0x01, 0x80, 0xC2, 0x00, 0x00, last];
+            frame.resize(60, 0);
+            assert_eq!(
+                sort(&[0; VNET_BYTES], frame, &ADDRESS) == Sorted::Local,
+                local,
+                "{last:#x}"
+            );
+        }
+        let own = [&ADDRESS[..], &[0; 54]].concat();
+        assert_eq!(sort(&[0; VNET_BYTES], own, &ADDRESS), Sorted::Local);
+    }
+}

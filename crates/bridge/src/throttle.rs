@@ -1,0 +1,156 @@
+//! Slowing senders down when repair packets queue up.
+//!
+//! A box that adds packets sends more than it receives. What does not fit waits before the far
+//! interface. The bridge then pauses the senders of the near side by PFC frames (IEEE 802.1Qbb), or
+//! marks the packets with congestion experienced. [`Backpressure`] says from which queue on.
+
+use farwrite_boxes::Backpressure;
+
+/// What PFC frames are sent to: all stations of this link (IEEE 802.1Q, annex F).
+const GROUP: [u8; 6] = [0x01, 0x80, 0xC2, 0x00, 0x00, 0x01];
+/// MAC control, and the operation of PFC.
+const TYPE_AND_OPERATION: [u8; 4] = [0x88, 0x08, 0x01, 0x01];
+/// The shortest frame without its check sequence.
+const FRAME_BYTES: usize = 60;
+/// Bit times of a unit of pause time.
+const QUANTUM_BITS: u64 = 512;
+/// Interfaces that do not know their speed count as this fast, so that pauses are renewed in time.
+const DEFAULT_MBPS: u64 = 100_000;
+
+/// Decides when the near side is paused.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    backpressure: Backpressure,
+    /// A bit for each priority that PFC frames name.
+    priorities: u8,
+    source: [u8; 6],
+    /// A pause ends by itself after the longest time that a frame can name.
+    renew_ns: u64,
+    renewed_ns: Option<u64>,
+    pauses: u64,
+}
+
+impl Throttle {
+    /// `source` and `mbps` are the address and the speed of the near interface.
+    pub(crate) fn new(
+        backpressure: Backpressure,
+        priorities: u8,
+        source: [u8; 6],
+        mbps: Option<u64>,
+    ) -> Self {
+        let mbps = mbps.unwrap_or(DEFAULT_MBPS).max(1);
+        Self {
+            backpressure,
+            priorities,
+            source,
+            renew_ns: u64::from(u16::MAX) * QUANTUM_BITS * 1000 / mbps / 2,
+            renewed_ns: None,
+            pauses: 0,
+        }
+    }
+
+    /// The PFC frame that is due, with `queued_bytes` before the far interface.
+    pub(crate) fn pause(&mut self, now_ns: u64, queued_bytes: u64) -> Option<[u8; FRAME_BYTES]> {
+        let Backpressure::Pfc {
+            stop_bytes,
+            resume_bytes,
+        } = self.backpressure
+        else {
+            return None;
+        };
+        let stops = match self.renewed_ns {
+            None => queued_bytes > stop_bytes,
+            Some(_) => queued_bytes > resume_bytes,
+        };
+        let due = self.renew_at_ns().is_none_or(|at_ns| at_ns <= now_ns);
+        match (stops, self.renewed_ns) {
+            (true, renewed_ns) if due => {
+                self.pauses += u64::from(renewed_ns.is_none());
+                self.renewed_ns = Some(now_ns);
+                Some(self.frame(u16::MAX))
+            }
+            (false, Some(_)) => {
+                self.renewed_ns = None;
+                Some(self.frame(0))
+            }
+            _ => None,
+        }
+    }
+
+    /// When a pause has to be renewed; `None` if the near side is not paused.
+    pub(crate) fn renew_at_ns(&self) -> Option<u64> {
+        Some(self.renewed_ns? + self.renew_ns)
+    }
+
+    /// Whether packets are marked, with `queued_bytes` before the far interface.
+    pub(crate) fn marks(&self, queued_bytes: u64) -> bool {
+        matches!(self.backpressure, Backpressure::Ecn { mark_bytes } if queued_bytes > mark_bytes)
+    }
+
+    /// How often the near side was paused. Renewals do not count.
+    pub(crate) fn pauses(&self) -> u64 {
+        self.pauses
+    }
+
+    fn frame(&self, quanta: u16) -> [u8; FRAME_BYTES] {
+        let mut frame = [0; FRAME_BYTES];
+        frame[..6].copy_from_slice(&GROUP);
+        frame[6..12].copy_from_slice(&self.source);
+        frame[12..16].copy_from_slice(&TYPE_AND_OPERATION);
+        frame[17] = self.priorities;
+        for priority in (0..8).filter(|priority| self.priorities >> priority & 1 == 1) {
+            let at = 18 + 2 * priority;
+            frame[at..at + 2].copy_from_slice(&quanta.to_be_bytes());
+        }
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throttle(backpressure: Backpressure) -> Throttle {
+        Throttle::new(backpressure, 1 << 3, [2, 0, 0, 0, 0, 1], Some(10_000))
+    }
+
+    #[test]
+    fn a_pause_is_renewed_until_the_queue_is_short() {
+        let mut throttle = throttle(Backpressure::Pfc {
+            stop_bytes: 1000,
+            resume_bytes: 500,
+        });
+        let mut quanta = |now_ns, bytes| {
+            let frame = throttle.pause(now_ns, bytes);
+            frame.map(|frame| u16::from_be_bytes([frame[24], frame[25]]))
+        };
+        assert_eq!(quanta(0, 1000), None);
+        assert_eq!(quanta(1, 1001), Some(u16::MAX));
+        // 65,535 units are 3.36 ms at 10 Gbit/s.
+        assert_eq!(quanta(1_600_000, 600), None);
+        assert_eq!(quanta(1_700_000, 600), Some(u16::MAX));
+        assert_eq!(quanta(1_700_001, 500), Some(0));
+        assert_eq!(quanta(1_700_002, 800), None);
+        assert_eq!(throttle.pauses(), 1);
+        assert_eq!(throttle.renew_at_ns(), None);
+    }
+
+    #[test]
+    fn a_pfc_frame_names_one_priority() {
+        let frame = throttle(Backpressure::default()).frame(u16::MAX);
+        let head = [
+            0x01, 0x80, 0xC2, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x88, 0x08, 1, 1, 0, 8,
+        ];
+        assert_eq!(frame[..18], head);
+        assert_eq!(
+            frame[18..34],
+            [0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 0, 0, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn marks_need_a_queue() {
+        let throttle = throttle(Backpressure::Ecn { mark_bytes: 1000 });
+        assert!(!throttle.marks(1000) && throttle.marks(1001));
+    }
+}

@@ -1,0 +1,165 @@
+//! Counters of a bridge and of its box, by name: for the table, for JSON and for Prometheus.
+
+use farwrite_boxes::lowar;
+use farwrite_bridge::{Report, SideReport};
+
+/// One number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counter {
+    /// As JSON and Prometheus name it.
+    pub(super) name: &'static str,
+    /// What it counts.
+    pub(super) help: &'static str,
+    pub(super) value: u64,
+}
+
+impl Counter {
+    fn new(name: &'static str, help: &'static str, value: u64) -> Self {
+        Self { name, help, value }
+    }
+
+    /// A row of the table at the end.
+    pub(super) fn row(&self) -> [String; 3] {
+        let Self { name, help, value } = self;
+        [(*name).to_owned(), (*help).to_owned(), value.to_string()]
+    }
+}
+
+/// What a bridge has done.
+pub(super) fn of_bridge<C>(report: &Report<C>) -> Vec<Counter> {
+    let SideReport {
+        received,
+        around,
+        local,
+        unread,
+        sent,
+        unsent,
+    } = report.near;
+    let far = report.far;
+    vec![
+        Counter::new("near_received", "frames from the near interface", received),
+        Counter::new(
+            "near_around",
+            "of these, unfinished ones of other traffic",
+            around,
+        ),
+        Counter::new(
+            "near_local",
+            "of these, the ones for this machine or link",
+            local,
+        ),
+        Counter::new(
+            "near_unread",
+            "frames that the near interface lost: not read in time",
+            unread,
+        ),
+        Counter::new("near_sent", "frames to the near interface", sent),
+        Counter::new(
+            "near_unsent",
+            "frames that the near interface refused",
+            unsent,
+        ),
+        Counter::new(
+            "far_received",
+            "frames from the far interface",
+            far.received,
+        ),
+        Counter::new(
+            "far_around",
+            "of these, unfinished ones of other traffic",
+            far.around,
+        ),
+        Counter::new(
+            "far_local",
+            "of these, the ones for this machine or link",
+            far.local,
+        ),
+        Counter::new(
+            "far_unread",
+            "frames that the far interface lost: not read in time",
+            far.unread,
+        ),
+        Counter::new("far_sent", "frames to the far interface", far.sent),
+        Counter::new(
+            "far_unsent",
+            "frames that the far interface refused",
+            far.unsent,
+        ),
+        Counter::new("pauses", "pauses of the near side", report.pauses),
+        Counter::new(
+            "marked",
+            "packets marked with congestion experienced",
+            report.marked,
+        ),
+    ]
+}
+
+/// What a LoWAR box has done.
+pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Counter> {
+    let lowar::Counters {
+        coded,
+        repairs_sent,
+        repairs_too_long,
+        questions_sent,
+        reports_sent,
+        reports_received,
+        repairs_received,
+        recovered,
+        not_verified,
+        given_up,
+        hold_ended,
+        held,
+        peak_held,
+        damaged,
+        streams_full,
+        units_full,
+        held_full,
+    } = *counters;
+    vec![
+        Counter::new("coded", "data packets added to a block", coded),
+        Counter::new("repairs_sent", "repair packets sent", repairs_sent),
+        Counter::new(
+            "repairs_too_long",
+            "not sent: longer than the path MTU",
+            repairs_too_long,
+        ),
+        Counter::new(
+            "questions_sent",
+            "probes and announcements sent",
+            questions_sent,
+        ),
+        Counter::new("reports_sent", "reports sent", reports_sent),
+        Counter::new("reports_received", "reports received", reports_received),
+        Counter::new(
+            "repairs_received",
+            "repair packets received",
+            repairs_received,
+        ),
+        Counter::new("recovered", "packets recovered for the NIC", recovered),
+        Counter::new(
+            "not_verified",
+            "recovered packets dropped: ICRC wrong",
+            not_verified,
+        ),
+        Counter::new("given_up", "blocks passed with packets missing", given_up),
+        Counter::new("hold_ended", "of these, the hold time ended", hold_ended),
+        Counter::new("held", "frames held back", held),
+        Counter::new("peak_held", "most frames held at a time", peak_held),
+        Counter::new("damaged", "RoCEv2 packets that came damaged", damaged),
+        Counter::new(
+            "streams_full",
+            "unprotected packets: all streams in use",
+            streams_full,
+        ),
+        Counter::new(
+            "units_full",
+            "unprotected packets: all coding units in use",
+            units_full,
+        ),
+        Counter::new(
+            "held_full",
+            "blocks passed: reordering buffer full",
+            held_full,
+        ),
+    ]
+}

@@ -1,0 +1,191 @@
+//! `farwrite lowar`: forward error correction for unmodified RDMA NICs.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar, Shape};
+use farwrite_bridge::Forward;
+use farwrite_units::parse::parse_rtt;
+
+use super::counters::{Counter, of_lowar};
+use super::{BridgeArgs, Shown, carry};
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::key;
+
+/// What the key of boxes is derived from the pre-shared key for.
+const KEY_PURPOSE: &str = "farwrite 2026 LoWAR boxes";
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite keygen boxes.key      then copy boxes.key to the machine at the other end
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --coding 32,1 --path-mtu 4200
+  farwrite lowar --near eth1 --far eth2 --psk-file boxes.key --metrics 127.0.0.1:9791 --every 0s
+
+Put one box at each end of a long path, between the NICs and the path, on a machine with two network \
+interfaces. Frames pass unchanged, so neither NICs nor routers need other settings. Losses of RoCEv2 \
+packets between the two boxes are recovered from repair packets; all other traffic passes as it is. \
+Set the MTU of the path 44 bytes above the longest packet of the NICs, and give it as --path-mtu: \
+repair packets are that much longer.
+
+Without repair packets, for a comparison: --forward. docs/boxes.md says what a box does, costs and \
+cannot do.";
+
+/// Carries frames between two network interfaces, and repairs losses of RDMA packets between this
+/// box and another one at the far end of a long path (LoWAR). Needs root or CAP_NET_RAW.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct LowarArgs {
+    #[command(flatten)]
+    bridge: BridgeArgs,
+    /// File with the key that both boxes share; without it, the key is taken from the environment
+    /// variable FARWRITE_PSK
+    #[arg(long, value_name = "FILE")]
+    psk_file: Option<PathBuf>,
+    /// Work without a key: anybody who can send packets to the box can then forge its messages
+    #[arg(long, conflicts_with = "psk_file")]
+    no_key: bool,
+    /// c repair packets for every r data packets, as R,C; or by what the path loses: adaptive
+    #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
+    #[arg(value_parser = parse_coding)]
+    coding: Coding,
+    /// Bytes of the longest IP packet that the path between the boxes takes
+    #[arg(long, value_name = "BYTES", default_value = "1500")]
+    #[arg(value_parser = clap::value_parser!(u16).range(576..))]
+    path_mtu: u16,
+    /// How long a packet waits for a missing one before it; far below the ACK timeout of the NICs
+    #[arg(long, value_name = "TIME", default_value = "4ms", value_parser = parse_rtt)]
+    hold: Duration,
+    /// Only carry frames: no repair packets, and no recovery
+    #[arg(long)]
+    forward: bool,
+}
+
+fn parse_coding(text: &str) -> Result<Coding, String> {
+    if text == "adaptive" {
+        return Ok(Coding::Adaptive);
+    }
+    let numbers = text.split_once(',').map(|(r, c)| (r.parse(), c.parse()));
+    let Some((Ok(r), Ok(c))) = numbers else {
+        return Err("write it like 32,1, or adaptive".to_owned());
+    };
+    let shape = Shape::new(r, c).map_err(|error| error.to_string())?;
+    Ok(Coding::Fixed(shape))
+}
+
+/// Runs a box.
+pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<(), Failure> {
+    if args.forward {
+        return carry(&args.bridge, Forward::default(), console);
+    }
+    let boot = SystemTime::now().duration_since(UNIX_EPOCH);
+    // Until the year 2554.
+    let boot = boot.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(1));
+    carry(&args.bridge, Lowar::new(&args.config()?, boot), console)
+}
+
+impl LowarArgs {
+    fn config(&self) -> Result<Config, Failure> {
+        let key = match key::find(self.psk_file.as_deref())? {
+            _ if self.no_key => None,
+            Some(psk) => Some(psk.derive(KEY_PURPOSE)),
+            None => {
+                let what = "no key: give --psk-file with a key of `farwrite keygen`, the same at \
+                            both boxes, or --no-key";
+                return Err(Failure::new(Exit::Usage, what));
+            }
+        };
+        Ok(Config {
+            key,
+            coding: self.coding,
+            path_mtu_bytes: self.path_mtu.into(),
+            // At most a day.
+            hold_ns: u64::try_from(self.hold.as_nanos()).unwrap_or(u64::MAX),
+            ..Config::default()
+        })
+    }
+}
+
+impl Shown for Lowar {
+    const NAME: &'static str = "lowar";
+    const COLUMNS: &'static [&'static str] =
+        &["repairs_sent", "repairs_received", "recovered", "given_up"];
+
+    fn shown(counters: &Counters) -> Vec<Counter> {
+        of_lowar(counters)
+    }
+}
+
+impl Shown for Forward {
+    const NAME: &'static str = "forward";
+    const COLUMNS: &'static [&'static str] = &[];
+
+    fn shown((): &()) -> Vec<Counter> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use farwrite_boxes::Backpressure;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parse(arguments: &str) -> Result<LowarArgs, String> {
+        let common = ["farwrite", "lowar", "--near", "eth1", "--far", "eth2"];
+        let arguments = common.into_iter().chain(arguments.split_whitespace());
+        let cli = Cli::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        let Command::Lowar(args) = cli.command else {
+            panic!("another command");
+        };
+        Ok(args)
+    }
+
+    #[test]
+    fn a_box_is_what_was_asked_for() {
+        let args = parse("--no-key --coding 32,2 --path-mtu 4200 --hold 2ms").expect("fine");
+        let config = args.config().expect("no key is needed");
+        assert_eq!(config.key, None);
+        assert_eq!(
+            config.coding,
+            Coding::Fixed(Shape::new(32, 2).expect("fine"))
+        );
+        assert_eq!((config.path_mtu_bytes, config.hold_ns), (4200, 2_000_000));
+        let bridge = parse("--no-key --pause 5").expect("fine").bridge.config();
+        assert_eq!(bridge.priorities, 1 << 5);
+        assert_eq!(bridge.backpressure, Some(Backpressure::default()));
+        let bridge = parse("--no-key --mark 64KiB")
+            .expect("fine")
+            .bridge
+            .config();
+        let mark_bytes = 64 << 10;
+        assert_eq!(bridge.backpressure, Some(Backpressure::Ecn { mark_bytes }));
+        let bridge = parse("--no-key --no-backpressure")
+            .expect("fine")
+            .bridge
+            .config();
+        assert_eq!(bridge.backpressure, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        for (arguments, want) in [
+            ("--coding 0,1", "--coding"),
+            ("--coding 8", "like 32,1, or adaptive"),
+            ("--path-mtu 100", "576"),
+            ("--pause 8", "0..=7"),
+            ("--pause 3 --mark 1KiB", "cannot be used with"),
+            ("--no-key --psk-file x", "cannot be used with"),
+            ("--every 1x", "like 10s"),
+            ("--metrics nowhere", "invalid socket address"),
+        ] {
+            let refused = parse(arguments).expect_err(arguments);
+            assert!(refused.contains(want), "{want:?} is not in {refused:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `farwrite lowar`: boxes in the path, between two network interfaces of this machine.
+
+mod counters;
+mod lowar;
+mod metrics;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use std::{iter, thread};
+
+use clap::Args;
+use farwrite_boxes::Backpressure;
+use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, Frames, Report};
+use farwrite_units::parse::{parse_count, parse_duration};
+use serde_json::Value;
+
+pub(crate) use lowar::{LowarArgs, run as run_lowar};
+
+use self::counters::{Counter, of_bridge};
+use self::metrics::Metrics;
+use crate::console::Console;
+use crate::exit::{Exit, Failure};
+use crate::interrupt;
+use crate::table::lay_out;
+
+/// Between two looks at whether to end.
+const LOOK: Duration = Duration::from_millis(20);
+/// Rows between two headings of the live table.
+const ROWS: usize = 20;
+
+/// What all boxes take.
+#[derive(Debug, Args)]
+struct BridgeArgs {
+    /// The interface where the NICs are that the box protects
+    #[arg(long, value_name = "INTERFACE")]
+    near: String,
+    /// The interface where the long path is
+    #[arg(long, value_name = "INTERFACE")]
+    far: String,
+    /// The priority, 0 to 7, that PFC frames pause on the near side when packets queue up before the
+    /// far interface
+    #[arg(
+        long,
+        value_name = "PRIORITY",
+        default_value = "3",
+        conflicts_with = "mark"
+    )]
+    #[arg(value_parser = clap::value_parser!(u8).range(..=7))]
+    pause: u8,
+    /// Mark packets with congestion experienced instead, when more than this queues up, such as 64KiB
+    #[arg(long, value_name = "BYTES", value_parser = parse_count)]
+    mark: Option<u64>,
+    /// Neither pause nor mark
+    #[arg(long, conflicts_with_all = ["mark", "pause"])]
+    no_backpressure: bool,
+    /// Serve counters as Prometheus text at this address, such as 127.0.0.1:9791
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
+    /// Print a line of rates this often; never with 0s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_every)]
+    every: Duration,
+    /// End after this long: 1ms to 1 day
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+}
+
+fn parse_every(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        _ => parse_duration(text),
+    }
+}
+
+impl BridgeArgs {
+    fn config(&self) -> BridgeConfig {
+        let backpressure = match self.mark {
+            _ if self.no_backpressure => None,
+            Some(mark_bytes) => Some(Backpressure::Ecn { mark_bytes }),
+            None => Some(Backpressure::default()),
+        };
+        BridgeConfig {
+            near: self.near.clone(),
+            far: self.far.clone(),
+            backpressure,
+            priorities: 1 << self.pause,
+        }
+    }
+}
+
+/// What the program has to know of a box.
+trait Shown: Frames {
+    /// The name of its metrics.
+    const NAME: &'static str;
+    /// The counters whose rates the live table has.
+    const COLUMNS: &'static [&'static str];
+
+    /// Its counters by name.
+    fn shown(counters: &Self::Counters) -> Vec<Counter>;
+}
+
+/// Carries frames until Ctrl-C, until the time is over, or until an interface is gone.
+fn carry<F: Shown>(args: &BridgeArgs, frames: F, console: &Console) -> Result<(), Failure> {
+    let cancel = interrupt::catch()?;
+    let bridge = Bridge::start(&args.config(), frames).map_err(|error| failure(&error))?;
+    let metrics = args.metrics.map(|address| Metrics::serve(address, F::NAME));
+    let metrics = metrics.transpose()?;
+    console.say(format_args!(
+        "Carrying frames between {} (near) and {} (far) until Ctrl-C",
+        args.near, args.far
+    ));
+    let start = Instant::now();
+    let ends = |elapsed| args.duration.is_some_and(|duration| elapsed >= duration);
+    let mut live = Live::new(args.every);
+    while bridge.is_running() && !cancel.is_set() && !ends(start.elapsed()) {
+        thread::sleep(LOOK);
+        let counters = counters::<F>(&bridge.report());
+        if let Some(metrics) = &metrics {
+            metrics.set(&counters);
+        }
+        live.show::<F>(start.elapsed(), &counters, console);
+    }
+    let (report, result) = bridge.stop();
+    let counters = counters::<F>(&report);
+    let rows: Vec<_> = counters.iter().map(Counter::row).collect();
+    console.say(lay_out(&rows, 2));
+    let values = counters.iter().map(|c| (c.name.to_owned(), c.value.into()));
+    let seconds = ("seconds".to_owned(), report.elapsed.as_secs_f64().into());
+    let object: serde_json::Map<String, Value> = iter::once(seconds).chain(values).collect();
+    console.json(&object)?;
+    result.map_err(|error| failure(&error))
+}
+
+fn counters<F: Shown>(report: &Report<F::Counters>) -> Vec<Counter> {
+    let mut counters = of_bridge(report);
+    counters.extend(F::shown(&report.counters));
+    counters
+}
+
+fn failure(error: &BridgeError) -> Failure {
+    let exit = match error {
+        BridgeError::SameInterface(_) | BridgeError::NoInterface(_) => Exit::Usage,
+        BridgeError::Interface { .. } | BridgeError::System { .. } => Exit::Other,
+    };
+    Failure::new(exit, error)
+}
+
+/// The live table: a row of rates now and then.
+struct Live {
+    every: Duration,
+    at: Duration,
+    rows: usize,
+    before: Vec<u64>,
+}
+
+impl Live {
+    fn new(every: Duration) -> Self {
+        Self {
+            every,
+            at: Duration::ZERO,
+            rows: 0,
+            before: Vec::new(),
+        }
+    }
+
+    fn show<F: Shown>(&mut self, elapsed: Duration, counters: &[Counter], console: &Console) {
+        if self.every.is_zero() || elapsed < self.at + self.every {
+            return;
+        }
+        let columns = [&["near_received", "far_received"], F::COLUMNS].concat();
+        let value = |name: &&str| {
+            let counter = counters.iter().find(|counter| counter.name == *name);
+            counter.map_or(0, |counter| counter.value)
+        };
+        let values: Vec<_> = columns.iter().map(value).collect();
+        let seconds = (elapsed - self.at).as_secs_f64();
+        self.before.resize(values.len(), 0);
+        let rates = values.iter().zip(&self.before).map(|(now, before)| {
+            let events = now.saturating_sub(*before);
+            format!("{:>16.0}", farwrite_units::show::real(events) / seconds)
+        });
+        let rates: String = rates.collect();
+        if self.rows.is_multiple_of(ROWS) {
+            let names: String = columns.iter().map(|name| format!("{name:>16}")).collect();
+            console.say(format_args!("{:>8}{names}   (a second)", "time"));
+        }
+        console.say(format_args!("{:>7.0}s{rates}", elapsed.as_secs_f64()));
+        self.rows += 1;
+        self.at = elapsed;
+        self.before = values;
+    }
+}

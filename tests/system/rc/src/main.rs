@@ -1,0 +1,246 @@
+//! An RDMA NIC in software with one reliable connection, in real time on a network interface, for
+//! the system tests. It obeys PFC frames.
+//!
+//! It does what its command line names, writes `done`, and goes on answering its peer until its
+//! standard input ends. Then it writes its counters as JSON. Its interface needs no address: it
+//! takes and sends whole Ethernet frames.
+
+mod frame;
+mod host;
+
+use std::error::Error;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use clap::Parser;
+use farwrite_net::{NodeId, Payload};
+use farwrite_rc::{Completion, QpConfig, Remote, Request};
+use serde_json::json;
+
+use crate::frame::Ethernet;
+use crate::host::Host;
+
+/// The key of the memory that a peer reads.
+const RKEY: u32 = 1;
+/// Longest time without a look at the standard input.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// One end of a reliable connection.
+#[derive(Parser)]
+struct Args {
+    /// The network interface.
+    #[arg(long)]
+    interface: String,
+    /// This end: node N has the address 10.0.0.(N + 1).
+    #[arg(long)]
+    node: u32,
+    /// The other end.
+    #[arg(long)]
+    peer: u32,
+    /// Its Ethernet address.
+    #[arg(long)]
+    peer_mac: Mac,
+    /// A VLAN to be in.
+    #[arg(long)]
+    vlan: Option<u16>,
+    /// Priority that obeys PFC frames.
+    #[arg(long, default_value_t = 3)]
+    priority: u8,
+    /// Payload bytes of a packet.
+    #[arg(long, default_value_t = 1024)]
+    mtu: u32,
+    /// Packets that may be unacknowledged.
+    #[arg(long, default_value_t = 256)]
+    window: u32,
+    /// Time without an acknowledgement after which packets are repeated.
+    #[arg(long, default_value_t = 100)]
+    timeout_ms: u64,
+    /// Bytes of a message.
+    #[arg(long, default_value_t = 1 << 18)]
+    message: u32,
+    /// A file to SEND, message by message.
+    #[arg(long)]
+    send: Option<PathBuf>,
+    /// A file for what is received, and its bytes: PATH=BYTES.
+    #[arg(long)]
+    recv: Option<Target>,
+    /// A file that the peer may READ.
+    #[arg(long)]
+    serve: Option<PathBuf>,
+    /// A file for what is read of the peer's memory, and its bytes: PATH=BYTES.
+    #[arg(long)]
+    read: Option<Target>,
+}
+
+#[derive(Clone)]
+struct Mac([u8; 6]);
+
+impl FromStr for Mac {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bytes = text.split(':').map(|two| u8::from_str_radix(two, 16));
+        let bytes: Result<Vec<_>, _> = bytes.collect();
+        let bytes = bytes.ok().and_then(|bytes| bytes.try_into().ok());
+        bytes
+            .map(Self)
+            .ok_or_else(|| "want six bytes in hexadecimal".to_owned())
+    }
+}
+
+/// Where bytes go.
+#[derive(Clone)]
+struct Target {
+    path: PathBuf,
+    bytes: u32,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (path, bytes) = text.rsplit_once('=').ok_or("want PATH=BYTES")?;
+        let bytes = bytes.parse().map_err(|_| "want PATH=BYTES")?;
+        let path = path.into();
+        Ok(Self { path, bytes })
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let ethernet = Ethernet {
+        peer: args.peer_mac.0,
+        vlan: args.vlan,
+        priority: args.priority,
+    };
+    let config = QpConfig {
+        mtu_bytes: args.mtu,
+        window_packets: args.window,
+        ack_timeout_ns: args.timeout_ms * 1_000_000,
+        retry_limit: 255,
+        ..QpConfig::new(host::QPN)
+    };
+    let ends = [NodeId(args.node), NodeId(args.peer)];
+    let mut host = Host::open(&args.interface, ends, ethernet, config)?;
+    let mut work = Work::post(&args, &mut host)?;
+    println!("ready");
+    let input = watch_input();
+    let mut is_done = false;
+    loop {
+        host.turn(LOOK)?;
+        while let Some(completion) = host.pair.poll_completion() {
+            work.take(completion)?;
+        }
+        if work.left == 0 && !is_done {
+            work.save(&args)?;
+            println!("done");
+            io::stdout().flush()?;
+            is_done = true;
+        }
+        if input.try_recv() == Err(TryRecvError::Disconnected) {
+            break;
+        }
+    }
+    let counters = host.pair.counters();
+    println!(
+        "{}",
+        json!({
+            "sent": counters.sent,
+            "repeated": counters.repeated,
+            "timeouts": counters.timeouts,
+            "out_of_order": counters.out_of_order,
+            "duplicates": counters.duplicates,
+            "paused": host.paused,
+            "damaged": host.damaged,
+        })
+    );
+    Ok(())
+}
+
+/// Disconnects when the standard input ends.
+fn watch_input() -> Receiver<()> {
+    let (keep, input) = channel();
+    thread::spawn(move || {
+        let _keep = keep;
+        let mut sink = Vec::new();
+        // However it ends, it has ended.
+        let _ = io::stdin().read_to_end(&mut sink);
+    });
+    input
+}
+
+/// What the command line asks for, and what came of it.
+#[derive(Default)]
+struct Work {
+    left: usize,
+    received: Vec<u8>,
+    read: Vec<u8>,
+}
+
+impl Work {
+    fn post(args: &Args, host: &mut Host) -> Result<Self, Box<dyn Error>> {
+        let mut work = Self::default();
+        let mut id = 0;
+        let mut next = || {
+            id += 1;
+            id
+        };
+        if let Some(path) = &args.serve {
+            host.memory.register(RKEY, 0, fs::read(path)?)?;
+        }
+        if let Some(target) = &args.recv {
+            for _ in 0..target.bytes.div_ceil(args.message) {
+                host.pair.post_receive(next(), args.message)?;
+                work.left += 1;
+            }
+        }
+        if let Some(path) = &args.send {
+            for piece in fs::read(path)?.chunks(args.message as usize) {
+                let data = Payload::Bytes(piece.into());
+                host.pair.post(next(), Request::Send { data, imm: None })?;
+                work.left += 1;
+            }
+        }
+        if let Some(target) = &args.read {
+            for addr in (0..target.bytes).step_by(args.message as usize) {
+                let bytes = args.message.min(target.bytes - addr);
+                let addr = addr.into();
+                let from = Remote { rkey: RKEY, addr };
+                host.pair.post(next(), Request::Read { from, bytes })?;
+                work.left += 1;
+            }
+        }
+        Ok(work)
+    }
+
+    fn take(&mut self, completion: Completion) -> Result<(), Box<dyn Error>> {
+        match completion {
+            Completion::Acknowledged { .. } => {}
+            Completion::Received {
+                data: Payload::Bytes(bytes),
+                ..
+            } => self.received.extend_from_slice(&bytes),
+            Completion::Read {
+                data: Payload::Bytes(bytes),
+                ..
+            } => self.read.extend_from_slice(&bytes),
+            other => return Err(format!("unexpected: {other:?}").into()),
+        }
+        self.left -= 1;
+        Ok(())
+    }
+
+    fn save(&self, args: &Args) -> io::Result<()> {
+        for (target, bytes) in [(&args.recv, &self.received), (&args.read, &self.read)] {
+            if let Some(target) = target {
+                fs::write(&target.path, bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
