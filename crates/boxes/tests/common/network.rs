@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use farwrite_boxes::lowar::Config;
-use farwrite_boxes::{Backpressure, LowarDevice};
+use farwrite_boxes::lowar::{Config, Lowar};
+use farwrite_boxes::{Backpressure, BoxDevice};
 use farwrite_net::{
     CableConfig, Device, Frame, Loss, Network, NodeId, Options, Output, Ports, Role, Topology,
 };
@@ -12,7 +12,7 @@ use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
 pub(crate) enum Node {
     Nic(Box<Nic>),
-    Lowar(Box<LowarDevice>),
+    Lowar(Box<BoxDevice<Lowar>>),
     /// In the place of a box that is missing.
     Wire(Vec<Output>),
 }
@@ -84,7 +84,7 @@ impl Path {
             Role::Box => match &setting.boxes[usize::from(id == near_b)] {
                 Some(config) => {
                     let config = config.clone();
-                    Node::Lowar(Box::new(LowarDevice::new(config, 0, setting.backpressure)))
+                    Node::Lowar(Box::new(BoxDevice::new(config, 0, setting.backpressure)))
                 }
                 None => Node::Wire(Vec::new()),
             },
@@ -105,7 +105,7 @@ impl Path {
         }
     }
 
-    pub(crate) fn lowar(&mut self, at: usize) -> &mut LowarDevice {
+    pub(crate) fn lowar(&mut self, at: usize) -> &mut BoxDevice<Lowar> {
         match self.network.device_mut(self.boxes[at]) {
             Some(Node::Lowar(lowar)) => lowar,
             _ => panic!("no box"),

@@ -4,10 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::coding::Shape;
-use super::format::{Body, Message};
-use super::messages::Space;
 use crate::frame::View;
+use crate::messages::Space;
 
 /// One direction and PSN space of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,15 +35,6 @@ impl Key {
             src: self.dst,
             dst: self.src,
             ..self
-        }
-    }
-
-    pub(crate) fn message<'a>(&self, shape: Shape, body: Body<'a>) -> Message<'a> {
-        Message {
-            space: self.space,
-            qpn: self.qpn,
-            shape,
-            body,
         }
     }
 }
