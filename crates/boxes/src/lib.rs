@@ -17,6 +17,7 @@ mod frame;
 pub mod lowar;
 mod message;
 mod messages;
+pub mod netrt;
 mod psn;
 mod reorder;
 mod streams;

@@ -40,6 +40,11 @@ impl Room {
         self.frames
     }
 
+    /// Bytes that wait now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Whether there is room for a frame. A refusal is counted.
     fn admit(&mut self, bytes: usize) -> bool {
         if self.frames >= self.max_frames {
@@ -112,6 +117,15 @@ impl ReorderBuffer {
         self.insert(psn, None, frame, room)
     }
 
+    /// Whether a data packet is there.
+    pub(crate) fn holds(&self, psn: u32) -> bool {
+        let at = self
+            .frames
+            .partition_point(|waiting| psn::distance(psn, waiting.psn) < 0);
+        let same = self.frames.range(at..).take_while(|w| w.psn == psn);
+        same.into_iter().any(|waiting| waiting.data.is_some())
+    }
+
     fn insert(
         &mut self,
         psn: u32,
@@ -145,12 +159,14 @@ mod tests {
     #[test]
     fn frames_come_out_in_order_also_across_the_wrap() {
         let (mut buffer, mut room) = (ReorderBuffer::default(), Room::new(6));
+        assert!(!buffer.holds(0));
         for psn in [0xFF_FFFE, 1, 0, 0xFF_FFFF, 0] {
             assert_eq!(buffer.push(data(psn), vec![0; 10], &mut room), Ok(()));
         }
         assert_eq!(buffer.push_behind(vec![1; 5], &mut room), Ok(()));
         assert_eq!(buffer.push(data(5), vec![2], &mut room), Err(vec![2]));
         assert_eq!((room.frames(), room.bytes, room.refused), (6, 55, 1));
+        assert!(buffer.holds(0) && buffer.holds(0xFF_FFFF) && !buffer.holds(2));
         let out: Vec<_> = core::iter::from_fn(|| buffer.pop(&mut room)).collect();
         let psns: Vec<_> = out.iter().map(|waiting| waiting.psn).collect();
         assert_eq!(psns, [0xFF_FFFE, 0xFF_FFFF, 0, 0, 1, 1]);
