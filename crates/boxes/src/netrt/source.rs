@@ -134,7 +134,7 @@ impl Source {
             flow.marked_ns = now_ns;
         }
         self.pool.add(now_ns, key, data.psn, frame);
-        let before = starts.then(|| self.start(now_ns, key, data.psn));
+        let before = starts.then(|| self.start(now_ns, key, data.psn, gap.is_none()));
         let after = marks.then(|| self.mark(now_ns, key));
         [before.flatten(), after.flatten()]
     }
@@ -203,13 +203,18 @@ impl Source {
         out
     }
 
-    fn start(&mut self, now_ns: u64, key: Key, psn: u32) -> Option<Vec<u8>> {
+    /// The start of a new flow goes before all others, so that no packet overtakes it. When a sender
+    /// goes back or on, the start must not overtake packets from before.
+    fn start(&mut self, now_ns: u64, key: Key, psn: u32, is_new: bool) -> Option<Vec<u8>> {
         self.counters.starts_sent += 1;
         let stamp = self.next_stamp();
         let flow = self.flows.get(now_ns, &key)?;
         let envelope = flow.envelope.clone();
         let message = Message::about(&key, psn, Body::Start(stamp, flow.dscp));
-        self.wrap(envelope, &message)
+        if is_new {
+            return self.wrap(envelope, &message);
+        }
+        self.seal.wrap(&envelope, message.emit())
     }
 
     /// A mark has the class of the flow, so that it does not overtake the packets that it is about.
