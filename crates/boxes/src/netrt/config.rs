@@ -5,6 +5,11 @@ use super::rate::RateLimit;
 use crate::KEY_BYTES;
 use crate::message::Seal;
 
+/// A pool of a short and slow path has room for some packets too.
+const MIN_POOL_BYTES: usize = 16 << 10;
+/// Queues inside the network can be much longer than a short round trip.
+const MIN_HOLD_NS: u64 = 1_000_000;
+
 /// Settings. [`Config::new`] derives them from the path. Both boxes of a path can have different
 /// ones, except for the key and `repeat_dscp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +33,11 @@ pub struct Config {
     /// How long a hole may come from packets that overtook each other. Then it is requested. 0 for
     /// a path that keeps the order.
     pub request_delay_ns: u64,
-    /// How often what is missing is requested again. Has to be above the round trip between the
-    /// boxes.
+    /// How often what is missing is requested again; at least twice as long as repeats have taken
+    /// of late. Has to be above the round trip between the boxes.
     pub request_ns: u64,
-    /// A packet repeated less than this ago is not repeated again: at most the least round trip
-    /// between the boxes, in which no request can know of the repeat.
+    /// A packet repeated less than this ago is not repeated again. A request that comes within a
+    /// round trip between the boxes does not know of the repeat.
     pub guard_ns: u64,
     /// How long a flow may be blocked without progress before its packets go on as they are. Has to
     /// be far below the NIC's ACK timeout.
@@ -49,11 +54,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// For ports of `rate_bps` and a round trip of `rtt_ns` between the boxes, both without queues.
+    /// For ports of `rate_bps` and a round trip of `rtt_ns` between the NICs, without queues.
     ///
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
     /// held frames; 512 flows that are idle after 10 s; requests at once and again after 2 round
-    /// trips; 40 round trips of hold; a mark every 20 round trips, and one round trip after the
+    /// trips; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round trip after the
     /// end of a message; code point 48 (CS6).
     #[must_use]
     pub fn new(rate_bps: u64, rtt_ns: u64) -> Self {
@@ -61,16 +66,16 @@ impl Config {
         let pool_bytes = usize::try_from(product).unwrap_or(usize::MAX);
         Self {
             key: None,
-            pool_bytes: pool_bytes.max(16 << 10),
+            pool_bytes: pool_bytes.max(MIN_POOL_BYTES),
             copy_ns: rtt_ns.saturating_mul(1000),
-            rate: RateLimit::new(rate_bps),
+            rate: RateLimit::new(rate_bps, pool_bytes.max(MIN_POOL_BYTES) as u64),
             max_held: 2048,
             max_flows: 512,
             idle_ns: 10_000_000_000,
             request_delay_ns: 0,
             request_ns: rtt_ns.saturating_mul(2),
             guard_ns: rtt_ns,
-            hold_ns: rtt_ns.saturating_mul(40),
+            hold_ns: rtt_ns.saturating_mul(40).max(MIN_HOLD_NS),
             mark_ns: rtt_ns.saturating_mul(20),
             tail_ns: rtt_ns,
             repeat_dscp: 48,

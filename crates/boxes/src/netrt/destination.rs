@@ -61,6 +61,7 @@ impl Destination {
             flows: Table::new(config.max_flows, config.idle_ns),
             shared: Shared {
                 room: Room::new(config.max_held),
+                repair_ns: 0,
                 counters: Counters::default(),
             },
             timers: Timers::default(),

@@ -13,6 +13,7 @@
 //! - `buffer.clear()` would drop packets. Here, they go on: Go-Back-N needs one to notice the loss,
 //!   and a NIC with selective repeat can use all.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::config::Config;
@@ -24,6 +25,8 @@ use crate::reorder::{ReorderBuffer, Room};
 
 /// A packet this far ahead does not belong to what came before.
 const MAX_AHEAD: i32 = 1 << 20;
+/// Requests of which a flow remembers when they were sent.
+const MAX_ASKS: usize = 32;
 
 /// What a flow does with packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +55,17 @@ pub(crate) struct Flow {
     again_ns: u64,
     /// What else will be requested: when, and all that is missing before which PSN.
     next_ask: Option<(u64, u32)>,
+    /// What was requested for the first time: all that is missing before which PSN, and when.
+    asks: VecDeque<(u32, u64)>,
 }
 
 /// What flows share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) room: Room,
+    /// How long it takes from a request to the repeated packet: the most of late. It grows when
+    /// many are repeated, and with it the time until a request is repeated.
+    pub(crate) repair_ns: u64,
     pub(crate) counters: Counters,
 }
 
@@ -75,6 +83,7 @@ impl Flow {
             asked_psn: psn,
             again_ns: 0,
             next_ask: None,
+            asks: VecDeque::new(),
         }
     }
 
@@ -105,7 +114,9 @@ impl Flow {
     ) {
         let gap = self.sequence.gap(data.psn).unwrap_or(0);
         if gap == 0 {
-            shared.counters.recovered += u64::from(repeated);
+            if repeated {
+                self.recover(now_ns, data.psn, shared);
+            }
             self.sequence.follow(&data);
             out.push(frame);
             return self.advance(now_ns, shared, out);
@@ -124,7 +135,9 @@ impl Flow {
         } else if copy {
             shared.counters.copies_dropped += 1;
         } else {
-            shared.counters.recovered += u64::from(repeated);
+            if repeated {
+                self.recover(now_ns, data.psn, shared);
+            }
             self.lose(now_ns);
             if let Err(frame) = self.buffer.push(data, frame, &mut shared.room) {
                 shared.counters.held_full += 1;
@@ -216,11 +229,15 @@ impl Flow {
         self.look(now_ns, config);
         if let Some((_, end)) = self.next_ask.take_if(|(at_ns, _)| *at_ns <= now_ns) {
             self.asked_psn = end;
+            if self.asks.len() < MAX_ASKS {
+                self.asks.push_back((end, now_ns));
+            }
             self.look(now_ns, config);
         } else if self.again_ns > now_ns {
             return None;
         }
-        self.again_ns = now_ns.saturating_add(config.request_ns);
+        let again_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
+        self.again_ns = now_ns.saturating_add(again_ns);
         Some((self.expected(), self.request()))
     }
 
@@ -228,6 +245,17 @@ impl Flow {
     pub(crate) fn flush(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
         while let Some(waiting) = self.buffer.pop(&mut shared.room) {
             out.push(waiting.frame);
+        }
+    }
+
+    /// Notes that a repeated packet has come which was missing.
+    fn recover(&mut self, now_ns: u64, psn: u32, shared: &mut Shared) {
+        shared.counters.recovered += 1;
+        let mut asks = self.asks.iter();
+        if let Some((_, at_ns)) = asks.find(|(end, _)| psn::distance(psn, *end) > 0) {
+            let took_ns = now_ns.saturating_sub(*at_ns);
+            let faded_ns = shared.repair_ns - shared.repair_ns / 8;
+            shared.repair_ns = faded_ns.max(took_ns);
         }
     }
 
@@ -286,6 +314,7 @@ impl Flow {
         self.state = State::Ordered;
         self.marked_psn = None;
         self.next_ask = None;
+        self.asks.clear();
     }
 
     /// Plans a request if something is missing that was not requested yet.
@@ -296,6 +325,11 @@ impl Flow {
         let expected = self.expected();
         if psn::distance(self.asked_psn, expected) > 0 {
             self.asked_psn = expected;
+        }
+        while let Some((end, _)) = self.asks.front()
+            && psn::distance(*end, expected) >= 0
+        {
+            self.asks.pop_front();
         }
         let end = psn::add(expected, self.span());
         let mut from = self.asked_psn;

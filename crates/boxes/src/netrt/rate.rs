@@ -19,14 +19,19 @@ pub struct RateLimit {
     pub most_percent: u64,
     /// Percent of the line rate from `high_bytes` on (`R_a^min`).
     pub least_percent: u64,
+    /// A larger N counts as this. In the paper, N cannot exceed a bandwidth-delay product, since
+    /// the pool has no more copies. With a larger pool, one request of 129 packets could otherwise
+    /// slow the repeats down to `least_percent`.
+    pub most_bytes: u64,
 }
 
 impl RateLimit {
     /// The values of the paper: 20 KB, 100 KB, 50% and 1%.
     #[must_use]
-    pub fn new(line_bps: u64) -> Self {
+    pub fn new(line_bps: u64, most_bytes: u64) -> Self {
         Self {
             line_bps,
+            most_bytes,
             low_bytes: 20_000,
             high_bytes: 100_000,
             most_percent: 50,
@@ -37,7 +42,8 @@ impl RateLimit {
     /// The rate for N, in bits a second, at least 1.
     #[must_use]
     pub fn rate_bps(&self, requested_bytes: u64) -> u64 {
-        let over = requested_bytes.saturating_sub(self.low_bytes);
+        let counts = requested_bytes.min(self.most_bytes);
+        let over = counts.saturating_sub(self.low_bytes);
         if over == 0 {
             return self.line_bps.max(1);
         }
@@ -56,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_rate_falls_from_half_to_a_hundredth_of_the_line() {
-        let limit = RateLimit::new(10_000_000_000);
+        let limit = RateLimit::new(10_000_000_000, 200_000);
         for (requested_bytes, mbps) in [
             (0, 10_000),
             (20_000, 10_000),
@@ -66,6 +72,8 @@ mod tests {
         ] {
             assert_eq!(limit.rate_bps(requested_bytes), mbps * 1_000_000);
         }
+        let limit = RateLimit::new(10_000_000_000, 60_000);
+        assert_eq!(limit.rate_bps(u64::MAX), 2_550_000_000);
         let just_above = limit.rate_bps(20_001);
         assert!((4_999_000_000..=5_000_000_000).contains(&just_above));
     }
@@ -76,7 +84,7 @@ mod tests {
             let limit = RateLimit {
                 low_bytes,
                 high_bytes,
-                ..RateLimit::new(0)
+                ..RateLimit::new(0, 0)
             };
             assert_eq!(limit.rate_bps(50), 1);
         }

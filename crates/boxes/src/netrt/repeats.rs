@@ -9,6 +9,7 @@ use crate::streams::Key;
 #[derive(Debug)]
 pub(crate) struct Repeats {
     limit: RateLimit,
+    max_bytes: u64,
     queue: VecDeque<Repeat>,
     queued: BTreeSet<(Key, u32)>,
     /// N.
@@ -31,9 +32,11 @@ pub(crate) struct Repeat {
 }
 
 impl Repeats {
-    pub(crate) fn new(limit: RateLimit) -> Self {
+    /// Up to `max_bytes` wait. What exceeds this will be requested again.
+    pub(crate) fn new(limit: RateLimit, max_bytes: u64) -> Self {
         Self {
             limit,
+            max_bytes,
             queue: VecDeque::new(),
             queued: BTreeSet::new(),
             bytes: 0,
@@ -53,12 +56,13 @@ impl Repeats {
         self.pauses
     }
 
-    /// Adds a packet unless it waits already.
+    /// Adds a packet unless it waits already, or too many wait.
     pub(crate) fn push(&mut self, repeat: Repeat) {
-        if !self.queued.insert((repeat.key, repeat.psn)) {
+        let bytes = self.bytes + repeat.bytes as u64;
+        if bytes > self.max_bytes || !self.queued.insert((repeat.key, repeat.psn)) {
             return;
         }
-        self.bytes += repeat.bytes as u64;
+        self.bytes = bytes;
         self.queue.push_back(repeat);
         if self.bytes > self.limit.low_bytes {
             self.pauses += u64::from(self.stops == 0);
@@ -111,6 +115,10 @@ mod tests {
     use alloc::vec::Vec;
     use core::net::Ipv4Addr;
 
+    fn repeats() -> Repeats {
+        Repeats::new(RateLimit::new(1_000_000_000, 100_000), 60_000)
+    }
+
     fn repeat(qpn: u32, psn: u32, class: u8) -> Repeat {
         Repeat {
             key: Key::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request),
@@ -131,7 +139,7 @@ mod tests {
 
     #[test]
     fn few_packets_leave_at_line_rate_and_none_is_queued_twice() {
-        let mut repeats = Repeats::new(RateLimit::new(1_000_000_000));
+        let mut repeats = repeats();
         for psn in (0..20).chain(0..20) {
             repeats.push(repeat(1, psn, 3));
         }
@@ -146,8 +154,9 @@ mod tests {
 
     #[test]
     fn many_packets_leave_slowly_and_pause_the_sender_until_all_have_left() {
-        let mut repeats = Repeats::new(RateLimit::new(1_000_000_000));
-        for psn in 0..60 {
+        let mut repeats = repeats();
+        // The last ten find no room.
+        for psn in 0..70 {
             repeats.push(repeat(1 + psn % 2, psn, 3 + u8::try_from(psn % 2).unwrap()));
         }
         assert_eq!((repeats.stops(), repeats.pauses()), (0b1_1000, 1));
@@ -165,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_is_forgotten_ends_its_pause() {
-        let mut repeats = Repeats::new(RateLimit::new(1_000_000_000));
+        let mut repeats = repeats();
         for psn in 0..30 {
             repeats.push(repeat(1, psn, 3));
         }

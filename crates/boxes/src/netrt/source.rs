@@ -14,8 +14,9 @@ use crate::psn;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;
 
-/// Marks after the last packet of a pause. Each comes twice as late as the one before.
-const TAIL_MARKS: u32 = 3;
+/// Marks after the last packet before a pause. Each comes twice as late as the one before, since a
+/// queue that is full drops marks too.
+const TAIL_MARKS: u32 = 10;
 /// A pause in the middle of a message is this much longer than one after a message before a mark is
 /// sent: the packets of a message follow each other.
 const MIDDLE: u64 = 8;
@@ -55,7 +56,7 @@ impl Source {
             config: config.clone(),
             flows: Table::new(config.max_flows, config.idle_ns),
             pool: Pool::new(config.pool_bytes, config.copy_ns),
-            repeats: Repeats::new(config.rate),
+            repeats: Repeats::new(config.rate, config.pool_bytes as u64),
             tails: Timers::default(),
             stamp: Stamp { boot, serial: 0 },
             seal: config.seal(),

@@ -121,7 +121,7 @@ where
         for (at, peer) in [(0, 1), (1, 0)] {
             let connection = Connection {
                 peer: self.hosts[peer],
-                src_port: 49_152 + number as u16,
+                src_port: 49_152 + u16::try_from(number).unwrap(),
                 priority: 3,
                 rate_bps: None,
             };

@@ -51,6 +51,7 @@ impl Rig {
             flow: Flow::new(psn),
             shared: Shared {
                 room: Room::new(1000),
+                repair_ns: 0,
                 counters: Counters::default(),
             },
             config,
@@ -283,6 +284,25 @@ fn what_does_not_come_is_requested_again_until_the_hold_time_ends() {
     assert_eq!((result.state, result.out), (Waiting, vec![6]));
     assert_eq!(rig.shared.counters.hold_ended, 1);
     assert_eq!(rig.flow.next_ns(&rig.config), None);
+}
+
+/// Else, repeats that queue up behind each other would be requested again and again.
+#[test]
+fn slow_repeats_are_requested_again_later() {
+    let mut rig = Rig::new(0);
+    rig.on(Packet(1));
+    for _ in 0..4 {
+        assert_eq!(rig.on(Wait(MS)).wants, Some(vec![0]));
+    }
+    assert_eq!(rig.on(Repeat(0)).state, Ordered);
+    assert_eq!(rig.on(Packet(3)).wants, Some(vec![0]));
+    assert_eq!(rig.on(Wait(8 * MS - 1)).wants, None);
+    assert_eq!(rig.on(Wait(1)).wants, Some(vec![0]));
+    // A fast one counts for little at first.
+    rig.on(Repeat(2));
+    rig.on(Packet(5));
+    rig.on(Repeat(4));
+    assert!((3 * MS..8 * MS).contains(&rig.shared.repair_ns));
 }
 
 #[test]
