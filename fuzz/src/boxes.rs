@@ -1,7 +1,7 @@
 //! Targets of the boxes crate.
 
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::{PathBox, Side};
 use farwrite_wire::icrc::{Flow, Icrc};
 use std::net::SocketAddr;
 

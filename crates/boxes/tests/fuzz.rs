@@ -7,8 +7,8 @@ mod common;
 mod targets;
 
 use common::payload;
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Config, Lowar};
+use farwrite_boxes::{PathBox, Side};
 use proptest::prelude::*;
 
 /// A frame for [`targets::lowar`]: how it is wrapped, and its bytes.
