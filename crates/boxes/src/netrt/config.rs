@@ -57,9 +57,9 @@ impl Config {
     /// For ports of `rate_bps` and a round trip of `rtt_ns` between the NICs, without queues.
     ///
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
-    /// held frames; 512 flows that are idle after 10 s; requests at once and again after 2 round
-    /// trips; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round trip after the
-    /// end of a message; code point 48 (CS6).
+    /// held frames; 512 flows that are idle after 10 s; requests at once and again after a round
+    /// trip; 40 round trips of hold, at least 1 ms; a mark every 20 round trips, and one round trip
+    /// after the end of a message; code point 48 (CS6).
     #[must_use]
     pub fn new(rate_bps: u64, rtt_ns: u64) -> Self {
         let product = u128::from(rate_bps) * u128::from(rtt_ns) / 8_000_000_000;
@@ -73,7 +73,7 @@ impl Config {
             max_flows: 512,
             idle_ns: 10_000_000_000,
             request_delay_ns: 0,
-            request_ns: rtt_ns.saturating_mul(2),
+            request_ns: rtt_ns,
             guard_ns: rtt_ns,
             hold_ns: rtt_ns.saturating_mul(40).max(MIN_HOLD_NS),
             mark_ns: rtt_ns.saturating_mul(20),

@@ -1,17 +1,24 @@
 //! Writes between NICs behind top-of-rack switches, each with a NetRT box or without.
 #![allow(dead_code, reason = "each user needs some of it")]
 
-use std::collections::BTreeMap;
+#[path = "devices.rs"]
+mod devices;
+#[path = "scene.rs"]
+mod scene;
+
 use std::time::Duration;
 
-use farwrite_boxes::netrt::{Config, Counters, NetRt};
+use farwrite_boxes::netrt::{Counters, NetRt};
 use farwrite_boxes::{Backpressure, BoxDevice};
 use farwrite_net::{
-    CableConfig, Device, Frame, MarkAt, Network, NodeId, Options, Output, Payload, Pfc, Policy,
-    Ports, Red, Role, SwitchConfig, Topology,
+    CableConfig, MarkAt, Network, NodeId, Options, Payload, Pfc, Policy, Red, Role, SwitchConfig,
+    Topology,
 };
 use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Path, Remote, Request, Transport};
+use farwrite_rc::{Connection, FIRST_QPN, Remote, Request, Transport};
+
+use devices::{Host, Lossy, Node};
+pub(crate) use scene::{Middle, Repair, Scene};
 
 pub(crate) const PRIORITY: u8 = 3;
 const RKEY: u32 = 1;
@@ -22,199 +29,18 @@ const BACKPRESSURE: Backpressure = Backpressure::Pfc {
     resume_bytes: 1_500,
 };
 
-pub(crate) enum Node {
-    Host(Box<Host>),
-    Box(Box<BoxDevice<NetRt>>),
-    /// In the place of a box.
-    Wire(Vec<Output>),
-    /// Loses frames that go to its port 1.
-    Lossy(Lossy),
+/// How far a sender is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    /// Writes that have begun.
+    begun: u64,
+    /// When the one under way began.
+    began_ns: Option<u64>,
 }
 
-/// A NIC that notes when its requests are done.
-pub(crate) struct Host {
-    pub(crate) nic: Nic,
-    done_ns: BTreeMap<u64, u64>,
-}
-
-/// A wire that loses a share of the frames of one direction.
-pub(crate) struct Lossy {
-    share: f64,
-    state: u64,
-    out: Vec<Output>,
-    lost: u64,
-}
-
-impl Lossy {
-    fn handle(&mut self, port: usize, frame: Frame) {
-        // Marsaglia's xorshift64.
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        let draw = (self.state >> 11) as f64 / (1u64 << 53) as f64;
-        if port == 0 && draw < self.share {
-            self.lost += 1;
-            return;
-        }
-        self.out.push(Output::Send {
-            port: 1 - port,
-            frame,
-        });
-    }
-}
-
-impl Device for Node {
-    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
-        match self {
-            Self::Host(host) => {
-                host.nic.handle(now_ns, port, frame);
-                while let Some(done) = host.nic.poll_completion(FIRST_QPN) {
-                    let Completion::Acknowledged { id } = done else {
-                        panic!("{done:?}");
-                    };
-                    host.done_ns.insert(id, now_ns);
-                }
-            }
-            Self::Box(device) => device.handle(now_ns, port, frame),
-            Self::Lossy(lossy) => lossy.handle(port, frame),
-            Self::Wire(out) => out.push(Output::Send {
-                port: 1 - port,
-                frame,
-            }),
-        }
-    }
-
-    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
-        match self {
-            Self::Host(host) => host.nic.poll(now_ns, ports),
-            Self::Box(device) => device.poll(now_ns, ports),
-            Self::Lossy(lossy) => lossy.out.pop(),
-            Self::Wire(out) => out.pop(),
-        }
-    }
-
-    fn next_ns(&self) -> Option<u64> {
-        match self {
-            Self::Host(host) => host.nic.next_ns(),
-            Self::Box(device) => device.next_ns(),
-            Self::Wire(_) | Self::Lossy(_) => None,
-        }
-    }
-}
-
-/// How losses are repaired.
-#[derive(Clone, Debug)]
-pub(crate) enum Repair {
-    /// Go-Back-N.
-    Gbn,
-    /// Go-Back-N over switches that lose nothing.
-    GbnPfc,
-    /// IRN.
-    Irn,
-    /// Go-Back-N behind NetRT boxes.
-    NetRt(Config),
-}
-
-/// What the hosts are joined to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Middle {
-    /// One core switch.
-    Core,
-    /// Two leaves, senders at one and the receiver at the other, with a cable to each of these
-    /// spines.
-    Spines(usize, Policy),
-}
-
-/// Senders that write to one receiver.
-#[derive(Clone, Debug)]
-pub(crate) struct Scene {
-    pub(crate) senders: usize,
-    pub(crate) bytes: u32,
-    /// Writes of each sender, one after the other.
-    pub(crate) writes: u64,
-    /// How long after one another senders begin.
-    pub(crate) gap_ns: u64,
-    pub(crate) rate_bps: u64,
-    /// Of each cable.
-    pub(crate) delay: Duration,
-    pub(crate) middle: Middle,
-    /// The share of frames that are lost on the way to the receiver.
-    pub(crate) loss: f64,
-    pub(crate) buffer_bytes: u64,
-    /// DCQCN.
-    pub(crate) control: bool,
-    pub(crate) ack_timeout_ns: u64,
-}
-
-impl Scene {
-    /// The incast of the paper's figure 8: 500 KB from each sender, 10 us apart, 50 Gbit/s, a round
-    /// trip of about 5 us.
-    pub(crate) fn incast(senders: usize) -> Self {
-        Self {
-            senders,
-            bytes: 500_000,
-            writes: 1,
-            gap_ns: 10_000,
-            rate_bps: 50_000_000_000,
-            delay: Duration::from_nanos(500),
-            middle: Middle::Core,
-            loss: 0.0,
-            buffer_bytes: 9 << 20,
-            control: true,
-            ack_timeout_ns: 4_000_000,
-        }
-    }
-
-    /// Figure 9: 15 senders of 1 MB behind one switch, over several spines to one receiver.
-    pub(crate) fn spines(spines: usize, policy: Policy) -> Self {
-        Self {
-            bytes: 1_000_000,
-            gap_ns: 0,
-            middle: Middle::Spines(spines, policy),
-            ..Self::incast(15)
-        }
-    }
-
-    /// The chain of the paper's testbed: host, box, core, box, host at 10 Gbit/s, with random
-    /// losses behind the core, and a bandwidth-delay product of 128 KB.
-    pub(crate) fn chain(bytes: u32, loss: f64, writes: u64) -> Self {
-        Self {
-            bytes,
-            writes,
-            rate_bps: 10_000_000_000,
-            delay: Duration::from_micros(12),
-            loss,
-            control: false,
-            ..Self::incast(1)
-        }
-    }
-
-    /// The path between two NICs, without queues.
-    pub(crate) fn path(&self) -> Path {
-        let cables = match self.middle {
-            Middle::Core => 4,
-            Middle::Spines(..) => 6,
-        };
-        // A frame of 1106 bytes there, and an acknowledgement of 86 bytes back.
-        let frames_ns = (1106 + 86) * 8_000_000_000 / self.rate_bps;
-        let delay_ns = u64::try_from(self.delay.as_nanos()).unwrap();
-        Path {
-            rate_bps: self.rate_bps,
-            rtt_ns: cables * (2 * delay_ns + frames_ns),
-            mtu_bytes: 1024,
-            framing_bytes: 38,
-        }
-    }
-
-    /// A box for this path, with a pool of so many bandwidth-delay products.
-    pub(crate) fn netrt(&self, products: u64) -> Config {
-        let config = Config::new(self.rate_bps, self.path().rtt_ns);
-        let pool_bytes = products * self.path().round_trip_bytes();
-        Config {
-            key: Some([4; 32]),
-            pool_bytes: usize::try_from(pool_bytes).unwrap(),
-            ..config
-        }
+impl Turn {
+    fn is_over(&self, scene: &Scene) -> bool {
+        self.begun == scene.writes && self.began_ns.is_none()
     }
 }
 
@@ -229,11 +55,9 @@ pub(crate) struct Outcome {
     /// Packets that the receiver's NIC got after a gap.
     pub(crate) out_of_order: u64,
     pub(crate) dropped: u64,
-    pub(crate) sent_frames: u64,
     /// Sums over all boxes, and maxima of the peaks.
     pub(crate) boxes: Counters,
-    /// Pool of the first sender and reordering buffer of the receiver, when looked at each 10 us.
-    pub(crate) pool_bytes: Vec<usize>,
+    /// The receiver's reordering buffer, when looked at each 10 us.
     pub(crate) held_bytes: Vec<usize>,
 }
 
@@ -300,12 +124,7 @@ impl Racks {
         }
         let device = |id, node: &farwrite_net::Node| {
             if node.name == LOSSY {
-                return Node::Lossy(Lossy {
-                    share: scene.loss,
-                    state: seed * 2 + 0x9E37_79B9_7F4A_7C15,
-                    out: Vec::new(),
-                    lost: 0,
-                });
+                return Node::Lossy(Lossy::new(scene.loss, seed));
             }
             match (repair, boxes.iter().position(|path_box| *path_box == id)) {
                 (Repair::NetRt(config), Some(at)) if missing != Some(at) => {
@@ -313,10 +132,7 @@ impl Racks {
                     Node::Box(Box::new(device))
                 }
                 (_, Some(_)) => Node::Wire(Vec::new()),
-                (_, None) => Node::Host(Box::new(Host {
-                    nic: Nic::new(id),
-                    done_ns: BTreeMap::new(),
-                })),
+                (_, None) => Node::Host(Box::new(Host::new(id))),
             }
         };
         let options = Options::with_switches(switch(scene, repair));
@@ -385,55 +201,18 @@ impl Racks {
     /// Runs the writes of a scene. `every` is called each 10 us.
     pub(crate) fn run(&mut self, scene: &Scene, mut every: impl FnMut(&mut Self, u64)) -> Outcome {
         let mut outcome = Outcome::default();
-        // When the write of each sender began, and its number.
-        let mut begun: Vec<Option<(u64, u64)>> = vec![None; scene.senders];
-        let mut open = scene.senders;
+        let mut turns = vec![Turn::default(); scene.senders];
         let mut now_ns = 0;
-        let (mut step, mut next_look_ns) = (0, 0);
-        while open > 0 {
+        while turns.iter().any(|turn| !turn.is_over(scene)) {
             assert!(now_ns < 60_000_000_000, "writes are not done: {outcome:?}");
-            for (sender, begun) in begun.iter_mut().enumerate() {
-                let number = match *begun {
-                    None if now_ns >= sender as u64 * scene.gap_ns => 0,
-                    Some((at_ns, number)) => {
-                        let Some(&done_ns) = self.host_ref(sender).done_ns.get(&number) else {
-                            continue;
-                        };
-                        if number + 1 > scene.writes {
-                            continue;
-                        }
-                        outcome.fct_ns.push(done_ns - at_ns);
-                        if number + 1 == scene.writes {
-                            open -= 1;
-                            *begun = Some((at_ns, scene.writes));
-                            continue;
-                        }
-                        number + 1
-                    }
-                    None => continue,
-                };
-                *begun = Some((now_ns, number));
-                let request = Request::Write {
-                    data: Payload::Ghost(scene.bytes),
-                    to: Remote {
-                        rkey: RKEY,
-                        addr: 0,
-                    },
-                    imm: None,
-                };
-                let nic = &mut self.host(sender).nic;
-                nic.post(FIRST_QPN, number, request).unwrap();
+            for (sender, turn) in turns.iter_mut().enumerate() {
+                let fct_ns = self.go_on(scene, now_ns, sender, turn);
+                outcome.fct_ns.extend(fct_ns);
             }
-            if now_ns >= next_look_ns {
-                next_look_ns += 10_000;
-                every(self, step);
-                step += 1;
-                let pool = self.path_box(0).map(|device| device.inner().pool_bytes());
-                outcome.pool_bytes.extend(pool);
-                let last = scene.senders;
-                let held = self
-                    .path_box(last)
-                    .map(|device| device.inner().held_bytes());
+            if now_ns.is_multiple_of(10_000) {
+                every(self, now_ns / 10_000);
+                let held = self.path_box(scene.senders);
+                let held = held.map(|device| device.inner().held_bytes());
                 outcome.held_bytes.extend(held);
             }
             now_ns += 1000;
@@ -442,6 +221,31 @@ impl Racks {
         outcome.fct_ns.sort_unstable();
         self.count(&mut outcome);
         outcome
+    }
+
+    /// Returns how long the write of a sender took if it is done, and begins the next one.
+    fn go_on(&mut self, scene: &Scene, now_ns: u64, at: usize, turn: &mut Turn) -> Option<u64> {
+        let mut fct_ns = None;
+        if let Some(began_ns) = turn.began_ns {
+            let last = turn.begun - 1;
+            fct_ns = Some(self.host_ref(at).done_ns.get(&last)? - began_ns);
+            turn.began_ns = None;
+        }
+        if turn.begun < scene.writes && now_ns >= at as u64 * scene.gap_ns {
+            let request = Request::Write {
+                data: Payload::Ghost(scene.bytes),
+                to: Remote {
+                    rkey: RKEY,
+                    addr: 0,
+                },
+                imm: None,
+            };
+            let nic = &mut self.host(at).nic;
+            nic.post(FIRST_QPN, turn.begun, request).unwrap();
+            turn.began_ns = Some(now_ns);
+            turn.begun += 1;
+        }
+        fct_ns
     }
 
     fn host_ref(&self, at: usize) -> &Host {
@@ -473,7 +277,6 @@ impl Racks {
                 outcome.dropped += counters.all_dropped();
             }
         }
-        outcome.sent_frames = self.network.sent();
     }
 }
 
