@@ -1,7 +1,8 @@
 //! Targets of the boxes crate.
 
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::netrt::{self, NetRt};
+use farwrite_boxes::{PathBox, Side};
 use farwrite_wire::icrc::{Flow, Icrc};
 use std::net::SocketAddr;
 
@@ -9,11 +10,12 @@ use std::net::SocketAddr;
 pub const KEY: [u8; 32] = [3; 32];
 const MAX_UNITS: usize = 8;
 const MAX_HELD: usize = 6;
+const MAX_POOL_BYTES: usize = 1000;
+/// Type of service of packets that NetRT has repeated.
+const REPEAT_TOS: u8 = 0xC0;
 const TAG_BYTES: usize = 16;
 
-/// Frames for a box with little memory: each is a byte that says how it is wrapped, a length byte,
-/// and that many bytes. None panics; frames from the near side leave unchanged and in order; of
-/// those from the far side, only box messages do not come out; in the end nothing is held.
+/// Frames for a LoWAR box with little memory, as [`feed`] reads them. All units come back.
 pub fn lowar(data: &[u8]) {
     let config = Config {
         key: Some(KEY),
@@ -23,7 +25,33 @@ pub fn lowar(data: &[u8]) {
         max_streams: 3,
         ..Config::default()
     };
-    let mut lowar = Lowar::new(&config, 1);
+    let far_frames = |how: u8| how != 3;
+    feed(Lowar::new(&config, 1), data, far_frames, |lowar| {
+        assert!(lowar.free_units().into_iter().all(|free| free <= MAX_UNITS));
+    });
+}
+
+/// Frames for a NetRT box with little memory, as [`feed`] reads them. The pool keeps its limit.
+pub fn netrt(data: &[u8]) {
+    let config = netrt::Config {
+        key: Some(KEY),
+        pool_bytes: MAX_POOL_BYTES,
+        max_held: MAX_HELD,
+        max_flows: 3,
+        repeat_dscp: REPEAT_TOS >> 2,
+        ..netrt::Config::new(1_000_000_000, 50_000)
+    };
+    // Copies of packets are dropped.
+    let far_frames = |how: u8| how < 2;
+    feed(NetRt::new(&config, 1), data, far_frames, |netrt| {
+        assert!(netrt.pool_bytes() <= MAX_POOL_BYTES);
+    });
+}
+
+/// Frames for a box: each is a byte that says how it is wrapped, a length byte, and that many bytes.
+/// None panics; frames from the near side leave unchanged and in order; of those from the far side,
+/// the ones that are `wrapped` in a way that `passes` names come out; in the end nothing is held.
+fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: impl Fn(&B)) {
     let mut now_ns = 0;
     let mut sent = Vec::new();
     let mut far_frames = 0;
@@ -34,28 +62,33 @@ pub fn lowar(data: &[u8]) {
         rest = after;
         let side = if wrap & 1 == 0 { Side::Near } else { Side::Far };
         now_ns += u64::from(wrap >> 4) * 1_000_000;
-        lowar.handle_timeout(now_ns);
-        let frame = wrapped(wrap >> 1 & 3, side, bytes);
+        this.handle_timeout(now_ns);
+        drain(&mut this, &mut out);
+        let how = wrap >> 1 & 3;
+        let mut frame = wrapped(how, side, bytes);
+        if wrap & 8 != 0 && how != 0 {
+            frame[15] = REPEAT_TOS;
+        }
         match side {
             Side::Near => sent.push(frame.clone()),
-            Side::Far => far_frames += usize::from(wrap >> 1 & 3 != 3),
+            Side::Far => far_frames += usize::from(passes(how)),
         }
-        lowar.handle(now_ns, side, frame);
-        drain(&mut lowar, &mut out);
-        assert!(lowar.held() <= MAX_HELD);
-        assert!(lowar.free_units().into_iter().all(|free| free <= MAX_UNITS));
+        this.handle(now_ns, side, frame);
+        drain(&mut this, &mut out);
+        assert!(this.held() <= MAX_HELD);
+        check(&this);
     }
-    lowar.handle_timeout(now_ns + 1_000_000_000);
-    drain(&mut lowar, &mut out);
-    assert_eq!(lowar.held(), 0);
+    this.handle_timeout(now_ns + 1_000_000_000);
+    drain(&mut this, &mut out);
+    assert_eq!(this.held(), 0);
     let [near, far] = out;
     assert!(near.len() >= far_frames);
     let mut left = far.iter();
     assert!(sent.iter().all(|frame| left.any(|out| out == frame)));
 }
 
-fn drain(lowar: &mut Lowar, out: &mut [Vec<Vec<u8>>; 2]) {
-    while let Some((side, frame)) = lowar.poll() {
+fn drain(this: &mut impl PathBox, out: &mut [Vec<Vec<u8>>; 2]) {
+    while let Some((side, frame)) = this.poll() {
         out[usize::from(side == Side::Far)].push(frame);
     }
 }

@@ -14,10 +14,11 @@ from table import show
 BYTES = 256 << 20
 ECHOES = 2000
 _WAYS = {
-    "forwarding alone": ["--forward"],
-    "LoWAR(32, 1)": ["--coding", "32,1"],
-    "LoWAR(8, 1)": ["--coding", "8,1"],
-    "LoWAR, adaptive": ["--coding", "adaptive"],
+    "forwarding alone": ["lowar", "--forward"],
+    "LoWAR(32, 1)": ["lowar", "--path-mtu", "4400", "--coding", "32,1"],
+    "LoWAR(8, 1)": ["lowar", "--path-mtu", "4400", "--coding", "8,1"],
+    "LoWAR, adaptive": ["lowar", "--path-mtu", "4400"],
+    "NetRT": ["netrt", "--rate", "10Gbit", "--rtt", "1ms"],
 }
 _CLIENT = """
 import socket, sys, time
@@ -90,13 +91,13 @@ def _rates(programs, mtu, options):
     return [carried / used for carried, used in zip(frames, seconds)]
 
 
-def _box(programs, chain, host, *options):
-    command = [programs.farwrite, "--json", "lowar", "--near", "near", "--far", "far", "--every", "0s",
-               "--path-mtu", "4400", "--no-key", *options]
+def _box(programs, chain, host, kind, *options):
+    command = [programs.farwrite, "--json", kind, "--near", "near", "--far", "far", "--every", "0s",
+               "--no-key", *options]
     box = chain.own(host.popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
     line = box.stderr.readline()
     if "Carrying" not in line:
-        raise Failed(f"farwrite lowar: {line}")
+        raise Failed(f"farwrite {kind}: {line}")
     return box
 
 

@@ -13,10 +13,10 @@ mod network;
 use std::time::{Duration, Instant};
 
 use farwrite_boxes::Backpressure;
-use farwrite_boxes::lowar::{Coding, Config, Shape};
+use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
-use network::{Path, Setting};
+use network::Setting;
 
 const MESSAGE_BYTES: u32 = 1_000_000;
 const RKEY: u32 = 1;
@@ -119,7 +119,7 @@ fn goodput_gbps(sweep: &Sweep, rtt: Duration, loss_packet: f64, coding: Option<C
     } else {
         Loss::None
     };
-    let mut path = Path::new(&Setting {
+    let mut path = network::Path::<Lowar>::new(&Setting {
         rate_bps: sweep.rate_bps,
         delay: rtt / 2,
         loss,

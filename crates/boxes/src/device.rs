@@ -1,25 +1,26 @@
-//! A LoWAR box as a device of a network in virtual time.
+//! A box as a device of a network in virtual time.
 
 use alloc::collections::VecDeque;
 
 use farwrite_net::{Device, Ecn, Frame, Output, Ports};
 
-use crate::Side;
 use crate::backpressure::Backpressure;
 use crate::bytes::{from_bytes, to_bytes};
-use crate::lowar::{Config, Counters, Lowar};
+use crate::{PathBox, Side};
 
-/// A LoWAR box between two cables. Frames that cannot be bytes, because a switch trimmed them, pass.
+/// A box between two cables. Frames that cannot be bytes, because a switch trimmed them, pass.
 #[derive(Debug)]
-pub struct LowarDevice {
-    lowar: Lowar,
-    config: Config,
+pub struct BoxDevice<B: PathBox> {
+    inner: B,
+    config: B::Config,
     boot: u64,
     near_port: usize,
     backpressure: Backpressure,
     outputs: VecDeque<Output>,
     /// Priorities, a bit each, that came from the near side.
     seen: u8,
+    /// Priorities that the queue before the far port stops.
+    queue_stops: u8,
     /// Priorities that are stopped.
     stopped: u8,
     /// Bytes that waited before the far port at the last poll.
@@ -27,18 +28,19 @@ pub struct LowarDevice {
     marked: u64,
 }
 
-impl LowarDevice {
-    /// A box whose NICs are at port `near_port`, 0 or 1, and the long path at the other one.
+impl<B: PathBox> BoxDevice<B> {
+    /// A box whose NICs are at port `near_port`, 0 or 1, and the path at the other one.
     #[must_use]
-    pub fn new(config: Config, near_port: usize, backpressure: Backpressure) -> Self {
+    pub fn new(config: B::Config, near_port: usize, backpressure: Backpressure) -> Self {
         Self {
-            lowar: Lowar::new(&config, 1),
+            inner: B::new(&config, 1),
             config,
             boot: 1,
             near_port,
             backpressure,
             outputs: VecDeque::new(),
             seen: 0,
+            queue_stops: 0,
             stopped: 0,
             queued_bytes: 0,
             marked: 0,
@@ -47,14 +49,14 @@ impl LowarDevice {
 
     /// The box itself.
     #[must_use]
-    pub fn lowar(&self) -> &Lowar {
-        &self.lowar
+    pub fn inner(&self) -> &B {
+        &self.inner
     }
 
     /// What the box has done since it started.
     #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.lowar.counters()
+    pub fn counters(&self) -> B::Counters {
+        self.inner.counters()
     }
 
     /// Packets that the box marked with congestion experienced.
@@ -66,7 +68,7 @@ impl LowarDevice {
     /// Starts the box again, without all that it knew and held.
     pub fn restart(&mut self) {
         self.boot += 1;
-        self.lowar = Lowar::new(&self.config, self.boot);
+        self.inner = B::new(&self.config, self.boot);
     }
 
     fn port_of(&self, side: Side) -> usize {
@@ -78,7 +80,7 @@ impl LowarDevice {
 
     /// Moves frames from the box to the outputs.
     fn drain(&mut self) {
-        while let Some((side, bytes)) = self.lowar.poll() {
+        while let Some((side, bytes)) = self.inner.poll() {
             let Some(mut frame) = from_bytes(&bytes) else {
                 continue;
             };
@@ -103,34 +105,34 @@ impl LowarDevice {
 
     /// The next priority to stop or to resume.
     fn pause(&mut self) -> Option<Output> {
-        let Backpressure::Pfc {
+        if let Backpressure::Pfc {
             stop_bytes,
             resume_bytes,
         } = self.backpressure
-        else {
-            return None;
-        };
-        let (stop, which) = if self.queued_bytes > stop_bytes {
-            (true, self.seen & !self.stopped)
-        } else if self.queued_bytes <= resume_bytes {
-            (false, self.stopped)
-        } else {
-            return None;
-        };
-        if which == 0 {
+        {
+            if self.queued_bytes > stop_bytes {
+                self.queue_stops = self.seen;
+            } else if self.queued_bytes <= resume_bytes {
+                self.queue_stops = 0;
+            }
+        }
+        let stops = self.queue_stops | self.inner.stops();
+        let changes = stops ^ self.stopped;
+        if changes == 0 {
             return None;
         }
-        self.stopped ^= 1 << which.trailing_zeros();
+        let number = changes.trailing_zeros();
+        self.stopped ^= 1 << number;
         Some(Output::Pause {
             port: self.near_port,
             // A bit of eight.
-            priority: u8::try_from(which.trailing_zeros()).unwrap_or(7),
-            stop,
+            priority: u8::try_from(number).unwrap_or(7),
+            stop: stops >> number & 1 == 1,
         })
     }
 }
 
-impl Device for LowarDevice {
+impl<B: PathBox> Device for BoxDevice<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         let from = if port == self.near_port {
             self.seen |= 1 << frame.priority.min(7);
@@ -140,7 +142,7 @@ impl Device for LowarDevice {
         };
         match to_bytes(&frame) {
             Some(bytes) => {
-                self.lowar.handle(now_ns, from, bytes);
+                self.inner.handle(now_ns, from, bytes);
                 self.drain();
             }
             None => {
@@ -152,14 +154,14 @@ impl Device for LowarDevice {
 
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
         self.queued_bytes = ports.queued_bytes(self.port_of(Side::Far));
-        if self.lowar.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            self.lowar.handle_timeout(now_ns);
+        if self.inner.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.inner.handle_timeout(now_ns);
             self.drain();
         }
         self.outputs.pop_front().or_else(|| self.pause())
     }
 
     fn next_ns(&self) -> Option<u64> {
-        self.lowar.next_ns()
+        self.inner.next_ns()
     }
 }

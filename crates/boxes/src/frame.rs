@@ -75,6 +75,24 @@ impl<'a> View<'a> {
         &self.frame[self.payload.clone()]
     }
 
+    /// The differentiated services code point (RFC 2474).
+    pub(crate) fn dscp(&self) -> u8 {
+        let [first, second, ..] = self.frame[self.ip..] else {
+            return 0;
+        };
+        if first >> 4 == 4 {
+            second >> 2
+        } else {
+            first << 4 >> 2 | second >> 6
+        }
+    }
+
+    /// The frame with another code point.
+    pub(crate) fn with_dscp(&self, dscp: u8) -> Vec<u8> {
+        let envelope = self.envelope().with_dscp(dscp);
+        envelope.wrap(self.ipv4_id, self.payload())
+    }
+
     /// Whether the ICRC at the end of the payload is right.
     pub(crate) fn icrc_holds(&self) -> bool {
         self.flow().is_some_and(|flow| {
@@ -167,6 +185,18 @@ impl Envelope {
         reversed
     }
 
+    /// The headers with another code point.
+    pub(crate) fn with_dscp(mut self, dscp: u8) -> Self {
+        let ip = &mut self.headers[self.ip..];
+        if ip[0] >> 4 == 4 {
+            ip[1] = dscp << 2 | ip[1] & 0b11;
+        } else {
+            ip[0] = ip[0] & 0xF0 | dscp >> 2 & 0x0F;
+            ip[1] = dscp << 6 | ip[1] & 0x3F;
+        }
+        self
+    }
+
     /// A frame with this payload of at most 65,487 bytes.
     pub(crate) fn wrap(&self, ipv4_id: u16, payload: &[u8]) -> Vec<u8> {
         let mut frame = Vec::with_capacity(self.headers.len() + payload.len());
@@ -218,4 +248,42 @@ fn checksum(initial: u32, bytes: &[u8]) -> u16 {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
     !u16::try_from(sum).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// A frame with 8 bytes of UDP payload.
+    fn frame(ethertype: u16, ip: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; MACS_BYTES];
+        frame.extend_from_slice(&ethertype.to_be_bytes());
+        frame.extend_from_slice(ip);
+        for number in [50_000, ROCE_PORT, 16, 0] {
+            frame.extend_from_slice(&number.to_be_bytes());
+        }
+        frame.extend_from_slice(b"payload.");
+        frame
+    }
+
+    #[test]
+    fn a_code_point_is_replaced_and_nothing_else() {
+        let mut ipv4 = vec![0x45, 0x6A, 0, 36, 0, 7, 0x40, 0, 64, 17, 0, 0];
+        ipv4.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        let mut ipv6 = vec![0x66, 0xA0, 1, 2, 0, 16, 17, 64];
+        ipv6.extend_from_slice(&[0x20; 32]);
+        for frame in [frame(ETHERTYPE_IPV4, &ipv4), frame(ETHERTYPE_IPV6, &ipv6)] {
+            let view = View::parse(&frame).unwrap();
+            assert_eq!(view.dscp(), 0x1A);
+            let changed = view.with_dscp(0x30);
+            let view = View::parse(&changed).unwrap();
+            assert_eq!((view.dscp(), view.payload()), (0x30, &b"payload."[..]));
+            let back = view.with_dscp(0x1A);
+            let checksums = |at: &usize| !(24..26).contains(at) && *at < frame.len() - 10;
+            for at in (0..frame.len()).filter(checksums) {
+                assert_eq!(back[at], frame[at], "byte {at}");
+            }
+        }
+    }
 }

@@ -2,23 +2,22 @@
 //! memory is what was written.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
+#[path = "common/exchange.rs"]
+mod exchange;
 #[path = "common/network.rs"]
 mod network;
 
 use std::time::Duration;
 
+use exchange::{RKEY, asks, exchange, many, qp_config};
 use farwrite_boxes::Backpressure;
-use farwrite_boxes::lowar::{Coding, Config, Shape};
+use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_net::{Loss, Payload};
-use farwrite_rc::{Completion, QpConfig, Remote, Request};
-use network::{Path, Setting};
+use farwrite_rc::{QpConfig, Remote, Request};
 use proptest::prelude::*;
 
-const RKEY: u32 = 5;
-const ADDR: u64 = 0x1000;
-const MAX_ASKS: usize = 90;
-/// Each request has a slot of memory that it alone writes: a READ that is repeated reads again.
-const SLOT: usize = 6000;
+type Path = network::Path<Lowar>;
+type Setting = network::Setting<Config>;
 
 fn coding(packets: u16, units: u8) -> Config {
     Config {
@@ -37,126 +36,6 @@ fn setting(loss_packet: f64, config: Config, seed: u64) -> Setting {
         boxes: [Some(config.clone()), Some(config)],
         backpressure: Backpressure::default(),
     }
-}
-
-fn qp_config() -> QpConfig {
-    QpConfig {
-        mtu_bytes: 256,
-        window_packets: 64,
-        ack_timeout_ns: 5_000_000,
-        retry_limit: 255,
-        send_psn: 0xFF_FF80,
-        recv_psn: 0xFF_FF80,
-        ..QpConfig::new(2)
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Ask {
-    Write {
-        bytes: usize,
-    },
-    Send {
-        bytes: usize,
-    },
-    /// From the slot of an earlier request.
-    Read {
-        of: usize,
-        bytes: usize,
-    },
-}
-
-fn bytes(seed: usize, length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|at| (at * 7 + at / 256 + seed * 31) as u8)
-        .collect()
-}
-
-fn asks() -> impl Strategy<Value = Vec<Ask>> {
-    let length = prop_oneof![0usize..600, Just(256), Just(1024), 0usize..6000];
-    let ask = (0..3, 0..MAX_ASKS, length).prop_map(|(kind, of, bytes)| match kind {
-        0 => Ask::Write { bytes },
-        1 => Ask::Send { bytes },
-        _ => Ask::Read { of, bytes },
-    });
-    prop::collection::vec(ask, 1..60)
-}
-
-/// Posts the requests at host a, runs the network, and checks completions and memory. `faults` is
-/// called between steps of time.
-fn exchange(path: &mut Path, asks: &[Ask], mut faults: impl FnMut(&mut Path, u64)) {
-    let qpn = path.connect(0, qp_config());
-    let mut memory = vec![0; MAX_ASKS * SLOT];
-    path.nic(1)
-        .memory
-        .register(RKEY, ADDR, memory.clone())
-        .unwrap();
-    for id in 0..asks.len() as u64 {
-        path.nic(1).post_receive(qpn, id, 8192).unwrap();
-    }
-    let place = |at: usize| Remote {
-        rkey: RKEY,
-        addr: ADDR + at as u64,
-    };
-    let (mut asked, mut received) = (Vec::new(), Vec::new());
-    for (id, ask) in (0..).zip(asks) {
-        let seed = id as usize;
-        let request = match *ask {
-            Ask::Write { bytes: length } => {
-                let at = seed * SLOT;
-                let data = bytes(seed, length);
-                memory[at..at + length].copy_from_slice(&data);
-                asked.push(Completion::Acknowledged { id });
-                Request::Write {
-                    data: Payload::Bytes(data.into()),
-                    to: place(at),
-                    imm: None,
-                }
-            }
-            Ask::Send { bytes: length } => {
-                let data = Payload::Bytes(bytes(seed, length).into());
-                asked.push(Completion::Acknowledged { id });
-                received.push(Completion::Received {
-                    id: received.len() as u64,
-                    data: data.clone(),
-                    imm: None,
-                });
-                Request::Send { data, imm: None }
-            }
-            Ask::Read { of, bytes: length } => {
-                let at = of % (seed + 1) * SLOT;
-                let data = Payload::Bytes(memory[at..at + length].into());
-                asked.push(Completion::Read { id, data });
-                Request::Read {
-                    from: place(at),
-                    bytes: u32::try_from(length).unwrap(),
-                }
-            }
-        };
-        path.nic(0).post(qpn, id, request).unwrap();
-    }
-    for step in 0..400 {
-        path.network.run_until(step * 500_000);
-        faults(path, step);
-    }
-    path.network.run_until(20_000_000_000);
-    assert_eq!(path.completions(0, qpn), asked);
-    assert_eq!(path.completions(1, qpn), received);
-    assert_eq!(path.nic(1).memory.bytes(RKEY), Some(&memory[..]));
-}
-
-fn many() -> Vec<Ask> {
-    let ask = |id: usize| match id % 3 {
-        0 => Ask::Write {
-            bytes: 300 * (id % 20),
-        },
-        1 => Ask::Send { bytes: id * 40 },
-        _ => Ask::Read {
-            of: id / 2,
-            bytes: 250 * (id % 13),
-        },
-    };
-    (0..MAX_ASKS).map(ask).collect()
 }
 
 proptest! {
@@ -198,7 +77,7 @@ fn bursts_restarts_and_full_memory_damage_nothing() {
         setting.loss = burst;
         exchange(&mut Path::new(&setting), &many(), |path, step| {
             if step % 3 == 1 {
-                path.lowar(usize::from(step % 2 == 0)).restart();
+                path.path_box(usize::from(step % 2 == 0)).restart();
             }
         });
     }
@@ -211,7 +90,7 @@ fn a_missing_box_changes_nothing() {
         setting.boxes[missing] = None;
         let mut path = Path::new(&setting);
         exchange(&mut path, &many(), |_, _| {});
-        let counters = path.lowar(1 - missing).counters();
+        let counters = path.path_box(1 - missing).counters();
         assert_eq!((counters.repairs_sent, counters.recovered), (0, 0));
     }
 }
@@ -225,7 +104,7 @@ fn boxes_with_different_keys_do_not_know_each_other() {
     });
     let mut path = Path::new(&setting);
     exchange(&mut path, &many(), |_, _| {});
-    assert_eq!(path.lowar(0).counters().repairs_sent, 0);
+    assert_eq!(path.path_box(0).counters().repairs_sent, 0);
 }
 
 #[test]
@@ -239,7 +118,7 @@ fn nics_behind_boxes_repeat_next_to_nothing() {
         let qpn = write_much(&mut path, 60);
         let counters = path.nic(0).qp_counters(qpn).unwrap();
         if boxes {
-            let [a, b] = [0, 1].map(|at| path.lowar(at).counters());
+            let [a, b] = [0, 1].map(|at| path.path_box(at).counters());
             assert!(b.recovered > 20 && a.not_verified + b.not_verified == 0);
         }
         counters.repeated
@@ -269,7 +148,7 @@ fn a_box_stops_its_sender_and_drops_nothing() {
     let mut path = Path::new(&setting);
     write_much(&mut path, 8);
     assert!(peak_queue(&path) > 100_000);
-    assert!(path.lowar(0).marked() > 0);
+    assert!(path.path_box(0).marked() > 0);
 }
 
 /// The most bytes that waited before the long cable.

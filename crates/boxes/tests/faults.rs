@@ -7,8 +7,8 @@ use common::{
     IPV4, Kind, Link, Pair, QPN, SRC_PORT, ack, addresses, config, drain, ethernet, frame,
     is_box_message, is_repair, message, offset, payload,
 };
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::{PathBox, Side};
 
 /// Two messages of one packet, after which the boxes know each other.
 fn warm(pair: &mut Pair, psn: u32) {

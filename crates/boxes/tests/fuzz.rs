@@ -7,23 +7,28 @@ mod common;
 mod targets;
 
 use common::payload;
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Config, Lowar};
+use farwrite_boxes::netrt::{self, NetRt};
+use farwrite_boxes::{PathBox, Side};
 use proptest::prelude::*;
 
-/// A frame for [`targets::lowar`]: how it is wrapped, and its bytes.
-fn frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
-    // Data packets with a right ICRC, from both sides.
+/// A data packet with a right ICRC, from either side, in the class of repeats or not.
+fn data() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let opcodes =
         prop::sample::select(&[0x06u8, 0x07, 0x08, 0x0A, 0x0C, 0x0D, 0x0F, 0x11, 0x2B][..]);
-    let data = (opcodes, 0u32..24, 0u32..20, any::<bool>(), 0u8..3).prop_map(
-        |(opcode, psn, bytes, far, time)| {
-            (
-                4 | u8::from(far) | time << 4,
-                payload(opcode, psn, bytes, 0),
-            )
-        },
-    );
+    let wrap = (any::<bool>(), any::<bool>(), 0u8..3);
+    (opcodes, 0u32..24, 0u32..20, wrap).prop_map(|(opcode, psn, bytes, (far, repeats, time))| {
+        let wrap = 4 | u8::from(far) | u8::from(repeats) << 3 | time << 4;
+        (wrap, payload(opcode, psn, bytes, 0))
+    })
+}
+
+fn any_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
+    (any::<u8>(), prop::collection::vec(any::<u8>(), 0..120))
+}
+
+/// A frame for [`targets::lowar`]: how it is wrapped, and its bytes.
+fn lowar_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
     // Box messages that are sealed: for the queue pair and the shape of the data.
     let message = (
         1u8..5,
@@ -52,8 +57,29 @@ fn frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
         }
         (7, bytes)
     });
-    let any = (any::<u8>(), prop::collection::vec(any::<u8>(), 0..120));
-    prop_oneof![5 => data, 3 => message, 1 => any]
+    prop_oneof![5 => data(), 3 => message, 1 => any_frame()]
+}
+
+/// A frame for [`targets::netrt`].
+fn netrt_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
+    let near = (5u8..9, 0u8..2, 0u8..24, 0u8..24, 0u8..4);
+    let message = (near, any::<u128>(), 1u8..130);
+    let message = message.prop_map(|((kind, space, psn, last, serial), bitmap, span)| {
+        let mut bytes = vec![0x1F, 0, 0x12, 0x34, kind, 0, 0, 0, space, 0, 0, psn];
+        match kind {
+            5 | 6 => {
+                bytes.extend([0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, serial]);
+                bytes.extend([24, 0, 0, if kind == 6 { last } else { 0 }]);
+            }
+            7 => {
+                bytes.extend(bitmap.to_be_bytes());
+                bytes.push(span);
+            }
+            _ => {}
+        }
+        (7, bytes)
+    });
+    prop_oneof![5 => data(), 3 => message, 1 => any_frame()]
 }
 
 fn input(frames: Vec<(u8, Vec<u8>)>) -> Vec<u8> {
@@ -69,13 +95,19 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn boxes_take_any_frames(frames in prop::collection::vec(frame(), 0..60)) {
+    fn lowar_takes_any_frames(frames in prop::collection::vec(lowar_frame(), 0..60)) {
         targets::lowar(&input(frames));
+    }
+
+    #[test]
+    fn netrt_takes_any_frames(frames in prop::collection::vec(netrt_frame(), 0..60)) {
+        targets::netrt(&input(frames));
     }
 
     #[test]
     fn boxes_take_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         targets::lowar(&bytes);
+        targets::netrt(&bytes);
     }
 }
 
@@ -94,4 +126,16 @@ fn the_target_seals_as_boxes_do() {
     lowar.handle(0, Side::Far, targets::wrapped(3, Side::Far, &probe));
     assert_eq!(lowar.counters().reports_sent, 1);
     assert!(matches!(lowar.poll(), Some((Side::Far, _))));
+    // A request about a flow that is not known is answered by a notice.
+    let mut request = vec![0x1F, 0, 0x12, 0x34, 7, 0, 0, 0, 0, 0, 0, 5];
+    request.extend([0; 16]);
+    request.push(1);
+    let config = netrt::Config {
+        key: Some(targets::KEY),
+        ..netrt::Config::new(1_000_000_000, 50_000)
+    };
+    let mut netrt = NetRt::new(&config, 1);
+    netrt.handle(0, Side::Far, targets::wrapped(3, Side::Far, &request));
+    assert_eq!(netrt.counters().notices_sent, 1);
+    assert!(matches!(netrt.poll(), Some((Side::Far, _))));
 }

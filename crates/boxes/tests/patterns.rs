@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use common::{
     IPV4, Kind, Link, Pair, ack, config, is_box_message, is_repair, message, offset, psn_of,
 };
+use farwrite_boxes::PathBox;
 
 /// PSNs wrap on the way.
 const FIRST_PSN: u32 = 0xFF_FFFC;

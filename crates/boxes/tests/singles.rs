@@ -4,8 +4,8 @@
 mod common;
 
 use common::{IPV4, Kind, Pair, config, is_box_message, message};
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Coding, Config};
+use farwrite_boxes::{PathBox, Side};
 
 fn packets(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     let one = |at| message(IPV4, Kind::Sdr, (psn + at) & 0xFF_FFFF, 1).remove(0);

@@ -5,13 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite_boxes::{Backpressure, Side};
+use farwrite_boxes::{Backpressure, PathBox, Side};
 use farwrite_trains::{VNET_BYTES, mark_congestion};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::BridgeError;
-use crate::frames::Frames;
 use crate::interface::{Incoming, Interface, Received};
 use crate::queue::Outgoing;
 use crate::sort::{Sorted, ethernet_bytes, sort};
@@ -33,14 +32,14 @@ pub struct BridgeConfig {
     pub far: String,
     /// How senders are slowed down when repair packets queue up; `None` not to.
     pub backpressure: Option<Backpressure>,
-    /// A bit for each priority that PFC frames stop.
+    /// A bit for each priority that PFC frames stop when packets queue up. The box can stop others.
     pub priorities: u8,
 }
 
 /// A running bridge. Dropping it stops it; frames that the box holds are lost then.
-pub struct Bridge<F: Frames> {
+pub struct Bridge<B: PathBox> {
     thread: Option<JoinHandle<Result<(), BridgeError>>>,
-    shared: Arc<Mutex<Report<F::Counters>>>,
+    shared: Arc<Mutex<Report<B::Counters>>>,
     stop: Arc<OwnedFd>,
 }
 
@@ -53,7 +52,7 @@ pub struct Report<C> {
     pub near: SideReport,
     /// At the far interface.
     pub far: SideReport,
-    /// How often the near side was paused.
+    /// How often a priority of the near side was paused.
     pub pauses: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
@@ -79,12 +78,16 @@ pub struct SideReport {
     pub unsent: u64,
 }
 
-impl<F: Frames> Bridge<F> {
+impl<B> Bridge<B>
+where
+    B: PathBox + Send + 'static,
+    B::Counters: Clone + Default + Send,
+{
     /// Opens the interfaces and starts the thread.
     ///
     /// # Errors
     /// [`BridgeError`].
-    pub fn start(config: &BridgeConfig, frames: F) -> Result<Self, BridgeError> {
+    pub fn start(config: &BridgeConfig, inner: B) -> Result<Self, BridgeError> {
         if config.near == config.far {
             return Err(BridgeError::SameInterface(config.near.clone()));
         }
@@ -95,12 +98,10 @@ impl<F: Frames> Bridge<F> {
             .map_err(|error| system("making an eventfd")(error.into()))?;
         let stop = Arc::new(stop);
         let shared = Arc::default();
-        let throttle = config.backpressure.map(|backpressure| {
-            let (source, mbps) = (near.address(), near.speed_mbps());
-            Throttle::new(backpressure, config.priorities, source, mbps)
-        });
+        let (source, mbps) = (near.address(), near.speed_mbps());
+        let throttle = Throttle::new(config.backpressure, config.priorities, source, mbps);
         let worker = Worker {
-            frames,
+            inner,
             ends: [End::new(near), End::new(far)],
             throttle,
             received: Received::default(),
@@ -130,7 +131,7 @@ impl<F: Frames> Bridge<F> {
 
     /// What was done so far; up to 100 ms old.
     #[must_use]
-    pub fn report(&self) -> Report<F::Counters> {
+    pub fn report(&self) -> Report<B::Counters> {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.clone()
     }
@@ -139,8 +140,8 @@ impl<F: Frames> Bridge<F> {
     ///
     /// # Panics
     /// If the thread of the bridge panicked.
-    pub fn stop(mut self) -> (Report<F::Counters>, Result<(), BridgeError>) {
-        self.wake();
+    pub fn stop(mut self) -> (Report<B::Counters>, Result<(), BridgeError>) {
+        wake(&self.stop);
         let result = match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(result)) => result,
@@ -148,16 +149,17 @@ impl<F: Frames> Bridge<F> {
         };
         (self.report(), result)
     }
-
-    fn wake(&self) {
-        // Fails only when the count is at its maximum, and so readable already.
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-    }
 }
 
-impl<F: Frames> Drop for Bridge<F> {
+/// Ends the wait of a thread.
+fn wake(stop: &OwnedFd) {
+    // Fails only when the count is at its maximum, and so readable already.
+    let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
+}
+
+impl<B: PathBox> Drop for Bridge<B> {
     fn drop(&mut self) {
-        self.wake();
+        wake(&self.stop);
         // `stop` returns how the thread ended. A panic while dropping would end the process.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -185,15 +187,15 @@ impl End {
     }
 }
 
-struct Worker<F: Frames> {
-    frames: F,
+struct Worker<B: PathBox> {
+    inner: B,
     ends: [End; 2],
-    throttle: Option<Throttle>,
+    throttle: Throttle,
     received: Received,
     start: Instant,
     /// Readable when the thread is to end.
     stop: Arc<OwnedFd>,
-    shared: Arc<Mutex<Report<F::Counters>>>,
+    shared: Arc<Mutex<Report<B::Counters>>>,
     /// Bytes that waited in the kernel before the far interface at the last turn.
     kernel_bytes: u64,
     marked: u64,
@@ -202,7 +204,10 @@ struct Worker<F: Frames> {
 const NEAR: usize = 0;
 const FAR: usize = 1;
 
-impl<F: Frames> Worker<F> {
+impl<B: PathBox> Worker<B>
+where
+    B::Counters: Clone,
+{
     fn run(mut self) -> Result<(), BridgeError> {
         let mut reported_ns = 0;
         let result = loop {
@@ -232,8 +237,8 @@ impl<F: Frames> Worker<F> {
             }
         }
         let now_ns = self.now_ns();
-        if self.frames.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
-            self.frames.handle_timeout(now_ns);
+        if self.inner.next_ns().is_some_and(|at_ns| at_ns <= now_ns) {
+            self.inner.handle_timeout(now_ns);
             self.drain();
         }
         for end in &mut self.ends {
@@ -245,9 +250,9 @@ impl<F: Frames> Worker<F> {
 
     /// Waits for frames, for room, or for the next time; `true` when the bridge is to end.
     fn wait(&self) -> Result<bool, BridgeError> {
-        let look_ns = self.throttle.as_ref().and_then(Throttle::renew_at_ns);
+        let look_ns = self.throttle.renew_at_ns();
         let look_ns = look_ns.map(|renew_ns| renew_ns.min(self.now_ns() + LOOK_NS));
-        let next_ns = self.frames.next_ns().into_iter().chain(look_ns).min();
+        let next_ns = self.inner.next_ns().into_iter().chain(look_ns).min();
         let sleep = next_ns.map(|at_ns| at_ns.saturating_sub(self.now_ns()));
         // Reports go on when no frame comes.
         let sleep = Duration::from_nanos(sleep.unwrap_or(REPORT_NS).min(REPORT_NS));
@@ -306,7 +311,7 @@ impl<F: Frames> Worker<F> {
             Sorted::Through(packets) => {
                 let from = if side == NEAR { Side::Near } else { Side::Far };
                 for packet in packets {
-                    self.frames.handle(now_ns, from, packet);
+                    self.inner.handle(now_ns, from, packet);
                 }
                 self.drain();
             }
@@ -316,13 +321,12 @@ impl<F: Frames> Worker<F> {
     /// Moves frames from the box to the queues.
     fn drain(&mut self) {
         let [near, far] = &mut self.ends;
-        while let Some((side, mut frame)) = self.frames.poll() {
+        while let Some((side, mut frame)) = self.inner.poll() {
             match side {
                 Side::Near => near.queue.push([0; VNET_BYTES], frame),
                 Side::Far => {
                     let queued_bytes = self.kernel_bytes + far.queue.bytes();
-                    let throttle = self.throttle.as_ref();
-                    if throttle.is_some_and(|throttle| throttle.marks(queued_bytes)) {
+                    if self.throttle.marks(queued_bytes) {
                         let ethernet = ethernet_bytes(&frame);
                         self.marked += u64::from(mark_congestion(&mut frame[ethernet..]));
                     }
@@ -336,11 +340,10 @@ impl<F: Frames> Worker<F> {
     fn pause(&mut self) -> Result<(), BridgeError> {
         let now_ns = self.now_ns();
         let [near, far] = &mut self.ends;
-        let Some(throttle) = &mut self.throttle else {
-            return Ok(());
-        };
         self.kernel_bytes = far.interface.queued_bytes();
-        match throttle.pause(now_ns, self.kernel_bytes + far.queue.bytes()) {
+        let queued_bytes = self.kernel_bytes + far.queue.bytes();
+        let stops = self.inner.stops();
+        match self.throttle.pause(now_ns, queued_bytes, stops) {
             Some(frame) => near.interface.send_frame(&frame),
             None => Ok(()),
         }
@@ -363,9 +366,9 @@ impl<F: Frames> Worker<F> {
             elapsed: self.start.elapsed(),
             near,
             far,
-            pauses: self.throttle.as_ref().map_or(0, Throttle::pauses),
+            pauses: self.throttle.pauses(),
             marked: self.marked,
-            counters: self.frames.counters(),
+            counters: self.inner.counters(),
         };
     }
 

@@ -19,7 +19,7 @@
 //! other interface, and the kernel drops what comes, as a switch does.
 
 mod bridge;
-mod frames;
+mod forward;
 mod interface;
 mod queue;
 mod sort;
@@ -27,7 +27,7 @@ mod sys;
 mod throttle;
 
 pub use bridge::{Bridge, BridgeConfig, Report, SideReport};
-pub use frames::{Forward, Frames};
+pub use forward::Forward;
 pub use interface::{Incoming, Interface, Received};
 
 /// Why a bridge cannot work, or works no longer.

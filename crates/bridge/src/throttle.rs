@@ -20,20 +20,24 @@ const DEFAULT_MBPS: u64 = 100_000;
 /// Decides when the near side is paused.
 #[derive(Debug)]
 pub(crate) struct Throttle {
-    backpressure: Backpressure,
-    /// A bit for each priority that PFC frames name.
+    backpressure: Option<Backpressure>,
+    /// A bit for each priority that a queue before the far interface stops.
     priorities: u8,
     source: [u8; 6],
     /// A pause ends by itself after the longest time that a frame can name.
     renew_ns: u64,
-    renewed_ns: Option<u64>,
+    renewed_ns: u64,
+    /// Whether the queue stops its priorities.
+    is_full: bool,
+    /// Priorities that are stopped.
+    stopped: u8,
     pauses: u64,
 }
 
 impl Throttle {
     /// `source` and `mbps` are the address and the speed of the near interface.
     pub(crate) fn new(
-        backpressure: Backpressure,
+        backpressure: Option<Backpressure>,
         priorities: u8,
         source: [u8; 6],
         mbps: Option<u64>,
@@ -44,63 +48,70 @@ impl Throttle {
             priorities,
             source,
             renew_ns: u64::from(u16::MAX) * QUANTUM_BITS * 1000 / mbps / 2,
-            renewed_ns: None,
+            renewed_ns: 0,
+            is_full: false,
+            stopped: 0,
             pauses: 0,
         }
     }
 
-    /// The PFC frame that is due, with `queued_bytes` before the far interface.
-    pub(crate) fn pause(&mut self, now_ns: u64, queued_bytes: u64) -> Option<[u8; FRAME_BYTES]> {
-        let Backpressure::Pfc {
+    /// The PFC frame that is due, with `queued_bytes` before the far interface. `stops` are the
+    /// priorities that the box wants to stop, a bit each.
+    pub(crate) fn pause(
+        &mut self,
+        now_ns: u64,
+        queued_bytes: u64,
+        stops: u8,
+    ) -> Option<[u8; FRAME_BYTES]> {
+        if let Some(Backpressure::Pfc {
             stop_bytes,
             resume_bytes,
-        } = self.backpressure
-        else {
-            return None;
-        };
-        let stops = match self.renewed_ns {
-            None => queued_bytes > stop_bytes,
-            Some(_) => queued_bytes > resume_bytes,
-        };
-        let due = self.renew_at_ns().is_none_or(|at_ns| at_ns <= now_ns);
-        match (stops, self.renewed_ns) {
-            (true, renewed_ns) if due => {
-                self.pauses += u64::from(renewed_ns.is_none());
-                self.renewed_ns = Some(now_ns);
-                Some(self.frame(u16::MAX))
-            }
-            (false, Some(_)) => {
-                self.renewed_ns = None;
-                Some(self.frame(0))
-            }
-            _ => None,
+        }) = self.backpressure
+        {
+            let limit = if self.is_full {
+                resume_bytes
+            } else {
+                stop_bytes
+            };
+            self.is_full = queued_bytes > limit;
         }
+        let stops = stops | if self.is_full { self.priorities } else { 0 };
+        let changes = stops ^ self.stopped;
+        let renews = self.renew_at_ns().is_some_and(|at_ns| at_ns <= now_ns);
+        if changes == 0 && !renews {
+            return None;
+        }
+        self.pauses += u64::from((changes & stops).count_ones());
+        self.stopped = stops;
+        self.renewed_ns = now_ns;
+        Some(self.frame(changes | stops))
     }
 
     /// When a pause has to be renewed; `None` if the near side is not paused.
     pub(crate) fn renew_at_ns(&self) -> Option<u64> {
-        Some(self.renewed_ns? + self.renew_ns)
+        (self.stopped != 0).then_some(self.renewed_ns + self.renew_ns)
     }
 
     /// Whether packets are marked, with `queued_bytes` before the far interface.
     pub(crate) fn marks(&self, queued_bytes: u64) -> bool {
-        matches!(self.backpressure, Backpressure::Ecn { mark_bytes } if queued_bytes > mark_bytes)
+        matches!(self.backpressure, Some(Backpressure::Ecn { mark_bytes }) if queued_bytes > mark_bytes)
     }
 
-    /// How often the near side was paused. Renewals do not count.
+    /// How often a priority was paused. Renewals do not count.
     pub(crate) fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    fn frame(&self, quanta: u16) -> [u8; FRAME_BYTES] {
+    /// A frame that names some priorities: those that are stopped, and others that may go on.
+    fn frame(&self, named: u8) -> [u8; FRAME_BYTES] {
         let mut frame = [0; FRAME_BYTES];
         frame[..6].copy_from_slice(&GROUP);
         frame[6..12].copy_from_slice(&self.source);
         frame[12..16].copy_from_slice(&TYPE_AND_OPERATION);
-        frame[17] = self.priorities;
-        for priority in (0..8).filter(|priority| self.priorities >> priority & 1 == 1) {
+        frame[17] = named;
+        for priority in (0..8).filter(|priority| self.stopped >> priority & 1 == 1) {
             let at = 18 + 2 * priority;
-            frame[at..at + 2].copy_from_slice(&quanta.to_be_bytes());
+            frame[at..at + 2].copy_from_slice(&u16::MAX.to_be_bytes());
         }
         frame
     }
@@ -111,7 +122,7 @@ mod tests {
     use super::*;
 
     fn throttle(backpressure: Backpressure) -> Throttle {
-        Throttle::new(backpressure, 1 << 3, [2, 0, 0, 0, 0, 1], Some(10_000))
+        Throttle::new(Some(backpressure), 1 << 3, [2, 0, 0, 0, 0, 1], Some(10_000))
     }
 
     #[test]
@@ -121,7 +132,7 @@ mod tests {
             resume_bytes: 500,
         });
         let mut quanta = |now_ns, bytes| {
-            let frame = throttle.pause(now_ns, bytes);
+            let frame = throttle.pause(now_ns, bytes, 0);
             frame.map(|frame| u16::from_be_bytes([frame[24], frame[25]]))
         };
         assert_eq!(quanta(0, 1000), None);
@@ -136,8 +147,24 @@ mod tests {
     }
 
     #[test]
+    fn what_the_box_stops_is_stopped_beside_that() {
+        let mut throttle = throttle(Backpressure::default());
+        let mut named = |now_ns, bytes, stops| {
+            let frame = throttle.pause(now_ns, bytes, stops);
+            frame.map(|frame| (frame[17], [frame[23], frame[25], frame[27]]))
+        };
+        // Bits of priorities 2, 3 and 4, and the low bytes of their times.
+        assert_eq!(named(0, 0, 1 << 2), Some((0b00100, [0xFF, 0, 0])));
+        assert_eq!(named(1, 1 << 20, 1 << 2), Some((0b01100, [0xFF, 0xFF, 0])));
+        assert_eq!(named(2, 1 << 20, 0), Some((0b01100, [0, 0xFF, 0])));
+        assert_eq!(named(3, 0, 0), Some((0b01000, [0, 0, 0])));
+        assert_eq!(named(4, 0, 0), None);
+    }
+
+    #[test]
     fn a_pfc_frame_names_one_priority() {
-        let frame = throttle(Backpressure::default()).frame(u16::MAX);
+        let mut throttle = throttle(Backpressure::default());
+        let frame = throttle.pause(0, 1 << 20, 0).expect("a full queue");
         let head = [
             0x01, 0x80, 0xC2, 0, 0, 1, 2, 0, 0, 0, 0, 1, 0x88, 0x08, 1, 1, 0, 8,
         ];

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use serde_json::Value;
 
-use crate::boxes::LowarArgs;
+use crate::boxes::{LowarArgs, NetRtArgs};
 use crate::codes::CodesArgs;
 use crate::console::json_line;
 use crate::demo::DemoArgs;
@@ -61,8 +61,10 @@ pub(crate) enum Command {
     Keygen(KeygenArgs),
     /// Emulate a long path between two network namespaces, for any IP traffic.
     Link(LinkArgs),
-    /// Repair losses of RDMA packets in the path: a box between two network interfaces.
+    /// Recover lost RDMA packets from repair packets: a box at each end of a long path.
     Lowar(LowarArgs),
+    /// Repeat lost RDMA packets inside the network: a box beside each NIC.
+    Netrt(NetRtArgs),
     /// Say which scheme moves a message soonest, at what cost, and how sure that is.
     Plan(PlanArgs),
     /// Measure the path to another machine.
@@ -84,6 +86,7 @@ impl Command {
             Self::Keygen(_) => "keygen",
             Self::Link(_) => "link",
             Self::Lowar(_) => "lowar",
+            Self::Netrt(_) => "netrt",
             Self::Plan(_) => "plan",
             Self::Probe(_) => "probe",
             Self::Recv(_) => "recv",

@@ -53,6 +53,7 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Link(args) => link::run(args, console).map(done),
         Command::Lowar(args) => boxes::run_lowar(args, console).map(done),
+        Command::Netrt(args) => boxes::run_netrt(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Probe(args) => probe::run(args, console),
         Command::Recv(args) => recv::run(args, console),

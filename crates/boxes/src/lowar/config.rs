@@ -1,7 +1,9 @@
 //! Settings of a LoWAR box.
 
 use super::coding::Shape;
-use super::format::KEY_BYTES;
+use super::format::NO_KEY;
+use crate::KEY_BYTES;
+use crate::message::Seal;
 
 /// How r and c are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,12 @@ pub struct Config {
     pub silence_ns: u64,
     /// When the repair packets of an unfinished block of one-packet messages are sent.
     pub close_ns: u64,
+}
+
+impl Config {
+    pub(crate) fn seal(&self) -> Seal {
+        Seal::new(self.key.unwrap_or(NO_KEY))
+    }
 }
 
 impl Default for Config {

@@ -4,19 +4,20 @@
 //! would have c packets, and each unit would be a copy of one. The text and figure 6 say that
 //! blocks have r packets, so the condition here is `i mod r = 0 or i = n`.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::coding::{Pool, Shape, Unit};
 use super::config::{Coding, Config};
 use super::controller::Controller;
 use super::counters::Counters;
-use super::format::{Body, REPAIR_EXTRA_BYTES, Repair, Report, Seal, Stamp};
-use super::messages::{Data, Sequence, Space};
+use super::format::{Body, Message, REPAIR_EXTRA_BYTES, Repair, Report};
 use super::negotiation::{Liaison, Waits};
-use super::streams::{Key, Table};
 use crate::frame::{Envelope, View};
+use crate::message::{Seal, Stamp};
+use crate::messages::{Data, Sequence, Space};
 use crate::psn;
+use crate::streams::{Key, Table};
+use crate::timers::Timers;
 
 /// The sending half of the box.
 #[derive(Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Encoder {
 struct Shared {
     pool: Pool,
     /// When blocks of one-packet messages close.
-    deadlines: BTreeSet<(u64, Key)>,
+    deadlines: Timers,
     /// The latest message.
     stamp: Stamp,
     waits: Waits,
@@ -83,7 +84,7 @@ impl Encoder {
             streams: Table::new(config.max_streams, config.idle_ns),
             shared: Shared {
                 pool: Pool::new(config.max_units),
-                deadlines: BTreeSet::new(),
+                deadlines: Timers::default(),
                 stamp: Stamp { boot, serial: 0 },
                 waits: Waits {
                     probe_ns: config.probe_ns,
@@ -93,7 +94,7 @@ impl Encoder {
                 path_mtu_bytes: config.path_mtu_bytes,
                 close_ns: config.close_ns,
                 hold_ns: config.hold_ns,
-                seal: Seal::new(config.key),
+                seal: config.seal(),
                 counters: Counters::default(),
             },
         }
@@ -110,7 +111,7 @@ impl Encoder {
 
     /// When [`close_due`](Self::close_due) has something to do.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.shared.deadlines.first().map(|(at_ns, _)| *at_ns)
+        self.shared.deadlines.next_ns()
     }
 
     /// Takes in a data packet.
@@ -154,10 +155,7 @@ impl Encoder {
     /// Closes the blocks of one-packet messages that have waited long enough.
     pub(crate) fn close_due(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
-        while let Some(&(at_ns, key)) = self.shared.deadlines.first()
-            && at_ns <= now_ns
-        {
-            self.shared.deadlines.pop_first();
+        while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
             if let Some(stream) = self.streams.get(now_ns, &key) {
                 let block = stream.block.take();
                 self.shared.finish(key, block, &mut out);
@@ -261,8 +259,9 @@ impl Stream {
             let body = Body::Announce(stamp, data.psn);
             shared.send(key, shape, body, &envelope, &mut around.before);
         }
-        let deadline_ns = (data.space == Space::Singles).then(|| now_ns + shared.close_ns);
-        shared.deadlines.extend(deadline_ns.map(|at| (at, key)));
+        let close_ns = (data.space == Space::Singles).then(|| now_ns + shared.close_ns);
+        let mut deadline_ns = None;
+        shared.deadlines.set(key, &mut deadline_ns, close_ns);
         self.block = Some(Block {
             shape,
             base: data.psn,
@@ -313,7 +312,8 @@ impl Shared {
         envelope: &Envelope,
         out: &mut Vec<Vec<u8>>,
     ) {
-        out.extend(self.seal.wrap(envelope, &key.message(shape, body)));
+        let message = Message::about(&key, shape, body);
+        out.extend(self.seal.wrap(envelope, message.emit()));
     }
 
     /// Sends the repair packets of a block, and releases it.
@@ -341,10 +341,8 @@ impl Shared {
     }
 
     fn release(&mut self, key: Key, block: Option<Block>) {
-        let Some(block) = block else { return };
-        if let Some(at_ns) = block.deadline_ns {
-            self.deadlines.remove(&(at_ns, key));
-        }
+        let Some(mut block) = block else { return };
+        self.deadlines.set(key, &mut block.deadline_ns, None);
         self.pool.release(block.units);
     }
 }

@@ -12,9 +12,7 @@ mod counters;
 mod decoder;
 mod encoder;
 mod format;
-mod messages;
 mod negotiation;
-mod streams;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -22,23 +20,18 @@ use alloc::vec::Vec;
 pub use coding::{MAX_BLOCK_PACKETS, MAX_UNITS, Shape, ShapeError};
 pub use config::{Coding, Config};
 pub use counters::Counters;
-pub use format::KEY_BYTES;
 
 use self::decoder::Decoder;
 use self::encoder::Encoder;
-use self::format::{Body, Seal};
-use self::messages::{Kind, Space};
-use self::streams::Key;
-use crate::Side;
+use self::format::{Body, Message};
 use crate::frame::View;
+use crate::message::Seal;
+use crate::messages::{Kind, Space};
+use crate::streams::Key;
+use crate::{PathBox, Side};
 use farwrite_wire::packet::Packet;
 
-/// A LoWAR box without clock or I/O. It takes Ethernet frames, without their check sequence, and
-/// gives frames.
-///
-/// Frames that it does not know pass as they are, in their order: other protocols, fragments,
-/// packets with IP options, box messages of another key, and RoCEv2 packets that it does not
-/// protect.
+/// A LoWAR box.
 #[derive(Debug)]
 pub struct Lowar {
     encoder: Encoder,
@@ -47,49 +40,47 @@ pub struct Lowar {
     out: VecDeque<(Side, Vec<u8>)>,
 }
 
-impl Lowar {
-    /// A box. `boot` is higher at each start of the box, for instance nanoseconds since 1970.
-    #[must_use]
-    pub fn new(config: &Config, boot: u64) -> Self {
+impl PathBox for Lowar {
+    type Config = Config;
+    type Counters = Counters;
+
+    fn new(config: &Config, boot: u64) -> Self {
         Self {
             encoder: Encoder::new(config, boot),
             decoder: Decoder::new(config, boot),
-            seal: Seal::new(config.key),
+            seal: config.seal(),
             out: VecDeque::new(),
         }
     }
 
-    /// Takes in a frame that came from one side.
-    pub fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>) {
+    fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>) {
         match from {
             Side::Near => self.handle_near(now_ns, frame),
             Side::Far => self.handle_far(now_ns, frame),
         }
     }
 
-    /// The next frame to send, and to which side.
-    pub fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+    fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
         self.out.pop_front()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
-    #[must_use]
-    pub fn next_ns(&self) -> Option<u64> {
+    fn next_ns(&self) -> Option<u64> {
         let times = [self.encoder.next_ns(), self.decoder.next_ns()];
         times.into_iter().flatten().min()
     }
 
-    /// Ends the waits that are over at `now_ns`.
-    pub fn handle_timeout(&mut self, now_ns: u64) {
+    fn handle_timeout(&mut self, now_ns: u64) {
         let repairs = self.encoder.close_due(now_ns);
         self.send(Side::Far, repairs);
         let frames = self.decoder.hold_ended(now_ns);
         self.send(Side::Near, frames);
     }
 
-    /// What the box has done.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
+    fn held(&self) -> usize {
+        self.decoder.held()
+    }
+
+    fn counters(&self) -> Counters {
         let (sent, received) = (self.encoder.counters(), self.decoder.counters());
         Counters {
             coded: sent.coded,
@@ -100,16 +91,12 @@ impl Lowar {
             damaged: sent.damaged + received.damaged,
             streams_full: sent.streams_full + received.streams_full,
             units_full: sent.units_full + received.units_full,
-            ..*received
+            ..received
         }
     }
+}
 
-    /// Frames held back now.
-    #[must_use]
-    pub fn held(&self) -> usize {
-        self.decoder.held()
-    }
-
+impl Lowar {
     /// Coding units that no block uses: of the sending and of the receiving half.
     #[must_use]
     pub fn free_units(&self) -> [usize; 2] {
@@ -134,7 +121,7 @@ impl Lowar {
         let Some(view) = View::parse(&frame) else {
             return self.out.push_back((Side::Near, frame));
         };
-        if let Some(message) = self.seal.open(&view) {
+        if let Some(message) = self.seal.open(&view).and_then(Message::parse) {
             if let Body::Report(stamp, report) = &message.body {
                 let key = Key::new(&view, message.qpn, message.space).reversed();
                 return self.encoder.hear(now_ns, &key, stamp.boot, report);

@@ -1,7 +1,8 @@
 //! Whether the other box answers, and what it says.
 
 use super::controller::Controller;
-use super::format::{Report, Stamp};
+use super::format::Report;
+use crate::message::Stamp;
 
 /// After this many questions without an answer, the time between two no longer doubles.
 const MAX_DOUBLINGS: u32 = 8;

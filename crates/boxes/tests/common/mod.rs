@@ -4,8 +4,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use farwrite_boxes::Side;
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_boxes::{PathBox, Side};
 use farwrite_wire::header::{Bth, DEFAULT_PKEY};
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::lookup;

@@ -1,27 +1,26 @@
-//! Two NICs with boxes beside them, and a long path in between.
+//! Two NICs with boxes beside them, and a path in between.
 #![allow(dead_code, reason = "each user needs some of it")]
 
 use std::time::Duration;
 
-use farwrite_boxes::lowar::Config;
-use farwrite_boxes::{Backpressure, LowarDevice};
+use farwrite_boxes::{Backpressure, BoxDevice, PathBox};
 use farwrite_net::{
     CableConfig, Device, Frame, Loss, Network, NodeId, Options, Output, Ports, Role, Topology,
 };
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
-pub(crate) enum Node {
+pub(crate) enum Node<B: PathBox> {
     Nic(Box<Nic>),
-    Lowar(Box<LowarDevice>),
+    Box(Box<BoxDevice<B>>),
     /// In the place of a box that is missing.
     Wire(Vec<Output>),
 }
 
-impl Device for Node {
+impl<B: PathBox> Device for Node<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Nic(nic) => nic.handle(now_ns, port, frame),
-            Self::Lowar(lowar) => lowar.handle(now_ns, port, frame),
+            Self::Box(device) => device.handle(now_ns, port, frame),
             Self::Wire(out) => out.push(Output::Send {
                 port: 1 - port,
                 frame,
@@ -32,7 +31,7 @@ impl Device for Node {
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
         match self {
             Self::Nic(nic) => nic.poll(now_ns, ports),
-            Self::Lowar(lowar) => lowar.poll(now_ns, ports),
+            Self::Box(device) => device.poll(now_ns, ports),
             Self::Wire(out) => out.pop(),
         }
     }
@@ -40,33 +39,36 @@ impl Device for Node {
     fn next_ns(&self) -> Option<u64> {
         match self {
             Self::Nic(nic) => nic.next_ns(),
-            Self::Lowar(lowar) => lowar.next_ns(),
+            Self::Box(device) => device.next_ns(),
             Self::Wire(_) => None,
         }
     }
 }
 
 /// The path: host a, box, long cable, box, host b.
-pub(crate) struct Path {
-    pub(crate) network: Network<Node>,
+pub(crate) struct Path<B: PathBox> {
+    pub(crate) network: Network<Node<B>>,
     pub(crate) hosts: [NodeId; 2],
     pub(crate) boxes: [NodeId; 2],
 }
 
 /// What a path is like.
 #[derive(Clone)]
-pub(crate) struct Setting {
+pub(crate) struct Setting<C> {
     pub(crate) rate_bps: u64,
     pub(crate) delay: Duration,
     pub(crate) loss: Loss,
     pub(crate) seed: u64,
     /// The boxes beside a and b; `None` where one is missing.
-    pub(crate) boxes: [Option<Config>; 2],
+    pub(crate) boxes: [Option<C>; 2],
     pub(crate) backpressure: Backpressure,
 }
 
-impl Path {
-    pub(crate) fn new(setting: &Setting) -> Self {
+impl<B: PathBox> Path<B>
+where
+    B::Config: Clone,
+{
+    pub(crate) fn new(setting: &Setting<B::Config>) -> Self {
         let mut topology = Topology::new();
         let a = topology.add(Role::Host, "a");
         let b = topology.add(Role::Host, "b");
@@ -83,8 +85,8 @@ impl Path {
         let device = |id, node: &farwrite_net::Node| match node.role {
             Role::Box => match &setting.boxes[usize::from(id == near_b)] {
                 Some(config) => {
-                    let config = config.clone();
-                    Node::Lowar(Box::new(LowarDevice::new(config, 0, setting.backpressure)))
+                    let device = BoxDevice::new(config.clone(), 0, setting.backpressure);
+                    Node::Box(Box::new(device))
                 }
                 None => Node::Wire(Vec::new()),
             },
@@ -105,9 +107,9 @@ impl Path {
         }
     }
 
-    pub(crate) fn lowar(&mut self, at: usize) -> &mut LowarDevice {
+    pub(crate) fn path_box(&mut self, at: usize) -> &mut BoxDevice<B> {
         match self.network.device_mut(self.boxes[at]) {
-            Some(Node::Lowar(lowar)) => lowar,
+            Some(Node::Box(device)) => device,
             _ => panic!("no box"),
         }
     }
@@ -119,7 +121,7 @@ impl Path {
         for (at, peer) in [(0, 1), (1, 0)] {
             let connection = Connection {
                 peer: self.hosts[peer],
-                src_port: 49_152 + number as u16,
+                src_port: 49_152 + u16::try_from(number).unwrap(),
                 priority: 3,
                 rate_bps: None,
             };

@@ -1,6 +1,6 @@
 //! Counters of a bridge and of its box, by name: for the table, for JSON and for Prometheus.
 
-use farwrite_boxes::lowar;
+use farwrite_boxes::{lowar, netrt};
 use farwrite_bridge::{Report, SideReport};
 
 /// One number.
@@ -160,6 +160,103 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Counter> {
             "held_full",
             "blocks passed: reordering buffer full",
             held_full,
+        ),
+    ]
+}
+
+/// What a NetRT box has done.
+pub(super) fn of_netrt(counters: &netrt::Counters) -> Vec<Counter> {
+    let mut all = of_netrt_source(counters);
+    all.extend(of_netrt_destination(counters));
+    all
+}
+
+fn of_netrt_source(counters: &netrt::Counters) -> Vec<Counter> {
+    vec![
+        Counter::new(
+            "copied",
+            "packets of which a copy was kept",
+            counters.copied,
+        ),
+        Counter::new(
+            "peak_pool_bytes",
+            "most bytes of copies",
+            counters.peak_pool_bytes,
+        ),
+        Counter::new("starts_sent", "starts of flows sent", counters.starts_sent),
+        Counter::new("marks_sent", "marks sent", counters.marks_sent),
+        Counter::new(
+            "requests_received",
+            "requests received",
+            counters.requests_received,
+        ),
+        Counter::new("repeated", "packets repeated", counters.repeated),
+        Counter::new(
+            "notices_sent",
+            "requests that could not be fulfilled",
+            counters.notices_sent,
+        ),
+        Counter::new(
+            "request_pauses",
+            "pauses because much was requested",
+            counters.pauses,
+        ),
+    ]
+}
+
+fn of_netrt_destination(counters: &netrt::Counters) -> Vec<Counter> {
+    vec![
+        Counter::new("requests_sent", "requests sent", counters.requests_sent),
+        Counter::new(
+            "notices_received",
+            "notices received",
+            counters.notices_received,
+        ),
+        Counter::new(
+            "recovered",
+            "missing packets that came as repeats",
+            counters.recovered,
+        ),
+        Counter::new(
+            "copies_dropped",
+            "repeats that were not missing",
+            counters.copies_dropped,
+        ),
+        Counter::new("held", "frames held back", counters.held),
+        Counter::new(
+            "peak_held",
+            "most frames held at a time",
+            counters.peak_held,
+        ),
+        Counter::new(
+            "peak_held_bytes",
+            "most bytes held at a time",
+            counters.peak_held_bytes,
+        ),
+        Counter::new(
+            "given_up",
+            "times that a flow went on with a packet missing",
+            counters.given_up,
+        ),
+        Counter::new(
+            "hold_ended",
+            "of these, the hold time ended",
+            counters.hold_ended,
+        ),
+        Counter::new(
+            "held_full",
+            "of these, the reordering buffer was full",
+            counters.held_full,
+        ),
+        Counter::new(
+            "damaged",
+            "RoCEv2 packets that came damaged",
+            counters.damaged,
+        ),
+        Counter::new(
+            "flows_full",
+            "unprotected packets: all flows in use",
+            counters.flows_full,
         ),
     ]
 }

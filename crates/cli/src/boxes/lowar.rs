@@ -1,18 +1,17 @@
 //! `farwrite lowar`: forward error correction for unmodified RDMA NICs.
 
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::Args;
+use farwrite_boxes::PathBox as _;
 use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar, Shape};
 use farwrite_bridge::Forward;
 use farwrite_units::parse::parse_rtt;
 
 use super::counters::{Counter, of_lowar};
-use super::{BridgeArgs, Shown, carry};
+use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
 use crate::console::Console;
-use crate::exit::{Exit, Failure};
-use crate::key;
+use crate::exit::Failure;
 
 /// What the key of boxes is derived from the pre-shared key for.
 const KEY_PURPOSE: &str = "farwrite 2026 LoWAR boxes";
@@ -41,13 +40,8 @@ cannot do.";
 pub(crate) struct LowarArgs {
     #[command(flatten)]
     bridge: BridgeArgs,
-    /// File with the key that both boxes share; without it, the key is taken from the environment
-    /// variable FARWRITE_PSK
-    #[arg(long, value_name = "FILE")]
-    psk_file: Option<PathBuf>,
-    /// Work without a key: anybody who can send packets to the box can then forge its messages
-    #[arg(long, conflicts_with = "psk_file")]
-    no_key: bool,
+    #[command(flatten)]
+    key: KeyArgs,
     /// c repair packets for every r data packets, as R,C; or by what the path loses: adaptive
     #[arg(long, value_name = "R,C|adaptive", default_value = "adaptive")]
     #[arg(value_parser = parse_coding)]
@@ -81,25 +75,13 @@ pub(crate) fn run(args: &LowarArgs, console: &Console) -> Result<(), Failure> {
     if args.forward {
         return carry(&args.bridge, Forward::default(), console);
     }
-    let boot = SystemTime::now().duration_since(UNIX_EPOCH);
-    // Until the year 2554.
-    let boot = boot.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(1));
-    carry(&args.bridge, Lowar::new(&args.config()?, boot), console)
+    carry(&args.bridge, Lowar::new(&args.config()?, boot()), console)
 }
 
 impl LowarArgs {
     fn config(&self) -> Result<Config, Failure> {
-        let key = match key::find(self.psk_file.as_deref())? {
-            _ if self.no_key => None,
-            Some(psk) => Some(psk.derive(KEY_PURPOSE)),
-            None => {
-                let what = "no key: give --psk-file with a key of `farwrite keygen`, the same at \
-                            both boxes, or --no-key";
-                return Err(Failure::new(Exit::Usage, what));
-            }
-        };
         Ok(Config {
-            key,
+            key: self.key.derive(KEY_PURPOSE)?,
             coding: self.coding,
             path_mtu_bytes: self.path_mtu.into(),
             // At most a day.
@@ -116,15 +98,6 @@ impl Shown for Lowar {
 
     fn shown(counters: &Counters) -> Vec<Counter> {
         of_lowar(counters)
-    }
-}
-
-impl Shown for Forward {
-    const NAME: &'static str = "forward";
-    const COLUMNS: &'static [&'static str] = &[];
-
-    fn shown((): &()) -> Vec<Counter> {
-        Vec::new()
     }
 }
 

@@ -1,27 +1,31 @@
-//! `farwrite lowar`: boxes in the path, between two network interfaces of this machine.
+//! `farwrite lowar` and `farwrite netrt`: boxes in the path, between two network interfaces of this
+//! machine.
 
 mod counters;
 mod lowar;
 mod metrics;
+mod netrt;
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{iter, thread};
 
 use clap::Args;
-use farwrite_boxes::Backpressure;
-use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, Frames, Report};
+use farwrite_boxes::{Backpressure, PathBox};
+use farwrite_bridge::{Bridge, BridgeConfig, BridgeError, Forward, Report};
 use farwrite_units::parse::{parse_count, parse_duration};
 use serde_json::Value;
 
 pub(crate) use lowar::{LowarArgs, run as run_lowar};
+pub(crate) use netrt::{NetRtArgs, run as run_netrt};
 
 use self::counters::{Counter, of_bridge};
 use self::metrics::Metrics;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
-use crate::interrupt;
 use crate::table::lay_out;
+use crate::{interrupt, key};
 
 /// Between two looks at whether to end.
 const LOOK: Duration = Duration::from_millis(20);
@@ -64,6 +68,40 @@ struct BridgeArgs {
     duration: Option<Duration>,
 }
 
+/// The key that boxes share.
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+struct KeyArgs {
+    /// File with the key that all boxes share; without it, the key is taken from the environment
+    /// variable FARWRITE_PSK
+    #[arg(long, value_name = "FILE")]
+    psk_file: Option<PathBuf>,
+    /// Work without a key: anybody who can send packets to the box can then forge its messages
+    #[arg(long, conflicts_with = "psk_file")]
+    no_key: bool,
+}
+
+impl KeyArgs {
+    /// The key for a purpose; `None` if there is to be none.
+    fn derive(&self, purpose: &str) -> Result<Option<[u8; 32]>, Failure> {
+        if self.no_key {
+            return Ok(None);
+        }
+        let psk = key::find(self.psk_file.as_deref())?.ok_or_else(|| {
+            let what = "no key: give --psk-file with a key of `farwrite keygen`, the same at all \
+                        boxes, or --no-key";
+            Failure::new(Exit::Usage, what)
+        })?;
+        Ok(Some(psk.derive(purpose)))
+    }
+}
+
+/// What is higher at each start: nanoseconds since 1970, until the year 2554.
+fn boot() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(1, |since| u64::try_from(since.as_nanos()).unwrap_or(1))
+}
+
 fn parse_every(text: &str) -> Result<Duration, String> {
     match text {
         "0" | "0s" => Ok(Duration::ZERO),
@@ -88,7 +126,7 @@ impl BridgeArgs {
 }
 
 /// What the program has to know of a box.
-trait Shown: Frames {
+trait Shown: PathBox<Counters: Clone + Default + Send> + Send + 'static {
     /// The name of its metrics.
     const NAME: &'static str;
     /// The counters whose rates the live table has.
@@ -98,11 +136,20 @@ trait Shown: Frames {
     fn shown(counters: &Self::Counters) -> Vec<Counter>;
 }
 
+impl Shown for Forward {
+    const NAME: &'static str = "forward";
+    const COLUMNS: &'static [&'static str] = &[];
+
+    fn shown((): &()) -> Vec<Counter> {
+        Vec::new()
+    }
+}
+
 /// Carries frames until Ctrl-C, until the time is over, or until an interface is gone.
-fn carry<F: Shown>(args: &BridgeArgs, frames: F, console: &Console) -> Result<(), Failure> {
+fn carry<B: Shown>(args: &BridgeArgs, inner: B, console: &Console) -> Result<(), Failure> {
     let cancel = interrupt::catch()?;
-    let bridge = Bridge::start(&args.config(), frames).map_err(|error| failure(&error))?;
-    let metrics = args.metrics.map(|address| Metrics::serve(address, F::NAME));
+    let bridge = Bridge::start(&args.config(), inner).map_err(|error| failure(&error))?;
+    let metrics = args.metrics.map(|address| Metrics::serve(address, B::NAME));
     let metrics = metrics.transpose()?;
     console.say(format_args!(
         "Carrying frames between {} (near) and {} (far) until Ctrl-C",
@@ -113,14 +160,14 @@ fn carry<F: Shown>(args: &BridgeArgs, frames: F, console: &Console) -> Result<()
     let mut live = Live::new(args.every);
     while bridge.is_running() && !cancel.is_set() && !ends(start.elapsed()) {
         thread::sleep(LOOK);
-        let counters = counters::<F>(&bridge.report());
+        let counters = counters::<B>(&bridge.report());
         if let Some(metrics) = &metrics {
             metrics.set(&counters);
         }
-        live.show::<F>(start.elapsed(), &counters, console);
+        live.show::<B>(start.elapsed(), &counters, console);
     }
     let (report, result) = bridge.stop();
-    let counters = counters::<F>(&report);
+    let counters = counters::<B>(&report);
     let rows: Vec<_> = counters.iter().map(Counter::row).collect();
     console.say(lay_out(&rows, 2));
     let values = counters.iter().map(|c| (c.name.to_owned(), c.value.into()));
@@ -130,9 +177,9 @@ fn carry<F: Shown>(args: &BridgeArgs, frames: F, console: &Console) -> Result<()
     result.map_err(|error| failure(&error))
 }
 
-fn counters<F: Shown>(report: &Report<F::Counters>) -> Vec<Counter> {
+fn counters<B: Shown>(report: &Report<B::Counters>) -> Vec<Counter> {
     let mut counters = of_bridge(report);
-    counters.extend(F::shown(&report.counters));
+    counters.extend(B::shown(&report.counters));
     counters
 }
 
@@ -162,11 +209,11 @@ impl Live {
         }
     }
 
-    fn show<F: Shown>(&mut self, elapsed: Duration, counters: &[Counter], console: &Console) {
+    fn show<B: Shown>(&mut self, elapsed: Duration, counters: &[Counter], console: &Console) {
         if self.every.is_zero() || elapsed < self.at + self.every {
             return;
         }
-        let columns = [&["near_received", "far_received"], F::COLUMNS].concat();
+        let columns = [&["near_received", "far_received"], B::COLUMNS].concat();
         let value = |name: &&str| {
             let counter = counters.iter().find(|counter| counter.name == *name);
             counter.map_or(0, |counter| counter.value)

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use crate::frame::{Envelope, View};
 use crate::lowar::coding::{Shape, Unit};
 use crate::lowar::format::{Repair, Report, SPANS};
-use crate::lowar::messages::{Data, Kind};
-use crate::lowar::streams::Key;
+use crate::messages::{Data, Kind};
 use crate::psn;
+use crate::streams::Key;
 use farwrite_wire::packet::Packet;
 
 /// Losses with at most this number of good packets between them are one burst.

@@ -5,7 +5,6 @@ mod shared;
 mod singles;
 mod stream;
 
-use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -15,10 +14,13 @@ use self::stream::Stream;
 use super::coding::{Pool, Shape};
 use super::config::Config;
 use super::counters::Counters;
-use super::format::{Body, Message, Report, Seal, Stamp};
-use super::messages::{Data, Space};
-use super::streams::{Key, Table};
+use super::format::{Body, Message, Report};
 use crate::frame::View;
+use crate::message::{Seal, Stamp};
+use crate::messages::{Data, Space};
+use crate::reorder::Room;
+use crate::streams::{Key, Table};
+use crate::timers::Timers;
 
 /// The receiving half of the box. It keeps streams only that a message of the other box is about.
 #[derive(Debug)]
@@ -48,18 +50,23 @@ impl Decoder {
             streams: Table::new(config.max_streams, config.idle_ns),
             shared: Shared {
                 pool: Pool::new(config.max_units),
-                deadlines: BTreeSet::new(),
+                deadlines: Timers::default(),
                 hold_ns: config.hold_ns,
                 counters: Counters::default(),
-                held: 0,
-                max_held: config.max_held,
+                room: Room::new(config.max_held),
             },
             stamp: Stamp { boot, serial: 0 },
         }
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.counters
+    pub(crate) fn counters(&self) -> Counters {
+        let room = &self.shared.room;
+        Counters {
+            held: room.kept,
+            peak_held: room.peak,
+            held_full: room.refused,
+            ..self.shared.counters
+        }
     }
 
     /// Units that no block uses.
@@ -69,12 +76,12 @@ impl Decoder {
 
     /// Frames held back now.
     pub(crate) fn held(&self) -> usize {
-        self.shared.held
+        self.shared.room.frames()
     }
 
     /// When [`hold_ended`](Self::hold_ended) has something to do.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.shared.deadlines.first().map(|(at_ns, _)| *at_ns)
+        self.shared.deadlines.next_ns()
     }
 
     /// Takes in a data packet. Returns what goes to the NIC.
@@ -167,17 +174,15 @@ impl Decoder {
             answers: peer.heard,
             ..peer.report()
         };
-        let report = key.message(shape, Body::Report(self.stamp, report));
-        (out, seal.wrap(&view.envelope().reversed(), &report))
+        let report = Message::about(&key, shape, Body::Report(self.stamp, report));
+        let answer = seal.wrap(&view.envelope().reversed(), report.emit());
+        (out, answer)
     }
 
     /// Ends the wait of frames whose hold time is over. Returns what goes to the NIC.
     pub(crate) fn hold_ended(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
-        while let Some(&(at_ns, key)) = self.shared.deadlines.first()
-            && at_ns <= now_ns
-        {
-            self.shared.deadlines.pop_first();
+        while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
             let peer = self.streams.get(now_ns, &key);
             if let Some(Packets::Ordered(stream)) = peer.map(|peer| &mut peer.packets) {
                 stream.hold_ended(now_ns, &mut self.shared, &mut out);

@@ -1,57 +1,33 @@
 //! What all streams of the receiving half share.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::lowar::coding::Pool;
 use crate::lowar::counters::Counters;
-use crate::lowar::messages::Data;
-use crate::lowar::streams::Key;
+use crate::messages::Data;
 use crate::psn;
+use crate::reorder::{ReorderBuffer, Room, Waiting};
+use crate::streams::Key;
+use crate::timers::Timers;
 
 /// Units, the room for frames that wait, and the times at which they wait no longer.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) pool: Pool,
-    pub(super) deadlines: BTreeSet<(u64, Key)>,
+    pub(super) deadlines: Timers,
     pub(super) hold_ns: u64,
     pub(super) counters: Counters,
-    pub(super) held: usize,
-    pub(super) max_held: usize,
+    pub(super) room: Room,
 }
 
-/// Frames of a stream that wait for one before them.
+/// Frames of a stream that wait for one before them, until the hold time of the first is over.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    frames: Vec<Waiting>,
+    pub(super) buffer: ReorderBuffer,
     deadline_ns: Option<u64>,
 }
 
-#[derive(Debug)]
-struct Waiting {
-    psn: u32,
-    /// `None` for an acknowledgement.
-    data: Option<Data>,
-    frame: Vec<u8>,
-}
-
 impl Held {
-    pub(super) fn is_empty(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    /// The PSNs of the data packets.
-    pub(super) fn psns(&self) -> impl Iterator<Item = u32> + '_ {
-        let data = self.frames.iter().filter(|waiting| waiting.data.is_some());
-        data.map(|waiting| waiting.psn)
-    }
-
-    /// The data packets, with their frames.
-    pub(super) fn data(&self) -> impl Iterator<Item = (Data, &[u8])> + '_ {
-        let frames = self.frames.iter();
-        frames.filter_map(|waiting| Some((waiting.data?, &waiting.frame[..])))
-    }
-
     /// Keeps a data packet. Gives the frame back if there is no room.
     pub(super) fn push(
         &mut self,
@@ -61,7 +37,9 @@ impl Held {
         frame: Vec<u8>,
         shared: &mut Shared,
     ) -> Result<(), Vec<u8>> {
-        self.insert(now_ns, key, data.psn, Some(data), frame, shared)
+        self.buffer.push(data, frame, &mut shared.room)?;
+        self.limit(now_ns, key, shared);
+        Ok(())
     }
 
     /// Keeps an acknowledgement behind what waits now.
@@ -72,57 +50,35 @@ impl Held {
         frame: Vec<u8>,
         shared: &mut Shared,
     ) -> Result<(), Vec<u8>> {
-        let first = self.frames.first().map_or(0, |waiting| waiting.psn);
-        let after = |waiting: &Waiting| psn::distance(first, waiting.psn);
-        let last = self.frames.iter().map(after).max().unwrap_or(0);
-        let psn = psn::add(first, last.max(0).unsigned_abs());
-        self.insert(now_ns, key, psn, None, frame, shared)
-    }
-
-    fn insert(
-        &mut self,
-        now_ns: u64,
-        key: Key,
-        psn: u32,
-        data: Option<Data>,
-        frame: Vec<u8>,
-        shared: &mut Shared,
-    ) -> Result<(), Vec<u8>> {
-        if shared.held >= shared.max_held {
-            shared.counters.held_full += 1;
-            return Err(frame);
-        }
-        self.frames.push(Waiting { psn, data, frame });
-        shared.held += 1;
-        shared.counters.held += 1;
-        let peak = &mut shared.counters.peak_held;
-        *peak = (*peak).max(shared.held as u64);
-        if self.deadline_ns.is_none() {
-            let at_ns = now_ns.saturating_add(shared.hold_ns);
-            self.deadline_ns = Some(at_ns);
-            shared.deadlines.insert((at_ns, key));
-        }
+        self.buffer.push_behind(frame, &mut shared.room)?;
+        self.limit(now_ns, key, shared);
         Ok(())
     }
 
-    /// Takes out, in their order, the frames that are before a distance from `base`.
-    pub(super) fn drain(
+    fn limit(&mut self, now_ns: u64, key: Key, shared: &mut Shared) {
+        let at_ns = now_ns.saturating_add(shared.hold_ns);
+        let at_ns = self.deadline_ns.unwrap_or(at_ns);
+        let deadline_ns = &mut self.deadline_ns;
+        shared.deadlines.set(key, deadline_ns, Some(at_ns));
+    }
+
+    /// Takes out the first frame if it is before a distance from `base`.
+    pub(super) fn pop_before(
         &mut self,
         key: Key,
         base: u32,
         before: i32,
         shared: &mut Shared,
-    ) -> Vec<(Option<Data>, Vec<u8>)> {
-        let distance = |waiting: &Waiting| psn::distance(base, waiting.psn);
-        self.frames.sort_by_key(distance);
-        let split = self.frames.partition_point(|w| distance(w) < before);
-        let out: Vec<_> = self.frames.drain(..split).collect();
-        shared.held -= out.len();
-        if self.frames.is_empty()
-            && let Some(at_ns) = self.deadline_ns.take()
-        {
-            shared.deadlines.remove(&(at_ns, key));
+    ) -> Option<Waiting> {
+        let first = self.buffer.first()?;
+        if psn::distance(base, first.psn) >= before {
+            return None;
         }
-        out.into_iter().map(|w| (w.data, w.frame)).collect()
+        let waiting = self.buffer.pop(&mut shared.room);
+        if self.buffer.is_empty() {
+            let deadline_ns = &mut self.deadline_ns;
+            shared.deadlines.set(key, deadline_ns, None);
+        }
+        waiting
     }
 }

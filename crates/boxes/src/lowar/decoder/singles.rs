@@ -11,9 +11,9 @@ use super::shared::Shared;
 use crate::frame::View;
 use crate::lowar::coding::Shape;
 use crate::lowar::format::{Repair, Report};
-use crate::lowar::messages::Data;
-use crate::lowar::streams::Key;
+use crate::messages::Data;
 use crate::psn;
+use crate::streams::Key;
 
 #[derive(Debug)]
 pub(super) struct Singles {

@@ -11,9 +11,9 @@ use super::shared::{Held, Shared};
 use crate::frame::View;
 use crate::lowar::coding::Shape;
 use crate::lowar::format::{Repair, Report};
-use crate::lowar::messages::{Data, Sequence};
-use crate::lowar::streams::Key;
+use crate::messages::{Data, Sequence};
 use crate::psn;
+use crate::streams::Key;
 
 /// How long a stream with an unrepaired loss waits for the sender to go back. Then it is followed
 /// again from the next message on.
@@ -119,7 +119,7 @@ impl Stream {
         shared: &mut Shared,
         out: &mut Vec<Vec<u8>>,
     ) {
-        if self.held.is_empty() {
+        if self.held.buffer.is_empty() {
             out.push(frame);
         } else if let Err(frame) = self.held.push_behind(now_ns, self.key, frame, shared) {
             self.give_up(now_ns, shared, out);
@@ -185,7 +185,7 @@ impl Stream {
                 if distance < i32::from(block.end()) && !next_message {
                     return;
                 }
-                if distance == i32::from(block.first_missing()) && self.held.is_empty() {
+                if distance == i32::from(block.first_missing()) && self.held.buffer.is_empty() {
                     block.cut(block.first_missing());
                     self.close_if_complete(shared, out);
                 } else if !block.position(data.psn).is_some_and(|at| block.has(at)) {
@@ -193,7 +193,7 @@ impl Stream {
                 }
             }
             Phase::Unplaced => {
-                let first = self.held.psns().next().unwrap_or(data.psn);
+                let first = self.held.buffer.psns().next().unwrap_or(data.psn);
                 let distance = psn::distance(first, data.psn).unsigned_abs();
                 if data.starts_message() || distance >= u32::from(self.shape.packets()) {
                     self.give_up(now_ns, shared, out);
@@ -257,7 +257,7 @@ impl Stream {
             Phase::Unplaced => {
                 let packets = i32::from(repair.packets);
                 let within = |psn| (0..packets).contains(&psn::distance(repair.base, psn));
-                if self.held.psns().all(within) {
+                if self.held.buffer.psns().all(within) {
                     self.shape = shape;
                     self.place(repair.base, shared);
                     self.send_ready(shared, out);
@@ -271,7 +271,9 @@ impl Stream {
                     // A late repair packet of an earlier block.
                     return;
                 }
-                if behind > 0 && behind == i32::from(block.first_missing()) && self.held.is_empty()
+                if behind > 0
+                    && behind == i32::from(block.first_missing())
+                    && self.held.buffer.is_empty()
                 {
                     // The sender has cut the block short.
                     block.cut(block.first_missing());
@@ -303,7 +305,7 @@ impl Stream {
         let Phase::Within(block) = &mut self.phase else {
             return;
         };
-        for (data, frame) in self.held.data() {
+        for (data, frame) in self.held.buffer.data() {
             let position = block.position(data.psn).filter(|at| !block.has(*at));
             if let (Some(position), Some(view)) = (position, View::parse(frame)) {
                 let ends = data.ends_message();
@@ -369,7 +371,7 @@ impl Stream {
     /// Sends the packets that wait for none before them.
     fn send_ready(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
         if let Phase::Within(block) = &self.phase
-            && !self.held.is_empty()
+            && !self.held.buffer.is_empty()
         {
             let (base, ready) = (block.base, i32::from(block.first_missing()));
             self.send_before(base, ready, shared, out);
@@ -392,11 +394,11 @@ impl Stream {
     }
 
     fn send_before(&mut self, base: u32, before: i32, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
-        for (data, frame) in self.held.drain(self.key, base, before, shared) {
-            if let Some(data) = data {
+        while let Some(waiting) = self.held.pop_before(self.key, base, before, shared) {
+            if let Some(data) = waiting.data {
                 self.sequence.follow(&data);
             }
-            out.push(frame);
+            out.push(waiting.frame);
         }
     }
 
@@ -440,7 +442,7 @@ impl Stream {
 
     /// Sends all that waits, in order, and drops the block.
     fn flush(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
-        let first = self.held.psns().next();
+        let first = self.held.buffer.psns().next();
         if let Some(first) = first {
             // Every distance from the first is far below this.
             self.send_before(first, i32::MAX, shared, out);

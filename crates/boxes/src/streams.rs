@@ -4,10 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use super::coding::Shape;
-use super::format::{Body, Message};
-use super::messages::Space;
 use crate::frame::View;
+use crate::messages::Space;
 
 /// One direction and PSN space of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,15 +35,6 @@ impl Key {
             src: self.dst,
             dst: self.src,
             ..self
-        }
-    }
-
-    pub(crate) fn message<'a>(&self, shape: Shape, body: Body<'a>) -> Message<'a> {
-        Message {
-            space: self.space,
-            qpn: self.qpn,
-            shape,
-            body,
         }
     }
 }
@@ -84,6 +73,11 @@ impl<S> Table<S> {
         Some(&mut entry.stream)
     }
 
+    /// A stream. This does not count as a use.
+    pub(crate) fn peek(&mut self, key: &Key) -> Option<&mut S> {
+        self.entries.get_mut(key).map(|entry| &mut entry.stream)
+    }
+
     /// Adds a stream unless the table is full. Returns the idle streams that made room.
     pub(crate) fn insert(&mut self, now_ns: u64, key: Key, stream: S) -> Vec<(Key, S)> {
         let mut removed = Vec::new();
@@ -108,19 +102,27 @@ impl<S> Table<S> {
 }
 
 #[cfg(test)]
+impl Key {
+    /// A stream of a host to itself.
+    pub(crate) fn of(address: IpAddr, qpn: u32, space: Space) -> Self {
+        Self {
+            src: address,
+            dst: address,
+            vlans: 0,
+            qpn,
+            space,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use core::net::Ipv4Addr;
 
     #[test]
     fn idle_streams_make_room_and_others_do_not() {
-        let key = |qpn| Key {
-            src: Ipv4Addr::LOCALHOST.into(),
-            dst: Ipv4Addr::LOCALHOST.into(),
-            vlans: 0,
-            qpn,
-            space: Space::Request,
-        };
+        let key = |qpn| Key::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request);
         let mut table = Table::new(2, 100);
         assert!(table.insert(0, key(1), "a").is_empty());
         assert!(table.insert(0, key(2), "b").is_empty());

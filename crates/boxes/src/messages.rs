@@ -165,17 +165,31 @@ fn packets(bytes: u32, mtu_bytes: u32) -> u32 {
 }
 
 #[cfg(test)]
+pub(crate) mod test {
+    use super::*;
+
+    /// A packet in the middle of a WRITE to queue pair 2.
+    pub(crate) fn data(psn: u32) -> Data {
+        Data {
+            space: Space::Request,
+            qpn: 2,
+            psn,
+            position: Position::Middle,
+            read_bytes: None,
+            payload_bytes: 1024,
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn data(space: Space, psn: u32, position: Position) -> Data {
         Data {
             space,
-            qpn: 2,
-            psn,
             position,
-            read_bytes: None,
-            payload_bytes: 1024,
+            ..test::data(psn)
         }
     }
 

@@ -1,0 +1,150 @@
+//! What the messages of all boxes have in common (P10.3): their first bytes, stamps, and the tag
+//! under a shared key.
+
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use constant_time_eq::constant_time_eq_n;
+use farwrite_wire::header::ICRC_BYTES;
+use farwrite_wire::icrc::Icrc;
+use farwrite_wire::opcode::LOWAR_REPAIR;
+
+use crate::frame::{Envelope, View};
+use crate::messages::Space;
+
+/// Bytes of a key that boxes share.
+pub const KEY_BYTES: usize = 32;
+pub(crate) const TAG_BYTES: usize = 16;
+const SPACE: u8 = 0x03;
+
+/// The bytes that all box messages begin with. They are as long as a BTH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The queue pair to which the packets of the stream go.
+    pub(crate) qpn: u32,
+    /// The type.
+    pub(crate) kind: u8,
+    /// Bits 7 to 2 of byte 8; bits 1 and 0 are 0.
+    pub(crate) flags: u8,
+    pub(crate) space: Space,
+    pub(crate) psn: u32,
+}
+
+impl Head {
+    pub(crate) const BYTES: usize = 12;
+
+    /// Reads the first bytes of a message. Returns them and what follows.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
+        if head[0] != LOWAR_REPAIR || head[5..8] != [0; 3] {
+            return None;
+        }
+        let space = match head[8] & SPACE {
+            0 => Space::Request,
+            1 => Space::Response,
+            2 => Space::Singles,
+            _ => return None,
+        };
+        let head = Self {
+            qpn: u32_of(&head[1..4]),
+            kind: head[4],
+            flags: head[8] & !SPACE,
+            space,
+            psn: u32_of(&head[9..12]),
+        };
+        Some((head, rest))
+    }
+
+    pub(crate) fn emit(&self) -> [u8; Self::BYTES] {
+        let mut head = [0; Self::BYTES];
+        head[0] = LOWAR_REPAIR;
+        head[1..4].copy_from_slice(&self.qpn.to_be_bytes()[1..]);
+        head[4] = self.kind;
+        head[8] = self.flags
+            | match self.space {
+                Space::Request => 0,
+                Space::Response => 1,
+                Space::Singles => 2,
+            };
+        head[9..12].copy_from_slice(&self.psn.to_be_bytes()[1..]);
+        head
+    }
+}
+
+/// When a message was made: later messages have a higher stamp.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp {
+    /// Higher at each start of the box.
+    pub(crate) boot: u64,
+    /// Counts the messages since the start.
+    pub(crate) serial: u64,
+}
+
+impl Stamp {
+    pub(crate) const BYTES: usize = 16;
+
+    pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let (boot, serial) = bytes.split_first_chunk()?;
+        Some(Self {
+            boot: u64::from_be_bytes(*boot),
+            serial: u64::from_be_bytes(*serial.first_chunk()?),
+        })
+    }
+
+    pub(crate) fn emit(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.boot.to_be_bytes());
+        out.extend_from_slice(&self.serial.to_be_bytes());
+    }
+}
+
+/// Seals and opens box messages.
+#[derive(Clone, Debug)]
+pub(crate) struct Seal {
+    key: [u8; KEY_BYTES],
+}
+
+impl Seal {
+    pub(crate) fn new(key: [u8; KEY_BYTES]) -> Self {
+        Self { key }
+    }
+
+    /// The frame of a message, in an envelope of its addresses.
+    pub(crate) fn wrap(&self, envelope: &Envelope, mut message: Vec<u8>) -> Option<Vec<u8>> {
+        let bare = envelope.wrap(0, &message);
+        let ends = View::parse(&bare)?;
+        message.extend_from_slice(&self.tag(ends.src, ends.dst, &message));
+        let icrc = Icrc::new(&ends.flow()?, 0, message.len() + ICRC_BYTES);
+        let icrc = icrc.update(&message).finish();
+        message.extend_from_slice(&icrc.to_le_bytes());
+        Some(envelope.wrap(0, &message))
+    }
+
+    /// The message, without tag, of a frame that a box with the same key sealed.
+    pub(crate) fn open<'a>(&self, view: &View<'a>) -> Option<&'a [u8]> {
+        let (sealed, _icrc) = view.payload().split_last_chunk::<ICRC_BYTES>()?;
+        let (message, tag) = sealed.split_last_chunk::<TAG_BYTES>()?;
+        let is_message = message.first() == Some(&LOWAR_REPAIR);
+        let holds = is_message && constant_time_eq_n(tag, &self.tag(view.src, view.dst, message));
+        holds.then_some(message)
+    }
+
+    fn tag(&self, src: SocketAddr, dst: SocketAddr, bytes: &[u8]) -> [u8; TAG_BYTES] {
+        let mut hash = blake3::Hasher::new_keyed(&self.key);
+        for address in [src.ip(), dst.ip()] {
+            match address {
+                IpAddr::V4(address) => hash.update(&address.to_ipv6_mapped().octets()),
+                IpAddr::V6(address) => hash.update(&address.octets()),
+            };
+        }
+        hash.update(bytes);
+        let mut tag = [0; TAG_BYTES];
+        hash.finalize_xof().fill(&mut tag);
+        tag
+    }
+}
+
+/// A number of up to four bytes, the most significant first.
+pub(crate) fn u32_of(bytes: &[u8]) -> u32 {
+    let add = |sum, byte: &u8| sum << 8 | u32::from(*byte);
+    bytes.iter().fold(0, add)
+}

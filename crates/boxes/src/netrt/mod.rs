@@ -1,0 +1,184 @@
+//! NetRT: retransmission between top-of-rack switches, for unmodified RDMA NICs. From *NetRT:
+//! Enhancing RDMA with Retransmission Offloading in Data Center Networks*.
+//!
+//! A box stands beside each NIC, in place of the port of a top-of-rack switch. Its source half
+//! keeps copies of the packets that its NIC sends. The destination half of the box at the other end
+//! delivers packets in order: it holds back those that came after a missing one, and requests that
+//! one from the source half. `docs/boxes.md` says what a box does and costs, P11 what the boxes send
+//! each other and how a flow changes its state.
+
+mod config;
+mod counters;
+mod destination;
+mod flow;
+mod format;
+mod pool;
+mod rate;
+mod repeats;
+mod source;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use farwrite_wire::packet::Packet;
+
+pub use config::Config;
+pub use counters::Counters;
+pub use rate::RateLimit;
+
+use self::destination::{Destination, Outcome};
+use self::format::{Body, Message};
+use self::source::Source;
+use crate::frame::View;
+use crate::message::Seal;
+use crate::messages::{Kind, Space};
+use crate::streams::Key;
+use crate::{PathBox, Side};
+
+/// A NetRT box.
+#[derive(Debug)]
+pub struct NetRt {
+    source: Source,
+    destination: Destination,
+    seal: Seal,
+    out: VecDeque<(Side, Vec<u8>)>,
+}
+
+impl PathBox for NetRt {
+    type Config = Config;
+    type Counters = Counters;
+
+    fn new(config: &Config, boot: u64) -> Self {
+        Self {
+            source: Source::new(config, boot),
+            destination: Destination::new(config),
+            seal: config.seal(),
+            out: VecDeque::new(),
+        }
+    }
+
+    fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>) {
+        match from {
+            Side::Near => self.handle_near(now_ns, frame),
+            Side::Far => self.handle_far(now_ns, frame),
+        }
+    }
+
+    fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+        self.out.pop_front()
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        let times = [self.source.next_ns(), self.destination.next_ns()];
+        times.into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now_ns: u64) {
+        self.send(Side::Far, |this| this.source.due(now_ns));
+        for outcome in self.destination.due(now_ns) {
+            self.finish(outcome);
+        }
+    }
+
+    fn stops(&self) -> u8 {
+        self.source.stops()
+    }
+
+    fn held(&self) -> usize {
+        self.destination.held()
+    }
+
+    fn counters(&self) -> Counters {
+        let (sent, received) = (self.source.counters(), self.destination.counters());
+        Counters {
+            copied: sent.copied,
+            peak_pool_bytes: sent.peak_pool_bytes,
+            starts_sent: sent.starts_sent,
+            marks_sent: sent.marks_sent,
+            requests_received: sent.requests_received,
+            repeated: sent.repeated,
+            notices_sent: sent.notices_sent,
+            pauses: sent.pauses,
+            damaged: sent.damaged + received.damaged,
+            flows_full: sent.flows_full + received.flows_full,
+            ..received
+        }
+    }
+}
+
+impl NetRt {
+    /// Bytes in the duplicate pool now.
+    #[must_use]
+    pub fn pool_bytes(&self) -> usize {
+        self.source.pool_bytes()
+    }
+
+    /// Bytes of the frames held back now.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.destination.held_bytes()
+    }
+
+    fn handle_near(&mut self, now_ns: u64, frame: Vec<u8>) {
+        let around = View::parse(&frame).and_then(|view| {
+            let data = protected(&view)?;
+            Some(self.source.handle(now_ns, &view, &frame, &data))
+        });
+        let [before, after] = around.unwrap_or_default();
+        self.send(Side::Far, |_| before);
+        self.out.push_back((Side::Far, frame));
+        self.send(Side::Far, |_| after);
+    }
+
+    fn handle_far(&mut self, now_ns: u64, frame: Vec<u8>) {
+        let Some(view) = View::parse(&frame) else {
+            return self.out.push_back((Side::Near, frame));
+        };
+        if let Some(message) = self.seal.open(&view).and_then(Message::parse) {
+            return self.handle_message(now_ns, &view, &message);
+        }
+        let outcome = match Packet::parse(view.payload()).map(|packet| Kind::of(&packet)) {
+            Ok(Kind::Data(data)) => self.destination.handle(now_ns, frame, data),
+            Ok(Kind::Ack { qpn }) => {
+                let key = Key::new(&view, qpn, Space::Response);
+                self.destination.handle_ack(now_ns, frame, key)
+            }
+            _ => return self.out.push_back((Side::Near, frame)),
+        };
+        self.finish(outcome);
+    }
+
+    fn handle_message(&mut self, now_ns: u64, view: &View<'_>, message: &Message) {
+        if let Body::Request(request) = &message.body {
+            let key = Key::new(view, message.qpn, message.space).reversed();
+            let (psn, source) = (message.psn, &mut self.source);
+            let notice = source.request(now_ns, key, psn, request, view);
+            self.send(Side::Far, |_| notice);
+            self.send(Side::Far, |this| this.source.due(now_ns));
+        } else {
+            let outcome = self.destination.message(now_ns, view, message);
+            self.finish(outcome);
+        }
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        self.send(Side::Near, |_| outcome.near);
+        self.send(Side::Far, |_| outcome.far);
+    }
+
+    fn send<F>(&mut self, to: Side, frames: impl FnOnce(&mut Self) -> F)
+    where
+        F: IntoIterator<Item = Vec<u8>>,
+    {
+        let frames = frames(self);
+        self.out.extend(frames.into_iter().map(|frame| (to, frame)));
+    }
+}
+
+/// The packet, if NetRT protects it: packets of reliable connections.
+fn protected(view: &View<'_>) -> Option<crate::messages::Data> {
+    match Kind::of(&Packet::parse(view.payload()).ok()?) {
+        Kind::Data(data) if data.space != Space::Singles => Some(data),
+        _ => None,
+    }
+}

@@ -1,0 +1,176 @@
+//! Reordering buffers: frames of a stream that wait for one before them.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::messages::Data;
+use crate::psn;
+
+/// The room that the reordering buffers of all streams share, and what was kept in it.
+#[derive(Debug)]
+pub(crate) struct Room {
+    max_frames: usize,
+    frames: usize,
+    bytes: usize,
+    /// Frames that were kept.
+    pub(crate) kept: u64,
+    /// Most frames at a time.
+    pub(crate) peak: u64,
+    /// Most bytes at a time.
+    pub(crate) peak_bytes: u64,
+    /// Frames that found no room.
+    pub(crate) refused: u64,
+}
+
+impl Room {
+    pub(crate) fn new(max_frames: usize) -> Self {
+        Self {
+            max_frames,
+            frames: 0,
+            bytes: 0,
+            kept: 0,
+            peak: 0,
+            peak_bytes: 0,
+            refused: 0,
+        }
+    }
+
+    /// Frames that wait now.
+    pub(crate) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Bytes that wait now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there is room for a frame. A refusal is counted.
+    fn admit(&mut self, bytes: usize) -> bool {
+        if self.frames >= self.max_frames {
+            self.refused += 1;
+            return false;
+        }
+        self.frames += 1;
+        self.bytes += bytes;
+        self.kept += 1;
+        self.peak = self.peak.max(self.frames as u64);
+        self.peak_bytes = self.peak_bytes.max(self.bytes as u64);
+        true
+    }
+
+    fn leave(&mut self, bytes: usize) {
+        self.frames -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// Frames of a stream in the order of their PSNs. It has to be emptied before it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct ReorderBuffer {
+    frames: VecDeque<Waiting>,
+}
+
+/// A frame that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) psn: u32,
+    /// `None` for an acknowledgement.
+    pub(crate) data: Option<Data>,
+    pub(crate) frame: Vec<u8>,
+}
+
+impl ReorderBuffer {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// The frame with the lowest PSN.
+    pub(crate) fn first(&self) -> Option<&Waiting> {
+        self.frames.front()
+    }
+
+    /// The data packets, with their frames.
+    pub(crate) fn data(&self) -> impl Iterator<Item = (Data, &[u8])> + '_ {
+        let frames = self.frames.iter();
+        frames.filter_map(|waiting| Some((waiting.data?, &waiting.frame[..])))
+    }
+
+    /// The PSNs of the data packets.
+    pub(crate) fn psns(&self) -> impl Iterator<Item = u32> + '_ {
+        self.data().map(|(data, _)| data.psn)
+    }
+
+    /// Keeps a data packet. Gives the frame back if there is no room.
+    pub(crate) fn push(
+        &mut self,
+        data: Data,
+        frame: Vec<u8>,
+        room: &mut Room,
+    ) -> Result<(), Vec<u8>> {
+        self.insert(data.psn, Some(data), frame, room)
+    }
+
+    /// Keeps an acknowledgement behind what waits now.
+    pub(crate) fn push_behind(&mut self, frame: Vec<u8>, room: &mut Room) -> Result<(), Vec<u8>> {
+        let psn = self.frames.back().map_or(0, |waiting| waiting.psn);
+        self.insert(psn, None, frame, room)
+    }
+
+    /// Whether a data packet is there.
+    pub(crate) fn holds(&self, psn: u32) -> bool {
+        let at = self
+            .frames
+            .partition_point(|waiting| psn::distance(psn, waiting.psn) < 0);
+        let same = self.frames.range(at..).take_while(|w| w.psn == psn);
+        same.into_iter().any(|waiting| waiting.data.is_some())
+    }
+
+    fn insert(
+        &mut self,
+        psn: u32,
+        data: Option<Data>,
+        frame: Vec<u8>,
+        room: &mut Room,
+    ) -> Result<(), Vec<u8>> {
+        if !room.admit(frame.len()) {
+            return Err(frame);
+        }
+        let after = |waiting: &&Waiting| psn::distance(psn, waiting.psn) > 0;
+        let at = self.frames.len() - self.frames.iter().rev().take_while(after).count();
+        self.frames.insert(at, Waiting { psn, data, frame });
+        Ok(())
+    }
+
+    /// Takes out the frame with the lowest PSN.
+    pub(crate) fn pop(&mut self, room: &mut Room) -> Option<Waiting> {
+        let waiting = self.frames.pop_front()?;
+        room.leave(waiting.frame.len());
+        Some(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::test::data;
+    use alloc::vec;
+
+    #[test]
+    fn frames_come_out_in_order_also_across_the_wrap() {
+        let (mut buffer, mut room) = (ReorderBuffer::default(), Room::new(6));
+        assert!(!buffer.holds(0));
+        for psn in [0xFF_FFFE, 1, 0, 0xFF_FFFF, 0] {
+            assert_eq!(buffer.push(data(psn), vec![0; 10], &mut room), Ok(()));
+        }
+        assert_eq!(buffer.push_behind(vec![1; 5], &mut room), Ok(()));
+        assert_eq!(buffer.push(data(5), vec![2], &mut room), Err(vec![2]));
+        assert_eq!((room.frames(), room.bytes, room.refused), (6, 55, 1));
+        assert!(buffer.holds(0) && buffer.holds(0xFF_FFFF) && !buffer.holds(2));
+        let out: Vec<_> = core::iter::from_fn(|| buffer.pop(&mut room)).collect();
+        let psns: Vec<_> = out.iter().map(|waiting| waiting.psn).collect();
+        assert_eq!(psns, [0xFF_FFFE, 0xFF_FFFF, 0, 0, 1, 1]);
+        assert!(out[4].data.is_some() && out[5].data.is_none());
+        assert_eq!((room.frames(), room.bytes, room.peak), (0, 0, 6));
+    }
+}

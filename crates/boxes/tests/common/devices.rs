@@ -1,0 +1,107 @@
+//! The devices of [`super`]'s networks.
+
+use std::collections::BTreeMap;
+
+use farwrite_boxes::BoxDevice;
+use farwrite_boxes::netrt::NetRt;
+use farwrite_net::{Device, Frame, NodeId, Output, Ports};
+use farwrite_rc::{Completion, FIRST_QPN, Nic};
+
+pub(crate) enum Node {
+    Host(Box<Host>),
+    Box(Box<BoxDevice<NetRt>>),
+    /// In the place of a box.
+    Wire(Vec<Output>),
+    /// Loses frames that go to its port 1.
+    Lossy(Lossy),
+}
+
+/// A NIC that notes when its requests are done.
+pub(crate) struct Host {
+    pub(crate) nic: Nic,
+    /// By the number of the request.
+    pub(crate) done_ns: BTreeMap<u64, u64>,
+}
+
+impl Host {
+    pub(crate) fn new(node: NodeId) -> Self {
+        Self {
+            nic: Nic::new(node),
+            done_ns: BTreeMap::new(),
+        }
+    }
+}
+
+/// A wire that loses a share of the frames of one direction.
+pub(crate) struct Lossy {
+    share: f64,
+    state: u64,
+    out: Vec<Output>,
+    pub(crate) lost: u64,
+}
+
+impl Lossy {
+    pub(crate) fn new(share: f64, seed: u64) -> Self {
+        Self {
+            share,
+            state: seed * 2 + 0x9E37_79B9_7F4A_7C15,
+            out: Vec::new(),
+            lost: 0,
+        }
+    }
+
+    fn handle(&mut self, port: usize, frame: Frame) {
+        // Marsaglia's xorshift64.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        let draw = (self.state >> 11) as f64 / (1u64 << 53) as f64;
+        if port == 0 && draw < self.share {
+            self.lost += 1;
+            return;
+        }
+        self.out.push(Output::Send {
+            port: 1 - port,
+            frame,
+        });
+    }
+}
+
+impl Device for Node {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        match self {
+            Self::Host(host) => {
+                host.nic.handle(now_ns, port, frame);
+                while let Some(done) = host.nic.poll_completion(FIRST_QPN) {
+                    let Completion::Acknowledged { id } = done else {
+                        panic!("{done:?}");
+                    };
+                    host.done_ns.insert(id, now_ns);
+                }
+            }
+            Self::Box(device) => device.handle(now_ns, port, frame),
+            Self::Lossy(lossy) => lossy.handle(port, frame),
+            Self::Wire(out) => out.push(Output::Send {
+                port: 1 - port,
+                frame,
+            }),
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        match self {
+            Self::Host(host) => host.nic.poll(now_ns, ports),
+            Self::Box(device) => device.poll(now_ns, ports),
+            Self::Lossy(lossy) => lossy.out.pop(),
+            Self::Wire(out) => out.pop(),
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        match self {
+            Self::Host(host) => host.nic.next_ns(),
+            Self::Box(device) => device.next_ns(),
+            Self::Wire(_) | Self::Lossy(_) => None,
+        }
+    }
+}

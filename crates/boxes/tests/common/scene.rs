@@ -1,0 +1,123 @@
+//! Who writes how much to whom, over which network.
+
+use std::time::Duration;
+
+use farwrite_boxes::netrt::Config;
+use farwrite_net::Policy;
+use farwrite_rc::Path;
+
+/// How losses are repaired.
+#[derive(Clone, Debug)]
+pub(crate) enum Repair {
+    /// Go-Back-N.
+    Gbn,
+    /// Go-Back-N over switches that lose nothing.
+    GbnPfc,
+    /// IRN.
+    Irn,
+    /// Go-Back-N behind NetRT boxes.
+    NetRt(Config),
+}
+
+/// What the hosts are joined to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Middle {
+    /// One core switch.
+    Core,
+    /// Two leaves, senders at one and the receiver at the other, with a cable to each of these
+    /// spines.
+    Spines(usize, Policy),
+}
+
+/// Senders that write to one receiver.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) senders: usize,
+    pub(crate) bytes: u32,
+    /// Writes of each sender, one after the other.
+    pub(crate) writes: u64,
+    /// How long after one another senders begin.
+    pub(crate) gap_ns: u64,
+    pub(crate) rate_bps: u64,
+    /// Of each cable.
+    pub(crate) delay: Duration,
+    pub(crate) middle: Middle,
+    /// The share of frames that are lost on the way to the receiver.
+    pub(crate) loss: f64,
+    pub(crate) buffer_bytes: u64,
+    /// DCQCN.
+    pub(crate) control: bool,
+    pub(crate) ack_timeout_ns: u64,
+}
+
+impl Scene {
+    /// The incast of the paper's figure 8: 500 KB from each sender, 10 us apart, 50 Gbit/s, a round
+    /// trip of about 5 us.
+    pub(crate) fn incast(senders: usize) -> Self {
+        Self {
+            senders,
+            bytes: 500_000,
+            writes: 1,
+            gap_ns: 10_000,
+            rate_bps: 50_000_000_000,
+            delay: Duration::from_nanos(500),
+            middle: Middle::Core,
+            loss: 0.0,
+            buffer_bytes: 9 << 20,
+            control: true,
+            ack_timeout_ns: 4_000_000,
+        }
+    }
+
+    /// Figure 9: 15 senders of 1 MB behind one switch, over several spines to one receiver.
+    pub(crate) fn spines(spines: usize, policy: Policy) -> Self {
+        Self {
+            bytes: 1_000_000,
+            gap_ns: 0,
+            middle: Middle::Spines(spines, policy),
+            ..Self::incast(15)
+        }
+    }
+
+    /// The chain of the paper's testbed: host, box, core, box, host at 10 Gbit/s, with random
+    /// losses behind the core, and a bandwidth-delay product of 128 KB.
+    pub(crate) fn chain(bytes: u32, loss: f64, writes: u64) -> Self {
+        Self {
+            bytes,
+            writes,
+            rate_bps: 10_000_000_000,
+            delay: Duration::from_micros(12),
+            loss,
+            control: false,
+            ..Self::incast(1)
+        }
+    }
+
+    /// The path between two NICs, without queues.
+    pub(crate) fn path(&self) -> Path {
+        let cables = match self.middle {
+            Middle::Core => 4,
+            Middle::Spines(..) => 6,
+        };
+        // A frame of 1106 bytes there, and an acknowledgement of 86 bytes back.
+        let frames_ns = (1106 + 86) * 8_000_000_000 / self.rate_bps;
+        let delay_ns = u64::try_from(self.delay.as_nanos()).unwrap();
+        Path {
+            rate_bps: self.rate_bps,
+            rtt_ns: cables * (2 * delay_ns + frames_ns),
+            mtu_bytes: 1024,
+            framing_bytes: 38,
+        }
+    }
+
+    /// A box for this path, with a pool of so many bandwidth-delay products.
+    pub(crate) fn netrt(&self, products: u64) -> Config {
+        let config = Config::new(self.rate_bps, self.path().rtt_ns);
+        let pool_bytes = products * self.path().round_trip_bytes();
+        Config {
+            key: Some([4; 32]),
+            pool_bytes: usize::try_from(pool_bytes).unwrap(),
+            ..config
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! A bridge without a box.
+
+use std::collections::VecDeque;
+
+use farwrite_boxes::{PathBox, Side};
+
+/// Passes frames from one side to the other: what a bridge costs without a box.
+#[derive(Debug, Default)]
+pub struct Forward {
+    frames: VecDeque<(Side, Vec<u8>)>,
+}
+
+impl PathBox for Forward {
+    type Config = ();
+    type Counters = ();
+
+    fn new((): &(), _boot: u64) -> Self {
+        Self::default()
+    }
+
+    fn handle(&mut self, _now_ns: u64, from: Side, frame: Vec<u8>) {
+        let to = match from {
+            Side::Near => Side::Far,
+            Side::Far => Side::Near,
+        };
+        self.frames.push_back((to, frame));
+    }
+
+    fn poll(&mut self) -> Option<(Side, Vec<u8>)> {
+        self.frames.pop_front()
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now_ns: u64) {}
+
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn counters(&self) {}
+}

@@ -1,0 +1,109 @@
+//! `farwrite netrt`: retransmission between top-of-rack switches, for unmodified RDMA NICs.
+
+use std::time::Duration;
+
+use clap::Args;
+use farwrite_boxes::PathBox as _;
+use farwrite_boxes::netrt::{Config, Counters, NetRt};
+use farwrite_units::parse::{parse_count, parse_rate, parse_rtt};
+
+use super::counters::{Counter, of_netrt};
+use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
+use crate::console::Console;
+use crate::exit::Failure;
+
+/// What the key of boxes is derived from the pre-shared key for.
+const KEY_PURPOSE: &str = "farwrite 2026 NetRT boxes";
+
+const EXAMPLES: &str = "\
+Examples:
+  farwrite keygen boxes.key      then copy boxes.key to all boxes
+  farwrite netrt --near eth1 --far eth2 --rate 25Gbit --rtt 20us --psk-file boxes.key
+  farwrite netrt --near eth1 --far eth2 --rate 1Gbit --rtt 10ms --hold 50ms --psk-file boxes.key
+
+Put one box beside each NIC, between the NIC and its switch, on a machine with two network interfaces. \
+Frames pass unchanged, and NICs need no other settings. A box keeps copies of the packets that its \
+NIC sends. The box at the other end holds back packets that come after a missing one, and requests \
+that one from the first. Repeats have the code point 48 (CS6), which the network should prefer.
+
+The hold time has to be far below the ACK timeout of the NICs. docs/boxes.md says what a box does, \
+costs and cannot do.";
+
+/// Carries frames between two network interfaces, keeps copies of RDMA packets, and repeats those
+/// that the box beside the other NIC misses (NetRT). Needs root or CAP_NET_RAW.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+#[expect(clippy::doc_markdown, reason = "shown as help")]
+pub(crate) struct NetRtArgs {
+    #[command(flatten)]
+    bridge: BridgeArgs,
+    #[command(flatten)]
+    key: KeyArgs,
+    /// The rate of the far interface: 1Mbit to 100Gbit
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: u64,
+    /// The round trip between the NICs, without queues
+    #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
+    rtt: Duration,
+    /// Bytes of copies; without it, what the rate carries in a round trip
+    #[arg(long, value_name = "BYTES", value_parser = parse_count)]
+    pool: Option<u64>,
+    /// How long a flow waits for a missing packet; without it, 40 round trips, at least 1ms
+    #[arg(long, value_name = "TIME", value_parser = parse_rtt)]
+    hold: Option<Duration>,
+}
+
+/// Runs a box.
+pub(crate) fn run(args: &NetRtArgs, console: &Console) -> Result<(), Failure> {
+    carry(&args.bridge, NetRt::new(&args.config()?, boot()), console)
+}
+
+impl NetRtArgs {
+    fn config(&self) -> Result<Config, Failure> {
+        // At most 10 s.
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let mut config = Config::new(self.rate, ns(self.rtt).max(1));
+        config.key = self.key.derive(KEY_PURPOSE)?;
+        if let Some(pool) = self.pool {
+            config.pool_bytes = usize::try_from(pool).unwrap_or(usize::MAX);
+        }
+        if let Some(hold) = self.hold {
+            config.hold_ns = ns(hold);
+        }
+        Ok(config)
+    }
+}
+
+impl Shown for NetRt {
+    const NAME: &'static str = "netrt";
+    const COLUMNS: &'static [&'static str] =
+        &["requests_sent", "repeated", "recovered", "given_up"];
+
+    fn shown(counters: &Counters) -> Vec<Counter> {
+        of_netrt(counters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn a_box_is_what_was_asked_for() {
+        let config = |more: &str| {
+            let line =
+                format!("farwrite netrt --near a --far b --no-key --rate 1Gbit --rtt 10ms {more}");
+            let cli = Cli::try_parse_from(line.split_whitespace()).expect("fine");
+            let Command::Netrt(args) = cli.command else {
+                panic!("another command");
+            };
+            args.config().expect("no key is needed")
+        };
+        let plain = config("");
+        assert_eq!((plain.pool_bytes, plain.hold_ns), (1_250_000, 400_000_000));
+        let other = config("--pool 5MB --hold 50ms");
+        assert_eq!((other.pool_bytes, other.hold_ns), (5_000_000, 50_000_000));
+    }
+}
