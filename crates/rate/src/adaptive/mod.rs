@@ -266,12 +266,18 @@ impl RateControl for Adaptive {
         self.now_ns = self.now_ns.max(feedback.now_ns);
         let pace_bps = self.limits().pace_bps;
         let dropped = self.receiver.on_feedback(feedback, pace_bps);
-        self.timeouts = 0;
+        let was_silent = core::mem::take(&mut self.timeouts) > 0;
         let reported_bytes = self.path.reported_bytes();
         let in_flight = self.sent_bytes > reported_bytes;
         let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
         self.deadline_ns = in_flight.then_some(deadline_ns);
-        if reported_bytes > self.cycle.cut_bytes() {
+        if let Some(learned) = self.learned()
+            && was_silent
+        {
+            // What was in flight in the silence waited for its end. Its delay says nothing about
+            // the queue, and its rate nothing about the path.
+            self.expect(learned);
+        } else if reported_bytes > self.cycle.cut_bytes() {
             let fresh = sample.filter(|sample| self.cycle.note_sample(*sample));
             self.step(fresh, dropped);
         } else {
