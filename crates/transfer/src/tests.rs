@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::SchemeName;
 use farwrite::fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
+use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Source, Special};
-use farwrite_session::{Channel, Listener, Psk};
+use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
-    Cancel, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP, SchemeChoice,
-    SendSettings, Visitor, receive, send,
+    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP,
+    SchemeChoice, SendSettings, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -331,4 +331,77 @@ fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
         let judged = results[0]["send_loss"]["judged_chunks"].as_u64();
         assert!(judged > Some(2000), "{scheme}: {}", results[0]);
     }
+}
+
+/// A receiver that holds the key and calls itself an RDMA NIC. It agrees to the transfer, and then
+/// says that it goes on over another queue pair. It listens until the sender has ended.
+fn resume_unasked(mut channel: Channel) {
+    channel.set_read_timeout(Some(TIMEOUT));
+    channel.recv::<Message>().expect("a hello");
+    let hello = Hello {
+        software: Text::new("liar"),
+        capabilities: Hello::RESUMES,
+    };
+    channel.send(&Message::Hello(hello)).expect("sent");
+    let bind = SocketAddr::new(channel.local_addr().ip(), 0);
+    let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind)).expect("socket");
+    let offer = PathOffer {
+        key: None,
+        addresses: vec![endpoint.fabric().local_addr(0).into()],
+    };
+    channel.send(&Message::Path(offer)).expect("sent");
+    let theirs = loop {
+        match channel.recv().expect("the set-up") {
+            Message::QpInfo(blob) => break QpInfo::decode(&blob.0).expect("decoded"),
+            _ => {}
+        }
+    };
+    let options = QpOptions {
+        sdr: theirs.config,
+        ..QpOptions::default()
+    };
+    let qp = endpoint.create_qp(options).expect("queue pair");
+    let info = endpoint.qp_info(qp).expect("own").encode();
+    let info = QpBlob(info.expect("encoded"));
+    channel.send(&Message::QpInfo(info.clone())).expect("sent");
+    let finished = vec![0];
+    let resumed = Message::Resumed(Resumed { finished, info });
+    channel.send(&resumed).expect("sent");
+    while channel.recv::<Message>().is_ok() {}
+}
+
+#[test]
+fn a_receiver_that_resumes_unasked_is_refused() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("file");
+    fs::write(&path, pattern(1_000_000)).expect("write");
+    let source = Source::scan(&[path], Special::Refuse).expect("a file");
+    let psk = Psk::generate().expect("key");
+    let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
+    let addr = listener.local_addr();
+    let settings = SendSettings {
+        scheme: SchemeChoice::Auto,
+        rate_control: adaptive(),
+        expected_loss: None,
+        mtu: Some(1024),
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+    };
+    let (cancel, observer) = (Cancel::default(), Unobserved);
+    let host = Host {
+        route: &crate::unchanged,
+        cancel: &cancel,
+        observer: &observer,
+    };
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| {
+            let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
+            resume_unasked(channel.expect("channel"));
+        });
+        let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
+        send(channel, source, &settings, &host).expect_err("refused")
+    });
+    assert_eq!(refused.kind(), ErrorKind::Mismatch);
+    let text = refused.to_string();
+    assert!(text.contains("was not asked to"), "{text}");
 }
