@@ -196,11 +196,14 @@ fn the_first_report_after_silence_brings_back_what_was_known() {
         }),
         received_bytes: sent_bytes,
         received_packets: TRAIN_PACKETS + 4,
+        // They found its socket full.
+        dropped_packets: 1_000,
         ..Feedback::default()
     });
     assert_eq!(controller.phase(), Phase::Probe);
     assert_eq!(controller.learned(), Some(learned));
     assert_eq!(controller.limits().pace_bps, learned.rate_bps);
+    assert_eq!(controller.ceiling_bps(), options().max_rate_bps);
 }
 
 #[test]
