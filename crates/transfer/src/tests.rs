@@ -351,9 +351,8 @@ fn resume_unasked(mut channel: Channel) {
     };
     channel.send(&Message::Path(offer)).expect("sent");
     let theirs = loop {
-        match channel.recv().expect("the set-up") {
-            Message::QpInfo(blob) => break QpInfo::decode(&blob.0).expect("decoded"),
-            _ => {}
+        if let Message::QpInfo(blob) = channel.recv().expect("the set-up") {
+            break QpInfo::decode(&blob.0).expect("decoded");
         }
     };
     let options = QpOptions {
