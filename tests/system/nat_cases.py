@@ -123,23 +123,32 @@ def _sizes(report, program, where):
 
 
 def _shrinking(report, program, where):
+    for name, args in (("adaptive", ["--rate", SLOW]),
+                       ("fixed, parity", ["--rate", SLOW, "--rate-control", "fixed",
+                                          "--scheme", "ec-mds:32,8"])):
+        problems, result, said = _shrinks(program, where / f"shrinks-{name[:5]}", args)
+        mtus = [result.get("first_mtu"), result.get("mtu")] if not problems else None
+        if mtus and mtus != [8936, 1436]:
+            problems.append(f"the MTU was {mtus[0]}, then {mtus[1]}; 8936, then 1436 expected")
+        if not problems and not any("8936 bytes any more" in line for line in said):
+            problems.append(f"it says {said[-2:]}")
+        report.check(f"{name}: large packets are lost from the middle on, and the file arrives",
+                     problems)
+
+
+def _shrinks(program, where, args):
+    """Sends over a path of jumbo frames that drops them without a word from the middle on."""
     with Nat(mtu=9000, edge=9000) as nat:
         nat.route_openly()
         _drop_icmp(nat)
-        transfer = Transfer(nat, program, where / "shrinks", f"{B}:{PORT}", "--rate", SLOW,
-                            size=LONG, patience=60)
+        transfer = Transfer(nat, program, where, f"{B}:{PORT}", *args, size=LONG, patience=60)
         until(lambda: nat.b.received_bytes("far") > LONG // 5, 20, "a transfer under way")
         # TCP is not to depend on what is tested.
         nat.near.nft("add table ip hole; add chain ip hole pass "
                      "{ type filter hook forward priority 0; }; "
                      "add rule ip hole pass meta l4proto udp ip length > 1500 drop")
-        with transfer.ends:
-            ended = transfer.sender.end(40)
-    problems = ended.problems("send", 5)
-    if not any("8936 bytes any more, but of 1436" in line for line in ended.errors):
-        problems.append(f"it says {ended.errors[-2:]}")
-    report.check("large packets are lost from the middle on: it says so", problems)
-    report.check("and before its time limit", None if ended.waited < 30 else f"{ended.waited} s")
+        problems, result = transfer.finish()
+        return problems, result, transfer.sender.errors
 
 
 #: Packets of 18 bytes in batches of 64, as fast as one core makes them.

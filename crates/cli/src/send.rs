@@ -78,7 +78,8 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     no_path_cache: bool,
     /// Payload bytes of a packet: a multiple of 4 from 256 to 65468; without it, as much as the path
-    /// carries, which probes find out, but at most 8936
+    /// carries, which probes find out, but at most 8936. A transfer goes on with less if the path
+    /// comes to carry less
     #[arg(long, value_name = "BYTES", value_parser = parse_mtu, allow_hyphen_values = true)]
     mtu: Option<u32>,
     /// Most memory for what is under way, parity included, at each end: 1MiB to 16GiB

@@ -2,14 +2,15 @@
 //!
 //! Sizes of the first round are probed at once. A size that is not answered is tried again, and
 //! fails after [`TRIES`] losses, since one loss says nothing. When the largest of the round fails,
-//! a second round probes sizes between the largest that passed and the smallest that failed. ICMP
+//! further rounds probe sizes between the largest that passed and the smallest that failed: one
+//! round for a transfer, which wants to begin soon, and as many as it takes for a measurement. ICMP
 //! is not asked: anyone can forge it.
 
 use alloc::vec::Vec;
 
 /// Losses in a row after which a size counts as too large.
 const TRIES: u8 = 5;
-/// Sizes of the second round.
+/// Sizes of each further round.
 const REFINED: u32 = 8;
 
 /// The search for one direction of a path. Sizes are bytes of a datagram (UDP payload).
@@ -21,7 +22,18 @@ pub struct Search {
     passed: Option<u32>,
     /// The smallest that failed.
     failed: Option<u32>,
-    is_refined: bool,
+    aim: Aim,
+}
+
+/// What follows when the largest size of a round fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    /// Nothing.
+    Enough,
+    /// One more round, if what passed and what failed are far apart.
+    Near,
+    /// Rounds until a byte more than what passed fails.
+    Exact,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +65,7 @@ impl Search {
             open,
             passed: None,
             failed: None,
-            is_refined: false,
+            aim: Aim::Near,
         }
     }
 
@@ -61,8 +73,17 @@ impl Search {
     #[must_use]
     pub fn exactly(bytes: u32) -> Self {
         Self {
-            is_refined: true,
+            aim: Aim::Enough,
             ..Self::new([bytes])
+        }
+    }
+
+    /// A search for the largest size up to `most`, to the byte.
+    #[must_use]
+    pub fn up_to(most: u32) -> Self {
+        Self {
+            aim: Aim::Exact,
+            ..Self::new([most])
         }
     }
 
@@ -80,7 +101,7 @@ impl Search {
 
     /// The next size to probe at `now_ns`. A probe without an answer counts as lost after
     /// `timeout_ns`.
-    pub(crate) fn probe(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
+    pub fn probe(&mut self, now_ns: u64, timeout_ns: u64) -> Option<u32> {
         let is_due = |size: &Size| size.tries == 0 || now_ns >= size.sent_ns + timeout_ns;
         if self.passed.is_some() {
             let lost = self
@@ -102,7 +123,7 @@ impl Search {
     }
 
     /// When [`Search::probe`] has something to send next.
-    pub(crate) fn next_ns(&self, timeout_ns: u64) -> Option<u64> {
+    pub fn next_ns(&self, timeout_ns: u64) -> Option<u64> {
         let known = self.open.iter().take(match self.passed {
             Some(_) => usize::MAX,
             None => 1,
@@ -111,7 +132,7 @@ impl Search {
     }
 
     /// A probe of `bytes` was answered.
-    pub(crate) fn pass(&mut self, bytes: u32) {
+    pub fn pass(&mut self, bytes: u32) {
         self.passed = self.passed.max(Some(bytes));
         self.open.retain(|size| Some(size.bytes) > self.passed);
         // An answer that comes late corrects a size that had failed.
@@ -120,24 +141,32 @@ impl Search {
     }
 
     /// The path does not carry `bytes`: the probes were lost, or this machine refuses to send them.
-    pub(crate) fn too_large(&mut self, bytes: u32) {
+    pub fn too_large(&mut self, bytes: u32) {
         self.failed = Some(self.failed.map_or(bytes, |failed| failed.min(bytes)));
         self.open.retain(|size| size.bytes < bytes);
         self.refine();
     }
 
-    /// Begins the second round where the gap between passed and failed is worth it.
+    /// Begins the next round, where the gap between passed and failed is worth it.
     fn refine(&mut self) {
         let (Some(passed), Some(failed)) = (self.passed, self.failed) else {
             return;
         };
         let gap = failed.saturating_sub(passed);
-        if self.is_refined || !self.open.is_empty() || gap <= passed / 4 {
+        // Payloads of data packets are multiples of 4 (P3.1), so sizes keep what they are modulo 4.
+        let (is_worth_it, unit) = match self.aim {
+            Aim::Enough => (false, 1),
+            Aim::Near => (gap > passed / 4, 4),
+            Aim::Exact => (gap > 1, 1),
+        };
+        if !is_worth_it || !self.open.is_empty() {
             return;
         }
-        self.is_refined = true;
-        // Sizes keep what they are modulo 4, as payloads are multiples of 4 (P3.1).
-        let sizes = (1..=REFINED).map(|n| passed + gap * n / (REFINED + 1) / 4 * 4);
+        if self.aim == Aim::Near {
+            self.aim = Aim::Enough;
+        }
+        let parts = (gap - 1).min(REFINED);
+        let sizes = (1..=parts).map(|n| passed + gap * n / (parts + 1) / unit * unit);
         self.open = sizes.map(Size::untried).collect();
     }
 }
@@ -184,6 +213,25 @@ mod tests {
             found, 1372,
             "the next candidate is too near to search further"
         );
+    }
+
+    #[test]
+    fn the_largest_size_is_found_to_the_byte() {
+        for carries in [100, 101, 1_279, 1_500, 8_999, 9_215, 9_216] {
+            let mut search = Search::up_to(9_216);
+            // What is known to pass.
+            search.pass(100);
+            let mut trips = 0;
+            while search.outcome().is_none() {
+                let sizes = core::iter::from_fn(|| search.probe(trips * RTT_NS, RTT_NS));
+                let answered: Vec<_> = sizes.filter(|bytes| *bytes <= carries).collect();
+                answered.into_iter().for_each(|bytes| search.pass(bytes));
+                trips += 1;
+            }
+            assert_eq!(search.outcome(), Some(carries));
+            // Five rounds, each of which ends with five losses.
+            assert!(trips <= 36, "{trips} round trips for {carries}");
+        }
     }
 
     #[test]

@@ -62,6 +62,11 @@
 //! last of them meets a path of at least a quarter of its rate, and queues at most 3/16 of what
 //! that holds; slow start would queue all of it.
 //!
+//! **Silence.** Where no report comes in time, a train goes out, and after each further timeout one
+//! of half the rate. The first report after that says that the receiver is back, and nothing about
+//! the path: what it reports has waited in the receiver's socket. What was known of the path is then
+//! tested by a train.
+//!
 //! **Growth** in bytes after t round trips is (2^t - 1) sqrt(w p) / 8 for a share of w and packets
 //! of p bytes; beyond a quarter of the window it is a quarter of the window each round trip. So a
 //! path with twice the capacity is filled in about 10 round trips whatever it holds. The queue is

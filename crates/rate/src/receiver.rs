@@ -57,6 +57,13 @@ impl ReceiverLimit {
         dropped
     }
 
+    /// Takes in a report of a receiver that stood still: its drops are no measure of the rate that it
+    /// can take.
+    pub(crate) fn excuse(&mut self, feedback: &Feedback) {
+        self.dropped_packets = self.dropped_packets.max(feedback.dropped_packets);
+        self.reported_ns = self.reported_ns.max(feedback.now_ns);
+    }
+
     /// Nine tenths of the drain rate, but at least half of the present pace: a rate measured over a
     /// moment when little was sent is no measure of what the receiver can take.
     fn below(&self, drain_bps: u64, pace_bps: u64) -> u64 {

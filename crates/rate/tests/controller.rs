@@ -173,6 +173,40 @@ fn silence_halves_the_train_and_waits_longer_each_time() {
 }
 
 #[test]
+fn the_first_report_after_silence_brings_back_what_was_known() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let learned = controller.learned().expect("a round trip was measured");
+    for _ in 0..4 {
+        let now_ns = controller.next_timeout().unwrap_or(60 * MS);
+        controller.on_timeout(now_ns);
+        send(&mut controller, now_ns, 1, false);
+    }
+    assert!(controller.limits().pace_bps <= learned.rate_bps / 4);
+    // The last packet waited 5 s in the socket of the receiver.
+    let sent_bytes = (TRAIN_PACKETS + 4) * 4_096;
+    let departed_ns = 1_000 * MS;
+    controller.on_feedback(&Feedback {
+        now_ns: departed_ns + 5_000 * MS,
+        newest: Some(Newest {
+            sent_bytes,
+            departed_ns: Some(departed_ns),
+            hold_ns: 0,
+        }),
+        received_bytes: sent_bytes,
+        received_packets: TRAIN_PACKETS + 4,
+        // They found its socket full.
+        dropped_packets: 1_000,
+        ..Feedback::default()
+    });
+    assert_eq!(controller.phase(), Phase::Probe);
+    assert_eq!(controller.learned(), Some(learned));
+    assert_eq!(controller.limits().pace_bps, learned.rate_bps);
+    assert_eq!(controller.ceiling_bps(), options().max_rate_bps);
+}
+
+#[test]
 fn an_old_report_changes_nothing() {
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);

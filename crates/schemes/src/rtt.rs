@@ -5,6 +5,10 @@ use core::time::Duration;
 /// Longest round trip believed, in nanoseconds. A bound on what a peer may say; no timer waits for it.
 const MAX_SAMPLE_NS: u64 = 10_000_000_000;
 
+/// A sample that is this many times as long as the smoothed round trip has to be confirmed by a later
+/// one: it is more likely that of a host that stood still for a while.
+const FAR: u64 = 4;
+
 /// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long. It
 /// outlasts queues, and routes of any length change more rarely.
 const MIN_FILTER_NS: u64 = 10_000_000_000;
@@ -19,6 +23,8 @@ const MIN_FILTER_NS: u64 = 10_000_000_000;
 pub struct RttEstimator {
     smoothed_ns: u64,
     sampled: bool,
+    /// After a sample that is far longer than those before: from when on another one confirms it.
+    confirmed_ns: Option<u64>,
     shortest: [Option<u64>; 2],
     shortest_since_ns: u64,
 }
@@ -52,6 +58,7 @@ impl RttEstimator {
         Self {
             smoothed_ns,
             sampled: false,
+            confirmed_ns: None,
             shortest: [None; 2],
             shortest_since_ns: 0,
         }
@@ -79,6 +86,9 @@ impl RttEstimator {
         if sample_ns > MAX_SAMPLE_NS {
             return Err(ImplausibleSample::TooLong { sample_ns });
         }
+        if self.is_unconfirmed(now_ns, sample_ns) {
+            return Ok(sample_ns);
+        }
         if self.sampled {
             self.smoothed_ns = (7 * self.smoothed_ns + sample_ns) / 8;
         } else {
@@ -87,6 +97,17 @@ impl RttEstimator {
         }
         self.note_shortest(now_ns, sample_ns);
         Ok(sample_ns)
+    }
+
+    /// Whether a sample is far longer than those before, and no other of this kind came a round trip
+    /// earlier. When a host goes on that stood still, it answers all at once what has waited for it.
+    fn is_unconfirmed(&mut self, now_ns: u64, sample_ns: u64) -> bool {
+        if !self.sampled || sample_ns / FAR <= self.smoothed_ns {
+            self.confirmed_ns = None;
+            return false;
+        }
+        let round_trip_later_ns = now_ns.saturating_add(self.smoothed_ns);
+        now_ns < *self.confirmed_ns.get_or_insert(round_trip_later_ns)
     }
 
     /// Two spans of time, each with its shortest sample: when one is over, the other is forgotten.
@@ -125,6 +146,30 @@ mod tests {
         assert_eq!(rtt.handle_echo(40 * MS, 10 * MS, 5 * MS), Ok(25 * MS));
         assert_eq!(rtt.smoothed_ns(), 25 * MS);
         assert_eq!(rtt.shortest_ns(), Some(25 * MS));
+    }
+
+    #[test]
+    fn a_host_that_stood_still_does_not_make_the_path_longer() {
+        let mut rtt = RttEstimator::new(Duration::from_millis(100));
+        assert_eq!(rtt.handle_echo(20 * MS, 0, 0), Ok(20 * MS));
+        // What had waited for 5 s is answered within a few milliseconds.
+        for late in 0..5 {
+            let now_ns = (5_020 + late) * MS;
+            assert!(rtt.handle_echo(now_ns, 20 * MS, 0).is_ok());
+        }
+        assert_eq!(rtt.handle_echo(5_045 * MS, 5_025 * MS, 0), Ok(20 * MS));
+        assert_eq!(rtt.smoothed_ns(), 20 * MS);
+    }
+
+    #[test]
+    fn a_path_that_became_far_longer_is_followed_after_a_round_trip() {
+        let mut rtt = RttEstimator::new(Duration::from_millis(100));
+        assert_eq!(rtt.handle_echo(20 * MS, 0, 0), Ok(20 * MS));
+        for (now_ms, smoothed_ms) in [(1_000, 20), (1_010, 20), (1_020, 80), (1_021, 132)] {
+            let now_ns = now_ms * MS;
+            assert!(rtt.handle_echo(now_ns, now_ns - 500 * MS, 0).is_ok());
+            assert_eq!(rtt.smoothed_ns() / MS, smoothed_ms, "at {now_ms} ms");
+        }
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub use error::Error;
 pub use handshake::VERSION;
 pub use listener::{Listener, Refusal};
 pub use message::{
-    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, QpBlob,
-    TransferPlan,
+    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, QpBlob, Resume,
+    Resumed, TransferPlan,
 };
 pub use psk::{Psk, PskError};
 pub use reader::Reader;

@@ -70,6 +70,11 @@ pub enum Message {
     /// Both ways, after the hellos: where this end's UDP sockets are, and how to prove to them that
     /// a path packet is the peer's (P6.2).
     Path(PathOffer),
+    /// From the sender of files: the path carries smaller packets than before, and the stream goes
+    /// on over another queue pair (P8.5).
+    Resume(Resume),
+    /// From the receiver of files: the answer to [`Message::Resume`].
+    Resumed(Resumed),
 }
 
 /// How far an end is. The sender counts what it reads, the receiver what it writes.
@@ -127,6 +132,8 @@ impl Hello {
     /// Capability: of the initiator, that the session is a probe and no transfer; of the responder,
     /// that it answers probes (P9).
     pub const PROBES: u64 = 1;
+    /// Capability: the end knows [`Message::Resume`] and [`Message::Resumed`].
+    pub const RESUMES: u64 = 2;
 
     /// Whether the peer has a capability.
     #[must_use]
@@ -143,6 +150,24 @@ impl fmt::Debug for QpBlob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "QpBlob({} bytes)", self.0.len())
     }
+}
+
+/// How the stream goes on over another queue pair, from the sender of files (P8.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The first segment, counted from 0, that is not known to have arrived.
+    pub first_segment: u64,
+    /// How to reach the sender's new queue pair. Its MTU is the new one.
+    pub info: QpBlob,
+}
+
+/// The answer of the receiver of files (P8.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// The segments from [`Resume::first_segment`] on that have arrived, ascending.
+    pub finished: Vec<u64>,
+    /// How to reach the receiver's new queue pair.
+    pub info: QpBlob,
 }
 
 /// Where the UDP sockets of an end are (P6.2).
@@ -231,6 +256,8 @@ impl Message {
             Self::StreamEnd { .. } => "the end of the stream",
             Self::Done => "the end of the transfer",
             Self::Path(_) => "the addresses of UDP sockets",
+            Self::Resume(_) => "a change to another queue pair",
+            Self::Resumed(_) => "the answer to a change to another queue pair",
         }
     }
 

@@ -5,8 +5,8 @@
 mod targets;
 
 use farwrite_session::{
-    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, Psk, QpBlob, Text,
-    TransferPlan,
+    Cause, FileCause, Hello, Message, PathAddress, PathKey, PathOffer, Progress, Psk, QpBlob,
+    Resume, Resumed, Text, TransferPlan,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -82,6 +82,17 @@ fn messages() -> impl Strategy<Value = Vec<u8>> {
             Message::Abort { cause, reason }
         }),
         Just(Message::Done),
+        (any::<u64>(), bytes()).prop_map(|(first_segment, blob)| {
+            let info = QpBlob(blob);
+            Message::Resume(Resume {
+                first_segment,
+                info,
+            })
+        }),
+        (prop::collection::vec(any::<u64>(), 0..20), bytes()).prop_map(|(finished, blob)| {
+            let info = QpBlob(blob);
+            Message::Resumed(Resumed { finished, info })
+        }),
     ];
     message.prop_map(|message| postcard::to_stdvec(&message).expect("serialised"))
 }

@@ -11,8 +11,8 @@ use farwrite_session::files::{
     Time, manifest_messages, recv_manifest,
 };
 use farwrite_session::{
-    Cause, Channel, Error, FileCause, Hello, Message, PathKey, PathOffer, Progress, QpBlob, Text,
-    TransferPlan,
+    Cause, Channel, Error, FileCause, Hello, Message, PathKey, PathOffer, Progress, QpBlob, Resume,
+    Resumed, Text, TransferPlan,
 };
 use proptest::prelude::*;
 
@@ -420,8 +420,39 @@ fn messages_on_the_wire() {
     }
     let secret = Message::QpInfo(QpBlob(vec![7, 8]));
     assert_eq!(format!("{secret:?}"), "QpInfo(QpBlob(2 bytes))");
-    let unknown = by_hand(&[13]).expect_err("no such message");
+    let unknown = by_hand(&[15]).expect_err("no such message");
     assert!(matches!(unknown, Error::Malformed { .. }), "{unknown}");
+}
+
+#[test]
+fn changes_to_another_queue_pair_on_the_wire() {
+    let info = || QpBlob(vec![7, 8]);
+    let resume = Message::Resume(Resume {
+        first_segment: 300,
+        info: info(),
+    });
+    let resumed = Message::Resumed(Resumed {
+        finished: vec![300, 302],
+        info: info(),
+    });
+    let none = Message::Resumed(Resumed {
+        finished: Vec::new(),
+        info: info(),
+    });
+    let cases: [(Message, &[u8]); 3] = [
+        (resume, &[13, 172, 2, 2, 7, 8]),
+        (resumed, &[14, 2, 172, 2, 174, 2, 2, 7, 8]),
+        (none, &[14, 0, 2, 7, 8]),
+    ];
+    for (message, body) in cases {
+        assert_eq!(by_hand(body).expect("a message"), message);
+        let cut = by_hand(&body[..body.len() - 1]).expect_err("a byte is missing");
+        assert!(matches!(cut, Error::Malformed { .. }), "{cut}");
+    }
+    // A count of segments without the segments makes no room for them.
+    let most = [255, 255, 255, 255, 255, 255, 255, 255, 255, 1];
+    let body = [&[14][..], &most, &[1, 2, 3]].concat();
+    by_hand(&body).expect_err("most segments are missing");
 }
 
 #[test]

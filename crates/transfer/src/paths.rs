@@ -187,11 +187,24 @@ impl From<NicTranslated> for Error {
 
 /// A path that has begun to drop packets of the size that it carried before (RFC 8899 section
 /// 4.4, a black hole).
-#[derive(Debug)]
-struct PathShrunk {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathShrunk {
     peer: SocketAddr,
-    mtu: u32,
-    carries: u32,
+    /// Payload bytes of the packets that it carried.
+    pub(crate) mtu: u32,
+    /// Payload bytes of the packets that it carries now.
+    pub(crate) carries: u32,
+}
+
+impl PathShrunk {
+    /// What people learn where the transfer goes on.
+    pub(crate) fn warning(&self) -> String {
+        let Self { peer, mtu, carries } = self;
+        format!(
+            "the path to {peer} does not carry packets of {mtu} bytes any more; the transfer goes \
+             on with {carries}"
+        )
+    }
 }
 
 impl From<PathShrunk> for Error {
@@ -211,10 +224,7 @@ impl Link {
     pub(crate) fn step(&mut self) -> Result<(), Error> {
         let polled = self.endpoint.poll_and_wait(STEP);
         polled.map_err(|error| Error::of_endpoint(&error))?;
-        match &mut self.keeper {
-            Some(keeper) => keeper.keep(&mut self.endpoint, None),
-            None => Ok(()),
-        }
+        self.keep(None)
     }
 
     /// Waits until the path is known, and answers with the largest datagram that it carries toward
@@ -290,8 +300,17 @@ impl Link {
         }
         let connected = self.endpoint.connect_qp(qp, &theirs);
         connected.map_err(|error| Error::of_endpoint(&error))?;
+        if let Some(keeper) = &mut self.keeper {
+            // A queue pair that this one replaces was on the route.
+            keeper.route = None;
+        }
+        self.keep(Some(qp))
+    }
+
+    /// Keeps the path, and this queue pair on it.
+    pub(crate) fn keep(&mut self, qp: Option<QueuePair>) -> Result<(), Error> {
         match &mut self.keeper {
-            Some(keeper) => keeper.keep(&mut self.endpoint, Some(qp)),
+            Some(keeper) => keeper.keep(&mut self.endpoint, qp),
             None => Ok(()),
         }
     }
@@ -326,53 +345,40 @@ impl PathKeeper {
     /// Tests the size of data packets where nothing has moved for a time, by a count that grows with
     /// every step of either end. `is_held_up`: for another reason, such as a disk.
     ///
-    /// # Errors
-    /// [`PathShrunk`], where small packets pass and those of `mtu` bytes of payload do not.
+    /// Answers where small packets pass and those of `mtu` bytes of payload do not.
     pub(crate) fn watch_size(
         &mut self,
         now: Instant,
         moved: u64,
         is_held_up: bool,
         mtu: u32,
-    ) -> Result<(), Error> {
+    ) -> Option<PathShrunk> {
         let size = &mut self.size;
         if is_held_up || std::mem::replace(&mut size.moved, moved) != moved {
             size.moved_at = now;
             size.is_testing = false;
         }
         if now.saturating_duration_since(size.moved_at) < STALLED {
-            return Ok(());
+            return None;
         }
-        let Some(route) = self.path.route() else {
-            return Ok(());
-        };
+        let peer = self.path.route()?.peer;
         if !std::mem::replace(&mut size.is_testing, true) {
-            let smaller = candidates(route.peer).into_iter();
+            let smaller = candidates(peer).into_iter();
             let full = datagram_bytes(mtu);
             let sizes = smaller.filter(|bytes| *bytes < full).chain([full]);
             self.path.search(Search::new(sizes));
-            return Ok(());
+            return None;
         }
-        match self.path.largest().map(payload_bytes) {
-            Some(carries) if carries < mtu => Err(PathShrunk {
-                peer: route.peer,
-                mtu,
-                carries,
-            }
-            .into()),
-            Some(_) => {
-                // The size is not the reason. Test it again if nothing moves for as long again.
-                size.moved_at = now;
-                size.is_testing = false;
-                Ok(())
-            }
-            None => Ok(()),
-        }
+        let carries = self.path.largest().map(payload_bytes)?;
+        // If the size is not the reason, test it again when nothing moves for as long again.
+        size.moved_at = now;
+        size.is_testing = false;
+        (carries < mtu).then_some(PathShrunk { peer, mtu, carries })
     }
 
     /// Takes in path packets, sends what is due, and puts the queue pair on the path where that has
     /// changed.
-    pub(crate) fn keep(
+    fn keep(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
         qp: Option<QueuePair>,

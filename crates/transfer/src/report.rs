@@ -43,6 +43,7 @@ pub struct Report {
     #[serde(flatten)]
     sending: Sending,
     mtu: u32,
+    first_mtu: u32,
     segment_bytes: u64,
     slots: u32,
     rtt_ms: f64,
@@ -167,7 +168,10 @@ pub(crate) struct Facts {
     pub(crate) choices: Option<Choices>,
     /// How the sender's rate came about; nothing at the receiver.
     pub(crate) sending: Sending,
+    /// At the end.
     pub(crate) shape: Shape,
+    /// Payload bytes of a packet in the beginning.
+    pub(crate) first_mtu: u32,
     pub(crate) retransmitted_share: Option<f64>,
     pub(crate) duplicate_share: Option<f64>,
     pub(crate) stats: QpStats,
@@ -189,6 +193,7 @@ impl Report {
             auto: facts.choices,
             sending: facts.sending,
             mtu: facts.shape.mtu,
+            first_mtu: facts.first_mtu,
             segment_bytes: facts.shape.segment_bytes,
             slots: facts.shape.slots,
             rtt_ms: Duration::from_nanos(facts.stats.rtt_ns).as_secs_f64() * 1e3,
@@ -264,6 +269,12 @@ impl Report {
         }
         if let Some(loss) = self.send_loss.as_ref().or(self.receive_loss.as_ref()) {
             line += &format!(", the path lost {loss}");
+        }
+        if self.mtu < self.first_mtu {
+            line += &format!(
+                ", the path shrank from packets of {} bytes to {}",
+                self.first_mtu, self.mtu
+            );
         }
         if let Some(choices) = &self.auto {
             line += &format!("; {}", choices.line());

@@ -20,7 +20,7 @@ pub const SETUP: Duration = Duration::from_secs(10);
 pub(crate) fn hello() -> Message {
     Message::Hello(Hello {
         software: Text::new(concat!("farwrite ", env!("CARGO_PKG_VERSION"))),
-        capabilities: 0,
+        capabilities: Hello::RESUMES,
     })
 }
 
@@ -198,15 +198,25 @@ impl<'a> Setup<'a> {
             Message::QpInfo(blob) => Ok(blob),
             other => Err(other),
         })?;
-        QpInfo::decode(&blob.0)
-            .map_err(|error| Error::caused(ErrorKind::Mismatch, "the peer's queue pair", &error))
+        decode_info(&blob)
     }
+}
+
+/// Reads how to reach the peer's queue pair.
+pub(crate) fn decode_info(blob: &QpBlob) -> Result<QpInfo, Error> {
+    QpInfo::decode(&blob.0)
+        .map_err(|error| Error::caused(ErrorKind::Mismatch, "the peer's queue pair", &error))
+}
+
+/// What the peer needs to reach this end's queue pair.
+pub(crate) fn encode_info(info: &QpInfo) -> Result<QpBlob, Error> {
+    let bytes = info.encode();
+    bytes
+        .map(QpBlob)
+        .map_err(|error| Error::caused(ErrorKind::Other, "describing the queue pair", &error))
 }
 
 /// Sends the peer how to reach this end's queue pair.
 pub(crate) fn send_qp_info(outbox: &Outbox, info: &QpInfo, cancel: &Cancel) -> Result<(), Error> {
-    let bytes = info
-        .encode()
-        .map_err(|error| Error::caused(ErrorKind::Other, "describing the queue pair", &error))?;
-    outbox.send_or_cancel(Message::QpInfo(QpBlob(bytes)), cancel)
+    outbox.send_or_cancel(Message::QpInfo(encode_info(info)?), cancel)
 }

@@ -180,6 +180,17 @@ impl Shape {
         })
     }
 
+    /// The same segments in packets of `mtu` bytes, which are smaller than before. `None` where a
+    /// segment, or its parity, has too many of them.
+    pub(crate) fn with_mtu(self, mtu: u32, scheme: SchemeName) -> Option<Self> {
+        let mut smaller = Self { mtu, ..self };
+        let chunk_bytes = smaller.chunk_bytes();
+        smaller.parity_bytes = parity_bytes(scheme, self.segment_bytes, chunk_bytes);
+        let longest = u64::from(mtu) << smaller.config().split.offset_bits;
+        let fits = smaller.segment_bytes.max(smaller.parity_bytes) <= longest;
+        fits.then_some(smaller)
+    }
+
     /// Segments of the stream.
     pub(crate) fn segments(&self) -> u64 {
         self.stream_bytes.div_ceil(self.segment_bytes)

@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite::SchemeName;
 use farwrite::fabric::emulator::{Channel as Ports, EmulatorConfig, LinkEmulator, Side};
+use farwrite::{Endpoint, Fabric as _, QpInfo, QpOptions, SchemeName, UdpConfig};
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_session::files::{Source, Special};
-use farwrite_session::{Channel, Listener, Psk};
+use farwrite_session::{Channel, Hello, Listener, Message, PathOffer, Psk, QpBlob, Resumed, Text};
 
 use crate::{
-    Cancel, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP, SchemeChoice,
-    SendSettings, Visitor, receive, send,
+    Cancel, ErrorKind, Event, Host, Observer, RateControl, ReceiveSettings, Report, SETUP,
+    SchemeChoice, SendSettings, Visitor, receive, send,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -59,6 +59,24 @@ fn cross(
     bytes: &[u8],
     meddle: impl Fn(&LinkEmulator) + Sync,
 ) -> [Report; 2] {
+    let settings = SendSettings {
+        scheme,
+        rate_control: RateControl::Fixed { rate_bps },
+        expected_loss: None,
+        mtu: Some(1400),
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+    };
+    cross_as(config, settings, bytes, meddle)
+}
+
+/// [`cross`], as a sender is asked to.
+fn cross_as(
+    config: LinkConfig,
+    settings: SendSettings,
+    bytes: &[u8],
+    meddle: impl Fn(&LinkEmulator) + Sync,
+) -> [Report; 2] {
     let (from, to) = (
         tempfile::tempdir().expect("directory"),
         tempfile::tempdir().expect("directory"),
@@ -75,14 +93,6 @@ fn cross(
         emulator: OnceLock::new(),
     };
     let (cancel, observer) = (Cancel::default(), Unobserved);
-    let settings = SendSettings {
-        scheme,
-        rate_control: RateControl::Fixed { rate_bps },
-        expected_loss: None,
-        mtu: Some(1400),
-        memory_bytes: 1 << 26,
-        timeout: TIMEOUT,
-    };
     let limits = ReceiveSettings {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -249,4 +259,148 @@ fn auto_repeats_where_nothing_is_lost() {
         (1, "sr-nack"),
         "{messages:?}"
     );
+}
+
+/// Sends over a path of jumbo frames that shrinks as `steps` say: when so many packets have arrived,
+/// it carries so many bytes of UDP payload. Answers both results as JSON.
+fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serde_json::Value; 2] {
+    let config = LinkConfig {
+        delay: Duration::from_millis(5),
+        loss: Loss::Iid { loss_packet: 0.001 },
+        ..LinkConfig::default()
+    };
+    let reports = cross_as(config, settings, &pattern(bytes), |link| {
+        for &(packets, most_bytes) in steps {
+            let start = Instant::now();
+            while link.counters().forward.link.delivered < packets {
+                assert!(start.elapsed() < TIMEOUT, "{:?}", link.counters());
+                thread::sleep(Duration::from_millis(2));
+            }
+            link.set_most_bytes(most_bytes);
+        }
+    });
+    for report in &reports {
+        let (line, said) = (
+            report.line(),
+            "the path shrank from packets of 8936 bytes to ",
+        );
+        assert!(line.contains(said), "{line}");
+    }
+    reports.map(|report| serde_json::to_value(report).expect("JSON"))
+}
+
+fn adaptive() -> RateControl {
+    RateControl::Adaptive {
+        max_bps: Some(100_000_000),
+        start: None,
+    }
+}
+
+#[test]
+fn a_path_that_shrinks_twice_is_survived_at_any_rate_control() {
+    for (scheme, rate_control) in [
+        ("auto", adaptive()),
+        (
+            "sr-nack",
+            RateControl::Fixed {
+                rate_bps: 50_000_000,
+            },
+        ),
+        ("ec-mds:32,8", adaptive()),
+    ] {
+        let settings = SendSettings {
+            scheme: scheme.parse().expect("a scheme"),
+            rate_control,
+            expected_loss: None,
+            mtu: None,
+            memory_bytes: 1 << 26,
+            timeout: TIMEOUT,
+        };
+        // 8936 bytes a packet, then 1436, then 1356.
+        let results = shrink(settings, 12_000_000, &[(300, 1472), (2500, 1400)]);
+        for result in &results {
+            assert_eq!(result["files"], 1, "{scheme}");
+            assert_eq!(
+                (&result["first_mtu"], &result["mtu"]),
+                (&8936.into(), &1356.into()),
+                "{scheme}: {result}"
+            );
+            assert_eq!(result["slots"], 8, "as many as before");
+        }
+        // What was measured before the path shrank is still counted.
+        let judged = results[0]["send_loss"]["judged_chunks"].as_u64();
+        assert!(judged > Some(2000), "{scheme}: {}", results[0]);
+    }
+}
+
+/// A receiver that holds the key and calls itself an RDMA NIC. It agrees to the transfer, and then
+/// says that it goes on over another queue pair. It listens until the sender has ended.
+fn resume_unasked(mut channel: Channel) {
+    channel.set_read_timeout(Some(TIMEOUT));
+    channel.recv::<Message>().expect("a hello");
+    let hello = Hello {
+        software: Text::new("liar"),
+        capabilities: Hello::RESUMES,
+    };
+    channel.send(&Message::Hello(hello)).expect("sent");
+    let bind = SocketAddr::new(channel.local_addr().ip(), 0);
+    let mut endpoint = Endpoint::over_udp(&UdpConfig::new(bind)).expect("socket");
+    let offer = PathOffer {
+        key: None,
+        addresses: vec![endpoint.fabric().local_addr(0).into()],
+    };
+    channel.send(&Message::Path(offer)).expect("sent");
+    let theirs = loop {
+        if let Message::QpInfo(blob) = channel.recv().expect("the set-up") {
+            break QpInfo::decode(&blob.0).expect("decoded");
+        }
+    };
+    let options = QpOptions {
+        sdr: theirs.config,
+        ..QpOptions::default()
+    };
+    let qp = endpoint.create_qp(options).expect("queue pair");
+    let info = endpoint.qp_info(qp).expect("own").encode();
+    let info = QpBlob(info.expect("encoded"));
+    channel.send(&Message::QpInfo(info.clone())).expect("sent");
+    let finished = vec![0];
+    let resumed = Message::Resumed(Resumed { finished, info });
+    channel.send(&resumed).expect("sent");
+    while channel.recv::<Message>().is_ok() {}
+}
+
+#[test]
+fn a_receiver_that_resumes_unasked_is_refused() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("file");
+    fs::write(&path, pattern(1_000_000)).expect("write");
+    let source = Source::scan(&[path], Special::Refuse).expect("a file");
+    let psk = Psk::generate().expect("key");
+    let mut listener = Listener::bind(([127, 0, 0, 1], 0)).expect("loopback");
+    let addr = listener.local_addr();
+    let settings = SendSettings {
+        scheme: SchemeChoice::Auto,
+        rate_control: adaptive(),
+        expected_loss: None,
+        mtu: Some(1024),
+        memory_bytes: 1 << 26,
+        timeout: TIMEOUT,
+    };
+    let (cancel, observer) = (Cancel::default(), Unobserved);
+    let host = Host {
+        route: &crate::unchanged,
+        cancel: &cancel,
+        observer: &observer,
+    };
+    let refused = thread::scope(|scope| {
+        scope.spawn(|| {
+            let channel = listener.accept(&psk, SETUP, None, |refusal| panic!("{refusal}"));
+            resume_unasked(channel.expect("channel"));
+        });
+        let channel = Channel::connect(&addr.into(), &psk, SETUP, || false).expect("channel");
+        send(channel, source, &settings, &host).expect_err("refused")
+    });
+    assert_eq!(refused.kind(), ErrorKind::Mismatch);
+    let text = refused.to_string();
+    assert!(text.contains("was not asked to"), "{text}");
 }

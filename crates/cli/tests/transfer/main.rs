@@ -8,6 +8,7 @@ mod lost;
 mod memory;
 mod moving;
 mod refused;
+mod resumed;
 mod rig;
 mod terminals;
 mod vanished;

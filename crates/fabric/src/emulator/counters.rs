@@ -26,6 +26,9 @@ pub struct DirectionCounters {
     pub strangers: u64,
     /// Came while the other end was not known yet, and were dropped.
     pub no_end: u64,
+    /// Longer than the link carries
+    /// ([`LinkEmulator::set_most_bytes`](super::LinkEmulator::set_most_bytes)), and dropped.
+    pub too_long: u64,
     /// Dropped by the kernel because the emulator's receive buffer was full.
     pub socket_drops: u64,
     /// Due, but refused by the kernel, and so lost.

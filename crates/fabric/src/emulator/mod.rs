@@ -22,7 +22,7 @@ mod relay;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -45,6 +45,8 @@ pub struct LinkEmulator {
 struct Shared {
     stop: AtomicBool,
     down: AtomicBool,
+    /// Longest UDP payload that the links carry.
+    most_bytes: AtomicUsize,
     counters: Mutex<EmulatorCounters>,
     /// Readable when the thread shall look at the two flags.
     wake: OwnedFd,
@@ -62,6 +64,7 @@ impl LinkEmulator {
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
             down: AtomicBool::new(false),
+            most_bytes: AtomicUsize::new(usize::MAX),
             counters: Mutex::default(),
             wake,
         });
@@ -95,6 +98,12 @@ impl LinkEmulator {
     pub fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::SeqCst);
         self.shared.wake();
+    }
+
+    /// From now on, both directions drop datagrams of more than `bytes` of UDP payload, and say
+    /// nothing: a black hole, as RFC 8899 section 4.4 calls it.
+    pub fn set_most_bytes(&self, bytes: usize) {
+        self.shared.most_bytes.store(bytes, Ordering::SeqCst);
     }
 
     /// Stops relaying and returns the last word of the counters.

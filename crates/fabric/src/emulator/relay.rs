@@ -144,12 +144,19 @@ impl Relay {
         let (helping, _) = from.socket.recv()?;
         // What was sent after the link was cut must not pass.
         obey(&self.shared, &mut self.down, &mut self.directions);
+        let most_bytes = self.shared.most_bytes.load(Ordering::SeqCst);
         let Direction { link, counters, .. } = &mut self.directions[direction];
+        let mut too_long = 0;
         for received in helping {
             for datagram in turn_around(&received, &mut from.end, from_addr, to, counters) {
+                if datagram.payload.len() > most_bytes {
+                    too_long += 1;
+                    continue;
+                }
                 link.send(now_ns, datagram);
             }
         }
+        counters.too_long += too_long;
         Ok(())
     }
 

@@ -135,6 +135,32 @@ pub struct QpStats {
     pub send_loss: ChunkLoss,
 }
 
+impl QpStats {
+    /// The sums over this queue pair and `later`, which took its place; the round trip is that of
+    /// `later`.
+    #[must_use]
+    pub fn and(&self, later: &Self) -> Self {
+        Self {
+            rtt_ns: later.rtt_ns,
+            sender: SenderCounters {
+                sent_chunks: self.sender.sent_chunks + later.sender.sent_chunks,
+                retransmitted_chunks: self.sender.retransmitted_chunks
+                    + later.sender.retransmitted_chunks,
+                timeouts: self.sender.timeouts + later.sender.timeouts,
+            },
+            received_packets: self.received_packets + later.received_packets,
+            received_bytes: self.received_bytes + later.received_bytes,
+            duplicate_packets: self.duplicate_packets + later.duplicate_packets,
+            rebuilt_chunks: self.rebuilt_chunks + later.rebuilt_chunks,
+            late_packets: self.late_packets + later.late_packets,
+            invalid_packets: self.invalid_packets + later.invalid_packets,
+            refused_controls: self.refused_controls + later.refused_controls,
+            receive_loss: self.receive_loss.and(&later.receive_loss),
+            send_loss: self.send_loss.and(&later.send_loss),
+        }
+    }
+}
+
 impl Pair {
     pub(crate) fn create<F: Fabric>(
         fabric: &mut Adapter<F>,

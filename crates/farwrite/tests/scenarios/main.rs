@@ -28,6 +28,7 @@ mod shapes;
 #[path = "../support/slow_fabric.rs"]
 mod slow_fabric;
 mod slow_world;
+mod stall;
 mod streams;
 mod sweep;
 mod terms;

@@ -1,10 +1,10 @@
 //! The largest packet that the path carries: questions of many sizes, none of which may be
-//! fragmented. ICMP is not trusted: anyone can forge it (RFC 8899, section 4.6).
+//! fragmented. The search is that of transfers (P6.2), carried on to the byte.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use farwrite_fabric::udp::path_mtu;
+use farwrite_path::Search;
 
 use super::rate::whole;
 use super::{Event, Session};
@@ -14,87 +14,84 @@ use crate::findings::{Mtu, MtuLimit};
 
 /// Largest IP packet that is tried: the jumbo frames that switches have in common.
 const MOST_BYTES: u32 = 9216;
-/// Sizes that are tried at a time, so that a round narrows the range by a factor of 17.
-const SIZES: u32 = 16;
-/// How often each is sent.
-const TIMES: u32 = 3;
 /// Slowest pace, in bits a second.
 const LEAST_BPS: u64 = 1_000_000;
-/// For the last answers of a round, beside two round trips.
-const WAIT: Duration = Duration::from_millis(50);
+/// For an answer, beside a round trip and a half.
+const WAIT: Duration = Duration::from_millis(20);
 
 impl Session<'_> {
     /// Finds the MTU.
     pub(super) fn find_mtu(&mut self) -> Result<(), Error> {
         (self.host.observe)(Event::Mtu);
         let local = self.findings.peer.and_then(|peer| path_mtu(peer).ok());
+        let least = u32::try_from(MIN_BYTES).unwrap_or(u32::MAX);
         let most = local.map_or(MOST_BYTES, |local| local.min(MOST_BYTES));
-        let overhead = self.overhead_bytes;
-        let smallest = self.ip_bytes(u32::try_from(MIN_BYTES).unwrap_or(u32::MAX));
-        // The largest that is known to pass, and the smallest that is not.
-        let (mut passes, mut fails) = (smallest, most.max(smallest) + 1);
-        let mut tried = vec![most.max(smallest)];
-        while fails > passes + 1 && !self.is_cancelled() {
-            let answered = self.round(&tried)?;
-            passes = answered.last().copied().unwrap_or(passes).max(passes);
-            fails = tried
-                .iter()
-                .copied()
-                .find(|size| *size > passes)
-                .unwrap_or(fails);
-            tried = between(passes, fails);
+        let most = most.saturating_sub(self.overhead_bytes).max(least);
+        let mut search = Search::up_to(most);
+        // Questions of this size were answered before.
+        search.pass(least);
+        while search.outcome().is_none() && !self.is_cancelled() {
+            self.ask_sizes(&mut search, most)?;
         }
-        if self.is_cancelled() {
+        let Some(passes) = search.outcome() else {
             return Ok(());
-        }
+        };
+        let ip_bytes = self.ip_bytes(passes);
         self.findings.mtu = Some(Mtu {
-            ip_bytes: passes,
-            payload_bytes: passes - overhead,
+            ip_bytes,
+            payload_bytes: passes,
             limit: match local {
                 _ if passes < most => MtuLimit::Path,
-                Some(local) if passes == local => MtuLimit::Local,
+                Some(local) if ip_bytes == local => MtuLimit::Local,
                 _ => MtuLimit::Tried,
             },
         });
         Ok(())
     }
 
-    /// Asks questions of these sizes, as IP packets; the sizes that were answered.
-    fn round(&mut self, sizes: &[u32]) -> Result<BTreeSet<u32>, Error> {
-        let mut answered = BTreeSet::new();
+    /// Asks questions of the sizes that are due, and waits until more are.
+    fn ask_sizes(&mut self, search: &mut Search, most: u32) -> Result<(), Error> {
         let share = self.findings.rate.map_or(0.0, |rate| rate.bps) * self.settings.share;
         let bps = whole(share).max(LEAST_BPS).min(self.settings.max_rate_bps);
-        for &ip_bytes in sizes.iter().cycle().take(sizes.len() * TIMES as usize) {
-            if answered.contains(&ip_bytes) || self.is_cancelled() {
-                continue;
+        let timeout_ns = ns(self.longest_trip() * 3 / 2 + WAIT);
+        while let Some(bytes) = search.probe(ns(self.started.elapsed()), timeout_ns) {
+            if self.is_cancelled() {
+                return Ok(());
             }
-            if self.ask((ip_bytes - self.overhead_bytes) as usize)? {
-                let ns = u64::from(ip_bytes) * 8 * 1_000_000_000 / bps;
-                self.listen(Duration::from_nanos(ns), sizes, &mut answered)?;
+            if self.ask(bytes as usize)? {
+                let bits = u64::from(self.ip_bytes(bytes)) * 8;
+                self.hear_sizes(
+                    Duration::from_nanos(bits * 1_000_000_000 / bps),
+                    search,
+                    most,
+                )?;
+            } else {
+                search.too_large(bytes);
             }
         }
-        self.listen(self.longest_trip() * 2 + WAIT, sizes, &mut answered)?;
-        Ok(answered)
+        let due_ns = search.next_ns(timeout_ns).unwrap_or(0);
+        let wait_ns = due_ns.saturating_sub(ns(self.started.elapsed()));
+        self.hear_sizes(Duration::from_nanos(wait_ns), search, most)
     }
 
-    /// Waits for answers, until all sizes have one.
-    fn listen(
+    /// Takes in answers for a time, or until the search is over.
+    fn hear_sizes(
         &mut self,
         patience: Duration,
-        sizes: &[u32],
-        answered: &mut BTreeSet<u32>,
+        search: &mut Search,
+        most: u32,
     ) -> Result<(), Error> {
         let end = Instant::now() + patience;
-        while answered.len() < sizes.len() {
+        while search.outcome().is_none() && !self.is_cancelled() {
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.is_cancelled() {
+            if left.is_zero() {
                 break;
             }
-            let overhead = self.overhead_bytes;
             self.flows.answers(self.questions, left, |answer| {
-                let ip_bytes = answer.answer.question_bytes.saturating_add(overhead);
-                if sizes.contains(&ip_bytes) {
-                    answered.insert(ip_bytes);
+                // No larger size was asked, whatever the responder says.
+                let bytes = answer.answer.question_bytes;
+                if bytes <= most {
+                    search.pass(bytes);
                 }
             })?;
         }
@@ -102,39 +99,6 @@ impl Session<'_> {
     }
 }
 
-/// Sizes between one that passes and one that does not, in ascending order.
-fn between(passes: u32, fails: u32) -> Vec<u32> {
-    let room = fails - passes;
-    let sizes = (1..=SIZES).map(|i| passes + room * i / (SIZES + 1));
-    let sizes: BTreeSet<u32> = sizes.filter(|size| *size > passes).collect();
-    sizes.into_iter().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn four_rounds_find_any_size() {
-        for mtu in [100, 1279, 1500, 8999, 9215, 9216] {
-            let (mut passes, mut fails, mut rounds) = (100, MOST_BYTES + 1, 0);
-            while fails > passes + 1 {
-                let tried = between(passes, fails);
-                passes = tried
-                    .iter()
-                    .copied()
-                    .filter(|size| *size <= mtu)
-                    .max()
-                    .unwrap_or(passes);
-                fails = tried
-                    .iter()
-                    .copied()
-                    .find(|size| *size > passes)
-                    .unwrap_or(fails);
-                rounds += 1;
-            }
-            assert_eq!(passes, mtu);
-            assert!(rounds <= 4, "{rounds} rounds for {mtu}");
-        }
-    }
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -84,6 +84,9 @@ pub struct Adaptive {
     app_limited_bytes: u64,
     /// Bytes sent when reports last failed to come: they are in flight no more.
     settled_bytes: u64,
+    /// Bytes up to which drops at the receiver are blamed on its silence: with the train that
+    /// followed it, as sockets report drops with the packets that come after them.
+    silent_bytes: u64,
     deadline_ns: Option<u64>,
     timeouts: u32,
 }
@@ -111,6 +114,7 @@ impl Adaptive {
             sent_ns: 0,
             app_limited_bytes: 0,
             settled_bytes: 0,
+            silent_bytes: 0,
             deadline_ns: None,
             timeouts: 0,
             options,
@@ -264,14 +268,28 @@ impl RateControl for Adaptive {
             return;
         };
         self.now_ns = self.now_ns.max(feedback.now_ns);
-        let pace_bps = self.limits().pace_bps;
-        let dropped = self.receiver.on_feedback(feedback, pace_bps);
-        self.timeouts = 0;
+        let was_silent = core::mem::take(&mut self.timeouts) > 0;
         let reported_bytes = self.path.reported_bytes();
+        let dropped = if was_silent || reported_bytes <= self.silent_bytes {
+            self.receiver.excuse(feedback);
+            false
+        } else {
+            let pace_bps = self.limits().pace_bps;
+            self.receiver.on_feedback(feedback, pace_bps)
+        };
         let in_flight = self.sent_bytes > reported_bytes;
         let deadline_ns = self.now_ns.saturating_add(self.timeout_ns());
         self.deadline_ns = in_flight.then_some(deadline_ns);
-        if reported_bytes > self.cycle.cut_bytes() {
+        if let Some(learned) = self.learned()
+            && was_silent
+        {
+            // What was in flight in the silence waited for its end. Its delay says nothing about
+            // the queue, and its rate nothing about the path.
+            self.expect(learned);
+            if let State::Probe(probe) = self.state {
+                self.silent_bytes = probe.end_bytes();
+            }
+        } else if reported_bytes > self.cycle.cut_bytes() {
             let fresh = sample.filter(|sample| self.cycle.note_sample(*sample));
             self.step(fresh, dropped);
         } else {

@@ -80,7 +80,9 @@ impl Path {
             return None;
         }
         let gap_ns = feedback.now_ns.saturating_sub(self.reported_ns);
-        if self.reported_ns > 0 && gap_ns < MAX_RTT_NS {
+        if self.reported_ns > 0 && self.base_ns > 0 {
+            // A receiver that stood still reported nothing for long, and is no rare reporter for it.
+            let gap_ns = gap_ns.min(self.base_ns.saturating_add(self.interval_ns));
             self.interval_ns = (self.interval_ns / 4 * 3).saturating_add(gap_ns / 4);
         }
         self.reported_ns = self.reported_ns.max(feedback.now_ns);

@@ -8,9 +8,10 @@ use farwrite_session::{Error as SessionError, Message, Reader};
 
 use super::Event;
 use super::disk::Job;
-use crate::Error;
 use crate::error::of_thread;
 use crate::pulse::PeerPulse;
+use crate::resume::MAX_RESUMES;
+use crate::{Error, ErrorKind};
 
 /// Reads the channel in a thread of its own, until it ends.
 pub(super) fn start(
@@ -20,9 +21,9 @@ pub(super) fn start(
     peer: Arc<PeerPulse>,
 ) -> Result<(), Error> {
     let work = move || {
-        if let Err(error) = listen(reader, &jobs, &peer) {
+        if let Err(error) = listen(reader, &jobs, &events, &peer) {
             // The other half is gone when the transfer is over.
-            let _ = events.send(Event::Ended(Error::of_session("receiving", &error)));
+            let _ = events.send(Event::Ended(error));
         }
     };
     thread::Builder::new()
@@ -36,12 +37,15 @@ pub(super) fn start(
 fn listen(
     mut reader: Reader,
     jobs: &SyncSender<Job>,
+    events: &Sender<Event>,
     peer: &PeerPulse,
-) -> Result<(), SessionError> {
+) -> Result<(), Error> {
+    let failed = |error: SessionError| Error::of_session("receiving", &error);
     reader.set_timeout(None);
     let mut is_over = false;
+    let mut resumes = 0;
     loop {
-        let message = reader.recv()?;
+        let message = reader.recv().map_err(failed)?;
         peer.add_message();
         let job = match message {
             Message::Progress(progress) => {
@@ -62,7 +66,20 @@ fn listen(
                 is_over = true;
                 Job::StreamEnd { stream_bytes }
             }
-            other => return Err(other.unexpected("a word about files")),
+            // Each takes memory until the endpoint's thread has it.
+            Message::Resume(_) if resumes >= MAX_RESUMES => {
+                let what = format!(
+                    "the sender resumes more than {MAX_RESUMES} times; a path that shrinks so \
+                     often needs another transfer, with a smaller --mtu"
+                );
+                return Err(Error::new(ErrorKind::Mismatch, what));
+            }
+            Message::Resume(resume) => {
+                resumes += 1;
+                let _ = events.send(Event::Resume(resume));
+                continue;
+            }
+            other => return Err(failed(other.unexpected("a word about files"))),
         };
         let queued = match jobs.try_send(job) {
             Ok(()) => true,

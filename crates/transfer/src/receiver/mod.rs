@@ -2,6 +2,7 @@
 
 mod disk;
 mod listen;
+mod resume;
 mod stream;
 
 use std::net::SocketAddr;
@@ -11,10 +12,10 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use farwrite::{Endpoint, QpInfo, QpOptions, QueuePair, RateControl};
+use farwrite::{Endpoint, QpConfig, QpInfo, QpOptions, QueuePair, RateControl, SchemeName};
 use farwrite_path::Role as PathRole;
 use farwrite_session::files::{CommitGate, Manifest, Sink, recv_manifest};
-use farwrite_session::{Message, Reader, TransferPlan};
+use farwrite_session::{Message, Reader, Resume, TransferPlan};
 use farwrite_units::show::Bytes;
 
 use crate::error::of_thread;
@@ -26,7 +27,7 @@ use crate::shape::{Shape, options};
 use crate::speaker::{Outbox, Speaker};
 use crate::{DISK_END, Error, ErrorKind, Host, SchemeChoice, Visitor};
 use disk::Disk;
-use stream::Stream;
+use stream::{Agreed, Received, Stream};
 
 /// Words of the sender that may wait for the disk, beside the segments. While more come, the channel
 /// is not read.
@@ -58,6 +59,8 @@ struct Joined {
 enum Event {
     /// All bytes and hashes have come, or the disk failed.
     Disk(Result<Tally, Error>),
+    /// The sender goes on over another queue pair.
+    Resume(Resume),
     /// The channel is over.
     Ended(Error),
     /// Something about the files that the result does not show.
@@ -150,12 +153,7 @@ impl Reception<'_> {
         let manifest = Arc::new(read_manifest(&mut setup, &plan)?);
         let theirs = setup.qp_info(SETUP)?;
         let shape = Shape::of_peer(&plan, &theirs.config, self.settings.memory_bytes, scheme)?;
-        let options = QpOptions {
-            // Room for parity is there from the first message on.
-            expected_scheme: scheme.tag(),
-            max_parity_bytes: shape.max_parity_bytes(),
-            ..options(theirs.config, RateControl::default(), rtt)
-        };
+        let options = receiving(theirs.config, &shape, scheme, rtt);
         Link::find(&mut setup, SETUP.min(self.settings.timeout), None)?;
         let mut link = setup.take_link()?;
         let make = |endpoint: &mut Endpoint<_>| -> Result<_, farwrite::Error> {
@@ -202,6 +200,7 @@ impl Reception<'_> {
         disk: &mut Option<JoinHandle<()>>,
     ) -> Result<Report, Error> {
         let (shape, plan, manifest) = (joined.shape, joined.plan, joined.manifest);
+        let scheme = plan.scheme.to_string();
         self.host.note(format!(
             "receiving {} in {} from {}: {}, MTU {}",
             Bytes(shape.stream_bytes),
@@ -230,7 +229,11 @@ impl Reception<'_> {
         *disk = Some(thread.map_err(|error| of_thread(&error))?);
         let peer = Arc::<PeerPulse>::default();
         listen::start(reader, jobs.clone(), tell, Arc::clone(&peer))?;
-        let stream = Stream::new(joined.link, joined.qp, shape, jobs, empties);
+        let agreed = Agreed {
+            scheme: scheme_of(&plan)?,
+            plan,
+        };
+        let stream = Stream::new((joined.link, joined.qp), shape, agreed, jobs, empties);
         let watched = stream::Watched {
             outbox: &self.outbox,
             pulse: &self.pulse,
@@ -239,20 +242,35 @@ impl Reception<'_> {
             timeout: self.settings.timeout,
             ports: joined.ports,
         };
-        let (tally, stats) = stream.run(watched, &manifest, self.host)?;
+        let Received {
+            tally,
+            stats,
+            shape: last,
+        } = stream.run(watched, &manifest, self.host)?;
         Ok(Report::new(Facts {
             role: Role::Receiver,
             peer: joined.peer.to_string(),
             tally,
             elapsed: start.elapsed(),
-            scheme: plan.scheme.to_string(),
+            scheme,
             choices: None,
             sending: Sending::default(),
-            shape,
+            shape: last,
+            first_mtu: shape.mtu,
             retransmitted_share: None,
             duplicate_share: Some(stream::duplicate_share(&stats)),
             stats,
         }))
+    }
+}
+
+/// How a queue pair of a receiver works.
+fn receiving(config: QpConfig, shape: &Shape, scheme: SchemeName, rtt: Duration) -> QpOptions {
+    QpOptions {
+        // Room for parity is there from the first message on.
+        expected_scheme: scheme.tag(),
+        max_parity_bytes: shape.max_parity_bytes(),
+        ..options(config, RateControl::default(), rtt)
     }
 }
 

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::{Duration, Instant};
 
-use farwrite::{
-    Endpoint, MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, Region, UdpFabric,
-};
+use farwrite::{MemoryRegion, Outcome, QpStats, QueuePair, RecvHandle, Region};
+use farwrite_session::TransferPlan;
 use farwrite_session::files::Manifest;
 use farwrite_units::show::real;
 
 use super::Event;
 use super::disk::{Job, Segment};
+use crate::lane::Lane;
 use crate::meter::{Meter, Status};
-use crate::paths::{Link, PathKeeper};
+use crate::paths::Link;
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::setup::send_qp_info;
 use crate::shape::Shape;
 use crate::speaker::Outbox;
 use crate::watch::{Signs, Watch};
-use crate::{Cancel, Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT};
+use crate::{Cancel, Error, ErrorKind, HOUSEKEEPING, Host, MAX_WAIT, SchemeChoice};
 
 /// When all is done: for the sender to learn it and to close the channel.
 const LINGER: Duration = Duration::from_secs(5);
@@ -37,18 +37,44 @@ pub(super) struct Watched<'a> {
     pub(super) ports: String,
 }
 
+/// What both ends have agreed on for the whole stream.
+pub(super) struct Agreed {
+    pub(super) plan: TransferPlan,
+    pub(super) scheme: SchemeChoice,
+}
+
+/// What came of the receiving.
+pub(super) struct Received {
+    pub(super) tally: Tally,
+    pub(super) stats: QpStats,
+    /// The shape at the end.
+    pub(super) shape: Shape,
+}
+
+/// Memory for a segment, and the receive into it.
+pub(super) struct Posted {
+    /// `None` after the queue pair of an unfinished receive has ended, until it is posted again.
+    pub(super) handle: Option<RecvHandle>,
+    region: MemoryRegion,
+}
+
+impl Posted {
+    /// How the receive has ended, if it has.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        self.handle.as_ref()?.outcome()
+    }
+}
+
 /// Receives the stream.
 pub(super) struct Stream {
-    endpoint: Endpoint<UdpFabric>,
-    keeper: Option<PathKeeper>,
-    qp: QueuePair,
-    shape: Shape,
+    pub(super) link: Link,
+    pub(super) lane: Lane,
+    pub(super) shape: Shape,
+    pub(super) agreed: Agreed,
     /// Receives under way, in the order of the stream.
-    posted: VecDeque<(RecvHandle, MemoryRegion)>,
-    /// Segments for which a receive was posted.
-    posted_segments: u64,
-    /// Segments handed to the disk, or about to be.
-    taken_segments: u64,
+    pub(super) posted: VecDeque<Posted>,
+    /// Segments handed to the disk, or about to be: those before the ones in `posted`.
+    pub(super) taken_segments: u64,
     /// Buffers made so far.
     made: u64,
     /// Memory that the endpoint had no slot for yet.
@@ -61,19 +87,18 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        link: Link,
-        qp: QueuePair,
+        (link, qp): (Link, QueuePair),
         shape: Shape,
+        agreed: Agreed,
         jobs: SyncSender<Job>,
         empties: Receiver<Region>,
     ) -> Self {
         Self {
-            endpoint: link.endpoint,
-            keeper: link.keeper,
-            qp,
+            link,
+            lane: Lane::new(qp),
             shape,
+            agreed,
             posted: VecDeque::new(),
-            posted_segments: 0,
             taken_segments: 0,
             made: 0,
             ready: None,
@@ -89,11 +114,10 @@ impl Stream {
         watched: Watched<'_>,
         manifest: &Arc<Manifest>,
         host: &Host<'_>,
-    ) -> Result<(Tally, QpStats), Error> {
+    ) -> Result<Received, Error> {
         // The sender may be quick, so the receives are posted before it learns where to send to.
         self.post()?;
-        let info = self.endpoint.qp_info(self.qp);
-        let info = info.map_err(|error| Error::of_endpoint(&error))?;
+        let info = self.lane.info(&self.link.endpoint)?;
         send_qp_info(watched.outbox, &info, host.cancel)?;
         let mut meter = Meter::new(host.observer, "receiving", Arc::clone(manifest));
         let mut kept = Instant::now();
@@ -107,8 +131,13 @@ impl Stream {
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
                     self.linger(watched.events, host.cancel)?;
-                    return Ok((tally, self.stats()?));
+                    return Ok(Received {
+                        tally,
+                        stats: self.stats()?,
+                        shape: self.shape,
+                    });
                 }
+                Ok(Event::Resume(resume)) => self.resume(&resume, watched.outbox, host)?,
                 Ok(Event::Ended(error)) => return Err(error),
                 Ok(Event::Warning(warning)) => host.warn(warning),
                 Err(_) => {}
@@ -132,16 +161,14 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         watched.outbox.check()?;
-        if let Some(keeper) = &mut self.keeper {
-            keeper.keep(&mut self.endpoint, Some(self.qp))?;
-        }
+        self.link.keep(self.lane.open())?;
         let stats = self.stats()?;
         let useless = stats.duplicate_packets + stats.late_packets + stats.invalid_packets;
         let useful = stats.received_packets.saturating_sub(useless);
         watched.pulse.set_received(useful);
         // A transfer of no bytes needs no packets.
-        let packets =
-            self.endpoint.counters().received_packets + u64::from(self.shape.stream_bytes == 0);
+        let packets = self.link.endpoint.counters().received_packets
+            + u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, watched.pulse, watched.peer);
         if let Some(warning) = watch.look(now, signs)? {
             host.warn(warning);
@@ -157,9 +184,8 @@ impl Stream {
     }
 
     fn poll(&mut self) -> Result<(), Error> {
-        self.endpoint
-            .poll_and_wait(MAX_WAIT)
-            .map_err(|error| Error::of_endpoint(&error))
+        let polled = self.link.endpoint.poll_and_wait(MAX_WAIT);
+        polled.map_err(|error| Error::of_endpoint(&error))
     }
 
     /// Answers until the sender has closed the channel: the last acknowledgement may have been lost.
@@ -186,7 +212,8 @@ impl Stream {
                     Err(TrySendError::Disconnected(_)) => return Ok(()),
                 }
             }
-            let Some((handle, _)) = self.posted.front() else {
+            let first = self.posted.front();
+            let Some(handle) = first.and_then(|first| first.handle.as_ref()) else {
                 return Ok(());
             };
             let Some(outcome) = handle.outcome() else {
@@ -207,10 +234,10 @@ impl Stream {
                 );
                 return Err(Error::new(ErrorKind::Other, what));
             };
-            let Some((_, region)) = self.posted.pop_front() else {
+            let Some(first) = self.posted.pop_front() else {
                 return Ok(());
             };
-            let buffer = self.endpoint.deregister(region);
+            let buffer = self.link.endpoint.deregister(first.region);
             self.taken_segments += 1;
             self.waiting = Some(Job::Segment(Segment {
                 buffer: buffer.map_err(|error| Error::of_endpoint(&error))?,
@@ -220,25 +247,48 @@ impl Stream {
         }
     }
 
-    /// Posts receives for the next segments, as far as there are buffers.
-    fn post(&mut self) -> Result<(), Error> {
-        while self.posted_segments < self.shape.segments() {
+    /// Posts receives for segments that an ended queue pair has not finished, and for the next ones,
+    /// as far as there are slots and buffers.
+    pub(super) fn post(&mut self) -> Result<(), Error> {
+        while let Some(place) = self.posted.iter().position(|one| one.handle.is_none()) {
+            let handle = self.post_one(place, self.posted[place].region)?;
+            let is_posted = handle.is_some();
+            self.posted[place].handle = handle;
+            if !is_posted {
+                return Ok(());
+            }
+        }
+        while self.taken_segments + (self.posted.len() as u64) < self.shape.segments() {
             let Some(region) = self.memory()? else {
                 return Ok(());
             };
-            // A segment that is longer than planned does not fit, and is refused.
-            let bytes = self.shape.bytes_of(self.posted_segments);
-            match self.endpoint.post_recv(self.qp, region.slice(0..bytes)) {
-                Ok(handle) => self.posted.push_back((handle, region)),
-                Err(farwrite::Error::Retry { .. }) => {
-                    self.ready = Some(region);
-                    return Ok(());
-                }
-                Err(error) => return Err(Error::of_endpoint(&error)),
-            }
-            self.posted_segments += 1;
+            let Some(handle) = self.post_one(self.posted.len(), region)? else {
+                self.ready = Some(region);
+                return Ok(());
+            };
+            let handle = Some(handle);
+            self.posted.push_back(Posted { handle, region });
         }
         Ok(())
+    }
+
+    /// Posts the receive for a segment, by its place behind those taken; `None` while there is no
+    /// slot.
+    fn post_one(
+        &mut self,
+        place: usize,
+        region: MemoryRegion,
+    ) -> Result<Option<RecvHandle>, Error> {
+        let Some(qp) = self.lane.open() else {
+            return Ok(None);
+        };
+        // A segment that is longer than planned does not fit, and is refused.
+        let bytes = self.shape.bytes_of(self.taken_segments + place as u64);
+        match self.link.endpoint.post_recv(qp, region.slice(0..bytes)) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(farwrite::Error::Retry { .. }) => Ok(None),
+            Err(error) => Err(Error::of_endpoint(&error)),
+        }
     }
 
     /// Registered memory for one more segment, if there is any.
@@ -255,14 +305,12 @@ impl Stream {
             }
             Err(_) => return Ok(None),
         };
-        let region = self.endpoint.register_region(buffer);
+        let region = self.link.endpoint.register_region(buffer);
         region.map(Some).map_err(|error| Error::of_endpoint(&error))
     }
 
-    fn stats(&self) -> Result<QpStats, Error> {
-        self.endpoint
-            .qp_stats(self.qp)
-            .map_err(|error| Error::of_endpoint(&error))
+    pub(super) fn stats(&self) -> Result<QpStats, Error> {
+        self.lane.stats(&self.link.endpoint)
     }
 }
 

@@ -1,11 +1,11 @@
 //! What the receiver says on the channel.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use farwrite_session::files::{Kind, Manifest};
-use farwrite_session::{Error as SessionError, FileCause, Message, Reader, Text};
+use farwrite_session::{Error as SessionError, FileCause, Message, Reader, Resumed, Text};
 
 use crate::error::of_thread;
 use crate::pulse::{PeerPulse, Pulse};
@@ -74,8 +74,13 @@ impl Verdicts {
     }
 }
 
-/// What ends the listening: every file's verdict, or why there is none.
-pub(super) type Heard = Result<Tally, Error>;
+/// What the endpoint's thread learns of the receiver.
+pub(super) enum Heard {
+    /// It goes on over another queue pair.
+    Resumed(Resumed),
+    /// Every file's verdict, or why there is none. Nothing follows.
+    Over(Result<Tally, Error>),
+}
 
 /// Reads the channel, in a thread of its own, until it ends or the receiver is done.
 pub(super) fn start(
@@ -84,10 +89,12 @@ pub(super) fn start(
     pulse: Arc<Pulse>,
     peer: Arc<PeerPulse>,
 ) -> Result<Receiver<Heard>, Error> {
-    let (result, heard) = channel();
+    // A receiver that answers what nobody asked is not read on before that is noticed.
+    let (tell, heard) = sync_channel(1);
     let work = move || {
+        let over = listen(reader, verdicts, &tell, &pulse, &peer);
         // The other half is gone when the transfer has failed.
-        let _ = result.send(listen(reader, verdicts, &pulse, &peer));
+        let _ = tell.send(Heard::Over(over));
     };
     thread::Builder::new()
         .name("listener".into())
@@ -96,7 +103,13 @@ pub(super) fn start(
     Ok(heard)
 }
 
-fn listen(mut reader: Reader, mut verdicts: Verdicts, pulse: &Pulse, peer: &PeerPulse) -> Heard {
+fn listen(
+    mut reader: Reader,
+    mut verdicts: Verdicts,
+    tell: &SyncSender<Heard>,
+    pulse: &Pulse,
+    peer: &PeerPulse,
+) -> Result<Tally, Error> {
     let failed = |error: SessionError| Error::of_session("sending", &error);
     reader.set_timeout(None);
     loop {
@@ -111,6 +124,10 @@ fn listen(mut reader: Reader, mut verdicts: Verdicts, pulse: &Pulse, peer: &Peer
             } => verdicts.take(index, Some((cause, reason)))?,
             Message::Progress(progress) => {
                 peer.set(progress);
+                continue;
+            }
+            Message::Resumed(resumed) => {
+                let _ = tell.send(Heard::Resumed(resumed));
                 continue;
             }
             Message::Done => return verdicts.finish(),

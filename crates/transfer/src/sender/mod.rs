@@ -4,6 +4,7 @@ mod auto;
 mod feed;
 mod limits;
 mod listen;
+mod resume;
 mod stream;
 
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Endpoint, QueuePair, RateControl, SchemeName};
 use farwrite_path::{Role as PathRole, Search};
 use farwrite_session::files::{Source, manifest_messages};
-use farwrite_session::{Channel, Message, Reader, Text, TransferPlan};
+use farwrite_session::{Channel, Hello, Message, Reader, Text, TransferPlan};
 use farwrite_units::show::{Bytes, Rate, real};
 
 use crate::error::of_thread;
@@ -77,6 +78,8 @@ struct Joined {
     peer: SocketAddr,
     /// Between which UDP ports packets go, for people.
     ports: String,
+    /// Whether the receiver can go on over another queue pair.
+    can_resume: bool,
 }
 
 /// Sends what there is in `source` through a channel to a receiver.
@@ -114,7 +117,7 @@ fn join(
     let mut setup = Setup::new(reader, host, settings.timeout);
     let start = Instant::now();
     outbox.send_or_cancel(hello(), cancel)?;
-    setup.hello()?;
+    let can_resume = setup.hello()?.has(Hello::RESUMES);
     let rtt = start.elapsed();
 
     let mut bind = local;
@@ -166,6 +169,7 @@ fn join(
         shape,
         rtt,
         peer,
+        can_resume,
     })
 }
 
@@ -200,7 +204,8 @@ fn run(
     host: &Host<'_>,
 ) -> Result<Report, Error> {
     let manifest = Arc::clone(source.manifest());
-    let (shape, peer, scheme) = (joined.shape, joined.peer, joined.scheme);
+    let (peer, scheme) = (joined.peer, joined.scheme);
+    let first_mtu = joined.shape.mtu;
     announce(&joined, manifest.files(), settings, host);
     let start = Instant::now();
     let peer_pulse = Arc::<PeerPulse>::default();
@@ -217,6 +222,7 @@ fn run(
         stats,
         path,
         limits,
+        shape,
         choices,
     } = stream.run(&heard, &manifest, host)?;
     Ok(Report::new(Facts {
@@ -227,6 +233,7 @@ fn run(
         scheme: scheme.to_string(),
         choices,
         shape,
+        first_mtu,
         retransmitted_share: Some(stream::retransmitted_share(&stats)),
         duplicate_share: None,
         stats,

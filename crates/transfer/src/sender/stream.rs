@@ -6,8 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 use std::time::Instant;
 
 use farwrite::{
-    Endpoint, MemoryRegion, Outcome, PathStats, QpStats, QueuePair, Region, SchemeName, SendHandle,
-    SendOptions, UdpFabric,
+    MemoryRegion, Outcome, PathStats, QpStats, Region, SchemeName, SendHandle, SendOptions,
 };
 use farwrite_session::files::Manifest;
 
@@ -15,9 +14,11 @@ use super::auto::{Auto, Choices};
 use super::feed::{Feeder, Filled};
 use super::limits::{Limit, Limits, Standing};
 use super::listen::Heard;
+use super::resume::Resuming;
 use super::{Joined, SendSettings};
+use crate::lane::Lane;
 use crate::meter::{Meter, Status};
-use crate::paths::PathKeeper;
+use crate::paths::Link;
 use crate::pulse::{PeerPulse, Pulse};
 use crate::report::Tally;
 use crate::shape::Shape;
@@ -29,11 +30,18 @@ use farwrite_units::show::real;
 /// Filled buffers that wait to be posted.
 const READ_AHEAD: usize = 2;
 
-/// A message in flight.
-struct InFlight {
-    handle: SendHandle,
-    region: MemoryRegion,
-    bytes: u64,
+/// A segment that was posted, and whose memory is still in use.
+pub(super) struct InFlight {
+    pub(super) state: State,
+    ready: Ready,
+}
+
+/// How far a segment is.
+pub(super) enum State {
+    /// Its queue pair has ended, and it is to be posted again.
+    Cut,
+    Posted(SendHandle),
+    Arrived,
 }
 
 /// What came of the sending.
@@ -42,17 +50,20 @@ pub(super) struct Sent {
     pub(super) stats: QpStats,
     pub(super) path: PathStats,
     pub(super) limits: Limits,
+    /// The shape at the end.
+    pub(super) shape: Shape,
     /// Where the planner chose.
     pub(super) choices: Option<Choices>,
 }
 
 /// By which scheme messages go.
-enum Picker {
+pub(super) enum Picker {
     Named(SchemeName),
     Auto(Box<Auto>),
 }
 
 /// Memory with the next bytes of the stream.
+#[derive(Clone, Copy)]
 struct Ready {
     region: MemoryRegion,
     bytes: u64,
@@ -62,14 +73,16 @@ struct Ready {
 
 /// Sends the stream.
 pub(super) struct Stream {
-    endpoint: Endpoint<UdpFabric>,
-    keeper: Option<PathKeeper>,
-    qp: QueuePair,
-    shape: Shape,
-    picker: Picker,
+    pub(super) link: Link,
+    pub(super) lane: Lane,
+    pub(super) shape: Shape,
+    pub(super) picker: Picker,
+    pub(super) resuming: Resuming,
     watch: Watch,
     /// In the order of the stream.
-    in_flight: VecDeque<InFlight>,
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// Segments before those in flight.
+    pub(super) settled_segments: u64,
     /// Read, but not taken by the endpoint yet.
     ready: Option<Ready>,
     /// The feeder has handed over all there is.
@@ -78,7 +91,7 @@ pub(super) struct Stream {
     arrived_bytes: u64,
     empties: Sender<Region>,
     filled: Receiver<Filled>,
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
     pulse: Arc<Pulse>,
     peer: Arc<PeerPulse>,
 }
@@ -105,10 +118,10 @@ impl Stream {
             filled: fill,
         };
         let stream = Self {
-            endpoint: joined.link.endpoint,
-            keeper: joined.link.keeper,
-            qp: joined.qp,
+            link: joined.link,
+            lane: Lane::new(joined.qp),
             shape,
+            resuming: Resuming::new(joined.can_resume, joined.scheme, settings.rate_control),
             picker: match joined.scheme {
                 SchemeChoice::Named(scheme) => Picker::Named(scheme),
                 SchemeChoice::Auto => {
@@ -120,6 +133,7 @@ impl Stream {
             },
             watch: Watch::new(settings.timeout, joined.ports, Instant::now()),
             in_flight: VecDeque::new(),
+            settled_segments: 0,
             ready: None,
             is_read: false,
             limits: Limits::default(),
@@ -143,24 +157,18 @@ impl Stream {
         let mut meter = Meter::new(host.observer, "sending", Arc::clone(manifest));
         let mut kept = Instant::now();
         loop {
-            self.endpoint
-                .poll_and_wait(MAX_WAIT)
-                .map_err(|error| Error::of_endpoint(&error))?;
+            let polled = self.link.endpoint.poll_and_wait(MAX_WAIT);
+            polled.map_err(|error| Error::of_endpoint(&error))?;
             self.settle()?;
             self.post()?;
-            if let Ok(heard) = heard.try_recv() {
-                let tally = heard?;
-                meter.finish(tally.verified_bytes);
-                return Ok(Sent {
-                    tally,
-                    stats: self.stats()?,
-                    path: self.path()?,
-                    limits: self.limits,
-                    choices: match &self.picker {
-                        Picker::Named(_) => None,
-                        Picker::Auto(auto) => Some(auto.choices().clone()),
-                    },
-                });
+            match heard.try_recv() {
+                Ok(Heard::Over(tally)) => {
+                    let tally = tally?;
+                    meter.finish(tally.verified_bytes);
+                    return self.finish(tally);
+                }
+                Ok(Heard::Resumed(resumed)) => self.resume(&resumed)?,
+                Err(_) => {}
             }
             let now = Instant::now();
             if now - kept >= HOUSEKEEPING {
@@ -168,6 +176,20 @@ impl Stream {
                 self.keep_house(now, &mut meter, host)?;
             }
         }
+    }
+
+    fn finish(self, tally: Tally) -> Result<Sent, Error> {
+        Ok(Sent {
+            tally,
+            stats: self.stats()?,
+            path: self.path()?,
+            limits: self.limits,
+            shape: self.shape,
+            choices: match self.picker {
+                Picker::Named(_) => None,
+                Picker::Auto(auto) => Some(auto.choices().clone()),
+            },
+        })
     }
 
     /// What is not urgent: cancellation, liveness, progress.
@@ -179,18 +201,13 @@ impl Stream {
     ) -> Result<(), Error> {
         host.cancel.check()?;
         self.outbox.check()?;
-        if let Some(keeper) = &mut self.keeper {
-            keeper.keep(&mut self.endpoint, Some(self.qp))?;
-        }
+        self.link.keep(self.lane.open())?;
         self.pulse.set_received(self.arrived_bytes);
         // A transfer of no bytes needs no packets.
-        let packets =
-            self.endpoint.counters().received_packets + u64::from(self.shape.stream_bytes == 0);
+        let packets = self.link.endpoint.counters().received_packets
+            + u64::from(self.shape.stream_bytes == 0);
         let signs = Signs::read(now, packets, &self.pulse, &self.peer);
-        if let Some(keeper) = &mut self.keeper {
-            let waits_for_disk = signs.slow_disk().is_some() || self.in_flight.is_empty();
-            keeper.watch_size(now, signs.moved, waits_for_disk, self.shape.mtu)?;
-        }
+        self.watch_size(now, &signs, host)?;
         if let Some(warning) = self.watch.look(now, signs)? {
             host.warn(warning);
         }
@@ -218,24 +235,28 @@ impl Stream {
     }
 
     /// Takes back the memory of what has arrived.
-    fn settle(&mut self) -> Result<(), Error> {
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
         while let Some(first) = self.in_flight.front() {
-            match first.handle.outcome() {
+            let outcome = match &first.state {
+                State::Cut => return Ok(()),
+                State::Posted(handle) => handle.outcome(),
+                State::Arrived => Some(Outcome::Whole),
+            };
+            match outcome {
                 None => return Ok(()),
                 Some(Outcome::Whole) => {}
                 Some(outcome) => {
                     // A queue pair that is broken says why.
                     self.stats()?;
-                    let what = format!(
-                        "the receiver closed segment {} as {outcome:?}",
-                        first.handle.message()
-                    );
+                    let segment = self.settled_segments;
+                    let what = format!("the receiver closed segment {segment} as {outcome:?}");
                     return Err(Error::new(ErrorKind::Other, what));
                 }
             }
-            self.arrived_bytes += first.bytes;
-            let buffer = self.endpoint.deregister(first.region);
+            self.arrived_bytes += first.ready.bytes;
+            let buffer = self.link.endpoint.deregister(first.ready.region);
             self.in_flight.pop_front();
+            self.settled_segments += 1;
             // The feeder is gone when everything is read.
             let _ = self
                 .empties
@@ -275,39 +296,55 @@ impl Stream {
         })
     }
 
-    /// Hands the endpoint what has been read, as far as there are slots.
+    /// Hands the endpoint what an ended queue pair has left and what has been read, as far as there
+    /// are slots.
     fn post(&mut self) -> Result<(), Error> {
+        if self.lane.open().is_none() {
+            return Ok(());
+        }
+        let is_cut = |segment: &InFlight| matches!(segment.state, State::Cut);
+        while let Some(place) = self.in_flight.iter().position(is_cut) {
+            match self.post_one(self.in_flight[place].ready)? {
+                Some(handle) => self.in_flight[place].state = State::Posted(handle),
+                None => return Ok(()),
+            }
+        }
         while self.in_flight.len() < self.window()? {
             let Some(ready) = self.take_ready()? else {
                 return Ok(());
             };
-            let options = SendOptions {
-                scheme: self.pick()?.tag(),
-                // Without abandoned files, nothing has to be said about them.
-                immediate: Some(ready.abandoned).filter(|abandoned| *abandoned > 0),
-                deadline_ns: None,
+            let Some(handle) = self.post_one(ready)? else {
+                self.ready = Some(ready);
+                return Ok(());
             };
-            let (region, bytes) = (ready.region, ready.bytes);
-            let slice = region.slice(0..bytes);
-            match self.endpoint.post_send(self.qp, slice, options) {
-                Ok(handle) => {
-                    if let Picker::Auto(auto) = &mut self.picker {
-                        auto.handle_sent();
-                    }
-                    self.in_flight.push_back(InFlight {
-                        handle,
-                        region,
-                        bytes,
-                    });
-                }
-                Err(farwrite::Error::Retry { .. }) => {
-                    self.ready = Some(ready);
-                    return Ok(());
-                }
-                Err(error) => return Err(Error::of_endpoint(&error)),
-            }
+            let state = State::Posted(handle);
+            self.in_flight.push_back(InFlight { state, ready });
         }
         Ok(())
+    }
+
+    /// Hands the endpoint a segment; `None` while there is no slot.
+    fn post_one(&mut self, ready: Ready) -> Result<Option<SendHandle>, Error> {
+        let Some(qp) = self.lane.open() else {
+            return Ok(None);
+        };
+        let options = SendOptions {
+            scheme: self.pick()?.tag(),
+            // Without abandoned files, nothing has to be said about them.
+            immediate: Some(ready.abandoned).filter(|abandoned| *abandoned > 0),
+            deadline_ns: None,
+        };
+        let slice = ready.region.slice(0..ready.bytes);
+        match self.link.endpoint.post_send(qp, slice, options) {
+            Ok(handle) => {
+                if let Picker::Auto(auto) = &mut self.picker {
+                    auto.handle_sent();
+                }
+                Ok(Some(handle))
+            }
+            Err(farwrite::Error::Retry { .. }) => Ok(None),
+            Err(error) => Err(Error::of_endpoint(&error)),
+        }
     }
 
     fn take_ready(&mut self) -> Result<Option<Ready>, Error> {
@@ -321,7 +358,7 @@ impl Stream {
                 return Ok(None);
             }
         };
-        let region = self.endpoint.register_region(filled.buffer);
+        let region = self.link.endpoint.register_region(filled.buffer);
         Ok(Some(Ready {
             region: region.map_err(|error| Error::of_endpoint(&error))?,
             bytes: filled.bytes,
@@ -329,16 +366,12 @@ impl Stream {
         }))
     }
 
-    fn path(&self) -> Result<PathStats, Error> {
-        self.endpoint
-            .path_stats(self.qp)
-            .map_err(|error| Error::of_endpoint(&error))
+    pub(super) fn path(&self) -> Result<PathStats, Error> {
+        self.lane.path(&self.link.endpoint)
     }
 
     fn stats(&self) -> Result<QpStats, Error> {
-        self.endpoint
-            .qp_stats(self.qp)
-            .map_err(|error| Error::of_endpoint(&error))
+        self.lane.stats(&self.link.endpoint)
     }
 }
 

@@ -118,6 +118,13 @@ impl Auto {
         }
     }
 
+    /// The stream goes on in smaller packets, and so many messages are sent again.
+    pub(super) fn handle_resume(&mut self, shape: Shape, again: u64) {
+        self.shape = shape;
+        self.sent = self.sent.saturating_sub(again);
+        self.planned = None;
+    }
+
     /// The scheme that was chosen last.
     pub(super) fn current(&self) -> Option<SchemeName> {
         self.current

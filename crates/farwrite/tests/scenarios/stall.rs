@@ -1,0 +1,57 @@
+//! Receivers that stop for a while, as a process does that is stopped or swapped out.
+
+use farwrite_link::{LinkConfig, Loss};
+
+use crate::flows::{Flows, PAYLOAD_SHARE, RATE_BPS, RTT_NS, adaptive, path};
+use crate::world::{MS, SECOND};
+
+/// Round trips after the stall that are looked at.
+const ROUNDS: usize = 30;
+
+/// The rate at which payload arrives in each round trip after a stall, as a share of what the path
+/// carries. The receiver is not polled meanwhile, and its socket takes only what comes in the first
+/// `room_ns`.
+fn shares_after(stalled_ns: u64, room_ns: u64) -> Vec<f64> {
+    let [forth, back] = path(0.0);
+    let dead = LinkConfig {
+        loss: Loss::Iid { loss_packet: 1.0 },
+        ..forth
+    };
+    let mut flows = Flows::new([forth, back]);
+    flows.add(1, adaptive());
+    flows.set_busy(0, true);
+    flows.run_for(3 * SECOND);
+    flows.stalled = true;
+    flows.run_for(room_ns);
+    flows.set_links([dead, back]);
+    flows.run_for(stalled_ns - room_ns);
+    flows.stalled = false;
+    flows.set_links([forth, back]);
+    let most = RATE_BPS as f64 * PAYLOAD_SHARE;
+    let rounds = (0..ROUNDS).map(|_| flows.rate_bps(0, RTT_NS) / most);
+    rounds.collect()
+}
+
+/// The round trip from which on five have 0.8 of what the path carries.
+fn recovered(shares: &[f64]) -> Option<usize> {
+    let mut rounds = shares.windows(5);
+    rounds.position(|five| five.iter().sum::<f64>() >= 0.8 * 5.0)
+}
+
+#[test]
+fn a_receiver_that_stalls_is_back_within_ten_round_trips() {
+    for stalled_ns in [150 * MS, SECOND, 5 * SECOND, 20 * SECOND] {
+        // Its socket holds all that comes, or a little more than a round trip of it.
+        for room_ns in [stalled_ns, 30 * MS] {
+            let shares = shares_after(stalled_ns, room_ns);
+            let back = recovered(&shares);
+            let (stalled_ms, room_ms) = (stalled_ns / MS, room_ns / MS);
+            println!("stalled {stalled_ms} ms, room for {room_ms} ms: {back:?} {shares:.2?}");
+            assert!(
+                back.is_some_and(|round| round <= 10),
+                "stalled {stalled_ms} ms, room for {room_ms} ms: back after {back:?} round trips, \
+                 {shares:.2?}"
+            );
+        }
+    }
+}

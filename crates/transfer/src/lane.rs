@@ -1,0 +1,85 @@
+//! The queue pair that a stream goes over, and what those before it did.
+
+use farwrite::{Endpoint, PathStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
+
+use crate::Error;
+
+/// The queue pair of a stream, after those that it has replaced (P8.5).
+#[derive(Debug)]
+pub(crate) struct Lane {
+    qp: QueuePair,
+    /// What the queue pairs before did.
+    past: QpStats,
+    /// The path as the last of them left it; none before the first was replaced.
+    past_path: Option<PathStats>,
+    /// Whether the queue pair is connected.
+    is_open: bool,
+}
+
+impl Lane {
+    /// Begins with a connected queue pair.
+    pub(crate) fn new(qp: QueuePair) -> Self {
+        Self {
+            qp,
+            past: QpStats::default(),
+            past_path: None,
+            is_open: true,
+        }
+    }
+
+    /// The queue pair of now, once it is connected.
+    pub(crate) fn open(&self) -> Option<QueuePair> {
+        self.is_open.then_some(self.qp)
+    }
+
+    /// What the peer needs to connect to the queue pair.
+    pub(crate) fn info(&self, endpoint: &Endpoint<UdpFabric>) -> Result<QpInfo, Error> {
+        let info = endpoint.qp_info(self.qp);
+        info.map_err(|error| Error::of_endpoint(&error))
+    }
+
+    /// What all queue pairs together have done.
+    pub(crate) fn stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<QpStats, Error> {
+        let stats = endpoint.qp_stats(self.qp);
+        let stats = stats.map_err(|error| Error::of_endpoint(&error))?;
+        Ok(self.past.and(&stats))
+    }
+
+    /// The path of now, or as it was before while there is no other. Congestion marks are those of
+    /// all.
+    pub(crate) fn path(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PathStats, Error> {
+        if let Some(past) = self.past_path.filter(|_| !self.is_open) {
+            return Ok(past);
+        }
+        let path = endpoint.path_stats(self.qp);
+        let path = path.map_err(|error| Error::of_endpoint(&error))?;
+        let past_marks = self.past_path.map_or(0, |past| past.marked_packets);
+        Ok(PathStats {
+            marked_packets: path.marked_packets + past_marks,
+            ..path
+        })
+    }
+
+    /// Ends the queue pair and makes another, with keys of its own, which is to be connected.
+    pub(crate) fn replace(
+        &mut self,
+        endpoint: &mut Endpoint<UdpFabric>,
+        options: QpOptions,
+    ) -> Result<QpInfo, Error> {
+        self.past_path = Some(self.path(endpoint)?);
+        self.past = self.stats(endpoint)?;
+        self.is_open = false;
+        let make = || -> Result<_, farwrite::Error> {
+            endpoint.destroy_qp(self.qp)?;
+            self.qp = endpoint.create_qp(options)?;
+            endpoint.qp_info(self.qp)
+        };
+        make().map_err(|error| Error::of_endpoint(&error))
+    }
+
+    /// The queue pair that [`Lane::replace`] has made is to be connected now.
+    pub(crate) fn reopen(&mut self) -> QueuePair {
+        self.is_open = true;
+        self.qp
+    }
+}

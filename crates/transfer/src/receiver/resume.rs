@@ -1,0 +1,60 @@
+//! The receiver's part in going on over another queue pair (P8.5).
+
+use std::time::Duration;
+
+use farwrite::Outcome;
+use farwrite_session::{Message, Resume, Resumed};
+
+use super::receiving;
+use super::stream::{Posted, Stream};
+use crate::resume::Terms;
+use crate::setup::{decode_info, encode_info};
+use crate::speaker::Outbox;
+use crate::{Error, Host};
+
+impl Stream {
+    /// Ends the queue pair, posts what it has not finished to another, and answers the sender.
+    pub(super) fn resume(
+        &mut self,
+        resume: &Resume,
+        outbox: &Outbox,
+        host: &Host<'_>,
+    ) -> Result<(), Error> {
+        let theirs = decode_info(&resume.info)?;
+        let is_finished = |posted: &Posted| posted.outcome() == Some(Outcome::Whole);
+        let ahead = self.posted.iter().take_while(|one| is_finished(one));
+        let terms = Terms {
+            plan: &self.agreed.plan,
+            shape: self.shape,
+            scheme: self.agreed.scheme,
+            arrived: self.taken_segments + ahead.count() as u64,
+        };
+        let shape = terms.check(resume.first_segment, &theirs.config)?;
+        host.warn(format!(
+            "the path from {} does not carry packets of {} bytes any more; the transfer goes on \
+             with {}",
+            theirs.control, self.shape.mtu, shape.mtu
+        ));
+        let mut finished: Vec<u64> = (resume.first_segment..self.taken_segments).collect();
+        for (segment, posted) in (self.taken_segments..).zip(&mut self.posted) {
+            if posted.outcome() != Some(Outcome::Whole) {
+                posted.handle = None;
+            } else if segment >= resume.first_segment {
+                finished.push(segment);
+            }
+        }
+        let rtt = Duration::from_nanos(self.stats()?.rtt_ns);
+        let scheme = self.agreed.scheme.most_parity();
+        let options = receiving(theirs.config, &shape, scheme, rtt);
+        let ours = self.lane.replace(&mut self.link.endpoint, options)?;
+        self.shape = shape;
+        self.link.connect(self.lane.reopen(), theirs)?;
+        // The receives are there before the sender learns where to send to.
+        self.post()?;
+        let resumed = Message::Resumed(Resumed {
+            finished,
+            info: encode_info(&ours)?,
+        });
+        outbox.send_or_cancel(resumed, host.cancel)
+    }
+}

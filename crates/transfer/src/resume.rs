@@ -1,0 +1,177 @@
+//! When a stream may go on over another queue pair, with smaller packets, and what the ends check
+//! of what the peer says about it (P8.5).
+
+use farwrite::QpConfig;
+use farwrite_session::TransferPlan;
+
+use crate::shape::{MIN_MTU, Shape};
+use crate::{Error, ErrorKind, SchemeChoice};
+
+/// Times that a stream changes to another queue pair at most. Common links have ten sizes
+/// (`shape.rs`), and a path seldom meets more than one of them.
+pub(crate) const MAX_RESUMES: u32 = 8;
+
+/// What a receiver holds a wish to resume against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) plan: &'a TransferPlan,
+    /// The shape until now.
+    pub(crate) shape: Shape,
+    pub(crate) scheme: SchemeChoice,
+    /// Segments that have arrived, from the first of the stream on without a gap.
+    pub(crate) arrived: u64,
+}
+
+impl Terms<'_> {
+    /// The shape that the sender wishes to go on with.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Mismatch`] for packets that are not smaller than before, more segments in flight,
+    /// or a segment that the sender cannot be at.
+    pub(crate) fn check(&self, first_segment: u64, config: &QpConfig) -> Result<Shape, Error> {
+        let mismatch = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
+        let (mtu, slots) = (self.shape.mtu, self.shape.slots);
+        if !(MIN_MTU..mtu).contains(&config.mtu) {
+            return mismatch(format!(
+                "the sender resumes with packets of {} bytes; want at least {MIN_MTU} and fewer \
+                 than {mtu}, as before",
+                config.mtu
+            ));
+        }
+        if config.slots > slots {
+            return mismatch(format!(
+                "the sender resumes with {} segments in flight; want at most {slots}, as before",
+                config.slots
+            ));
+        }
+        let earliest = self.arrived.saturating_sub(slots.into());
+        if !(earliest..=self.arrived).contains(&first_segment) {
+            return mismatch(format!(
+                "the sender resumes from segment {first_segment}; want one from {earliest} to {}, \
+                 the first that has not arrived",
+                self.arrived
+            ));
+        }
+        // The memory was agreed on: as many segments in smaller packets take the parity of one
+        // group more each, at most.
+        Shape::of_peer(self.plan, config, u64::MAX, self.scheme.most_parity())
+    }
+}
+
+/// Checks that the segments that a receiver says to have are among the `sent` ones from
+/// `first_segment` on, each once. Answers their places there.
+pub(crate) fn places(
+    finished: &[u64],
+    first_segment: u64,
+    sent: usize,
+) -> Result<Vec<usize>, Error> {
+    let mut places: Vec<usize> = Vec::new();
+    for &segment in finished {
+        let place = segment.checked_sub(first_segment);
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        let place = place.filter(|place| *place < sent && places.last().is_none_or(|l| l < place));
+        places.push(place.ok_or_else(|| {
+            let what = format!(
+                "the receiver says that segment {segment} has arrived; want segments in ascending \
+                 order, of the {sent} from {first_segment} on"
+            );
+            Error::new(ErrorKind::Mismatch, what)
+        })?);
+    }
+    Ok(places)
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite::SchemeName;
+    use farwrite_session::Text;
+
+    use super::*;
+
+    const SHAPE: Shape = Shape {
+        mtu: 8936,
+        segment_bytes: 1 << 20,
+        parity_bytes: 0,
+        slots: 8,
+        stream_bytes: 100 << 20,
+    };
+
+    fn plan() -> TransferPlan {
+        TransferPlan {
+            scheme: Text::new("sr-nack"),
+            segment_bytes: SHAPE.segment_bytes,
+            entries: 1,
+            stream_bytes: SHAPE.stream_bytes,
+        }
+    }
+
+    fn terms(plan: &TransferPlan) -> Terms<'_> {
+        Terms {
+            plan,
+            shape: SHAPE,
+            scheme: SchemeChoice::Named(SchemeName::SrNack),
+            arrived: 20,
+        }
+    }
+
+    fn config(mtu: u32, slots: u32) -> QpConfig {
+        QpConfig {
+            mtu,
+            slots,
+            ..SHAPE.config()
+        }
+    }
+
+    #[test]
+    fn smaller_packets_from_a_segment_in_reach_are_taken() {
+        let plan = plan();
+        for first in [12, 15, 20] {
+            let shape = terms(&plan).check(first, &config(1436, 8)).expect("taken");
+            assert_eq!((shape.mtu, shape.slots), (1436, 8));
+            assert_eq!(shape.segments(), SHAPE.segments());
+        }
+    }
+
+    #[test]
+    fn wishes_out_of_range_are_refused_by_their_value() {
+        let plan = plan();
+        let refused = |first, config: QpConfig| {
+            let error = terms(&plan).check(first, &config).expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Mismatch);
+            error.to_string()
+        };
+        for first in [0, 11, 21, u64::MAX] {
+            let text = refused(first, config(1436, 8));
+            assert!(text.contains(&format!("segment {first};")), "{text}");
+        }
+        for mtu in [0, 252, 8936, 9000, u32::MAX] {
+            let text = refused(20, config(mtu, 8));
+            assert!(text.contains(&format!("packets of {mtu} bytes")), "{text}");
+        }
+        let text = refused(20, config(1436, 16));
+        assert!(text.contains("16 segments"), "{text}");
+        let longer = QpConfig {
+            max_message_bytes: 2 << 20,
+            ..config(1436, 8)
+        };
+        let text = refused(20, longer);
+        assert!(text.contains("messages of 2097152"), "{text}");
+    }
+
+    #[test]
+    fn arrived_segments_are_among_those_sent() {
+        assert_eq!(places(&[5, 7, 9], 5, 5).expect("sent"), [0, 2, 4]);
+        assert_eq!(places(&[], 5, 0).expect("none"), [0_usize; 0]);
+        for (finished, wrong) in [
+            (vec![4], 4),
+            (vec![10], 10),
+            (vec![6, 6], 6),
+            (vec![7, 6], 6),
+            (vec![u64::MAX], u64::MAX),
+        ] {
+            let error = places(&finished, 5, 5).expect_err("refused");
+            let text = error.to_string();
+            assert!(text.contains(&format!("segment {wrong} ")), "{text}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The sender's part in going on over another queue pair (P8.5).
+
+use std::time::{Duration, Instant};
+
+use farwrite::{Outcome, RateControl};
+use farwrite_session::{Message, Resume, Resumed};
+
+use super::stream::{Picker, State, Stream};
+use crate::paths::PathShrunk;
+use crate::resume::{MAX_RESUMES, places};
+use crate::setup::{decode_info, encode_info};
+use crate::shape::{Shape, options};
+use crate::watch::Signs;
+use crate::{Error, ErrorKind, Host, SchemeChoice};
+
+/// How often the stream has changed to another queue pair, and what it needs for the next time.
+pub(super) struct Resuming {
+    /// Whether the receiver can.
+    is_possible: bool,
+    scheme: SchemeChoice,
+    rate_control: RateControl,
+    times: u32,
+}
+
+impl Resuming {
+    pub(super) fn new(is_possible: bool, scheme: SchemeChoice, rate_control: RateControl) -> Self {
+        Self {
+            is_possible,
+            scheme,
+            rate_control,
+            times: 0,
+        }
+    }
+
+    /// The shape to go on with, if that is possible.
+    fn next_shape(&self, shape: Shape, carries: u32) -> Option<Shape> {
+        if !self.is_possible || self.times >= MAX_RESUMES {
+            return None;
+        }
+        shape.with_mtu(carries, self.scheme.most_parity())
+    }
+}
+
+impl Stream {
+    /// Notices where the path does not carry the size of packets any more, and then asks the
+    /// receiver to go on over another queue pair.
+    pub(super) fn watch_size(
+        &mut self,
+        now: Instant,
+        signs: &Signs,
+        host: &Host<'_>,
+    ) -> Result<(), Error> {
+        let waits = signs.slow_disk().is_some() || self.in_flight.is_empty();
+        let waits = waits || self.lane.open().is_none();
+        let mtu = self.shape.mtu;
+        let keeper = self.link.keeper.as_mut();
+        match keeper.and_then(|keeper| keeper.watch_size(now, signs.moved, waits, mtu)) {
+            Some(shrunk) => self.cut_over(shrunk, host),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the queue pair, and asks the receiver to go on with smaller packets.
+    fn cut_over(&mut self, shrunk: PathShrunk, host: &Host<'_>) -> Result<(), Error> {
+        let Some(shape) = self.resuming.next_shape(self.shape, shrunk.carries) else {
+            return Err(shrunk.into());
+        };
+        host.warn(shrunk.warning());
+        self.resuming.times += 1;
+        self.settle()?;
+        let mut cut = 0;
+        for segment in &mut self.in_flight {
+            let state = &mut segment.state;
+            if matches!(state, State::Posted(handle) if handle.outcome() == Some(Outcome::Whole)) {
+                *state = State::Arrived;
+            } else if !matches!(state, State::Arrived) {
+                *state = State::Cut;
+                cut += 1;
+            }
+        }
+        if let Picker::Auto(auto) = &mut self.picker {
+            auto.handle_resume(shape, cut);
+        }
+        self.shape = shape;
+        let path = self.path()?;
+        let rate_control = match self.resuming.rate_control {
+            RateControl::Adaptive { max_bps, start } => RateControl::Adaptive {
+                max_bps,
+                start: path.learned.or(start),
+            },
+            fixed @ RateControl::Fixed { .. } => fixed,
+        };
+        let rtt = Duration::from_nanos(path.rtt_ns);
+        let options = options(shape.config(), rate_control, rtt);
+        let ours = self.lane.replace(&mut self.link.endpoint, options)?;
+        let resume = Message::Resume(Resume {
+            first_segment: self.settled_segments,
+            info: encode_info(&ours)?,
+        });
+        self.outbox.send_or_cancel(resume, host.cancel)
+    }
+
+    /// The receiver has answered.
+    pub(super) fn resume(&mut self, resumed: &Resumed) -> Result<(), Error> {
+        if self.lane.open().is_some() {
+            let what = "the receiver goes on over another queue pair, and was not asked to";
+            return Err(Error::new(ErrorKind::Mismatch, what));
+        }
+        let first_segment = self.settled_segments;
+        for place in places(&resumed.finished, first_segment, self.in_flight.len())? {
+            self.in_flight[place].state = State::Arrived;
+        }
+        let theirs = decode_info(&resumed.info)?;
+        self.link.connect(self.lane.reopen(), theirs)
+    }
+}
