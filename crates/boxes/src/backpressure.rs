@@ -1,7 +1,8 @@
 //! How a box slows its senders down.
 
-/// A box beside a NIC sends more than it receives: `(r + c) / r` of it. When this queues up before
-/// the long path, the box slows the sender. It never drops data to make room for repair packets.
+/// A box beside a NIC sends more than it receives: `LoWAR(r, c)` sends `(r + c) / r` of it, and NetRT
+/// sends repeats too. When this queues up before the path, the box slows the sender. It never drops
+/// data to make room for repair packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backpressure {
     /// PFC frames stop the priorities of protected packets when `stop_bytes` wait, and resume them

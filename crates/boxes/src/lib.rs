@@ -1,9 +1,10 @@
 //! Boxes in the path, between two wires, that repair losses for RDMA NICs which do not know of
 //! them.
 //!
-//! [`lowar`] adds repair packets at one end of a long path and recovers losses at the other. A box
-//! is sans-IO: it takes Ethernet frames and the time, and gives frames. [`LowarDevice`] is one as a
-//! device of [`farwrite_net`].
+//! [`lowar`] adds repair packets at one end of a long path and recovers losses at the other.
+//! [`netrt`] keeps copies beside a sender, and repeats what the box beside the receiver requests.
+//! Each is a [`PathBox`], which takes frames and the time, and gives frames. [`BoxDevice`] is one as
+//! a device of [`farwrite_net`].
 #![no_std]
 
 extern crate alloc;

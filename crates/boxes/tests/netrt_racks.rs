@@ -43,6 +43,8 @@ fn incast_completes_sooner_than_with_go_back_n_alone() {
     let boxes = run(&scene, &Repair::NetRt(scene.netrt(32)));
     assert!(plain.repeated > 0 && boxes.repeated == 0, "{boxes:?}");
     assert!(boxes.mean_us() < 0.66 * plain.mean_us());
+    // Bursts of losses pause their senders.
+    assert!(boxes.boxes.pauses > 0, "{boxes:?}");
     let [pfc, irn] = [Repair::GbnPfc, Repair::Irn].map(|repair| run(&scene, &repair));
     assert_eq!((pfc.repeated, pfc.dropped), (0, 0));
     assert!(pfc.mean_us() < plain.mean_us() && irn.mean_us() < plain.mean_us());
