@@ -61,6 +61,16 @@ fn every_scheme_repairs_what_a_path_loses() {
     }
 }
 
+/// Its parity is longer than the message.
+#[test]
+fn a_short_message_has_all_its_parity() {
+    for bytes in [1, 20_000] {
+        let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+        let outcome = run_over(&star(2, 10, 1000), &workload, &fixed("ec-mds:32,8", 5));
+        assert_eq!(outcome.done(), 1);
+    }
+}
+
 #[test]
 fn steps_of_a_collective_wait_for_each_other() {
     let pattern = "pattern = \"ring-all-reduce\"\nsize = \"800kB\"\nhosts = 8";

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, Program};
+use farwrite::schemes::scheme::Message;
 use farwrite::{
     Endpoint, Outcome, QpConfig, QpOptions, QueuePair, RateControl, RecvHandle, Region, SchemeName,
     SendHandle, SendOptions,
@@ -173,7 +174,7 @@ fn options(transport: &Transport, scheme: SchemeName, starting: &Starting) -> Qp
     let mut sdr = QpConfig {
         mtu: transport.mtu,
         slots: 2,
-        max_message_bytes: bytes,
+        max_message_bytes: bytes.max(parity_bytes(scheme, bytes, transport.mtu)),
         ..QpConfig::default()
     };
     // The paper's split ends at 2^18 packets; this one at 2^21.
@@ -187,6 +188,19 @@ fn options(transport: &Transport, scheme: SchemeName, starting: &Starting) -> Qp
         max_parity_bytes: u64::MAX,
         ..base
     }
+}
+
+/// Bytes of parity that a scheme sends with a message; more than the message if that is short.
+fn parity_bytes(scheme: SchemeName, bytes: u64, mtu: u32) -> u64 {
+    let chunk_bytes = u64::from(mtu);
+    let message = Message {
+        number: 0,
+        bytes,
+        chunks: u32::try_from(bytes.div_ceil(chunk_bytes)).unwrap_or(u32::MAX),
+        chunk_bytes,
+    };
+    let layout = scheme.scheme().layout(&message);
+    layout.map_or(0, |layout| layout.parity_bytes() as u64)
 }
 
 #[expect(
