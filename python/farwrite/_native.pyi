@@ -1,6 +1,7 @@
 """Native half of farwrite; not for use by itself. Columns have one entry a point."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from os import PathLike
 from typing import TypeAlias, final
 
 import numpy as np
@@ -12,6 +13,7 @@ __all__ = [
     "Plan",
     "PointError",
     "Settings",
+    "SimPlan",
     "chunk_loss",
     "group_failure",
     "parity_overhead",
@@ -98,6 +100,19 @@ class CollectiveTimes:
         self, barrier: bool, points: Sequence[int], q: _Column
     ) -> tuple[_Column, _Column]: ...
     def sample(self, n: int, seed: int) -> _Column: ...
+
+_Flow: TypeAlias = tuple[int, int, int, int | None, int | None, float | None, Sequence[int], str]
+
+@final
+class SimPlan:
+    """A plan of simulations, checked."""
+
+    def __new__(cls, text: str, files: Mapping[str, str], directory: str | PathLike[str]) -> SimPlan: ...
+    def files(self) -> dict[str, str]: ...
+    def notes(self) -> list[str]: ...
+    def memory_bytes(self) -> int: ...
+    def runs(self) -> list[tuple[str, str, str, str, float | None, int]]: ...
+    def run(self, number: int) -> tuple[list[tuple[str, int]], list[_Flow]]: ...
 
 def chunk_loss(loss_packet: _Column, packets: Sequence[int]) -> _Column: ...
 def group_failure(scheme: Sequence[str], loss_chunk: _Column) -> _Column: ...

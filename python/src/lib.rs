@@ -1,7 +1,8 @@
 //! The native half of the Python package `farwrite`: arrays in, arrays out, one number a point.
 //!
 //! There is no logic here. Shapes, broadcasting and the checks of what a caller passes are in Python
-//! (`python/farwrite/`); formulas and their ranges in `farwrite-model`.
+//! (`python/farwrite/`); formulas and their ranges in `farwrite-model`, plans and runs in
+//! `farwrite-experiment`.
 
 mod collective;
 mod completion;
@@ -9,6 +10,7 @@ mod plan;
 mod points;
 mod probability;
 mod setting;
+mod sim;
 
 use pyo3::prelude::*;
 
@@ -27,4 +29,6 @@ mod _native {
     use crate::probability::{chunk_loss, group_failure, parity_overhead};
     #[pymodule_export]
     use crate::setting::Settings;
+    #[pymodule_export]
+    use crate::sim::SimPlan;
 }

@@ -14,6 +14,7 @@ import farwrite.model
 import farwrite.model.completion
 import farwrite.model.sweep
 import farwrite.plan
+import farwrite.sim
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +47,16 @@ def test_other_threads_run_during_an_evaluation() -> None:
     assert during > 5
 
 
-@pytest.mark.parametrize("name", ["farwrite.model.completion", "farwrite.model.sweep", "farwrite.plan"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "farwrite.model.completion",
+        "farwrite.model.sweep",
+        "farwrite.plan",
+        "farwrite.sim.plan",
+        "farwrite.sim.sweep",
+    ],
+)
 def test_examples_of_the_documentation(name: str) -> None:
     result = doctest.testmod(sys.modules[name])
     assert result.attempted > 0

@@ -138,12 +138,17 @@ fn peers_files_run_as_they_are() {
         "--topology",
         "a.topo",
         "--transport",
-        "roce,eqds",
+        "roce,eqds,farwrite-ec-mds:8,2",
     ];
     let of_htsim = result(directory.path(), &args);
-    let transports = [0, 1].map(|run| of_htsim["runs"][run]["transport"].clone());
-    assert_eq!(transports, ["eqds", "roce"].map(Value::from));
-    assert!([0, 1].iter().all(|run| of_htsim["runs"][*run]["done"] == 2));
+    let transports = [0, 1, 2].map(|run| of_htsim["runs"][run]["transport"].clone());
+    let names = ["eqds", "farwrite-ec-mds:8,2", "roce"];
+    assert_eq!(transports, names.map(Value::from));
+    assert!(
+        [0, 1, 2]
+            .iter()
+            .all(|run| of_htsim["runs"][*run]["done"] == 2)
+    );
     assert_eq!(of_htsim["runs"][0]["workload"], "a");
     let flows = fs::read_to_string(directory.path().join("out/sim/flows.csv")).expect("flows");
     let cells: Vec<Vec<_>> = flows

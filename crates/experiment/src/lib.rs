@@ -5,7 +5,8 @@
 //! - a topology and switches, of [`farwrite_net`];
 //! - a [`Workload`]: flows between hosts, and triggers that start flows when others are done. A
 //!   [`Pattern`] makes one from a seed; [`peers`] reads those of other simulators;
-//! - a [`Transport`], the NIC at each host: a protocol of [`farwrite_rc`] and its settings;
+//! - a [`Transport`], what runs at each host, and its settings: a NIC of [`farwrite_rc`], or an
+//!   endpoint of [`farwrite`] as it ships;
 //! - a seed.
 //!
 //! [`run`] runs it on one core. The same four parts give the same [`Outcome`], bit for bit. A
@@ -29,8 +30,8 @@ mod units;
 pub use flow::{Flow, Start, Trigger, TriggerKind, Workload, WorkloadError};
 pub use ideal::{Ideal, Wire};
 pub use meter::{Depth, Depths};
-pub use outcome::{FlowEnd, FlowOutcome, Outcome};
+pub use outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
 pub use pattern::{Pattern, PatternError, Place};
 pub use run::{RunError, Scene, memory_bytes, run};
 pub use sizes::{SizeError, Sizes};
-pub use transport::{Dcqcn, Transport};
+pub use transport::{Dcqcn, Protocol, Transport};

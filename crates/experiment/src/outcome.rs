@@ -12,12 +12,23 @@ pub enum FlowEnd {
         /// When it learned so, in nanoseconds.
         at_ns: u64,
     },
-    /// The queue pair broke.
-    Failed(farwrite_rc::RequestError),
+    /// It was given up.
+    Failed(FlowError),
     /// The run ended before.
     Unfinished,
     /// The trigger that it waits for was not activated.
     NotStarted,
+}
+
+/// Why a flow was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// The queue pair of a NIC broke.
+    #[error(transparent)]
+    Nic(farwrite_rc::RequestError),
+    /// An endpoint tried for a minute, or for 1000 times the ideal time if that is longer.
+    #[error("not done after a minute and 1000 times the ideal time; see whether a path is there")]
+    Late,
 }
 
 /// A flow of a run.

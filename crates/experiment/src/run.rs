@@ -6,21 +6,16 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 
 use farwrite_link::Dice;
-use farwrite_net::{Network, NetworkError, NodeId, Options, Payload, Role, Topology};
-use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Path, Remote, Request, RequestError};
+use farwrite_net::{Network, NetworkError, NodeId, Options, Role, Topology};
+use farwrite_rc::Path;
 
 use crate::flow::{Start, TriggerKind};
-use crate::host::{Board, Done, Host};
+use crate::host::{self, Board, Done, Host, Starting, What};
 use crate::ideal::{Ideal, Wire};
 use crate::meter::Meter;
-use crate::outcome::{FlowEnd, FlowOutcome, Outcome};
-use crate::transport::TransportError;
+use crate::outcome::{FlowEnd, FlowError, FlowOutcome, Outcome};
+use crate::transport::{Protocol, TransportError};
 use crate::{Transport, Workload, WorkloadError};
-
-/// The key of the memory that each host offers to the others.
-const RKEY: u32 = 1;
-/// Messages beyond this go as several WRITEs, one behind the other.
-const MAX_WRITE_BYTES: u64 = 1 << 30;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +48,14 @@ pub enum RunError {
     /// The transport is invalid.
     #[error(transparent)]
     Transport(#[from] TransportError),
+    /// A host cannot be set up.
+    #[error("node {node}: {why}")]
+    Host {
+        /// Which.
+        node: u32,
+        /// Why.
+        why: String,
+    },
     /// A host could not set up a flow.
     #[error("flow {flow}: {why}")]
     Flow {
@@ -82,6 +85,7 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     // The example `bench` compares the estimate with what runs take.
     const NODE: u64 = 2_000;
     const FLOW: u64 = 2_200;
+    const ENDPOINT_FLOW: u64 = 30_000;
     const FRAME: u64 = 250;
     let nodes = scene.topology.nodes().len() as u64;
     let switches = scene.topology.with_role(Role::Switch).count() as u64;
@@ -104,18 +108,19 @@ pub fn memory_bytes(scene: &Scene<'_>) -> u64 {
     });
     let room = buffers.chain(on_cables).fold(0_u64, u64::saturating_add);
     let frames = wanted.fold(0_u64, u64::saturating_add).min(room / mtu);
+    let flow_bytes = match scene.transport.protocol() {
+        Ok(Protocol::Endpoint(_)) => ENDPOINT_FLOW,
+        _ => FLOW,
+    };
     let parts = [
         nodes * NODE,
         scene.topology.cables().len() as u64 * NODE,
         tables,
-        flows.saturating_mul(FLOW),
+        flows.saturating_mul(flow_bytes),
         frames.saturating_mul(FRAME),
     ];
     parts.into_iter().fold(0, u64::saturating_add)
 }
-
-/// A queue pair at a host.
-type End = (usize, u32);
 
 struct Running<'a> {
     scene: Scene<'a>,
@@ -127,17 +132,9 @@ struct Running<'a> {
     starts: BinaryHeap<Reverse<(u64, usize)>>,
     /// Of each trigger: how often it was activated, and the flows that wait for it.
     triggers: Vec<(u64, Vec<usize>)>,
-    /// Queue pairs of each host.
-    pairs: Vec<u32>,
-    /// The flow of each queue pair in use, and whether it is the sender's end.
-    flow_of: BTreeMap<End, (usize, bool)>,
-    /// The sender's queue pair of each flow that has started.
-    sender: Vec<Option<u32>>,
     flows: Vec<FlowOutcome>,
     /// The empty path of each flow.
     paths: Vec<Path>,
-    /// WRITEs of each flow that are not done.
-    writes: Vec<u64>,
     /// Flows that have started and are not done.
     under_way: usize,
     dice: Dice,
@@ -148,19 +145,15 @@ impl<'a> Running<'a> {
         let scene = *scene;
         let hosts: Vec<_> = scene.topology.hosts().collect();
         let board: Board = Rc::new(RefCell::new(Vec::new()));
-        let mut place = 0;
+        let mut made = BTreeMap::new();
+        for &node in &hosts {
+            made.insert(node, Host::new(node, scene.transport, scene.seed, &board)?);
+        }
         let host = |node, _: &farwrite_net::Node| {
-            let host = Host::new(Nic::new(node), place, Rc::clone(&board));
-            place += 1;
-            host
+            let host = made.remove(&node);
+            host.expect("a network asks for each of its hosts once")
         };
         let mut network = Network::new(scene.topology, scene.options, scene.seed, host)?;
-        for &node in &hosts {
-            if let Some(host) = network.device_mut(node) {
-                let registered = host.nic.memory.register_ghost(RKEY, 0, u64::MAX >> 1);
-                debug_assert!(registered.is_ok(), "the key is new");
-            }
-        }
         let workload = scene.workload;
         let starts = workload.flows.iter().filter_map(|flow| match flow.start {
             Start::At(at_ns) => Some(at_ns),
@@ -171,22 +164,18 @@ impl<'a> Running<'a> {
         let empty = Empty::of(&scene);
         for (&host, path) in &empty.receivers {
             if let Some(host) = network.device_mut(hosts[host]) {
-                scene.transport.prepare(&mut host.nic, path)?;
+                host.prepare(scene.transport, path)?;
             }
         }
         let mut running = Self {
             scene,
             network,
-            board: Rc::clone(&board),
+            board,
             meter,
             starts: BinaryHeap::new(),
             triggers: vec![(0, Vec::new()); workload.triggers.len()],
-            pairs: vec![0; hosts.len()],
-            flow_of: BTreeMap::new(),
-            sender: vec![None; workload.flows.len()],
             flows: empty.outcomes,
             paths: empty.paths,
-            writes: vec![0; workload.flows.len()],
             under_way: 0,
             dice: Dice::new(scene.seed ^ 0x5EED_0F90),
             hosts,
@@ -229,84 +218,36 @@ impl<'a> Running<'a> {
 
     fn start(&mut self, number: usize) -> Result<(), RunError> {
         let flow = self.scene.workload.flows[number];
-        let wrong = |why: String| RunError::Flow { flow: number, why };
-        let [src_qpn, dst_qpn] = [flow.src, flow.dst].map(|host| {
-            self.pairs[host] += 1;
-            FIRST_QPN + self.pairs[host] - 1
-        });
-        let transport = self.scene.transport;
-        let priority = flow.priority.unwrap_or(transport.priority);
-        // Any dynamic port: it spreads flows over equal paths.
-        #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
-        let src_port = 49_152 + self.dice.below(16_384) as u16;
-        for (host, peer, peer_qpn) in [(flow.src, flow.dst, dst_qpn), (flow.dst, flow.src, src_qpn)]
-        {
-            let to = Connection {
-                peer: self.hosts[peer],
-                src_port,
-                priority,
-                rate_bps: None,
-            };
-            let path = self.paths[number];
-            let connected = transport.connect(self.nic(host), to, peer_qpn, &path);
-            connected.map_err(|why| wrong(why.to_string()))?;
-        }
-        self.flow_of.insert((flow.src, src_qpn), (number, true));
-        if flow.when_received.is_some() {
-            self.flow_of.insert((flow.dst, dst_qpn), (number, false));
-            let posted = self.nic(flow.dst).post_receive(dst_qpn, 0, 0);
-            posted.map_err(|why| wrong(why.to_string()))?;
-        }
-        let writes = flow.bytes.div_ceil(MAX_WRITE_BYTES);
-        for write in 0..writes {
-            let rest = flow.bytes - write * MAX_WRITE_BYTES;
-            let bytes = u32::try_from(rest.min(MAX_WRITE_BYTES)).unwrap_or(u32::MAX);
-            let is_last = write + 1 == writes;
-            let request = Request::Write {
-                data: Payload::Ghost(bytes),
-                to: Remote {
-                    rkey: RKEY,
-                    addr: 0,
-                },
-                imm: (is_last && flow.when_received.is_some()).then_some(0),
-            };
-            let posted = self.nic(flow.src).post(src_qpn, write, request);
-            posted.map_err(|why| wrong(why.to_string()))?;
-        }
-        self.writes[number] = writes;
-        self.sender[number] = Some(src_qpn);
+        let starting = Starting {
+            number,
+            flow,
+            ends: [flow.src, flow.dst].map(|host| self.hosts[host]),
+            path: self.paths[number],
+            ideal_ns: self.flows[number].ideal_ns,
+            // Any dynamic port.
+            #[expect(clippy::cast_possible_truncation, reason = "below 16384")]
+            src_port: 49_152 + self.dice.below(16_384) as u16,
+        };
+        let started = host::start(&mut self.network, self.scene.transport, &starting);
+        started.map_err(|why| RunError::Flow { flow: number, why })?;
         self.flows[number].start_ns = Some(self.network.now_ns());
         self.flows[number].end = FlowEnd::Unfinished;
         self.under_way += 1;
         Ok(())
     }
 
-    fn nic(&mut self, host: usize) -> &mut Nic {
-        let device = self.network.device_mut(self.hosts[host]);
-        &mut device.expect("hosts have devices").nic
-    }
-
     /// Takes in what the hosts have reported.
     fn take_done(&mut self) {
-        while let Some(done) = self.pop_done() {
-            let Some(&(number, _)) = self.flow_of.get(&(done.host, done.qpn)) else {
-                continue;
-            };
-            let flow = self.scene.workload.flows[number];
-            match done.completion {
-                Completion::Acknowledged { .. } => {
-                    self.writes[number] -= 1;
-                    if self.writes[number] == 0 {
-                        self.flows[number].end = FlowEnd::Done { at_ns: done.at_ns };
-                        self.under_way -= 1;
-                        self.activate(flow.when_sent, done.at_ns);
-                    }
+        while let Some(Done { flow, at_ns, what }) = self.pop_done() {
+            let triggers = self.scene.workload.flows[flow];
+            match what {
+                What::Sent => {
+                    self.flows[flow].end = FlowEnd::Done { at_ns };
+                    self.under_way -= 1;
+                    self.activate(triggers.when_sent, at_ns);
                 }
-                Completion::Written { .. } => self.activate(flow.when_received, done.at_ns),
-                Completion::Failed { error, .. } => self.fail(number, error),
-                Completion::Read { .. }
-                | Completion::Received { .. }
-                | Completion::Unused { .. } => {}
+                What::Received => self.activate(triggers.when_received, at_ns),
+                What::Failed(error) => self.fail(flow, error),
             }
         }
     }
@@ -320,9 +261,10 @@ impl<'a> Running<'a> {
     }
 
     /// Notes the first reason.
-    fn fail(&mut self, number: usize, error: RequestError) {
+    fn fail(&mut self, number: usize, error: FlowError) {
         if self.flows[number].end == FlowEnd::Unfinished {
             self.flows[number].end = FlowEnd::Failed(error);
+            self.under_way -= 1;
         }
     }
 
@@ -346,23 +288,21 @@ impl<'a> Running<'a> {
     }
 
     fn finish(mut self) -> Outcome {
+        let now_ns = self.network.now_ns();
         for number in 0..self.flows.len() {
-            let Some(qpn) = self.sender[number] else {
+            if self.flows[number].end == FlowEnd::NotStarted {
                 continue;
-            };
-            let src = self.scene.workload.flows[number].src;
-            // Failures by timeouts come without a frame, so nothing has reported them.
-            while let Some(completion) = self.nic(src).poll_completion(qpn) {
-                if let Completion::Failed { error, .. } = completion {
-                    self.fail(number, error);
-                }
             }
-            let counters = self.nic(src).qp_counters(qpn).unwrap_or_default();
+            let src = self.hosts[self.scene.workload.flows[number].src];
+            let host = self.network.device_mut(src);
+            let counted = host.map(|host| host.finish(now_ns, number));
+            let counted = counted.unwrap_or_default();
             let flow = &mut self.flows[number];
-            flow.packets = counters.sent;
-            flow.repeated = counters.repeated;
-            flow.timeouts = counters.timeouts;
+            flow.packets = counted.packets;
+            flow.repeated = counted.repeated;
+            flow.timeouts = counted.timeouts;
         }
+        self.take_done();
         Outcome {
             flows: self.flows,
             totals: self.network.totals(),

@@ -1,7 +1,8 @@
-//! What the NICs of a run do: a protocol of [`farwrite_rc::Transport`] and its settings.
+//! What the hosts of a run do: a protocol and its settings.
 
 use std::time::Duration;
 
+use farwrite::{QpConfig as SdrConfig, SchemeName};
 use farwrite_net::SwitchConfig;
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, Path, QpConfig, Recovery};
@@ -19,13 +20,26 @@ pub enum Dcqcn {
     Ns3,
 }
 
+/// What protocols of endpoints begin with; the name of a scheme follows.
+const ENDPOINT: &str = "farwrite-";
+
+/// What runs at the hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// A NIC model with reliable connections.
+    Nic(farwrite_rc::Transport),
+    /// An endpoint as it ships, with a scheme for each flow.
+    Endpoint(SchemeName),
+}
+
 /// The transport of a run: a protocol and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transport {
-    /// The name of a [`farwrite_rc::Transport`].
+    /// The name of a [`farwrite_rc::Transport`], or `farwrite-` and the name of a scheme. The window,
+    /// acknowledgements, the timeout, retries and DCQCN are settings of NICs.
     pub protocol: String,
-    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096.
+    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096; with endpoints any multiple of 4.
     #[serde(default = "Transport::default_mtu")]
     pub mtu: u32,
     /// Packets that may be unacknowledged; `None`: as [`farwrite_rc::Transport::config`].
@@ -35,14 +49,17 @@ pub struct Transport {
     /// How long to wait for progress; `None`: as [`farwrite_rc::Transport::config`].
     #[serde(default, deserialize_with = "crate::units::maybe_time")]
     pub timeout: Option<Duration>,
-    /// How often in a row to try again without progress.
-    #[serde(default = "Transport::default_retries")]
-    pub retries: u8,
+    /// How often in a row to try again without progress; `None`: 7 times.
+    pub retries: Option<u8>,
     /// The traffic class of flows that name none.
     #[serde(default = "Transport::default_priority")]
     pub priority: u8,
     /// Parameters of DCQCN, if the protocol has it; `None`: those of its paper.
     pub dcqcn: Option<Dcqcn>,
+    /// With endpoints, bits a second that each sends to another; `None`: the adaptive controller
+    /// decides.
+    #[serde(default, deserialize_with = "crate::units::maybe_rate")]
+    pub rate: Option<u64>,
 }
 
 /// Why a transport is impossible.
@@ -57,30 +74,42 @@ pub enum TransportError {
     /// A setting is out of range.
     #[error(transparent)]
     Setting(#[from] farwrite_rc::ConfigError),
+    /// A setting of an endpoint is out of range.
+    #[error("{0}")]
+    Endpoint(String),
+    /// A setting that the protocol does not have.
+    #[error("{key}: {protocol} has no such setting; leave the key out")]
+    NoSetting {
+        /// Which.
+        key: &'static str,
+        /// The protocol.
+        protocol: String,
+    },
     /// The priority is out of range.
     #[error("priority = {0}: 0 to 7")]
     Priority(u8),
-    /// Parameters of DCQCN for a protocol without it.
-    #[error("dcqcn: {protocol} has no DCQCN; leave the key out, or choose roce or irn")]
-    NoDcqcn {
-        /// Which.
-        protocol: farwrite_rc::Transport,
-    },
 }
 
 /// The names of all transports, with commas between them.
 #[must_use]
 pub fn names() -> String {
-    farwrite_rc::Transport::ALL
-        .map(farwrite_rc::Transport::name)
-        .join(", ")
+    let nics = farwrite_rc::Transport::ALL.map(farwrite_rc::Transport::name);
+    format!(
+        "{}, or {ENDPOINT}SCHEME, such as {ENDPOINT}sr-nack",
+        nics.join(", ")
+    )
 }
 
 /// The names of all transports, each with what it is, for people.
 #[must_use]
 pub fn described() -> String {
     let line = |entry: farwrite_rc::Transport| format!("{entry} ({})", entry.about());
-    farwrite_rc::Transport::ALL.map(line).join("; ")
+    let nics = farwrite_rc::Transport::ALL.map(line);
+    let endpoints = "endpoints of farwrite with a scheme, such as";
+    format!(
+        "{}; {endpoints} {ENDPOINT}sr-nack or {ENDPOINT}ec-mds:32,8",
+        nics.join("; ")
+    )
 }
 
 impl Transport {
@@ -94,9 +123,10 @@ impl Transport {
             window: None,
             ack_every: None,
             timeout: None,
-            retries: Self::default_retries(),
+            retries: None,
             priority: Self::default_priority(),
             dcqcn: None,
+            rate: None,
         }
     }
 
@@ -109,37 +139,81 @@ impl Transport {
             return Err(TransportError::Priority(self.priority));
         }
         let protocol = self.protocol()?;
-        if self.dcqcn.is_some() && !protocol.has_dcqcn() {
-            return Err(TransportError::NoDcqcn { protocol });
-        }
-        let path = Path {
-            rate_bps: 1,
-            rtt_ns: 1,
-            mtu_bytes: self.mtu,
-            framing_bytes: 0,
+        let foreign = match protocol {
+            Protocol::Nic(nic) => [
+                ("rate", self.rate.is_some()),
+                ("dcqcn", self.dcqcn.is_some() && !nic.has_dcqcn()),
+            ]
+            .to_vec(),
+            Protocol::Endpoint(_) => [
+                ("window", self.window.is_some()),
+                ("ack_every", self.ack_every.is_some()),
+                ("timeout", self.timeout.is_some()),
+                ("retries", self.retries.is_some()),
+                ("dcqcn", self.dcqcn.is_some()),
+            ]
+            .to_vec(),
         };
-        Ok(self.queue_pair(protocol, 2, &path).validate()?)
+        if let Some((key, _)) = foreign.into_iter().find(|(_, is_set)| *is_set) {
+            let protocol = self.protocol.clone();
+            return Err(TransportError::NoSetting { key, protocol });
+        }
+        match protocol {
+            Protocol::Nic(nic) => Ok(self.queue_pair(nic, 2, &self.path(0)).validate()?),
+            Protocol::Endpoint(_) => {
+                let config = SdrConfig {
+                    mtu: self.mtu,
+                    max_message_bytes: 1,
+                    ..SdrConfig::default()
+                };
+                let checked = config.validate();
+                checked.map_err(|why| TransportError::Endpoint(why.to_string()))?;
+                Ok(())
+            }
+        }
     }
 
     /// The protocol by its name.
     ///
     /// # Errors
     /// [`TransportError::Unknown`].
-    pub fn protocol(&self) -> Result<farwrite_rc::Transport, TransportError> {
-        let protocol = self.protocol.parse();
-        protocol.map_err(|_| TransportError::Unknown {
+    pub fn protocol(&self) -> Result<Protocol, TransportError> {
+        let unknown = || TransportError::Unknown {
             name: self.protocol.clone(),
-        })
+        };
+        match self.protocol.strip_prefix(ENDPOINT) {
+            Some(scheme) => scheme
+                .parse()
+                .map(Protocol::Endpoint)
+                .map_err(|_| unknown()),
+            None => self
+                .protocol
+                .parse()
+                .map(Protocol::Nic)
+                .map_err(|_| unknown()),
+        }
+    }
+
+    /// Any path, to ask for what does not depend on it.
+    fn path(&self, framing_bytes: u32) -> Path {
+        Path {
+            rate_bps: 1,
+            rtt_ns: 1,
+            mtu_bytes: self.mtu,
+            framing_bytes,
+        }
     }
 
     /// What of `switch` keeps the protocol from working as meant, and what to do.
     pub(crate) fn lacks(&self, switch: &SwitchConfig) -> Option<&'static str> {
-        let protocol = self.protocol().ok()?;
-        match protocol {
+        let Ok(Protocol::Nic(nic)) = self.protocol() else {
+            return None;
+        };
+        match nic {
             farwrite_rc::Transport::Eqds if switch.trim.is_none() => {
                 Some("the switches do not trim, so dropped packets wait for timeouts; add trim")
             }
-            _ if protocol.has_dcqcn() && switch.ecn.is_none() => {
+            _ if nic.has_dcqcn() && switch.ecn.is_none() => {
                 Some("the switches do not mark, so DCQCN never slows a flow; add ecn")
             }
             _ => None,
@@ -149,17 +223,11 @@ impl Transport {
     /// Switches as the protocol wants them, for the priorities of its flows. `framing_bytes` is
     /// that of [`Options`](farwrite_net::Options).
     pub(crate) fn switch(&self, priorities: &[u8], framing_bytes: u32) -> SwitchConfig {
-        let path = Path {
-            rate_bps: 1,
-            rtt_ns: 1,
-            mtu_bytes: self.mtu,
-            framing_bytes,
-        };
-        let protocol = self.protocol();
-        protocol.map_or_else(
-            |_| SwitchConfig::default(),
-            |protocol| protocol.switch(priorities, &path),
-        )
+        match self.protocol() {
+            Ok(Protocol::Nic(nic)) => nic.switch(priorities, &self.path(framing_bytes)),
+            // Endpoints ask nothing of switches.
+            Ok(Protocol::Endpoint(_)) | Err(_) => SwitchConfig::default(),
+        }
     }
 
     /// Sets up the NIC of a host that receives flows. `path` has the rate of its cable and the
@@ -168,7 +236,7 @@ impl Transport {
     /// # Errors
     /// [`TransportError::Unknown`].
     pub(crate) fn prepare(&self, nic: &mut Nic, path: &Path) -> Result<(), TransportError> {
-        self.protocol()?.prepare(nic, path, self.dcqcn(path));
+        self.nic()?.prepare(nic, path, self.dcqcn(path));
         Ok(())
     }
 
@@ -183,13 +251,22 @@ impl Transport {
         peer_qpn: u32,
         path: &Path,
     ) -> Result<u32, TransportError> {
-        let protocol = self.protocol()?;
+        let protocol = self.nic()?;
         let config = self.queue_pair(protocol, peer_qpn, path);
         let connected = match protocol.control(path, self.dcqcn(path)) {
             Some(control) => nic.connect_under(to, config, control),
             None => nic.connect(to, config),
         };
         Ok(connected?)
+    }
+
+    fn nic(&self) -> Result<farwrite_rc::Transport, TransportError> {
+        match self.protocol()? {
+            Protocol::Nic(nic) => Ok(nic),
+            Protocol::Endpoint(_) => Err(TransportError::Unknown {
+                name: self.protocol.clone(),
+            }),
+        }
     }
 
     fn queue_pair(&self, protocol: farwrite_rc::Transport, peer_qpn: u32, path: &Path) -> QpConfig {
@@ -202,7 +279,7 @@ impl Transport {
             window_packets: self.window.unwrap_or(base.window_packets),
             ack_every_packets: self.ack_every.unwrap_or(ack_every),
             ack_timeout_ns: self.timeout.map_or(base.ack_timeout_ns, nanoseconds),
-            retry_limit: self.retries,
+            retry_limit: self.retries.unwrap_or(RETRIES),
             ..base
         }
     }
@@ -218,15 +295,13 @@ impl Transport {
         4096
     }
 
-    fn default_retries() -> u8 {
-        7
-    }
-
     fn default_priority() -> u8 {
         3
     }
 }
 
+/// How often in a row a NIC tries again without progress.
+const RETRIES: u8 = 7;
 /// Packets from one acknowledgement to the next with Go-Back-N, which needs none to repair losses.
 const ACK_EVERY: u32 = 16;
 
@@ -238,6 +313,11 @@ mod tests {
     fn every_protocol_has_valid_defaults() {
         for protocol in farwrite_rc::Transport::ALL {
             Transport::new(protocol.name()).validate().unwrap();
+        }
+        for scheme in SchemeName::ALL {
+            Transport::new(&format!("{ENDPOINT}{scheme}"))
+                .validate()
+                .unwrap();
         }
     }
 
@@ -259,6 +339,27 @@ mod tests {
             ..Transport::new("eqds")
         };
         let wrong = wrong.validate().unwrap_err().to_string();
-        assert!(wrong.starts_with("dcqcn: eqds has no DCQCN"), "{wrong}");
+        assert!(
+            wrong.starts_with("dcqcn: eqds has no such setting"),
+            "{wrong}"
+        );
+        let wrong = Transport {
+            window: Some(7),
+            ..Transport::new("farwrite-ec-mds:32,8")
+        };
+        let wrong = wrong.validate().unwrap_err().to_string();
+        assert!(
+            wrong.starts_with("window: farwrite-ec-mds:32,8 has no such"),
+            "{wrong}"
+        );
+        let wrong = Transport {
+            mtu: 1501,
+            ..Transport::new("farwrite-sr-nack")
+        };
+        let wrong = wrong.validate().unwrap_err().to_string();
+        assert!(wrong.contains("1501"), "{wrong}");
+        for unknown in ["farwrite-", "farwrite-tcp", "farwrite-ec-mds:0,8"] {
+            assert!(Transport::new(unknown).validate().is_err(), "{unknown}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite_units::parse::parse_count;
+use farwrite_units::parse::{parse_count, parse_path_rate};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -14,6 +14,19 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Er
 
 pub(crate) fn maybe_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     time(from).map(Some)
+}
+
+pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let text = String::deserialize(from)?;
+    let bps = parse_path_rate(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
+    // Within 1 kbit/s and 1000 Tbit/s.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "in that range"
+    )]
+    let bps = (bps + 0.5) as u64;
+    Ok(Some(bps))
 }
 
 pub(crate) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {

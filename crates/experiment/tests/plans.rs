@@ -220,7 +220,22 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[topology.rack]",
         "[transport.t]\nprotocol = \"eqds\"\ndcqcn = \"ns3\"\n[topology.rack]",
-        "transport.t: dcqcn: eqds has no DCQCN",
+        "transport.t: dcqcn: eqds has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack\"\nwindow = 7\n[topology.rack]",
+        "transport.t: window: farwrite-sr-nack has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"irn\"\nrate = \"1Gbit\"\n[topology.rack]",
+        "transport.t: rate: irn has no such setting",
+    ),
+    (
+        "[topology.rack]",
+        "[transport.t]\nprotocol = \"farwrite-sr-nack\"\nrate = \"fast\"\n[topology.rack]",
+        "transport.t: rate = \"fast\": ",
     ),
     (
         "[topology.rack]",

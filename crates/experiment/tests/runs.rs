@@ -4,7 +4,8 @@ mod common;
 
 use common::{cable, clos, scene, star};
 use farwrite_experiment::{
-    Flow, FlowEnd, FlowOutcome, Start, Transport, TriggerKind, Workload, memory_bytes, run,
+    Flow, FlowEnd, FlowOutcome, Protocol, Start, Transport, TriggerKind, Workload, memory_bytes,
+    run,
 };
 use farwrite_net::{Loss, Options, Pfc, Shape, SwitchConfig};
 
@@ -235,8 +236,10 @@ fn switches_for(transport: &Transport) -> Options {
         mtu_bytes: transport.mtu,
         framing_bytes: 38,
     };
-    let protocol = transport.protocol().unwrap();
-    Options::with_switches(protocol.switch(&[transport.priority], &path))
+    let Protocol::Nic(nic) = transport.protocol().unwrap() else {
+        panic!("{} is of no NIC", transport.protocol);
+    };
+    Options::with_switches(nic.switch(&[transport.priority], &path))
 }
 
 /// Controllers hold a flow alone back by what their first window and their pace take.

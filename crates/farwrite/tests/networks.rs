@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use farwrite::fabric::contract::Region;
 use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, NetPorts, Program, host};
 use farwrite::{
     Endpoint, MemoryRegion, Outcome, QpOptions, QueuePair, RateControl, RecvHandle, SchemeName,
     SendHandle, SendOptions,
 };
 use farwrite_net::{
-    CableConfig, Change, DropReason, LeafSpine, MarkAt, Network, NodeId, Options, Pfc, Policy, Red,
-    Shape, SwitchConfig, Topology,
+    CableConfig, Change, DropReason, LeafSpine, Loss, MarkAt, Network, NodeId, Options, Pfc,
+    Policy, Red, Shape, SwitchConfig, Topology,
 };
 
 const GBIT: u64 = 1_000_000_000;
@@ -84,6 +85,13 @@ impl Hosts {
 
     /// Sends one message of `bytes` bytes `value` from one host to another.
     fn send(&mut self, ends: [NodeId; 2], bytes: usize, value: u8, scheme: &str) {
+        let memory = [value, 0].map(|byte| Region::owned(vec![byte; bytes]));
+        self.send_from(ends, memory, value, scheme);
+    }
+
+    /// Sends one message from a host's memory to that of another.
+    fn send_from(&mut self, ends: [NodeId; 2], memory: [Region; 2], value: u8, scheme: &str) {
+        let [source, target] = memory;
         let options = QpOptions {
             rate_control: RateControl::Fixed {
                 rate_bps: 10 * GBIT,
@@ -92,14 +100,14 @@ impl Hosts {
         };
         let [from, to] = self.connect(ends, &options);
         let receiver = &mut self.0.get_mut(&ends[1]).expect("a host").0;
-        let target = receiver.endpoint.register(vec![0; bytes]).expect("room");
+        let target = receiver.endpoint.register_region(target).expect("room");
         let recv = receiver
             .endpoint
             .post_recv(to, target.whole())
             .expect("a slot");
         receiver.receives.push((recv, target, value));
         let sender = &mut self.0.get_mut(&ends[0]).expect("a host").0;
-        let source = sender.endpoint.register(vec![value; bytes]).expect("room");
+        let source = sender.endpoint.register_region(source).expect("room");
         let options = SendOptions {
             scheme: scheme.parse::<SchemeName>().expect("a scheme").tag(),
             ..SendOptions::default()
@@ -186,6 +194,28 @@ fn the_same_seed_gives_the_same_course() {
         )
     };
     assert_eq!(run(), run());
+}
+
+/// Over a path that loses packets, with each kind of memory at both ends.
+#[test]
+fn bytes_that_do_not_exist_take_as_long_as_those_that_do() {
+    let run = |scheme: &str, memory: fn() -> Region| {
+        let mut cable = cable();
+        cable.loss = Loss::Iid { loss_packet: 0.02 };
+        let topology = Shape::Star { hosts: 2, cable }.build().expect("a star");
+        let hosts: Vec<_> = topology.hosts().collect();
+        let mut workers = Hosts::new(&topology);
+        workers.send_from([hosts[0], hosts[1]], [memory(), memory()], 7, scheme);
+        let mut network = workers.join(&topology, &Options::default());
+        let took = finish(&mut network, &hosts);
+        (took, network.events(), network.totals())
+    };
+    for scheme in ["sr-nack", "ec-mds:8,2"] {
+        let bytes = run(scheme, || Region::owned(vec![7; 1_000_001]));
+        let ghosts = run(scheme, || Region::ghost(1_000_001));
+        assert!(bytes.2.dropped_for(DropReason::Cable) > 0, "{bytes:?}");
+        assert_eq!(ghosts, bytes, "{scheme}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use farwrite_wire::header::{Aeth, Bth, Deth, IMMDT_BYTES, Reth};
 use farwrite_wire::opcode::{self, Extension};
 use farwrite_wire::packet::Packet;
+use farwrite_wire::request::WriteImm;
 
 /// What stands between the UDP header and the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +79,16 @@ impl Roce {
             reth: None,
             aeth: None,
             imm: None,
+        }
+    }
+
+    /// Headers of a write with immediate, as queue pairs of Farwrite send it (P2.2 to P2.4).
+    #[must_use]
+    pub fn of_write(write: &WriteImm) -> Self {
+        Self {
+            reth: Some(write.reth()),
+            imm: Some(write.imm),
+            ..Self::new(write.bth())
         }
     }
 

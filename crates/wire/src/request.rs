@@ -34,24 +34,30 @@ impl WriteImm {
     /// Bytes before the payload: BTH, RETH, ImmDt.
     pub const HEADER_BYTES: usize = Bth::BYTES + Reth::BYTES + IMMDT_BYTES;
 
-    /// The header.
+    /// The base transport header.
     #[must_use]
-    pub fn header(&self) -> [u8; Self::HEADER_BYTES] {
-        let mut reth = [0; Reth::BYTES];
+    pub fn bth(&self) -> Bth {
+        let opcode = opcode::UC_WRITE_ONLY_WITH_IMM;
+        bth(opcode, self.dest_qp, self.psn, self.payload_bytes)
+    }
+
+    /// The RDMA header.
+    #[must_use]
+    pub fn reth(&self) -> Reth {
         Reth {
             remote_addr: self.remote_addr,
             rkey: self.rkey,
             dma_bytes: self.payload_bytes,
         }
-        .emit(&mut reth);
-        let opcode = opcode::UC_WRITE_ONLY_WITH_IMM;
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn header(&self) -> [u8; Self::HEADER_BYTES] {
+        let mut reth = [0; Reth::BYTES];
+        self.reth().emit(&mut reth);
         let mut header = [0; Self::HEADER_BYTES];
-        header[..Bth::BYTES].copy_from_slice(&bth(
-            opcode,
-            self.dest_qp,
-            self.psn,
-            self.payload_bytes,
-        ));
+        header[..Bth::BYTES].copy_from_slice(&emitted(&self.bth()));
         header[Bth::BYTES..][..Reth::BYTES].copy_from_slice(&reth);
         header[Bth::BYTES + Reth::BYTES..].copy_from_slice(&self.imm.to_be_bytes());
         header
@@ -76,17 +82,12 @@ impl SendOnly {
     /// The header.
     #[must_use]
     pub fn header(&self) -> [u8; Self::HEADER_BYTES] {
-        bth(
-            opcode::UC_SEND_ONLY,
-            self.dest_qp,
-            self.psn,
-            self.payload_bytes,
-        )
+        let opcode = opcode::UC_SEND_ONLY;
+        emitted(&bth(opcode, self.dest_qp, self.psn, self.payload_bytes))
     }
 }
 
-fn bth(opcode: u8, dest_qp: u32, psn: u32, payload_bytes: u32) -> [u8; Bth::BYTES] {
-    let mut header = [0; Bth::BYTES];
+fn bth(opcode: u8, dest_qp: u32, psn: u32, payload_bytes: u32) -> Bth {
     Bth {
         opcode,
         solicited: false,
@@ -101,6 +102,10 @@ fn bth(opcode: u8, dest_qp: u32, psn: u32, payload_bytes: u32) -> [u8; Bth::BYTE
         ack_request: false,
         psn,
     }
-    .emit(&mut header);
+}
+
+fn emitted(bth: &Bth) -> [u8; Bth::BYTES] {
+    let mut header = [0; Bth::BYTES];
+    bth.emit(&mut header);
     header
 }

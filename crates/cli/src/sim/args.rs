@@ -51,7 +51,7 @@ fn examples() -> String {
     )
 }
 
-/// Simulates flows between the NICs of a network of switches, and says how long each takes and what
+/// Simulates flows between the hosts of a network of switches, and says how long each takes and what
 /// happened in the switches. The same plan and seed give the same results on every machine.
 #[derive(Debug, Args)]
 #[command(after_help = examples())]
@@ -87,14 +87,14 @@ pub(crate) struct SimArgs {
 pub(crate) struct QuickArgs {
     #[arg(
         long,
-        help = format!("Transports of the NICs, with commas: {}", farwrite_experiment::transport::described()),
+        help = format!("Transports of the hosts, with commas: {}", farwrite_experiment::transport::described()),
         value_name = "NAMES",
         default_value = "roce",
         value_delimiter = ',',
         conflicts_with = "plan"
     )]
     pub(crate) transport: Vec<String>,
-    /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096
+    /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096; of endpoints any multiple of 4
     #[arg(
         long,
         value_name = "BYTES",

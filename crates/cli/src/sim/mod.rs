@@ -76,8 +76,8 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
         return Ok((text, directory));
     }
     let quick = &args.quick;
-    let transports = quick.transport.iter().map(|name| {
-        let name = quoted(name);
+    let transports = whole_names(&quick.transport).into_iter().map(|name| {
+        let name = quoted(&name);
         format!(
             "\n[transport.{name}]\nprotocol = {name}\nmtu = {}\n",
             quick.mtu
@@ -96,6 +96,22 @@ fn plan_text(args: &SimArgs) -> Result<(String, PathBuf), Failure> {
         transports.collect::<String>(),
     );
     Ok((text, PathBuf::new()))
+}
+
+/// The names of a list with commas. Those of codes have a comma too, such as
+/// `farwrite-ec-mds:32,8`; no name begins with a digit.
+fn whole_names(parts: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in parts {
+        match names.last_mut() {
+            Some(last) if part.starts_with(|c: char| c.is_ascii_digit()) => {
+                *last += ",";
+                *last += part;
+            }
+            _ => names.push(part.clone()),
+        }
+    }
+    names
 }
 
 /// An entry of a plan that is a file, under the name of the file.

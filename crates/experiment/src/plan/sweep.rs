@@ -60,7 +60,9 @@ pub fn sweep(
     outcomes
 }
 
-fn run_case(plan: &Plan, case: Case, keeps_ports: bool) -> CaseOutcome {
+/// Runs one case on the calling thread. `keeps_ports` is that of [`Scene`](crate::Scene).
+#[must_use]
+pub fn run_case(plan: &Plan, case: Case, keeps_ports: bool) -> CaseOutcome {
     let parts = match plan.parts(&case) {
         Ok(parts) => parts,
         Err(why) => {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use farwrite_net::node_of;
 use farwrite_wire::icrc::Flow;
 
-use super::ports::{Arrived, State};
+use super::ports::{Arrived, Outgoing, State, udp_payload};
 use crate::contract::{Ecn, FabricError};
 use crate::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx};
 
@@ -120,14 +120,15 @@ impl CarrierTx for NetTx {
             if !state.has_room() {
                 break;
             }
-            self.packet.clear();
-            packet.append_to(burst.sealed_as(), 0, &mut self.packet);
-            state.send(
-                flow.src().port(),
-                (node, flow.dst().port()),
-                0,
-                &self.packet,
-            );
+            let outgoing = match packet.as_ghost() {
+                Some(write) => Outgoing::Ghost(write),
+                None => {
+                    self.packet.clear();
+                    packet.append_to(burst.sealed_as(), 0, &mut self.packet);
+                    Outgoing::Bytes(&self.packet)
+                }
+            };
+            state.send(flow.src().port(), (node, flow.dst().port()), &outgoing);
             sent += 1;
         }
         Ok(sent)
@@ -140,12 +141,14 @@ impl CarrierRx for NetRx {
         let more = state.take(self.port, POLL_BATCH, &mut self.batch);
         drop(state);
         for arrived in self.batch.drain(..) {
-            if let Ok(flow) = Flow::new(arrived.src, self.address) {
+            let frame = &arrived.frame;
+            let flow = Flow::new(arrived.src, self.address);
+            if let (Ok(flow), Some(payload)) = (flow, udp_payload(frame)) {
                 each(&Arrival {
-                    payload: &arrived.payload,
+                    payload: &payload,
                     flow: &flow,
-                    ipv4_id: arrived.ipv4_id,
-                    ecn: Ecn::of_tos(arrived.ecn as u8),
+                    ipv4_id: frame.ipv4_id,
+                    ecn: Ecn::of_tos(frame.ecn as u8),
                     arrived_ns: Some(arrived.at_ns),
                 });
             }

@@ -55,7 +55,7 @@ impl<P: Program> NetHost<P> {
 
 impl<P: Program> Device for NetHost<P> {
     fn handle(&mut self, now_ns: u64, _port: usize, frame: Frame) {
-        self.arrived |= self.ports.state.borrow_mut().arrive(now_ns, &frame);
+        self.arrived |= self.ports.state.borrow_mut().arrive(now_ns, frame);
     }
 
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {

@@ -8,7 +8,7 @@ use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
 
 use super::MAX_SGE;
-use super::regions::Regions;
+use super::regions::{Found, Regions};
 use super::tx::SendPath;
 use crate::contract::{FabricError, Sge, WriteWr};
 
@@ -40,8 +40,7 @@ pub(super) struct Payloads<'a> {
     pieces: Vec<Piece<'a>>,
     /// Where in `pieces` those of each write end.
     ends: Vec<usize>,
-    /// The ICRC and the packet must have the same bytes, so those are copied that no reference may
-    /// cover: a peer may write there, or they do not exist.
+    /// The ICRC and the packet must have the same bytes, so those that a peer may write are copied.
     copied: &'a [u8],
 }
 
@@ -50,7 +49,12 @@ enum Piece<'a> {
     InPlace(&'a [u8]),
     /// Bytes of [`Payloads::copied`].
     Copied(Range<usize>),
+    /// Bytes that do not exist, read as zeros.
+    Ghost(usize),
 }
+
+/// What is sent from a ghost: as many zeros as any packet has bytes.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 impl<'a> Payloads<'a> {
     /// Checks writes against the MTU and the memory that they name. Copies to `copied` what cannot
@@ -68,9 +72,10 @@ impl<'a> Payloads<'a> {
         for write in writes {
             check_entries(write.local, mtu)?;
             for sge in write.local {
-                let piece = match regions.borrow(sge)? {
-                    Some(bytes) => Piece::InPlace(bytes),
-                    None => {
+                let piece = match regions.find(sge)? {
+                    Found::Bytes(bytes) => Piece::InPlace(bytes),
+                    Found::Ghost => Piece::Ghost(sge.length as usize),
+                    Found::Shared => {
                         let start = copied.len();
                         copied.resize(start + sge.length as usize, 0);
                         regions.copy_out(sge, &mut copied[start..])?;
@@ -246,8 +251,31 @@ impl<'a> Packet<'a> {
         let pieces = pieces.iter().map(move |piece| match piece {
             Piece::InPlace(bytes) => bytes,
             Piece::Copied(range) => &copied[range.clone()],
+            Piece::Ghost(bytes) => &ZEROS[..*bytes],
         });
         pieces.chain(sent)
+    }
+
+    /// The packet without its payload, where it is a write of bytes that do not exist.
+    #[must_use]
+    pub fn as_ghost(&self) -> Option<WriteImm> {
+        let Request::Write { write, pieces, .. } = self.request else {
+            return None;
+        };
+        let exists = |piece: &Piece<'_>| !matches!(piece, Piece::Ghost(_));
+        let is_ghost = !pieces.is_empty() && !pieces.iter().any(exists);
+        is_ghost.then(|| self.write(write))
+    }
+
+    fn write(&self, write: &WriteWr<'_>) -> WriteImm {
+        WriteImm {
+            dest_qp: self.dest_qp,
+            psn: self.psn,
+            remote_addr: write.remote_addr,
+            rkey: write.rkey.0,
+            imm: write.imm,
+            payload_bytes: self.payload_bytes,
+        }
     }
 
     /// Headers and trailer of the packet as `flow` carries it, with the IPv4 identification
@@ -286,17 +314,7 @@ impl<'a> Packet<'a> {
             ..
         } = *self;
         match self.request {
-            Request::Write { write, .. } => {
-                let packet = WriteImm {
-                    dest_qp,
-                    psn,
-                    remote_addr: write.remote_addr,
-                    rkey: write.rkey.0,
-                    imm: write.imm,
-                    payload_bytes,
-                };
-                (packet.header(), WriteImm::HEADER_BYTES)
-            }
+            Request::Write { write, .. } => (self.write(write).header(), WriteImm::HEADER_BYTES),
             Request::Send(_) => {
                 let packet = SendOnly {
                     dest_qp,

@@ -25,6 +25,15 @@ pub(super) struct Regions {
     table: ByNumber<Arc<Registered>>,
 }
 
+/// What an entry names.
+pub(super) enum Found<'a> {
+    Bytes(&'a [u8]),
+    /// Bytes that a peer may write meanwhile.
+    Shared,
+    /// Bytes that do not exist.
+    Ghost,
+}
+
 /// Looks regions up, the last one first: the entries of a post mostly name the same.
 pub(super) struct Lookups<'a> {
     regions: &'a Regions,
@@ -101,16 +110,19 @@ impl Regions {
 }
 
 impl<'a> Lookups<'a> {
-    /// The bytes that an entry names, `None` for those of a ghost and those that a peer may write.
-    pub(super) fn borrow(&mut self, sge: &Sge) -> Result<Option<&'a [u8]>, FabricError> {
+    /// The bytes that an entry names.
+    pub(super) fn find(&mut self, sge: &Sge) -> Result<Found<'a>, FabricError> {
         let region = self.get(sge.lkey)?;
         let part = region.bytes().slice(sge.offset, sge.length.into())?;
-        if part.is_ghost() || has_windows(region) {
-            return Ok(None);
+        if part.is_ghost() {
+            return Ok(Found::Ghost);
+        }
+        if has_windows(region) {
+            return Ok(Found::Shared);
         }
         // SAFETY: no window is open, and none is opened while the table is borrowed, since that
         // takes the table's write lock. The owner leaves bytes of a posted request as they are.
-        Ok(Some(unsafe { region.as_slice(part) }))
+        Ok(Found::Bytes(unsafe { region.as_slice(part) }))
     }
 
     /// Copies the bytes that an entry names, as they are now; zeros from a ghost.

@@ -1,15 +1,15 @@
 //! How long messages take over a long, lossy path, by scheme: from posting the message, its buffer
-//! known, to the final acknowledgement (paper sections 4.2.1, 5.2; Fig. 9 and 10).
+//! known, to the final acknowledgement (paper sections 4.2.1, 5.2; Fig. 9 and 10). Over UDP sockets
+//! and a link emulator, in real time; `agreement` does the same in virtual time.
 
 mod emulated;
 mod path;
-mod simulated;
 mod table;
 
 use std::io::Write;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use farwrite::SchemeName;
 use path::Path;
 use table::Row;
@@ -19,9 +19,6 @@ type Failure = Box<dyn std::error::Error>;
 /// Times messages over a long, lossy path.
 #[derive(Parser)]
 struct Args {
-    /// What the packets cross.
-    #[arg(long, value_enum, default_value_t = Over::Emulated)]
-    over: Over,
     /// Rate of the sender on the wire, in Gbit/s; the path has 5% more.
     #[arg(long, default_value_t = 1.0)]
     rate_gbps: f64,
@@ -59,19 +56,11 @@ struct Args {
     seed: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Over {
-    /// UDP sockets and a link emulator, in real time.
-    Emulated,
-    /// The virtual-time fabric.
-    Simulated,
-}
-
 fn main() -> Result<(), Failure> {
     let args = Args::parse();
     println!(
-        "{:?}, {} Gbit/s, {} ms, packets and chunks of {} bytes, {} messages each, seed {}",
-        args.over, args.rate_gbps, args.rtt_ms, args.mtu, args.samples, args.seed
+        "{} Gbit/s, {} ms, packets and chunks of {} bytes, {} messages each, seed {}",
+        args.rate_gbps, args.rtt_ms, args.mtu, args.samples, args.seed
     );
     table::print_head();
     for &kib in &args.size_kib {
@@ -96,16 +85,8 @@ fn compare(args: &Args, bytes: u64, loss_packet: f64, burst: u32) -> Result<(), 
     };
     let mut rows = Vec::new();
     for &scheme in &args.schemes {
-        let run = match args.over {
-            Over::Emulated => emulated::run,
-            Over::Simulated => simulated::run,
-        };
-        let row = Row::new(
-            &path,
-            scheme,
-            bytes,
-            run(&path, scheme, bytes, args.samples)?,
-        );
+        let times_s = emulated::run(&path, scheme, bytes, args.samples)?;
+        let row = Row::new(&path, scheme, bytes, times_s);
         row.print();
         std::io::stdout().flush()?;
         rows.push(row);

@@ -1,0 +1,163 @@
+//! Shipped protocols over virtual time beside the completion-time model (`docs/agreement.md`).
+//!
+//! Each cell of a grid is a path, a message size and a scheme. Messages are sent one after another
+//! between two endpoints; a time runs from posting the message, its buffer known to the sender, to
+//! the final acknowledgement (paper section 4.2).
+
+mod cell;
+mod expected;
+mod table;
+mod verdict;
+mod world;
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Instant;
+
+use cell::Cell;
+use clap::Parser;
+use farwrite::SchemeName;
+use verdict::Comparison;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Times messages of shipped endpoints in virtual time, beside the model.
+///
+/// The exit status is 1 if a deviation is above its goal and chance does not explain it.
+#[derive(Parser)]
+struct Args {
+    /// Rate of the sender on the wire, in Gbit/s; the cable has 5% more.
+    #[arg(long, default_value_t = 400.0)]
+    rate_gbps: f64,
+    /// Round-trip times in ms, at least 10.
+    #[arg(long, value_delimiter = ',', default_value = "25")]
+    rtt_ms: Vec<f64>,
+    /// Bytes of a message, in KiB, up to 8 GiB.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "128,1024,8192,131072,1048576,8388608"
+    )]
+    size_kib: Vec<u64>,
+    /// Share of packets that the path loses, on the way there and on the way back.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1e-6,1e-5,1e-4,1e-3,1e-2"
+    )]
+    loss: Vec<f64>,
+    /// Mean length of a burst of losses in packets; 0: each packet by itself.
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    burst: Vec<u32>,
+    /// Schemes to compare.
+    #[arg(
+        long,
+        value_delimiter = ';',
+        default_value = "sr-rto;sr-nack;ec-xor:32,8;ec-mds:32,8"
+    )]
+    schemes: Vec<SchemeName>,
+    /// Messages of each cell; without it 10,000 up to 8 MiB, 1,000 up to 128 MiB, and fewer above.
+    #[arg(long)]
+    samples: Option<usize>,
+    /// Payload bytes of a packet, and of a chunk.
+    #[arg(long, default_value_t = 4096)]
+    mtu: u32,
+    /// Threads; 0: one for each core.
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+    /// Decides which packets are lost, given when they are sent.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+impl Args {
+    /// The grid, in the order of the table.
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &rtt_ms in &self.rtt_ms {
+            for &kib in &self.size_kib {
+                for &burst in &self.burst {
+                    for &loss_packet in &self.loss {
+                        for &scheme in &self.schemes {
+                            let bytes = kib << 10;
+                            cells.push(Cell {
+                                scheme,
+                                bytes,
+                                rate_bps: self.rate_gbps * 1e9,
+                                rtt_s: rtt_ms / 1e3,
+                                loss_packet,
+                                burst,
+                                mtu: self.mtu,
+                                samples: self.samples.unwrap_or(Cell::usual_samples(bytes)),
+                                seed: self.seed,
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+}
+
+fn main() -> Result<ExitCode, Failure> {
+    let args = Args::parse();
+    let cells = args.cells();
+    for cell in &cells {
+        cell.check()?;
+    }
+    let threads = match args.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    println!(
+        "{} Gbit/s, packets and chunks of {} bytes, seed {}",
+        args.rate_gbps, args.mtu, args.seed
+    );
+    table::print_head();
+    let begun = Instant::now();
+    let comparisons = compare_all(&cells, threads)?;
+    table::print_end(&comparisons, begun.elapsed());
+    let is_good = comparisons.iter().all(Comparison::is_good);
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs all cells, one thread a cell, and prints their rows in the order of the cells.
+fn compare_all(cells: &[Cell], threads: usize) -> Result<Vec<Comparison>, Failure> {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (results, received) = channel();
+        for _ in 0..threads.clamp(1, cells.len().max(1)) {
+            let (results, next) = (results.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(cell) = cells.get(place) else { return };
+                    let compared = world::run(cell).and_then(|times| Comparison::new(cell, times));
+                    if results.send((place, compared)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(results);
+        let mut waiting: Vec<Option<Comparison>> = cells.iter().map(|_| None).collect();
+        let mut printed = 0;
+        for (place, compared) in received {
+            // The threads stop after the cells that they are at.
+            waiting[place] =
+                Some(compared.inspect_err(|_| next.store(cells.len(), Ordering::Relaxed))?);
+            while let Some(Some(comparison)) = waiting.get(printed) {
+                table::print_row(&cells[printed], comparison);
+                printed += 1;
+            }
+        }
+        Ok(waiting.into_iter().flatten().collect())
+    })
+}

@@ -1,0 +1,81 @@
+//! The comparison in lines.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crate::cell::Cell;
+use crate::verdict::{Comparison, Pair, Verdict};
+
+pub(crate) fn print_head() {
+    println!(
+        "{:>41} | {:>42} | {:>48}",
+        "", "mean, ms", "p99 or p99.9, ms"
+    );
+    println!(
+        "{:>7} {:>5} {:>6} {:>5} {:<11} {:>2} | {} | {:>5} {}",
+        "KiB",
+        "rtt",
+        "loss",
+        "burst",
+        "scheme",
+        "",
+        numbers_head(),
+        "",
+        numbers_head(),
+    );
+}
+
+fn numbers_head() -> String {
+    format!(
+        "{:>8} {:>8} {:>6} {:>6} {:>2} {:>7}",
+        "sent", "model", "dev %", "chance", "", "paper %"
+    )
+}
+
+pub(crate) fn print_row(cell: &Cell, comparison: &Comparison) {
+    let tail = match &comparison.tail {
+        Some((q, pair)) => format!("{:>5} {}", format!("p{}", q * 100.0), numbers(pair)),
+        None => String::new(),
+    };
+    println!(
+        "{:>7} {:>5} {:>6.0e} {:>5} {:<14} | {} | {tail}",
+        cell.bytes >> 10,
+        cell.rtt_s * 1e3,
+        cell.loss_packet,
+        cell.burst,
+        cell.scheme.to_string(),
+        numbers(&comparison.mean),
+    );
+    // Rows of a long run are worth reading before its end.
+    let _ = std::io::stdout().flush();
+}
+
+fn numbers(pair: &Pair) -> String {
+    let mark = match pair.verdict {
+        Verdict::Within => "",
+        Verdict::Chance => "~",
+        Verdict::Beyond => "!!",
+    };
+    format!(
+        "{:>8.2} {:>8.2} {:>+6.1} {:>6.1} {mark:>2} {:>+7.1}",
+        pair.measured_s * 1e3,
+        pair.model_s * 1e3,
+        pair.deviation() * 1e2,
+        pair.chance * 1e2,
+        pair.paper_deviation() * 1e2,
+    )
+}
+
+pub(crate) fn print_end(comparisons: &[Comparison], took: Duration) {
+    let count = |verdict| {
+        let pairs = comparisons.iter().flat_map(Comparison::pairs);
+        pairs.filter(|pair| pair.verdict == verdict).count()
+    };
+    println!(
+        "{} within the goal, {} (~) beyond it by chance, {} (!!) beyond it; {:.0} s",
+        count(Verdict::Within),
+        count(Verdict::Chance),
+        count(Verdict::Beyond),
+        took.as_secs_f64()
+    );
+}

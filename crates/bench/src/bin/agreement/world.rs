@@ -1,0 +1,161 @@
+//! Two endpoints, joined by a cable in virtual time, and messages of bytes that do not exist.
+
+use std::time::Duration;
+
+use farwrite::fabric::contract::Region;
+use farwrite::fabric::net::{HostOptions, NetFabric, NetHost, NetPorts, Program, host};
+use farwrite::{Endpoint, MemoryRegion, Outcome, QueuePair, RecvHandle, SendHandle, SendOptions};
+use farwrite_net::{Network, NodeId, Options, Shape};
+
+use crate::Failure;
+use crate::cell::Cell;
+
+/// Round trips from the end of a message to the next: all repeats of its end have come by then, and
+/// the buffer of the next is known.
+const REST_RTTS: u32 = 10;
+
+/// What runs at an end.
+struct End {
+    endpoint: Endpoint<NetFabric>,
+    qp: QueuePair,
+    memory: MemoryRegion,
+    role: Role,
+}
+
+enum Role {
+    Sender(Sender),
+    /// Its open receive.
+    Receiver(Option<RecvHandle>),
+}
+
+/// Sends messages, one after another.
+struct Sender {
+    options: SendOptions,
+    rest_ns: u64,
+    /// The message under way, and when it was posted.
+    current: Option<(SendHandle, u64)>,
+    /// When to post the next.
+    next_ns: u64,
+    times_ns: Vec<u64>,
+}
+
+impl Program for End {
+    fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        self.act(now_ns).expect("memory and slots suffice")
+    }
+}
+
+impl End {
+    fn act(&mut self, now_ns: u64) -> Result<Option<u64>, farwrite::Error> {
+        match &mut self.role {
+            Role::Sender(sender) if sender.current.is_none() && now_ns >= sender.next_ns => {
+                let memory = self.memory.whole();
+                let send = self.endpoint.post_send(self.qp, memory, sender.options)?;
+                sender.current = Some((send, now_ns));
+            }
+            Role::Receiver(open) if open.as_ref().is_none_or(|recv| recv.outcome().is_some()) => {
+                *open = Some(self.endpoint.post_recv(self.qp, self.memory.whole())?);
+            }
+            _ => {}
+        }
+        let next_ns = self.endpoint.poll(now_ns)?;
+        let Role::Sender(sender) = &mut self.role else {
+            return Ok(next_ns);
+        };
+        if let Some((send, start_ns)) = &sender.current
+            && let Some(outcome) = send.outcome()
+        {
+            assert_eq!(outcome, Outcome::Whole, "no message is given up");
+            sender.times_ns.push(now_ns - start_ns);
+            sender.next_ns = now_ns + sender.rest_ns;
+            sender.current = None;
+        }
+        let post_ns = sender.current.is_none().then_some(sender.next_ns);
+        Ok(next_ns.into_iter().chain(post_ns).min())
+    }
+}
+
+/// Seconds that each message of a cell took.
+pub(crate) fn run(cell: &Cell) -> Result<Vec<f64>, Failure> {
+    let shape = Shape::PointToPoint {
+        cable: cell.cable(),
+    };
+    let topology = shape.build()?;
+    let hosts: Vec<_> = topology.hosts().collect();
+    let mut ends = connect(cell, &hosts)?;
+    let options = Options {
+        framing_bytes: 0,
+        ..Options::default()
+    };
+    let device = |_, _: &_| ends.remove(0);
+    let mut network = Network::new(&topology, &options, cell.seed, device)?;
+    let times_ns = |network: &Network<NetHost<End>>| {
+        let sender = network.device(hosts[0]).expect("a host");
+        match &sender.program().role {
+            Role::Sender(sender) => sender.times_ns.clone(),
+            Role::Receiver(_) => Vec::new(),
+        }
+    };
+    loop {
+        network.run_until(network.now_ns() + 1_000_000_000);
+        let times_ns = times_ns(&network);
+        if times_ns.len() >= cell.samples {
+            let times = times_ns.into_iter().take(cell.samples);
+            let seconds = times.map(|ns| Duration::from_nanos(ns).as_secs_f64());
+            return Ok(seconds.collect());
+        }
+    }
+}
+
+/// The sender and the receiver, each knowing the other.
+fn connect(cell: &Cell, hosts: &[NodeId]) -> Result<Vec<NetHost<End>>, Failure> {
+    let rest_ns = nanos(cell.rtt()) * u64::from(REST_RTTS);
+    let sender = Role::Sender(Sender {
+        options: SendOptions {
+            scheme: cell.scheme.tag(),
+            ..SendOptions::default()
+        },
+        rest_ns,
+        current: None,
+        next_ns: rest_ns,
+        times_ns: Vec::new(),
+    });
+    let mut ends = Vec::new();
+    for (node, role) in hosts.iter().zip([sender, Role::Receiver(None)]) {
+        ends.push(end(cell, *node, role)?);
+    }
+    let mut infos = Vec::new();
+    for (end, _) in &ends {
+        infos.push(end.endpoint.qp_info(end.qp)?);
+    }
+    for ((end, _), peer) in ends.iter_mut().zip(infos.iter().rev()) {
+        end.endpoint.connect_qp(end.qp, peer)?;
+    }
+    let hosts = ends.into_iter();
+    Ok(hosts.map(|(end, ports)| NetHost::new(ports, end)).collect())
+}
+
+fn end(cell: &Cell, node: NodeId, role: Role) -> Result<(End, NetPorts), Failure> {
+    let options = HostOptions {
+        // Much less than a round trip, and some packets of a fast path.
+        poll_interval: Duration::from_micros(5),
+        recv_buffer_bytes: u64::MAX,
+        ..HostOptions::default()
+    };
+    let seed = [u8::try_from(node.0)?; 32];
+    let (fabric, ports) = host(node, options, seed)?;
+    let mut endpoint = Endpoint::new(fabric, seed);
+    let qp = endpoint.create_qp(cell.options())?;
+    let memory = endpoint.register_region(Region::ghost(cell.bytes))?;
+    let end = End {
+        endpoint,
+        qp,
+        memory,
+        role,
+    };
+    Ok((end, ports))
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

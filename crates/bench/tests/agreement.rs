@@ -1,0 +1,75 @@
+//! Shipped endpoints in virtual time agree with the completion-time model: a small part of what
+//! `make bench-agreement` measures. Everything follows from the seed, so each run is the same.
+
+use std::process::{Command, Output};
+
+fn agreement(arguments: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_agreement");
+    let output = Command::new(program).args(arguments).output();
+    output.expect("the program was built")
+}
+
+/// The lines between the head and the summary.
+fn rows(output: &Output) -> usize {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .filter(|line| line.matches('|').count() == 2)
+        .count()
+        - 2
+}
+
+#[track_caller]
+fn check(arguments: &str, cells: usize) {
+    let output = agreement(&arguments.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "{output:#?}");
+    assert_eq!(rows(&output), cells, "{output:#?}");
+}
+
+#[test]
+fn short_messages_agree_at_every_loss() {
+    check("--size-kib 128 --samples 1000", 5 * 4);
+}
+
+#[test]
+fn long_messages_agree_too() {
+    check("--size-kib 8192 --loss 1e-5,1e-4 --samples 40", 2 * 4);
+    let schemes = "--schemes sr-nack;ec-mds:32,8";
+    check(
+        &format!("--size-kib 131072 --loss 1e-4 --samples 3 {schemes}"),
+        2,
+    );
+}
+
+#[test]
+fn bursts_and_other_round_trips_agree() {
+    check(
+        "--rtt-ms 10,100 --burst 10 --loss 1e-3 --size-kib 1024 --samples 300",
+        2 * 4,
+    );
+}
+
+/// A fallback of erasure coding repeats less than the model has it repeat, which shows here.
+#[test]
+fn a_deviation_beyond_the_goal_is_an_exit_status() {
+    let arguments = "--loss 1e-2 --size-kib 128 --samples 10000 --schemes ec-xor:32,8";
+    let output = agreement(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(1), "{output:#?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("!!"),
+        "{output:#?}"
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    for (arguments, want) in [
+        (["--size-kib", "8388609"], "1 to 8388608"),
+        (["--rtt-ms", "1"], "at least 10"),
+        (["--samples", "0"], "at least 1"),
+        (["--loss", "2"], "0 to 0.99"),
+    ] {
+        let output = agreement(&arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(want), "{text}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Endpoints as they ship, as the hosts of runs.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{cable, clos, scene, star};
+use farwrite_experiment::plan::{Plan, sweep};
+use farwrite_experiment::{
+    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, Place, RunError, Transport, Workload,
+    run,
+};
+use farwrite_net::{Loss, Options, Shape, Topology};
+
+fn run_over(topology: &Topology, workload: &Workload, transport: &Transport) -> Outcome {
+    run(&scene(topology, &Options::default(), workload, transport)).unwrap()
+}
+
+fn fixed(scheme: &str, gbps: u64) -> Transport {
+    Transport {
+        rate: Some(gbps * 1_000_000_000),
+        ..Transport::new(&format!("farwrite-{scheme}"))
+    }
+}
+
+/// 6104 packets with 64 bytes of headers at 95 Gbit/s, a round trip of 200 us, and half of one
+/// before: the receiver posts its buffer when the flow starts, and the sender waits for word of it.
+#[test]
+fn a_flow_alone_waits_for_its_buffer_and_is_sent_at_its_rate() {
+    let topology = star(2, 100, 50_000);
+    let workload = Workload::of(vec![Flow::new(0, 1, 25_000_000, 5000)]);
+    let outcome = run_over(&topology, &workload, &fixed("sr-nack", 95));
+    let flow = outcome.flows[0];
+    let sent_us = (25_000_000 + 6104 * 64) as f64 * 8.0 / 95_000.0;
+    let took_us = flow.time_ns().unwrap() as f64 / 1000.0;
+    let over = took_us / (sent_us + 300.0);
+    assert!((0.995..1.005).contains(&over), "{took_us} us");
+    assert_eq!((flow.packets, flow.repeated, flow.timeouts), (6104, 0, 0));
+}
+
+#[test]
+fn every_scheme_repairs_what_a_path_loses() {
+    let mut lossy = cable(10, 1000);
+    lossy.loss = Loss::Iid { loss_packet: 0.01 };
+    let topology = Shape::Star {
+        hosts: 4,
+        cable: lossy,
+    }
+    .build()
+    .unwrap();
+    let workload = Workload::of((0..3).map(|src| Flow::new(src, 3, 1_000_000, 0)).collect());
+    for scheme in ["sr-rto", "sr-nack", "gbn", "ec-xor:8,4", "ec-mds:32,8"] {
+        let outcome = run_over(&topology, &workload, &fixed(scheme, 3));
+        assert_eq!(outcome.done(), 3, "{scheme}");
+        assert!(outcome.totals.all_dropped() > 0, "{scheme}");
+        let is_coded = scheme.starts_with("ec");
+        assert!(is_coded || outcome.repeated() > 0, "{scheme}");
+        let again = run_over(&topology, &workload, &fixed(scheme, 3));
+        assert_eq!(again.trace_hash, outcome.trace_hash, "{scheme}");
+        assert_eq!(again, outcome, "{scheme}");
+    }
+}
+
+/// Its parity is longer than the message.
+#[test]
+fn a_short_message_has_all_its_parity() {
+    for bytes in [1, 20_000] {
+        let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+        let outcome = run_over(&star(2, 10, 1000), &workload, &fixed("ec-mds:32,8", 5));
+        assert_eq!(outcome.done(), 1);
+    }
+}
+
+#[test]
+fn steps_of_a_collective_wait_for_each_other() {
+    let pattern = "pattern = \"ring-all-reduce\"\nsize = \"800kB\"\nhosts = 8";
+    let pattern: Pattern = toml::from_str(pattern).unwrap();
+    let place = Place {
+        hosts: 16,
+        rate_bps: 100_000_000_000,
+    };
+    let workload = pattern.build(place, 1, &BTreeMap::new()).unwrap();
+    let outcome = run_over(&clos(), &workload, &fixed("sr-nack", 20));
+    assert_eq!(outcome.done(), workload.flows.len());
+    let starts = outcome.flows.iter().filter_map(|flow| flow.start_ns);
+    assert!(starts.clone().max() > starts.min());
+}
+
+/// The adaptive controller shares the last cable of an incast.
+#[test]
+fn an_incast_ends_without_a_rate_that_anybody_set() {
+    let topology = star(8, 10, 1000);
+    let flows = (0..7).map(|src| Flow::new(src, 7, 2_000_000, 0)).collect();
+    let transport = Transport::new("farwrite-sr-nack");
+    let outcome = run_over(&topology, &Workload::of(flows), &transport);
+    assert_eq!(outcome.done(), 7);
+}
+
+#[test]
+fn a_flow_that_nothing_of_arrives_fails() {
+    let mut dead = cable(10, 1000);
+    dead.loss = Loss::Iid { loss_packet: 1.0 };
+    let topology = Shape::Star {
+        hosts: 2,
+        cable: dead,
+    }
+    .build()
+    .unwrap();
+    let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0)]);
+    let outcome = run_over(&topology, &workload, &Transport::new("farwrite-sr-nack"));
+    let failed = |flow: &FlowOutcome| flow.end == FlowEnd::Failed(FlowError::Late);
+    assert!(outcome.flows.iter().all(failed), "{:?}", outcome.flows);
+    assert!(outcome.end_ns >= 60_000_000_000);
+}
+
+#[test]
+fn a_flow_with_a_priority_of_its_own_is_refused() {
+    let mut flow = Flow::new(0, 1, 1000, 0);
+    flow.priority = Some(1);
+    let (topology, options) = (star(2, 10, 1000), Options::default());
+    let transport = Transport::new("farwrite-sr-nack");
+    let error = run(&scene(
+        &topology,
+        &options,
+        &Workload::of(vec![flow]),
+        &transport,
+    ));
+    match error.unwrap_err() {
+        RunError::Flow { flow: 0, why } => assert!(why.starts_with("priority: "), "{why}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_plan_has_endpoints_beside_nics() {
+    let plan = r#"
+        transport = ["roce", "irn", "farwrite-sr-nack", "farwrite-ec-mds:32,8"]
+        [topology.rack]
+        shape = "star"
+        hosts = 4
+        cable = { rate = "10Gbit", delay = "1us" }
+        [workload.incast]
+        pattern = "incast"
+        senders = 3
+        size = "200kB"
+    "#;
+    let nothing = |_: &str| Err("no files".to_owned());
+    let plan = Plan::read(plan, &nothing).unwrap();
+    assert_eq!(plan.notes(), [""; 0]);
+    let outcomes = sweep(&plan, 2, None, |_| true);
+    for case in &outcomes {
+        let transport = plan.names(&case.case).transport;
+        assert_eq!(case.outcome.as_ref().unwrap().done(), 3, "{transport}");
+    }
+    assert_eq!(outcomes.len(), 4);
+}

@@ -1,0 +1,63 @@
+"""Plans as dicts, as text and as files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+#: A dict of the keys of a plan, the text of one, or the path of a file with one.
+Plan: TypeAlias = Mapping[str, Any] | str | PathLike[str]
+
+
+def to_toml(plan: Mapping[str, Any]) -> str:
+    """Return the text of a plan that is a dict.
+
+    Parameters
+    ----------
+    plan
+        Tables as dicts; keys whose value is None are left out.
+
+    Examples
+    --------
+    >>> print(to_toml({"seeds": 3, "transport": ["roce", "farwrite-ec-mds:32,8"]}), end="")
+    "seeds" = 3
+    "transport" = ["roce", "farwrite-ec-mds:32,8"]
+    """
+    pairs = ((key, value) for key, value in plan.items() if value is not None)
+    return "".join(f"{_key(key)} = {_value(key, value)}\n" for key, value in pairs)
+
+
+def _value(key: str, value: Any) -> str:
+    """A value as TOML has it. Its strings, numbers and booleans are as JSON has them."""
+    if isinstance(value, str | bool | int | float):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        pairs = ((name, inner) for name, inner in value.items() if inner is not None)
+        inner = ", ".join(f"{_key(name)} = {_value(f'{key}.{name}', inner)}" for name, inner in pairs)
+        return f"{{ {inner} }}"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(_value(key, inner) for inner in value)}]"
+    if hasattr(value, "tolist"):  # numbers and arrays of NumPy
+        return _value(key, value.tolist())
+    raise TypeError(f"{key} = {value!r}: a plan has text, numbers, booleans, lists and dicts")
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{key!r}: keys of a plan are text")
+    return json.dumps(key, ensure_ascii=False)
+
+
+def text_of(plan: Plan) -> tuple[str, Path]:
+    """Return the text of a plan, and the directory of the files that it names."""
+    if isinstance(plan, Mapping):
+        return to_toml(plan), Path()
+    if isinstance(plan, PathLike):
+        path = Path(plan)
+        return path.read_text(encoding="utf-8"), path.parent
+    if isinstance(plan, str):
+        return plan, Path()
+    raise TypeError(f"a plan is a dict, TOML text or a path, not {type(plan).__name__}")

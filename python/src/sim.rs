@@ -1,0 +1,151 @@
+//! Plans of `farwrite sim`, and their runs.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
+use farwrite_experiment::{FlowEnd, FlowOutcome};
+use farwrite_net::DropReason;
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+/// Names of topology, workload, switch and transport; loss; seed.
+type Key = (String, String, String, String, Option<f64>, u64);
+/// Source, destination, bytes; start, completion time in nanoseconds; ideal time; packets, repeated,
+/// timeouts; how it ended.
+type Row = (
+    usize,
+    usize,
+    u64,
+    Option<u64>,
+    Option<u64>,
+    Option<f64>,
+    [u64; 3],
+    &'static str,
+);
+/// Counts by name, and the rows of the flows.
+type Ran = (Vec<(&'static str, u64)>, Vec<Row>);
+
+/// A plan whose parts have been checked.
+#[pyclass(frozen, module = "farwrite._native")]
+pub(crate) struct SimPlan {
+    plan: plan::Plan,
+    cases: Vec<Case>,
+    files: BTreeMap<String, String>,
+}
+
+#[pymethods]
+impl SimPlan {
+    /// Reads the text of a plan. Files that it names are in `files`, or else in `directory`.
+    #[new]
+    fn new(text: &str, files: BTreeMap<String, String>, directory: PathBuf) -> PyResult<Self> {
+        let files = RefCell::new(files);
+        let read_file = |name: &str| {
+            if let Some(content) = files.borrow().get(name) {
+                return Ok(content.clone());
+            }
+            let path = directory.join(name);
+            let content = std::fs::read_to_string(&path);
+            let content = content.map_err(|why| format!("{}: {why}", path.display()))?;
+            files.borrow_mut().insert(name.to_owned(), content.clone());
+            Ok(content)
+        };
+        let plan = plan::Plan::read(text, &read_file);
+        let plan = plan.map_err(|why| PyValueError::new_err(why.to_string()))?;
+        Ok(Self {
+            cases: plan.cases(),
+            plan,
+            files: files.into_inner(),
+        })
+    }
+
+    /// The content of all files that the plan names.
+    fn files(&self) -> BTreeMap<String, String> {
+        self.files.clone()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.plan.notes().to_vec()
+    }
+
+    /// About the most bytes of memory that one run takes.
+    fn memory_bytes(&self) -> PyResult<u64> {
+        let bytes = self.plan.memory_bytes(1);
+        bytes.map_err(|why| PyValueError::new_err(why.to_string()))
+    }
+
+    fn runs(&self) -> Vec<Key> {
+        let key = |case: &Case| {
+            let names = self.plan.names(case);
+            let [topology, workload, switch, transport] = [
+                names.topology,
+                names.workload,
+                names.switch,
+                names.transport,
+            ]
+            .map(str::to_owned);
+            (topology, workload, switch, transport, case.loss, case.seed)
+        };
+        self.cases.iter().map(key).collect()
+    }
+
+    /// Runs one of the runs, without the interpreter's lock.
+    fn run(&self, py: Python<'_>, number: usize) -> PyResult<Ran> {
+        let case = *(self.cases.get(number)).ok_or_else(|| {
+            let last = self.cases.len() - 1;
+            PyIndexError::new_err(format!("run {number}: the plan has runs 0 to {last}"))
+        })?;
+        let ran = py.detach(|| run_case(&self.plan, case, false));
+        outcome_of(&ran).map_err(PyRuntimeError::new_err)
+    }
+}
+
+fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
+    let outcome = ran.outcome.as_ref().map_err(String::clone)?;
+    let totals = &outcome.totals;
+    let failed = |flow: &&FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
+    let counts = vec![
+        ("flows", outcome.flows.len() as u64),
+        ("done", outcome.done() as u64),
+        ("failed", outcome.flows.iter().filter(failed).count() as u64),
+        ("last_done_ns", outcome.last_done_ns()),
+        ("dropped_buffer", totals.dropped_for(DropReason::Buffer)),
+        ("dropped_headroom", totals.dropped_for(DropReason::Headroom)),
+        ("dropped_cable", totals.dropped_for(DropReason::Cable)),
+        (
+            "dropped_cable_down",
+            totals.dropped_for(DropReason::CableDown),
+        ),
+        ("dropped_no_route", totals.dropped_for(DropReason::NoRoute)),
+        ("marked", totals.marked),
+        ("trimmed", totals.trimmed),
+        ("pfc_frames", totals.pauses_sent),
+        ("queue_peak_bytes", totals.peak_queued_bytes),
+        ("packet_hops", totals.transmitted),
+        ("events", outcome.events),
+        ("trace", outcome.trace_hash),
+    ];
+    let pairs = ran.flows.iter().zip(&outcome.flows);
+    let rows = pairs.map(|(flow, of)| {
+        let end = match of.end {
+            FlowEnd::Done { .. } => "done",
+            FlowEnd::Failed(_) => "failed",
+            FlowEnd::Unfinished => "unfinished",
+            FlowEnd::NotStarted => "not started",
+        };
+        let counts = [of.packets, of.repeated, of.timeouts];
+        let (start, time) = (of.start_ns, of.time_ns());
+        (
+            flow.src,
+            flow.dst,
+            flow.bytes,
+            start,
+            time,
+            of.ideal_ns,
+            counts,
+            end,
+        )
+    });
+    Ok((counts, rows.collect()))
+}
