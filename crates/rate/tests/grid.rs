@@ -94,6 +94,20 @@ fn an_unknown_path_is_full_after_a_few_round_trips_without_a_flood() {
 }
 
 #[test]
+fn noisy_hosts_do_not_flood_a_short_path_at_the_start() {
+    let case = Case {
+        buffer: 0.25,
+        packet_bytes: Some(1_500),
+        jitter_ns: 1_000_000,
+        ..Case::new(100_000_000, 10_000_000)
+    };
+    let outcome = checked(&case.lasting(25.0, 5.0));
+    assert!(outcome.rounds_to_90.unwrap() <= 6.0, "{outcome:?}");
+    assert!(outcome.utilisation > 0.8, "{outcome:?}");
+    assert!(outcome.dropped < 0.08, "{outcome:?}");
+}
+
+#[test]
 fn a_true_hint_costs_one_round_trip_and_a_false_one_no_flood() {
     let outcome = checked(&path().hinted(1.0));
     assert!(outcome.rounds_to_90.unwrap() <= 2.0, "{outcome:?}");
@@ -153,4 +167,18 @@ fn cubic_and_reno_leave_a_share_and_keep_one() {
         let share = outcome.first_share;
         assert!((0.2..0.8).contains(&share), "{kind:?} {outcome:?}");
     }
+}
+
+#[test]
+fn the_start_on_a_slow_path_with_a_short_queue_loses_at_most_what_the_path_holds() {
+    let case = Case {
+        buffer: 0.25,
+        packet_bytes: Some(1_500),
+        jitter_ns: 1_000_000,
+        ..Case::new(20_000_000, 40_000_000)
+    };
+    let rounds = 25.0;
+    let outcome = checked(&case.lasting(rounds, 5.0));
+    let lost_paths = outcome.dropped * rounds;
+    assert!(lost_paths < 1.0, "{lost_paths} {outcome:?}");
 }

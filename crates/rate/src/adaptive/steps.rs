@@ -153,7 +153,7 @@ impl Adaptive {
     /// A report while a train is under way.
     fn step_probe(&mut self, mut probe: Probe, sample: Option<Sample>) {
         if let Some(sample) = sample {
-            probe.note(sample);
+            probe.note(sample, self.path.reported_bytes());
         }
         self.state = State::Probe(probe);
         let AdaptiveOptions {
@@ -172,6 +172,7 @@ impl Adaptive {
         }
         let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
             None => return,
+            Some(Verdict::Unclear) => return self.probe(probe.repeated(base_ns)),
             Some(Verdict::Limited(rate_bps)) => rate_bps,
             Some(Verdict::Carried) => {
                 if let Some(faster) = probe.faster(base_ns, max_rate_bps, jitter_ns) {
@@ -184,6 +185,9 @@ impl Adaptive {
             // The rest of the train reports the queue that the train made. On a path of which
             // nothing is known, the queue may be that of others, and is a reason to cut.
             self.cycle.start(self.sent_bytes, base_ns, false);
+        } else {
+            // What the train itself lost is in the rate already.
+            self.cycle.skip_to(self.sent_bytes);
         }
         self.grow(bytes_in(carried_bps, base_ns));
     }
