@@ -11,6 +11,10 @@ const RISE_ROUNDS: u64 = 8;
 /// window of CUBIC takes longer to return.
 const YIELD_ROUNDS: u64 = 16;
 
+/// Round trips with much loss, less those with little, that are no passing excess. BBR keeps a rate
+/// for 10 round trips.
+const OVERFULL_ROUNDS: u32 = 8;
+
 /// Round trips until the first attempt to drain the queue. The next pauses are twice as long each,
 /// up to the second value: while the flow drains, BBR takes the room for its rate.
 const PAUSE_ROUNDS: [u64; 2] = [12, 96];
@@ -29,6 +33,8 @@ pub(super) struct Compete {
     rise_bytes: u64,
     /// When packets were lost last.
     lost_ns: Option<u64>,
+    /// Round trips in which much was lost, less those in which little was.
+    overfull_rounds: u32,
     pause_rounds: u64,
     /// When to try to drain the queue.
     drain_ns: u64,
@@ -44,6 +50,7 @@ impl Compete {
             rise_ns: now_ns,
             rise_bytes: window_bytes,
             lost_ns: None,
+            overfull_rounds: 0,
             pause_rounds: PAUSE_ROUNDS[0],
             drain_ns: 0,
         }
@@ -72,6 +79,24 @@ impl Compete {
         let risen_bytes = mul_div(self.path_bytes, elapsed_ns, rise_ns);
         let most_bytes = self.rise_bytes.saturating_add(risen_bytes);
         cubic_bytes.max(self.path_bytes.min(most_bytes))
+    }
+
+    /// Notes whether much was lost in a round trip with losses. Answers whether that has lasted for
+    /// longer than the others may take to see that they have less.
+    pub(super) fn is_too_much(&mut self, is_overfull: bool) -> bool {
+        self.overfull_rounds = if is_overfull {
+            self.overfull_rounds + 1
+        } else {
+            self.overfull_rounds.saturating_sub(1)
+        };
+        self.overfull_rounds >= OVERFULL_ROUNDS
+    }
+
+    /// Holds half from now on. Answers what the path is now thought to hold.
+    pub(super) fn hold_half(&mut self) -> u64 {
+        self.overfull_rounds = 0;
+        self.path_bytes /= 2;
+        self.path_bytes
     }
 
     /// Packets were lost.

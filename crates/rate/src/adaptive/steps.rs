@@ -10,6 +10,10 @@ use crate::math::{bytes_in, mul_div};
 /// Loss beyond the random one that a steady delay does not come with, in parts of a million.
 const STRAY_LOSS_PPM: u64 = 1_000;
 
+/// Loss beyond the random one that several flows cause which each hold what the path holds. Beside one
+/// flow of BBR it is a fifth in the mean.
+const OVERFULL_LOSS_PPM: u64 = 300_000;
+
 /// A queue that does not drain this soon after `Compete` is taken to be that of others at once: in
 /// round trips, and in nanoseconds. BBR stays away for 200 ms.
 const WARNED_ROUNDS: u64 = 32;
@@ -147,6 +151,9 @@ impl Adaptive {
             .span(self.path.base_ns() / 4, self.cycle.cut_bytes())
             .is_some_and(|span| span.loss_ppm() > 2 * self.path.random_loss_ppm());
         if lost && self.cycle.is_queue_high(queue_ns, self.path.base_ns()) {
+            if compete.is_too_much(self.is_overfull()) {
+                self.peak_bytes = compete.hold_half();
+            }
             compete.on_loss(self.now_ns, &self.path);
             self.cycle.skip_to(self.sent_bytes);
             self.state = State::Compete(compete);
@@ -155,6 +162,12 @@ impl Adaptive {
             self.cycle.succeed();
             self.drain(share_bytes, Some(compete));
         }
+    }
+
+    /// Whether more was lost in a round trip than one other flow causes.
+    fn is_overfull(&self) -> bool {
+        let round = self.path.span(self.path.base_ns(), self.cycle.cut_bytes());
+        round.is_some_and(|round| self.excess_loss_ppm(&round) > OVERFULL_LOSS_PPM)
     }
 
     /// A report of what left since the last cut, alone or beside flows that cut too.
