@@ -129,10 +129,10 @@ fn beside() {
     }
 }
 
-/// Seconds 4 to 16 beside one flow that starts at the same time, between hosts with 1 ms of noise.
+/// Seconds 20 to 80 beside one flow that starts at the same time, between hosts with 1 ms of noise.
 fn noisy() {
     head();
-    for buffer in [0.25, 1.0, 4.0] {
+    for buffer in [0.25, 0.5, 1.0, 2.0, 4.0] {
         for (kind, name) in [(Kind::Cubic, "CUBIC"), (Kind::Bbr, "BBR")] {
             let case = Case {
                 buffer,
@@ -140,7 +140,7 @@ fn noisy() {
                 jitter_ns: 1_000_000,
                 ..Case::new(200_000_000, 40_000_000)
             };
-            row(&case.beside(kind, 0.0).lasting(400.0, 100.0), name);
+            row(&case.beside(kind, 0.0).lasting(2_000.0, 500.0), name);
         }
     }
 }

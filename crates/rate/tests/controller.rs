@@ -79,6 +79,17 @@ fn a_train_that_arrives_as_it_left_opens_the_window() {
 }
 
 #[test]
+fn a_train_whose_first_packets_gave_no_sample_is_not_followed_by_a_faster_one() {
+    let mut controller = Adaptive::new(options());
+    let first_bps = controller.limits().pace_bps;
+    send(&mut controller, 0, 16, false);
+    // The one report is about the last packet: what queued before it is part of every sample.
+    report(&mut controller, 0, 16, 0);
+    assert_eq!(controller.phase(), Phase::Probe);
+    assert_eq!(controller.limits().pace_bps, first_bps / 2);
+}
+
+#[test]
 fn a_train_without_samples_is_followed_by_another() {
     let mut controller = known();
     send(&mut controller, 0, TRAIN_PACKETS, false);

@@ -46,6 +46,11 @@ impl Cubic {
         curve.max(self.start_bytes.saturating_add(line))
     }
 
+    /// Goes on from another window.
+    pub(super) fn set(&mut self, now_ns: u64, window_bytes: u64) {
+        *self = Self::new(now_ns, window_bytes, self.packet_bytes);
+    }
+
     /// Packets were lost: the window becomes seven tenths.
     pub(super) fn on_loss(&mut self, now_ns: u64, rtt_ns: u64) {
         let window = self.window_bytes(now_ns, rtt_ns);

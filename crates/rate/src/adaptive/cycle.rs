@@ -3,11 +3,9 @@
 use super::path::Sample;
 use crate::math::mul_div;
 
-/// Round trips between attempts to drain the queue beside flows that keep it full.
-pub(super) const COMPETE_ROUNDS: u64 = 24;
-
-/// Attempts to drain the queue before it is taken to be that of others.
-const PATIENCE: u32 = 6;
+/// Attempts to drain the queue before it is taken to be that of others, and how many if others kept
+/// it full shortly before.
+const PATIENCE: [u32; 2] = [6, 2];
 
 /// Attempts to drain the queue that are deep because what is known of the path is young.
 const YOUNG: u32 = 3;
@@ -41,7 +39,38 @@ pub(super) struct Cycle {
     /// Window at the first of the failures.
     held_bytes: u64,
     /// Extremes of the samples since then.
-    range_ns: Option<(u64, u64)>,
+    range: Option<Range>,
+    /// Packets were lost since then, more than at random.
+    is_lossy: bool,
+}
+
+/// Extremes of some samples.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    shortest_ns: u64,
+    longest_ns: u64,
+    fewest_bytes: u64,
+    most_bytes: u64,
+}
+
+impl Range {
+    fn of(sample: Sample) -> Self {
+        Self {
+            shortest_ns: sample.rtt_ns,
+            longest_ns: sample.rtt_ns,
+            fewest_bytes: sample.in_flight_bytes,
+            most_bytes: sample.in_flight_bytes,
+        }
+    }
+
+    fn with(self, sample: Sample) -> Self {
+        Self {
+            shortest_ns: self.shortest_ns.min(sample.rtt_ns),
+            longest_ns: self.longest_ns.max(sample.rtt_ns),
+            fewest_bytes: self.fewest_bytes.min(sample.in_flight_bytes),
+            most_bytes: self.most_bytes.max(sample.in_flight_bytes),
+        }
+    }
 }
 
 impl Cycle {
@@ -84,10 +113,10 @@ impl Cycle {
         }
         let rtt_ns = sample.rtt_ns;
         self.lowest_ns = Some(self.lowest_ns.map_or(rtt_ns, |ns| ns.min(rtt_ns)));
-        self.range_ns = Some(match self.range_ns {
-            None => (rtt_ns, rtt_ns),
-            Some((low, high)) => (low.min(rtt_ns), high.max(rtt_ns)),
-        });
+        self.range = Some(
+            self.range
+                .map_or(Range::of(sample), |range| range.with(sample)),
+        );
         true
     }
 
@@ -152,7 +181,8 @@ impl Cycle {
     pub(super) fn fail(&mut self, window_bytes: u64) {
         if self.failures == 0 {
             self.held_bytes = window_bytes;
-            self.range_ns = None;
+            self.range = None;
+            self.is_lossy = false;
         }
         self.failures = self.failures.saturating_add(1);
     }
@@ -161,12 +191,12 @@ impl Cycle {
     pub(super) fn succeed(&mut self) {
         self.drains = self.drains.saturating_add(1);
         self.failures = 0;
-        self.range_ns = None;
+        self.range = None;
     }
 
-    /// Whether to try again to drain the queue.
-    pub(super) fn is_patient(&self) -> bool {
-        self.failures < PATIENCE
+    /// Whether to try again to drain the queue, which others kept full shortly before or not.
+    pub(super) fn is_patient(&self, is_warned: bool) -> bool {
+        self.failures < PATIENCE[usize::from(is_warned)]
     }
 
     /// Window in bytes before the attempts that failed.
@@ -174,15 +204,27 @@ impl Cycle {
         self.held_bytes
     }
 
-    /// The shortest round trip lately, if all were within `spread_ns`.
-    pub(super) fn steady_ns(&self, spread_ns: u64) -> Option<u64> {
-        let (low, high) = self.range_ns?;
-        (high - low <= spread_ns).then_some(low)
+    /// Packets were lost, more than at random.
+    pub(super) fn note_loss(&mut self) {
+        self.is_lossy = true;
+    }
+
+    /// The shortest round trip lately, if all were within `spread_ns`: no queue, but a longer path.
+    ///
+    /// A queue that others keep at its limit is steady too, but drops packets. And a queue would have
+    /// moved with the bytes in flight: by as much as those take on a path of `base_ns` that holds
+    /// `path_bytes`, which has to be twice the spread to show something.
+    pub(super) fn steady_ns(&self, spread_ns: u64, base_ns: u64, path_bytes: u64) -> Option<u64> {
+        let range = self.range.filter(|_| !self.is_lossy)?;
+        let moved_bytes = range.most_bytes - range.fewest_bytes;
+        let is_steady = range.longest_ns - range.shortest_ns <= spread_ns;
+        let is_tested = mul_div(moved_bytes, base_ns, path_bytes) > spread_ns.saturating_mul(2);
+        (is_steady && is_tested).then_some(range.shortest_ns)
     }
 
     /// Whether a queue is nearly as long as the longest lately.
     pub(super) fn is_queue_high(&self, queue_ns: u64, base_ns: u64) -> bool {
-        let highest_ns = self.range_ns.map_or(0, |(_, high)| high);
+        let highest_ns = self.range.map_or(0, |range| range.longest_ns);
         queue_ns >= highest_ns.saturating_sub(base_ns) / 4 * 3
     }
 }

@@ -1,5 +1,6 @@
 //! A rate that follows the path.
 
+mod compete;
 mod cubic;
 mod cycle;
 mod growth;
@@ -11,7 +12,7 @@ mod steps;
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
 use crate::receiver::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent, Start};
-use cubic::Cubic;
+use compete::Compete;
 use cycle::Cycle;
 use growth::Growth;
 use path::Path;
@@ -58,9 +59,9 @@ pub enum Phase {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Probe(Probe),
-    Drain { back: Option<Cubic> },
+    Drain { back: Option<Compete> },
     Grow { since_ns: u64 },
-    Compete { cubic: Cubic, drain_ns: u64 },
+    Compete(Compete),
 }
 
 /// Fills a path, keeps its queue short, and shares it; the default controller.
@@ -77,6 +78,10 @@ pub struct Adaptive {
     share_bytes: u64,
     /// What the state makes of it now.
     window_bytes: u64,
+    /// The most that the share was lately: what the path holds, as far as the flow has seen it.
+    peak_bytes: u64,
+    /// When `Compete` last ended.
+    competed_ns: Option<u64>,
     now_ns: u64,
     sent_bytes: u64,
     sent_ns: u64,
@@ -109,6 +114,8 @@ impl Adaptive {
             cycle: Cycle::default(),
             share_bytes: probe.train_bytes(),
             window_bytes: probe.train_bytes(),
+            peak_bytes: 0,
+            competed_ns: None,
             now_ns: 0,
             sent_bytes: 0,
             sent_ns: 0,
@@ -131,7 +138,7 @@ impl Adaptive {
             State::Probe(_) => Phase::Probe,
             State::Drain { .. } => Phase::Drain,
             State::Grow { .. } => Phase::Grow,
-            State::Compete { .. } => Phase::Compete,
+            State::Compete(_) => Phase::Compete,
         }
     }
 
@@ -181,6 +188,7 @@ impl Adaptive {
         let least = (self.options.packet_bytes / 16).max(1);
         let most = bytes_in(self.options.max_rate_bps, self.path.base_ns());
         self.share_bytes = share_bytes.clamp(least, most.clamp(least, MAX_BYTES));
+        self.peak_bytes = self.peak_bytes.max(self.share_bytes);
     }
 
     /// Brings the window up to date.
@@ -191,7 +199,7 @@ impl Adaptive {
         {
             match back {
                 None => self.grow(self.share_bytes),
-                Some(cubic) => self.compete(cubic),
+                Some(compete) => self.compete(compete),
             }
         }
         let window_bytes = match self.state {
@@ -202,9 +210,7 @@ impl Adaptive {
             }
             State::Drain { .. } => self.cycle.dip(self.share_bytes),
             State::Grow { since_ns } => self.grown(since_ns, 0),
-            State::Compete { cubic, .. } => {
-                cubic.window_bytes(self.now_ns, self.path.standing_ns())
-            }
+            State::Compete(compete) => compete.window_bytes(self.now_ns, &self.path),
         };
         self.window_bytes = window_bytes.min(MAX_BYTES);
     }

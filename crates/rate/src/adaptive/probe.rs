@@ -7,6 +7,10 @@ use crate::math::{bytes_in, mul_div, rate_of, time_of};
 /// A train lasts for this share of the round trip.
 const TRAIN_SHARE: u64 = 16;
 
+/// A train that searches lasts for at most this share of the round trip, as long as it exceeds the
+/// noise of hosts.
+const NOISY_SHARE: u64 = 8;
+
 /// Fewest packets of a train, and those of the first on an unknown path (RFC 6928 allows 10 of 1500
 /// bytes).
 const MIN_PACKETS: u64 = 8;
@@ -34,6 +38,8 @@ pub(super) struct Probe {
     first_ns: Option<u64>,
     shortest_ns: Option<u64>,
     latest: Option<Sample>,
+    /// Bytes of the train up to the first packet that gave a sample.
+    first_sample_bytes: Option<u64>,
 }
 
 /// What a train has shown.
@@ -43,6 +49,8 @@ pub(super) enum Verdict {
     Carried,
     /// The path carries this rate, in bits a second, less than that of the train.
     Limited(u64),
+    /// Too few reports came: the train may have queued before the first of them.
+    Unclear,
 }
 
 impl Probe {
@@ -60,12 +68,30 @@ impl Probe {
             first_ns: None,
             shortest_ns: None,
             latest: None,
+            first_sample_bytes: None,
         }
     }
 
     /// One that tests what is expected of a path, where delays of `jitter_ns` show nothing.
     pub(super) fn expecting(start: Start, packet_bytes: u64, jitter_ns: u64) -> Self {
         let train_ns = (start.rtt_ns / TRAIN_SHARE).max(jitter_ns.saturating_mul(4));
+        Self::lasting(start, train_ns, packet_bytes)
+    }
+
+    /// One that tests a rate which the path may not carry.
+    pub(super) fn searching(start: Start, packet_bytes: u64, jitter_ns: u64) -> Self {
+        // Longer where hosts are noisy, but the queue may hold little of what the path holds.
+        let clear_ns = jitter_ns.saturating_mul(4).min(start.rtt_ns / NOISY_SHARE);
+        let least_ns = clear_ns.max(jitter_ns.saturating_mul(5) / 4);
+        let train_ns = (start.rtt_ns / TRAIN_SHARE).max(least_ns);
+        Self {
+            expected: false,
+            ..Self::lasting(start, train_ns, packet_bytes)
+        }
+    }
+
+    /// One at the rate of `start` that lasts `train_ns`, on which no faster one follows.
+    fn lasting(start: Start, train_ns: u64, packet_bytes: u64) -> Self {
         let train_bytes = bytes_in(start.rate_bps, train_ns);
         Self {
             rate_bps: start.rate_bps,
@@ -85,10 +111,7 @@ impl Probe {
             rate_bps: self.rate_bps.saturating_mul(STEP).min(max_rate_bps),
             rtt_ns,
         };
-        Some(Self {
-            expected: false,
-            ..Self::expecting(start, self.packet_bytes, jitter_ns)
-        })
+        Some(Self::searching(start, self.packet_bytes, jitter_ns))
     }
 
     /// Another attempt at half the rate, after none of the train was reported.
@@ -99,7 +122,16 @@ impl Probe {
             first_ns: None,
             shortest_ns: None,
             latest: None,
+            first_sample_bytes: None,
             ..*self
+        }
+    }
+
+    /// Another attempt at half the rate, after the round trip became known but not the queue.
+    pub(super) fn repeated(&self, rtt_ns: u64) -> Self {
+        Self {
+            rtt_ns,
+            ..self.slower()
         }
     }
 
@@ -131,7 +163,10 @@ impl Probe {
         self.first_ns.get_or_insert(now_ns);
     }
 
-    pub(super) fn note(&mut self, sample: Sample) {
+    /// A sample of the packet up to which `reported_bytes` were sent.
+    pub(super) fn note(&mut self, sample: Sample, reported_bytes: u64) {
+        let bytes = reported_bytes.saturating_sub(self.sent_bytes);
+        self.first_sample_bytes.get_or_insert(bytes);
         let shortest_ns = self
             .shortest_ns
             .map_or(sample.rtt_ns, |ns| ns.min(sample.rtt_ns));
@@ -155,7 +190,9 @@ impl Probe {
     ) -> Option<Verdict> {
         let all = sent_bytes >= self.end_bytes();
         let sent_bytes = sent_bytes.saturating_sub(self.sent_bytes);
+        // What was in flight before the train may have arrived since.
         let received_bytes = received_bytes.saturating_sub(self.received_bytes);
+        let received_bytes = received_bytes.min(sent_bytes);
         let few = received_bytes < sent_bytes / 8 * 7;
         let Some(latest) = self.latest else {
             // Packets that were sent twice gave no sample.
@@ -168,6 +205,10 @@ impl Probe {
         };
         if !all && sent_bytes < self.train_bytes / 4 * 3 {
             return None;
+        }
+        let from_start = self.first_sample_bytes? <= self.train_bytes / 2;
+        if self.rtt_ns == u64::MAX && !from_start {
+            return Some(Verdict::Unclear);
         }
         // The first packet takes no part of the time between it and the latest.
         let nominal_ns = time_of(sent_bytes, self.rate_bps).max(1);

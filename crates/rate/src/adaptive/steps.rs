@@ -1,15 +1,30 @@
 //! What a report does in each state.
 
-use super::cubic::Cubic;
-use super::cycle;
+use super::compete::Compete;
 use super::path::Sample;
 use super::probe::{Probe, Verdict};
 use super::{Adaptive, AdaptiveOptions, State};
+use crate::Start;
 use crate::math::{bytes_in, mul_div};
+
+/// Loss beyond the random one that a steady delay does not come with, in parts of a million.
+const STRAY_LOSS_PPM: u64 = 1_000;
+
+/// Loss beyond the random one that several flows cause which each hold what the path holds. Beside one
+/// flow of BBR it is a fifth in the mean.
+const OVERFULL_LOSS_PPM: u64 = 300_000;
+
+/// A queue that does not drain this soon after `Compete` is taken to be that of others at once: in
+/// round trips, and in nanoseconds. BBR stays away for 200 ms.
+const WARNED_ROUNDS: u64 = 32;
+const WARNED_NS: u64 = 1_000_000_000;
+
+/// After `Compete` the path may carry this many times what the flow had.
+const FREED: u64 = 4;
 
 impl Adaptive {
     /// Cuts to `share_bytes`, and below that until the queue is empty.
-    fn drain(&mut self, share_bytes: u64, back: Option<Cubic>) {
+    fn drain(&mut self, share_bytes: u64, back: Option<Compete>) {
         self.set_share(share_bytes);
         self.state = State::Drain { back };
         let blind = self.queue_ns() < self.threshold_ns() / 4;
@@ -37,6 +52,8 @@ impl Adaptive {
         if drained {
             let target = self.fair_share(share_bytes, sample);
             self.cycle.succeed();
+            // Others may be gone for a moment, and a path may have become slower for good.
+            self.peak_bytes -= self.peak_bytes / 64;
             return self.drain(target, None);
         }
         self.cycle.fail(self.window_bytes);
@@ -44,19 +61,27 @@ impl Adaptive {
         if self.follow_longer_path(held_bytes) {
             return;
         }
-        if self.cycle.is_patient() {
+        if self.cycle.is_patient(self.is_warned()) {
             self.drain(share_bytes, None);
         } else {
-            self.compete(Cubic::new(
-                self.now_ns,
-                held_bytes,
-                self.options.packet_bytes,
-            ));
+            let packet_bytes = self.options.packet_bytes;
+            let path_bytes = self.peak_bytes;
+            let compete = Compete::new(self.now_ns, held_bytes, path_bytes, packet_bytes);
+            self.compete(compete);
         }
     }
 
-    /// Goes half of the way from the measured share to that which flows that cut together would
-    /// all have, in steps of a quarter down and a half up.
+    /// Whether others kept the queue full shortly before.
+    fn is_warned(&self) -> bool {
+        let base_ns = self.path.base_ns();
+        let warned_ns = base_ns.saturating_mul(WARNED_ROUNDS).max(WARNED_NS);
+        self.competed_ns
+            .is_some_and(|ns| self.now_ns.saturating_sub(ns) < warned_ns)
+    }
+
+    /// Goes a quarter of the way from the measured share to that which flows that cut together would
+    /// all have, at most a quarter down and a half up. Flows do not cut in the same instant, so the
+    /// measure is noisy: larger steps keep the shares wandering.
     fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         let least_ns = self.threshold_ns() / 4;
@@ -67,8 +92,8 @@ impl Adaptive {
         let Some(equal_bytes) = equal else {
             return share_bytes;
         };
-        let middle = share_bytes / 2 + equal_bytes / 2;
-        middle.clamp(
+        let next_bytes = share_bytes - share_bytes / 4 + equal_bytes / 4;
+        next_bytes.clamp(
             share_bytes / 4 * 3,
             share_bytes.saturating_add(share_bytes / 2),
         )
@@ -77,7 +102,11 @@ impl Adaptive {
     /// If the delay does not depend on the window, it is no queue but a longer path. Then takes it
     /// for that, with the rate that filled `window_bytes` before, and answers true.
     fn follow_longer_path(&mut self, window_bytes: u64) -> bool {
-        let Some(base_ns) = self.cycle.steady_ns(self.threshold_ns() / 8) else {
+        let spread_ns = self.threshold_ns() / 8;
+        let steady_ns = self
+            .cycle
+            .steady_ns(spread_ns, self.path.base_ns(), self.peak_bytes);
+        let Some(base_ns) = steady_ns else {
             return false;
         };
         let share_bytes = mul_div(window_bytes, base_ns, self.path.base_ns());
@@ -87,37 +116,58 @@ impl Adaptive {
         true
     }
 
-    pub(super) fn compete(&mut self, cubic: Cubic) {
+    pub(super) fn compete(&mut self, mut compete: Compete) {
         self.cycle
             .start(self.sent_bytes, self.path.base_ns(), false);
-        let pause_ns = self.path.base_ns().saturating_mul(cycle::COMPETE_ROUNDS);
-        self.state = State::Compete {
-            cubic,
-            drain_ns: self.now_ns.saturating_add(pause_ns),
+        compete.pause(self.now_ns, &self.path);
+        self.state = State::Compete(compete);
+    }
+
+    /// Others left room: tests how much.
+    fn stop_competing(&mut self, sample: Option<Sample>) {
+        self.competed_ns = Some(self.now_ns);
+        self.set_share(self.measured_share(sample));
+        let AdaptiveOptions {
+            packet_bytes,
+            max_rate_bps,
+            jitter_ns,
+            ..
+        } = self.options;
+        let start = Start {
+            rate_bps: (FREED * self.rate_bps()).min(max_rate_bps),
+            rtt_ns: self.path.base_ns(),
         };
+        self.probe(Probe::searching(start, packet_bytes, jitter_ns));
     }
 
     /// A report of what left since the last cut, beside flows that fill the queue.
-    fn step_compete(&mut self, mut cubic: Cubic, drain_ns: u64, sample: Option<Sample>) {
+    fn step_compete(&mut self, mut compete: Compete, sample: Option<Sample>) {
         let queue_ns = self.queue_ns();
         if queue_ns <= self.threshold_ns() / 2 {
-            self.cycle.succeed();
-            return self.grow(self.measured_share(sample));
+            return self.stop_competing(sample);
         }
-        let rtt_ns = self.path.standing_ns();
         let lost = self
             .path
             .span(self.path.base_ns() / 4, self.cycle.cut_bytes())
             .is_some_and(|span| span.loss_ppm() > 2 * self.path.random_loss_ppm());
         if lost && self.cycle.is_queue_high(queue_ns, self.path.base_ns()) {
-            cubic.on_loss(self.now_ns, rtt_ns);
+            if compete.is_too_much(self.is_overfull()) {
+                self.peak_bytes = compete.hold_half();
+            }
+            compete.on_loss(self.now_ns, &self.path);
             self.cycle.skip_to(self.sent_bytes);
-            self.state = State::Compete { cubic, drain_ns };
-        } else if self.now_ns >= drain_ns && !self.follow_longer_path(self.window_bytes) {
+            self.state = State::Compete(compete);
+        } else if compete.is_drain_due(self.now_ns) && !self.follow_longer_path(self.window_bytes) {
             let share_bytes = self.measured_share(sample);
             self.cycle.succeed();
-            self.drain(share_bytes, Some(cubic));
+            self.drain(share_bytes, Some(compete));
         }
+    }
+
+    /// Whether more was lost in a round trip than one other flow causes.
+    fn is_overfull(&self) -> bool {
+        let round = self.path.span(self.path.base_ns(), self.cycle.cut_bytes());
+        round.is_some_and(|round| self.excess_loss_ppm(&round) > OVERFULL_LOSS_PPM)
     }
 
     /// A report of what left since the last cut, alone or beside flows that cut too.
@@ -142,18 +192,23 @@ impl Adaptive {
     }
 
     pub(super) fn step(&mut self, sample: Option<Sample>, dropped: bool) {
+        let round = self.path.span(self.path.base_ns(), 0);
+        let allowed_ppm = 2 * self.path.random_loss_ppm() + STRAY_LOSS_PPM;
+        if round.is_some_and(|round| round.loss_ppm() > allowed_ppm) {
+            self.cycle.note_loss();
+        }
         match self.state {
             State::Probe(probe) => self.step_probe(probe, sample),
             State::Drain { .. } => {}
             State::Grow { since_ns } => self.step_grow(since_ns, sample, dropped),
-            State::Compete { cubic, drain_ns } => self.step_compete(cubic, drain_ns, sample),
+            State::Compete(compete) => self.step_compete(compete, sample),
         }
     }
 
     /// A report while a train is under way.
     fn step_probe(&mut self, mut probe: Probe, sample: Option<Sample>) {
         if let Some(sample) = sample {
-            probe.note(sample);
+            probe.note(sample, self.path.reported_bytes());
         }
         self.state = State::Probe(probe);
         let AdaptiveOptions {
@@ -172,6 +227,7 @@ impl Adaptive {
         }
         let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
             None => return,
+            Some(Verdict::Unclear) => return self.probe(probe.repeated(base_ns)),
             Some(Verdict::Limited(rate_bps)) => rate_bps,
             Some(Verdict::Carried) => {
                 if let Some(faster) = probe.faster(base_ns, max_rate_bps, jitter_ns) {
@@ -184,6 +240,9 @@ impl Adaptive {
             // The rest of the train reports the queue that the train made. On a path of which
             // nothing is known, the queue may be that of others, and is a reason to cut.
             self.cycle.start(self.sent_bytes, base_ns, false);
+        } else {
+            // What the train itself lost is in the rate already.
+            self.cycle.skip_to(self.sent_bytes);
         }
         self.grow(bytes_in(carried_bps, base_ns));
     }

@@ -39,7 +39,7 @@ struct Mark {
 
 pub(crate) struct Bbr {
     state: State,
-    /// Highest rates in bytes a nanosecond, with their rounds.
+    /// The highest rate of each round in bytes a nanosecond, after the number of the round.
     rates: VecDeque<(u64, f64)>,
     rtt_ns: u64,
     rtt_since_ns: u64,
@@ -91,6 +91,12 @@ impl Bbr {
         (self.sent_bytes - self.reported_bytes) as f64
     }
 
+    fn deadline_after(&self, now_ns: u64) -> u64 {
+        let is_unknown = self.rtt_ns == u64::MAX;
+        let wait_ns = if is_unknown { 0 } else { 4 * self.rtt_ns };
+        now_ns + wait_ns + 1_000_000_000
+    }
+
     /// Takes in the rate and the round trip that the newest packet shows.
     fn measure(&mut self, now_ns: u64, sent_bytes: u64) {
         while self.marks.len() > 1 && self.marks[0].sent_bytes < sent_bytes {
@@ -102,9 +108,15 @@ impl Bbr {
         let rtt_ns = now_ns - mark.sent_ns;
         let arrived = (self.received_bytes - mark.received_bytes) as f64;
         let took_ns = (self.received_ns - mark.received_ns).max(rtt_ns);
-        self.rates.push_back((self.round, arrived / took_ns as f64));
+        let rate = arrived / took_ns as f64;
+        match self.rates.back_mut() {
+            Some((round, highest)) if *round == self.round => *highest = highest.max(rate),
+            _ => self.rates.push_back((self.round, rate)),
+        }
         let oldest = self.round.saturating_sub(RATE_ROUNDS);
-        self.rates.retain(|(round, _)| *round >= oldest);
+        while self.rates[0].0 < oldest {
+            self.rates.pop_front();
+        }
         let expired = now_ns > self.rtt_since_ns + RTT_NS;
         if rtt_ns <= self.rtt_ns || expired {
             self.rtt_ns = rtt_ns;
@@ -167,21 +179,17 @@ impl RateControl for Bbr {
             received_bytes: self.received_bytes,
             received_ns: self.received_ns.max(1),
         });
-        let wait_ns = if self.rtt_ns == u64::MAX {
-            0
-        } else {
-            4 * self.rtt_ns
-        };
-        self.deadline_ns
-            .get_or_insert(sent.now_ns + wait_ns + 1_000_000_000);
+        let deadline_ns = self.deadline_after(sent.now_ns);
+        self.deadline_ns.get_or_insert(deadline_ns);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback) {
         let Some(newest) = feedback.newest else {
             return;
         };
-        self.deadline_ns = None;
         self.reported_bytes = self.reported_bytes.max(newest.sent_bytes);
+        let is_waiting = self.sent_bytes > self.reported_bytes;
+        self.deadline_ns = is_waiting.then(|| self.deadline_after(feedback.now_ns));
         self.received_bytes = feedback.received_bytes;
         self.received_ns = feedback.now_ns;
         let is_new_round = newest.sent_bytes > self.round_bytes;

@@ -38,6 +38,10 @@ impl LossBased {
         }
     }
 
+    fn deadline_after(&self, now_ns: u64) -> u64 {
+        now_ns + (4.0 * self.rtt_ns) as u64 + 200_000_000
+    }
+
     fn grow(&mut self, now_ns: u64, acked: f64) {
         if self.window < self.threshold {
             self.window += acked;
@@ -74,8 +78,8 @@ impl LossBased {
 impl RateControl for LossBased {
     fn on_sent(&mut self, sent: &Sent) {
         self.sent_bytes += sent.bytes;
-        let wait_ns = (4.0 * self.rtt_ns) as u64 + 200_000_000;
-        self.deadline_ns.get_or_insert(sent.now_ns + wait_ns);
+        let deadline_ns = self.deadline_after(sent.now_ns);
+        self.deadline_ns.get_or_insert(deadline_ns);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback) {
@@ -84,7 +88,8 @@ impl RateControl for LossBased {
         };
         let acked = newest.sent_bytes.saturating_sub(self.reported_bytes);
         self.reported_bytes = self.reported_bytes.max(newest.sent_bytes);
-        self.deadline_ns = None;
+        let is_waiting = self.sent_bytes > self.reported_bytes;
+        self.deadline_ns = is_waiting.then(|| self.deadline_after(feedback.now_ns));
         if let Some(departed_ns) = newest.departed_ns {
             let rtt_ns = (feedback.now_ns - departed_ns) as f64;
             self.rtt_ns += (rtt_ns - self.rtt_ns) / if self.rtt_ns == 0.0 { 1.0 } else { 8.0 };

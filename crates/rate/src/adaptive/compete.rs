@@ -1,0 +1,176 @@
+//! The window beside flows that keep the queue full.
+
+use super::cubic::Cubic;
+use super::path::Path;
+use crate::math::mul_div;
+
+/// Round trips in which the window rises to what it holds.
+const RISE_ROUNDS: u64 = 8;
+
+/// The others do not yield if packets are lost again in fewer round trips than this after a cut. A
+/// window of CUBIC takes longer to return.
+const YIELD_ROUNDS: u64 = 16;
+
+/// Round trips with much loss, less those with little, that are no passing excess. BBR keeps a rate
+/// for 10 round trips.
+const OVERFULL_ROUNDS: u32 = 8;
+
+/// Round trips until the first attempt to drain the queue. The next pauses are twice as long each,
+/// up to the second value: while the flow drains, BBR takes the room for its rate.
+const PAUSE_ROUNDS: [u64; 2] = [12, 96];
+
+/// A window that grows and is cut as that of CUBIC, but not below what the flow holds: the bytes of
+/// the path beside others that do not yield, and half of them beside others that do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compete {
+    cubic: Cubic,
+    /// What the path holds without a queue.
+    path_bytes: u64,
+    /// The others did not yield to the last cut, as far as is known.
+    is_pressed: bool,
+    /// The window rises to what it holds since then, from this.
+    rise_ns: u64,
+    rise_bytes: u64,
+    /// When packets were lost last.
+    lost_ns: Option<u64>,
+    /// Round trips in which much was lost, less those in which little was.
+    overfull_rounds: u32,
+    pause_rounds: u64,
+    /// When to try to drain the queue.
+    drain_ns: u64,
+}
+
+impl Compete {
+    /// Goes on from a window of `window_bytes` at `now_ns`, on a path that holds `path_bytes`.
+    pub(super) fn new(now_ns: u64, window_bytes: u64, path_bytes: u64, packet_bytes: u64) -> Self {
+        Self {
+            cubic: Cubic::new(now_ns, window_bytes, packet_bytes),
+            path_bytes,
+            is_pressed: true,
+            rise_ns: now_ns,
+            rise_bytes: window_bytes,
+            lost_ns: None,
+            overfull_rounds: 0,
+            pause_rounds: PAUSE_ROUNDS[0],
+            drain_ns: 0,
+        }
+    }
+
+    /// Puts the next attempt to drain the queue off.
+    pub(super) fn pause(&mut self, now_ns: u64, path: &Path) {
+        let pause_ns = path.base_ns().saturating_mul(self.pause_rounds);
+        self.drain_ns = now_ns.saturating_add(pause_ns);
+        self.pause_rounds = (2 * self.pause_rounds).min(PAUSE_ROUNDS[1]);
+    }
+
+    /// Whether to try to drain the queue.
+    pub(super) fn is_drain_due(&self, now_ns: u64) -> bool {
+        now_ns >= self.drain_ns
+    }
+
+    /// The window at `now_ns`.
+    pub(super) fn window_bytes(&self, now_ns: u64, path: &Path) -> u64 {
+        let cubic_bytes = self.cubic.window_bytes(now_ns, path.standing_ns());
+        if !self.is_pressed {
+            return cubic_bytes.max(self.path_bytes / 2);
+        }
+        let elapsed_ns = now_ns.saturating_sub(self.rise_ns);
+        let rise_ns = path.base_ns().saturating_mul(RISE_ROUNDS);
+        let risen_bytes = mul_div(self.path_bytes, elapsed_ns, rise_ns);
+        let most_bytes = self.rise_bytes.saturating_add(risen_bytes);
+        cubic_bytes.max(self.path_bytes.min(most_bytes))
+    }
+
+    /// Notes whether much was lost in a round trip with losses. Answers whether that has lasted for
+    /// longer than the others may take to see that they have less.
+    pub(super) fn is_too_much(&mut self, is_overfull: bool) -> bool {
+        self.overfull_rounds = if is_overfull {
+            self.overfull_rounds + 1
+        } else {
+            self.overfull_rounds.saturating_sub(1)
+        };
+        self.overfull_rounds >= OVERFULL_ROUNDS
+    }
+
+    /// Holds half from now on. Answers what the path is now thought to hold.
+    pub(super) fn hold_half(&mut self) -> u64 {
+        self.overfull_rounds = 0;
+        self.path_bytes /= 2;
+        self.path_bytes
+    }
+
+    /// Packets were lost.
+    pub(super) fn on_loss(&mut self, now_ns: u64, path: &Path) {
+        let rtt_ns = path.standing_ns();
+        let window_bytes = self.window_bytes(now_ns, path);
+        let patience_ns = rtt_ns.saturating_mul(YIELD_ROUNDS);
+        let was_pressed = self.is_pressed;
+        self.is_pressed = self
+            .lost_ns
+            .is_some_and(|ns| now_ns.saturating_sub(ns) < patience_ns);
+        self.lost_ns = Some(now_ns);
+        if self.is_pressed && !was_pressed {
+            (self.rise_ns, self.rise_bytes) = (now_ns, window_bytes);
+        } else if !self.is_pressed {
+            self.cubic.set(now_ns, window_bytes);
+        }
+        self.cubic.on_loss(now_ns, rtt_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Feedback, Newest};
+
+    const MS: u64 = 1_000_000;
+    const PATH_BYTES: u64 = 1_000_000;
+
+    /// A path of 40 ms.
+    fn path() -> Path {
+        let mut path = Path::default();
+        path.take(&Feedback {
+            now_ns: 40 * MS,
+            newest: Some(Newest {
+                sent_bytes: 1_500,
+                departed_ns: Some(0),
+                hold_ns: 0,
+            }),
+            received_bytes: 1_500,
+            received_packets: 1,
+            ..Feedback::default()
+        });
+        path
+    }
+
+    #[test]
+    fn the_window_rises_to_the_bytes_of_the_path_in_eight_round_trips() {
+        let compete = Compete::new(0, 200_000, PATH_BYTES, 1_500);
+        let at = |ms: u64| compete.window_bytes(ms * MS, &path());
+        assert_eq!(at(80), 450_000);
+        assert_eq!(at(320), PATH_BYTES);
+        assert_eq!(at(400), PATH_BYTES);
+    }
+
+    #[test]
+    fn a_loss_cuts_to_no_less_than_half_of_the_path() {
+        let mut compete = Compete::new(0, PATH_BYTES, PATH_BYTES, 1_500);
+        for (ms, least) in [(1_000, 650_000), (2_000, 500_000), (3_000, 500_000)] {
+            compete.on_loss(ms * MS, &path());
+            let window = compete.window_bytes(ms * MS, &path());
+            assert!((least..least + 100_000).contains(&window), "{ms} {window}");
+        }
+    }
+
+    #[test]
+    fn a_cut_that_others_fill_at_once_is_taken_back() {
+        let mut compete = Compete::new(0, PATH_BYTES, PATH_BYTES, 1_500);
+        compete.on_loss(1_000 * MS, &path());
+        compete.on_loss(1_200 * MS, &path());
+        assert!(compete.window_bytes(1_200 * MS, &path()) < 800_000);
+        assert_eq!(compete.window_bytes(1_520 * MS, &path()), PATH_BYTES);
+        // Others that yield take the floor down again.
+        compete.on_loss(3_000 * MS, &path());
+        assert!(compete.window_bytes(3_000 * MS, &path()) < 750_000);
+    }
+}
