@@ -39,7 +39,7 @@ impl SchemeChoice {
     /// The candidate that sends most parity. Memory for its parity is enough for any of them.
     pub(crate) fn most_parity(self) -> SchemeName {
         match self {
-            Self::Auto => SchemeName::ALL[4],
+            Self::Auto => SchemeName::EXACT[4],
             Self::Named(name) => name,
         }
     }
