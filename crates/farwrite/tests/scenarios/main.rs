@@ -1,6 +1,8 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
 mod adaptive;
+mod best_effort;
+mod best_effort_faults;
 mod breaking;
 mod coding;
 mod connecting;
