@@ -457,7 +457,7 @@ fn what_can_be_rebuilt_at_the_deadline_is_rebuilt() {
         let (group, row) = (packet % 32, packet / 32);
         packet < 1024 && row < if group < 16 { 4 } else { 20 }
     });
-    let deadline_ns = RTT + RTT / 2 + 7 * MIB;
+    let deadline_ns = RTT + RTT / 2 + 5 * MIB;
     let order = Order {
         deadline_ns: Some(deadline_ns),
         ..order(4 << 20, scheme)

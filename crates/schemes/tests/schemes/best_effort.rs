@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Message, Nack, Outcome, Path, Report, Sender, Timing,
+    Arrivals, Chunks, Message, Nack, Outcome, Path, Report, Sender, Timing, parity_of,
 };
 use proptest::prelude::*;
 
@@ -120,6 +120,37 @@ impl Arrivals for Memory {
     fn seen(&self, message: u64) -> u32 {
         let last = self.0.range((message, 0)..(message + 1, 0)).next_back();
         last.map_or(0, |(_, chunk)| chunk + 1)
+    }
+}
+
+#[test]
+fn the_last_chunks_before_a_deadline_are_looked_at() {
+    let name: SchemeName = "best-effort+ec-mds:2,1".parse().unwrap();
+    for by_deadline in [true, false] {
+        let mut receiver = name.scheme().receiver();
+        let mut memory = Memory::default();
+        if by_deadline {
+            receiver.handle_deadline(0, 2 * MS);
+        }
+        receiver.start(&path(0), &message(0, 64));
+        // Too little for a look of its own, and enough to rebuild the first chunk.
+        memory.0.extend([(0, 1), (parity_of(0), 0)]);
+        receiver.handle_arrivals(&path(MS), 0, &memory);
+        receiver.handle_arrivals(&path(MS), parity_of(0), &memory);
+        assert_eq!(receiver.poll_job(&memory), None);
+        let ends_ns = match by_deadline {
+            true => 2 * MS,
+            false => {
+                receiver.handle_sender_done(&path(MS), 0);
+                MS + WINDOW
+            }
+        };
+        assert_eq!(receiver.next_timeout(), Some(ends_ns));
+        receiver.handle_timeout(&path(ends_ns), &memory);
+        let group = receiver.poll_job(&memory).map(|job| job.group);
+        assert_eq!(group, Some(0), "{by_deadline}");
+        let over = (!by_deadline).then_some((0, Outcome::Partial));
+        assert_eq!(receiver.poll_outcome(), over);
     }
 }
 
