@@ -40,10 +40,10 @@
 //!
 //! | policy | operations cut | bytes missing |
 //! |---|---|---|
-//! | OptiNIC | 42% | 5.4% |
+//! | OptiNIC | 41% | 5.4% |
 //! | Celeris | 37% | 4.7% |
-//! | loss target of 1% | 7.6% | 0.82% |
-//! | loss target of 0.1% | 1.1% | 0.09% |
+//! | loss target of 1% | 7.5% | 0.83% |
+//! | loss target of 0.1% | 1.1% | 0.10% |
 //!
 //! Where the path itself drops more than the target, waiting cannot help. [`Timeout::verdict`] then
 //! selects parity or repeats, whichever takes less time, or says that the target cannot be met
