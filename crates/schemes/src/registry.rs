@@ -59,6 +59,15 @@ pub enum ParseSchemeError {
         /// The name that was given.
         name: String,
     },
+    /// Best effort, where everything must arrive.
+    #[error(
+        "{name} ends a message in time, also where bytes are missing, but this data must arrive \
+         whole: take sr-nack, or ec-mds:32,8"
+    )]
+    NotExact {
+        /// The scheme.
+        name: SchemeName,
+    },
     /// Erasure coding with a code that there is not.
     #[error(transparent)]
     Code(#[from] ParseCodeError),
@@ -91,6 +100,18 @@ impl SchemeName {
             self,
             Self::BestEffort | Self::BestEffortSr | Self::BestEffortEc(_)
         )
+    }
+
+    /// Reads the name of an [exact](Self::is_exact) scheme, for data that must arrive whole.
+    ///
+    /// # Errors
+    /// Those of [`FromStr`], and [`ParseSchemeError::NotExact`].
+    pub fn parse_exact(name: &str) -> Result<Self, ParseSchemeError> {
+        let name: Self = name.parse()?;
+        match name.is_exact() {
+            true => Ok(name),
+            false => Err(ParseSchemeError::NotExact { name }),
+        }
     }
 
     /// The scheme with its usual parameters.
@@ -207,6 +228,18 @@ mod tests {
             };
             assert_eq!(tag, SchemeTag { id, params });
             assert_eq!(from_tag(tag).unwrap().tag(), tag);
+        }
+    }
+
+    #[test]
+    fn where_everything_must_arrive_best_effort_is_refused_by_name() {
+        for name in SchemeName::EXACT {
+            assert_eq!(SchemeName::parse_exact(&name.to_string()), Ok(name));
+        }
+        for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
+            let message = SchemeName::parse_exact(&name).unwrap_err().to_string();
+            assert!(message.starts_with(&name), "{message}");
+            assert!(message.contains("must arrive whole"), "{message}");
         }
     }
 

@@ -60,7 +60,7 @@ impl FromStr for SchemeChoice {
     fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
         match name {
             "auto" => Ok(Self::Auto),
-            _ => name.parse().map(Self::Named),
+            _ => SchemeName::parse_exact(name).map(Self::Named),
         }
     }
 }
@@ -77,6 +77,9 @@ mod tests {
             assert_eq!(choice.to_string(), name);
         }
         "automatic".parse::<SchemeChoice>().expect_err("no scheme");
+        for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
+            name.parse::<SchemeChoice>().expect_err("files are exact");
+        }
     }
 
     #[test]
