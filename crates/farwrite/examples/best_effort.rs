@@ -5,9 +5,25 @@ use std::time::Duration;
 
 use farwrite::deadline::{Bounds, Collective, Key, Observation, Policy, Timeouts};
 use farwrite::fabric::sim::{LinkConfig, Loss, SimNetwork};
-use farwrite::{Endpoint, QpOptions, RateControl, RecvOptions, SchemeName, SendOptions};
+use farwrite::{
+    Endpoint, Partial, QpOptions, RateControl, RecvHandle, RecvOptions, SchemeName, SendOptions,
+};
 
 const BYTES: u64 = 1 << 20;
+
+/// How a message went that began and ended at these times.
+fn observe(
+    recv: &RecvHandle,
+    [start_ns, ended_ns]: [u64; 2],
+    limit_ns: Option<u64>,
+) -> Observation {
+    Observation {
+        elapsed_ns: ended_ns - start_ns,
+        received_bytes: recv.partial().map_or(BYTES, Partial::bytes),
+        timed_out: limit_ns.is_some_and(|at_ns| at_ns <= ended_ns),
+        ..Observation::whole(0, BYTES)
+    }
+}
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let network = SimNetwork::new(1); // two ends and a path between them, in virtual time
@@ -62,16 +78,11 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
             b.poll(network.now_ns())?;
             ended_ns = ended_ns.or(recv.outcome().map(|_| network.now_ns()));
         }
-        let received_bytes = recv.partial().map_or(BYTES, farwrite::Partial::bytes);
         let ended_ns = ended_ns.unwrap_or(u64::MAX);
-        let observation = Observation {
-            elapsed_ns: ended_ns - start_ns,
-            received_bytes,
-            timed_out: deadline_ns.is_some_and(|at_ns| at_ns <= ended_ns),
-            ..Observation::whole(0, BYTES)
-        };
+        let observation = observe(&recv, [start_ns, ended_ns], deadline_ns);
         println!(
-            "{received_bytes} of {BYTES} bytes in {} us",
+            "{} of {BYTES} bytes in {} us",
+            observation.received_bytes,
             observation.elapsed_ns / 1_000
         );
         // Of a larger group, the proposals of all members.

@@ -138,10 +138,8 @@ fn post_send(world: &mut World, order: &Order, ops: &mut Ops) -> Outbound {
     }
 }
 
-/// Operations one after the other on each way, as phases of a collective are, over a path with
-/// faults that is dead for a while.
-fn mix(seed: u64) {
-    let dice = &mut Dice::new(seed);
+/// Shapes and rate controls for a scheme.
+fn draw_options(dice: &mut Dice, scheme: &str) -> QpOptions {
     let sdr = QpConfig {
         mtu: u32::try_from(MTU).expect("small"),
         slots: dice.pick(&[2, 8, 64]).try_into().expect("small"),
@@ -150,13 +148,43 @@ fn mix(seed: u64) {
         generations: 8,
         ..QpConfig::default()
     };
-    let scheme = dice.pick(&BOUNDED);
-    let options = QpOptions {
+    QpOptions {
         sdr,
         expected_scheme: tag(dice.pick(&[scheme, "best-effort"])),
         rate_control: dice.pick(&[options().rate_control, RateControl::default()]),
         ..options()
-    };
+    }
+}
+
+/// Checks that everything ended in time and is right. How many receives were whole, partial and
+/// failed.
+fn check_all(world: &mut World, ops: &Ops, parcels: &[Parcel], name: &str) -> [u32; 3] {
+    for side in &ops.sends {
+        let message = side.handle.message();
+        let times = (side.ended_ns, side.deadline_ns);
+        assert!(side.is_in_time(), "{name}: send {message}: {times:?}");
+    }
+    for side in &ops.recvs {
+        let message = side.handle.message();
+        let times = (side.ended_ns, side.deadline_ns);
+        assert!(side.is_in_time(), "{name}: receive {message}: {times:?}");
+    }
+    let mut outcomes = [0; 3];
+    for parcel in parcels {
+        check(world, parcel);
+        let known = [WHOLE, PARTIAL, FAILED];
+        let index = known.iter().position(|o| *o == parcel.outcomes()[1]);
+        outcomes[index.expect("an outcome")] += 1;
+    }
+    outcomes
+}
+
+/// Operations one after the other on each way, as phases of a collective are, over a path with
+/// faults that is dead for a while.
+fn mix(seed: u64) {
+    let dice = &mut Dice::new(seed);
+    let scheme = dice.pick(&BOUNDED);
+    let options = draw_options(dice, scheme);
     let link = faulty_link(dice);
     let mut world = World::new(seed, link, &options);
     lose_controls(&world, dice);
@@ -198,23 +226,7 @@ fn mix(seed: u64) {
     ops.run(&mut world, 100 * MS);
     world.traffic.pass_all();
     ops.run(&mut world, 10 * SECOND);
-    for side in &ops.sends {
-        let message = side.handle.message();
-        let times = (side.ended_ns, side.deadline_ns);
-        assert!(side.is_in_time(), "{name}: send {message}: {times:?}");
-    }
-    for side in &ops.recvs {
-        let message = side.handle.message();
-        let times = (side.ended_ns, side.deadline_ns);
-        assert!(side.is_in_time(), "{name}: receive {message}: {times:?}");
-    }
-    let mut outcomes = [0; 3];
-    for parcel in &parcels {
-        check(&mut world, parcel);
-        let known = [WHOLE, PARTIAL, FAILED];
-        let index = known.iter().position(|o| *o == parcel.outcomes()[1]);
-        outcomes[index.expect("an outcome")] += 1;
-    }
+    let outcomes = check_all(&mut world, &ops, &parcels, &name);
     println!("{name}: whole, partial, failed: {outcomes:?}");
     let (outs, inns) = parcels
         .into_iter()

@@ -3,6 +3,7 @@
 mod adaptive;
 mod best_effort;
 mod best_effort_faults;
+mod best_effort_repair;
 mod breaking;
 mod coding;
 mod connecting;
