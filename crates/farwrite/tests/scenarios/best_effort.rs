@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
-use farwrite::{QpOptions, RecvOptions};
+use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
+use farwrite::{QpOptions, RecvOptions, SchemeName, SchemeTag};
 use farwrite_link::{LinkConfig, Reorder};
 use farwrite_wire::control::{Control, Offer, Withdrawal};
 
@@ -370,4 +371,47 @@ fn a_sender_that_stalls_or_a_path_that_dies_keeps_no_receive_open() {
         world.set_down(false);
         end(world, vec![parcel]);
     }
+}
+
+/// A bounded scheme that one end alone knows.
+struct Foreign;
+
+impl Scheme for Foreign {
+    fn tag(&self) -> SchemeTag {
+        SchemeTag {
+            id: 200,
+            params: [0; 6],
+        }
+    }
+
+    fn sender(&self) -> Box<dyn Sender + Send> {
+        SchemeName::BestEffort.scheme().sender()
+    }
+
+    fn receiver(&self) -> Box<dyn Receiver + Send> {
+        SchemeName::BestEffort.scheme().receiver()
+    }
+
+    fn is_bounded(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_message_of_an_unknown_scheme_that_is_over_fails_alone() {
+    let mut world = World::new(1, long_haul(), &options());
+    let resolver = |tag| (tag == Foreign.tag()).then(|| Box::new(Foreign) as Box<dyn Scheme>);
+    world.a.endpoint.add_scheme(resolver);
+    // The first offer that arrives says that the sender is done.
+    world.traffic.drop_first(u64::MAX, |seen| {
+        seen.says(|c| matches!(c, Control::Offer(offer) if offer.withdrawn.is_none()))
+    });
+    let order = Order {
+        scheme: Foreign.tag(),
+        ..order(10_000, "best-effort")
+    };
+    let parcel = post_ahead(&mut world, order, RecvOptions::default());
+    assert_eq!(settle(&mut world, &parcel), [PARTIAL, FAILED]);
+    world.traffic.pass_all();
+    end(world, vec![parcel]);
 }
