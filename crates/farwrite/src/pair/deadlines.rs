@@ -68,7 +68,6 @@ impl Pair {
         withdrawal: Withdrawal,
     ) -> Result<(), Error> {
         let Some(recv) = self.recvs.get(&message) else {
-            // The offer that came with the news could not be taken.
             return Ok(());
         };
         let scheme = recv.scheme().filter(|_| recv.is_bounded());
