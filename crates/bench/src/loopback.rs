@@ -27,7 +27,7 @@ pub(crate) struct LoopbackArgs {
     #[arg(long, default_value_t = 100)]
     rate_gbps: u64,
     /// A scheme of the full stack; may be given again for another.
-    #[arg(long = "scheme", value_name = "SCHEME",
+    #[arg(long = "scheme", value_name = "SCHEME", value_parser = SchemeName::parse_exact,
           default_values = ["sr-nack", "ec-mds:32,8"])]
     schemes: Vec<SchemeName>,
 }

@@ -139,6 +139,33 @@ fn demo_splits_what_exceeds_a_message() {
 }
 
 #[test]
+fn best_effort_is_refused_by_name_where_data_must_be_whole() {
+    for scheme in ["best-effort", "best-effort+sr", "best-effort+ec-mds:32,8"] {
+        let link = ["--rtt", "25ms", "--loss", "0.01", "--rate", "1Gbit"];
+        let send = [
+            "--to",
+            "host.example:1",
+            "--psk-file",
+            "key",
+            "--scheme",
+            scheme,
+        ];
+        let plans = ["--size", "1MiB", "--scheme", scheme];
+        for args in [
+            vec!["demo", "--scheme", scheme],
+            [&["plan"][..], &link, &plans].concat(),
+            [&["send"][..], &send, &["file"]].concat(),
+        ] {
+            let output = farwrite(&args);
+            let text = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {text}");
+            assert!(text.contains(scheme), "{args:?}: {text}");
+            assert!(text.contains("whole"), "{args:?}: {text}");
+        }
+    }
+}
+
+#[test]
 fn demo_survives_bursts_and_takes_a_list_of_schemes() {
     let directory = directory("demo/bursts");
     let args = [

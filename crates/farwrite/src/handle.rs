@@ -96,7 +96,8 @@ impl SendHandle {
     }
 
     /// How the message ended, known to this end; `None` while it is open, or the fabric holds
-    /// packets of it. From then on its memory may be changed.
+    /// packets of it. From then on its memory may be changed. A best-effort message ends as
+    /// [`Outcome::Partial`] when its last packet has left: only the receiver knows what arrived.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.shared.outcome.get()
@@ -109,7 +110,7 @@ impl SendHandle {
         self.shared.refusal.get().copied()
     }
 
-    /// Whether every packet of a message without a scheme has left this end. It says nothing about
+    /// Whether every packet of the message has left this end at least once. It says nothing about
     /// arrival.
     #[must_use]
     pub fn is_injected(&self) -> bool {

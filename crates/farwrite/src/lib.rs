@@ -6,7 +6,9 @@
 //! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
 //!
 //! A message ends with an [`Outcome`]: whole, partial or failed. A receive ends as partial at its
-//! deadline ([`RecvOptions::deadline_ns`]); [`RecvHandle::partial`] then says what arrived.
+//! deadline ([`RecvOptions::deadline_ns`]), or where its scheme is one of best effort
+//! ([`SchemeName::BOUNDED`]); [`RecvHandle::partial`] then says what arrived. [`deadline`] adapts the
+//! timeouts of operations that a group runs together.
 //!
 //! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
 //! to wait: [`Endpoint::run_until`] is the loop for them. [`Endpoint::start_thread`] runs it on a
@@ -65,6 +67,7 @@ mod workers;
 
 pub use endpoint::Endpoint;
 pub use error::Error;
+pub use farwrite_deadline as deadline;
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
 pub use farwrite_fabric::udp::{UdpConfig, UdpFabric};

@@ -30,6 +30,11 @@ impl Registry {
     pub(crate) fn find(&self, tag: SchemeTag) -> Option<Box<dyn Scheme>> {
         self.0.iter().find_map(|resolver| resolver(tag))
     }
+
+    /// Whether messages of the scheme may end as partial, whatever their receives were posted for.
+    pub(crate) fn is_bounded(&self, tag: SchemeTag) -> bool {
+        self.find(tag).is_some_and(|scheme| scheme.is_bounded())
+    }
 }
 
 /// The scheme halves of one queue pair, one of each kind a tag.

@@ -22,7 +22,7 @@ fn messages_cross_loopback_with_every_scheme() {
     let bytes = 1 << 20;
     let source = a.register(vec![7_u8; bytes]).expect("room");
     let target = b.register(vec![0_u8; bytes]).expect("room");
-    for scheme in SchemeName::ALL {
+    for scheme in SchemeName::EXACT {
         b.write_memory(target, 0, &vec![0; bytes])
             .expect("registered");
         let recv = b.post_recv(qb, target.whole()).expect("a free slot");

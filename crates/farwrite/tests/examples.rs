@@ -1,5 +1,7 @@
 //! The examples do what they say.
 
+#[path = "../examples/best_effort.rs"]
+mod best_effort;
 #[path = "../examples/bitmap.rs"]
 mod bitmap;
 #[path = "../examples/new_scheme.rs"]
@@ -13,4 +15,9 @@ fn the_bitmap_is_enough_to_repair_losses() {
 #[test]
 fn a_new_scheme_moves_a_message() {
     new_scheme::main().unwrap();
+}
+
+#[test]
+fn messages_end_in_time() {
+    best_effort::main().unwrap();
 }

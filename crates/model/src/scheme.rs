@@ -105,6 +105,14 @@ impl FromStr for Scheme {
             value: text.to_owned(),
             wants: "sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M",
         };
+        if text.starts_with("best-effort") {
+            return Err(ModelError::Word {
+                argument: "scheme",
+                value: text.to_owned(),
+                wants: "a scheme that goes on until the message is whole, since the model is about \
+                        that time: sr-rto, sr-nack, gbn, ec-mds:K,M or ec-xor:K,M",
+            });
+        }
         let scheme = match text {
             "sr-rto" => Self::SrRto,
             "sr-nack" => Self::SrNack,

@@ -27,6 +27,11 @@ impl ChunkSet {
         }
     }
 
+    /// How many chunks the message has.
+    pub fn chunks(&self) -> u32 {
+        self.chunks
+    }
+
     /// How many chunks are in the set.
     pub fn count(&self) -> u32 {
         self.count

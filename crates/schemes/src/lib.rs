@@ -5,7 +5,8 @@
 //! What they tell each other and when is `docs/protocol.md` section P5.
 //!
 //! - [`selective_repeat`] sends again what is missing, [`go_back_n`] everything from the first
-//!   missing chunk on, [`erasure`] sends parity ahead; [`registry`] finds them by name and by tag.
+//!   missing chunk on, [`erasure`] sends parity ahead; [`best_effort`] ends in time, whole or not;
+//!   [`registry`] finds them by name and by tag.
 //! - [`order`] is in which order a scheme sends chunks first.
 //! - [`rtt`] belongs to the endpoint, which hands its results to every scheme.
 //! - [`loss_meter`] tells from the bitmaps what the path loses, whatever the scheme.
@@ -19,6 +20,7 @@ extern crate std;
 
 pub mod ack_clock;
 pub mod arrived;
+pub mod best_effort;
 pub mod chunk_loss;
 pub mod chunk_set;
 pub mod erasure;

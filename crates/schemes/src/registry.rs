@@ -9,6 +9,7 @@ use alloc::string::String;
 use farwrite_codes::{Code, Kind, ParseCodeError};
 use farwrite_wire::control::SchemeTag;
 
+use crate::best_effort::BestEffort;
 use crate::erasure::ErasureCoding;
 use crate::go_back_n::GoBackN;
 use crate::scheme::Scheme;
@@ -16,7 +17,8 @@ use crate::selective_repeat::SelectiveRepeat;
 use crate::timing::Alpha;
 
 /// The name of a scheme, as a user writes it: `sr-rto`, `sr-nack`, `gbn`, `ec-xor:32,8` or
-/// `ec-mds:32,8`, with any numbers of data and parity chunks a group that make a [`Code`].
+/// `ec-mds:32,8`, with any numbers of data and parity chunks a group that make a [`Code`];
+/// `best-effort`, `best-effort+sr`, `best-effort+ec-xor:32,8` or `best-effort+ec-mds:32,8`.
 ///
 /// ```
 /// use farwrite_schemes::registry::{ParseSchemeError, SchemeName, from_tag};
@@ -36,6 +38,12 @@ pub enum SchemeName {
     Gbn,
     /// Erasure coding with this code (P5.4).
     Ec(Code),
+    /// Best effort, without any repair (P5.9).
+    BestEffort,
+    /// Best effort, with selective repeat while it can help (P5.9).
+    BestEffortSr,
+    /// Best effort, with erasure coding while it can help (P5.9).
+    BestEffortEc(Code),
 }
 
 /// A name that no scheme has.
@@ -44,11 +52,21 @@ pub enum ParseSchemeError {
     /// Not like the name of any.
     #[error(
         "no scheme is called {name:?}; there are sr-rto, sr-nack, gbn, and with any numbers of data \
-         and parity chunks ec-xor:32,8 and ec-mds:32,8"
+         and parity chunks ec-xor:32,8 and ec-mds:32,8; and to end in time instead of whole, \
+         best-effort, best-effort+sr, best-effort+ec-xor:32,8 and best-effort+ec-mds:32,8"
     )]
     Unknown {
         /// The name that was given.
         name: String,
+    },
+    /// Best effort, where everything must arrive.
+    #[error(
+        "{name} ends a message in time, also where bytes are missing, but this data must arrive \
+         whole: take sr-nack, or ec-mds:32,8"
+    )]
+    NotExact {
+        /// The scheme.
+        name: SchemeName,
     },
     /// Erasure coding with a code that there is not.
     #[error(transparent)]
@@ -56,8 +74,9 @@ pub enum ParseSchemeError {
 }
 
 impl SchemeName {
-    /// Every scheme, those with a code as the paper has it (section 5.2.1).
-    pub const ALL: [Self; 5] = [
+    /// Every scheme that goes on until a message is whole, those with a code as the paper has it
+    /// (section 5.2.1).
+    pub const EXACT: [Self; 5] = [
         Self::SrRto,
         Self::SrNack,
         Self::Gbn,
@@ -65,10 +84,40 @@ impl SchemeName {
         Self::Ec(usual(Kind::Mds)),
     ];
 
+    /// Every scheme whose messages may end as partial, those with a code as above.
+    pub const BOUNDED: [Self; 4] = [
+        Self::BestEffort,
+        Self::BestEffortSr,
+        Self::BestEffortEc(usual(Kind::Xor)),
+        Self::BestEffortEc(usual(Kind::Mds)),
+    ];
+
+    /// Whether the scheme goes on until a message is whole. A message of another scheme may end as
+    /// partial, whatever its receive was posted for.
+    #[must_use]
+    pub const fn is_exact(self) -> bool {
+        !matches!(
+            self,
+            Self::BestEffort | Self::BestEffortSr | Self::BestEffortEc(_)
+        )
+    }
+
+    /// Reads the name of an [exact](Self::is_exact) scheme, for data that must arrive whole.
+    ///
+    /// # Errors
+    /// Those of [`FromStr`], and [`ParseSchemeError::NotExact`].
+    pub fn parse_exact(name: &str) -> Result<Self, ParseSchemeError> {
+        let name: Self = name.parse()?;
+        match name.is_exact() {
+            true => Ok(name),
+            false => Err(ParseSchemeError::NotExact { name }),
+        }
+    }
+
     /// The scheme with its usual parameters.
     pub fn scheme(self) -> Box<dyn Scheme + Send + Sync> {
         self.with_alpha(match self {
-            Self::Ec(_) => ErasureCoding::ALPHA,
+            Self::Ec(_) | Self::BestEffortEc(_) => ErasureCoding::ALPHA,
             _ => Alpha::DEFAULT,
         })
     }
@@ -78,13 +127,18 @@ impl SchemeName {
         self.scheme().tag()
     }
 
-    /// The scheme with this timeout.
+    /// The scheme with this timeout; best effort alone has none.
     pub fn with_alpha(self, alpha: Alpha) -> Box<dyn Scheme + Send + Sync> {
         match self {
             Self::SrRto => Box::new(SelectiveRepeat::with_timeouts(alpha)),
             Self::SrNack => Box::new(SelectiveRepeat::with_nacks(alpha)),
             Self::Gbn => Box::new(GoBackN::new(alpha)),
             Self::Ec(code) => Box::new(ErasureCoding::new(code, alpha)),
+            Self::BestEffort => Box::new(BestEffort::Alone),
+            Self::BestEffortSr => Box::new(BestEffort::Repeats(alpha)),
+            Self::BestEffortEc(code) => {
+                Box::new(BestEffort::Parity(ErasureCoding::new(code, alpha)))
+            }
         }
     }
 }
@@ -110,6 +164,9 @@ impl fmt::Display for SchemeName {
             Self::SrNack => f.write_str("sr-nack"),
             Self::Gbn => f.write_str("gbn"),
             Self::Ec(code) => code.fmt(f),
+            Self::BestEffort => f.write_str("best-effort"),
+            Self::BestEffortSr => f.write_str("best-effort+sr"),
+            Self::BestEffortEc(code) => write!(f, "best-effort+{code}"),
         }
     }
 }
@@ -122,7 +179,13 @@ impl FromStr for SchemeName {
             "sr-rto" => Ok(Self::SrRto),
             "sr-nack" => Ok(Self::SrNack),
             "gbn" => Ok(Self::Gbn),
+            "best-effort" => Ok(Self::BestEffort),
+            "best-effort+sr" => Ok(Self::BestEffortSr),
             _ if name.starts_with("ec-") => Ok(Self::Ec(name.parse()?)),
+            _ if name.starts_with("best-effort+ec-") => {
+                let code = name.trim_start_matches("best-effort+");
+                Ok(Self::BestEffortEc(code.parse()?))
+            }
             _ => Err(ParseSchemeError::Unknown {
                 name: name.to_owned(),
             }),
@@ -137,7 +200,10 @@ pub fn from_tag(tag: SchemeTag) -> Option<Box<dyn Scheme + Send + Sync>> {
         SelectiveRepeat::RTO_ID => SchemeName::SrRto,
         SelectiveRepeat::NACK_ID => SchemeName::SrNack,
         GoBackN::ID => SchemeName::Gbn,
-        _ => return Some(Box::new(ErasureCoding::from_tag(tag)?)),
+        ErasureCoding::XOR_ID | ErasureCoding::MDS_ID => {
+            return Some(Box::new(ErasureCoding::from_tag(tag)?));
+        }
+        _ => return Some(Box::new(BestEffort::from_tag(tag)?)),
     };
     Some(name.with_alpha(Alpha::from_params(tag.params)?))
 }
@@ -149,11 +215,15 @@ mod tests {
 
     #[test]
     fn names_and_tags_lead_back_to_the_same_scheme() {
-        for (name, id) in SchemeName::ALL.into_iter().zip(1..) {
+        let all = SchemeName::EXACT.into_iter().chain(SchemeName::BOUNDED);
+        for (name, id) in all.zip(1..) {
             assert_eq!(name.to_string().parse(), Ok(name));
+            assert_eq!(name.is_exact(), !name.scheme().is_bounded());
+            assert_eq!(name.is_exact(), SchemeName::EXACT.contains(&name));
             let tag = name.with_alpha(Alpha::from_256ths(0x1234)).tag();
             let params = match name {
-                SchemeName::Ec(_) => [32, 8, 0x12, 0x34, 32, 0],
+                SchemeName::Ec(_) | SchemeName::BestEffortEc(_) => [32, 8, 0x12, 0x34, 32, 0],
+                SchemeName::BestEffort => [0; 6],
                 _ => [0x12, 0x34, 0, 0, 0, 0],
             };
             assert_eq!(tag, SchemeTag { id, params });
@@ -162,9 +232,21 @@ mod tests {
     }
 
     #[test]
+    fn where_everything_must_arrive_best_effort_is_refused_by_name() {
+        for name in SchemeName::EXACT {
+            assert_eq!(SchemeName::parse_exact(&name.to_string()), Ok(name));
+        }
+        for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
+            let message = SchemeName::parse_exact(&name).unwrap_err().to_string();
+            assert!(message.starts_with(&name), "{message}");
+            assert!(message.contains("must arrive whole"), "{message}");
+        }
+    }
+
+    #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let message = "tcp".parse::<SchemeName>().unwrap_err().to_string();
-        for name in SchemeName::ALL {
+        for name in SchemeName::EXACT.into_iter().chain(SchemeName::BOUNDED) {
             assert!(message.contains(&name.to_string()), "{message}");
         }
         assert!(message.contains("tcp"));
@@ -178,6 +260,7 @@ mod tests {
             ("ec-mds:0,8", "at least 1"),
             ("ec-lt:32,8", "ec-mds:32,8"),
             ("ec-mds", "ec-mds:32,8"),
+            ("best-effort+ec-mds:200,100", "at most 255"),
         ] {
             let message = name.parse::<SchemeName>().unwrap_err().to_string();
             assert!(message.contains(why), "{message}");
@@ -186,7 +269,7 @@ mod tests {
 
     #[test]
     fn tags_of_others_and_unreadable_parameters_are_refused() {
-        for id in [0, 6, 127, 128, 255] {
+        for id in [0, 10, 127, 128, 255] {
             let params = [0; 6];
             assert!(from_tag(SchemeTag { id, params }).is_none(), "{id}");
         }
@@ -198,6 +281,10 @@ mod tests {
             (5, [0, 8, 2, 0, 16, 0]),
             (5, [32, 0, 2, 0, 16, 0]),
             (5, [200, 100, 2, 0, 16, 0]),
+            (6, [2, 0, 0, 0, 0, 0]),
+            (7, [2, 0, 0, 0, 0, 1]),
+            (8, [8, 32, 2, 0, 16, 0]),
+            (9, [32, 8, 2, 0, 0, 0]),
         ] {
             let tag = SchemeTag { id, params };
             assert!(from_tag(tag).is_none(), "{tag:?}");

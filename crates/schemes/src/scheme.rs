@@ -109,6 +109,9 @@ pub enum Report {
 
 /// The sending half of a scheme: sees all messages that a queue pair sends with it.
 pub trait Sender {
+    /// The message ends here at this time at the latest, in the clock of [`Path::now_ns`]. The
+    /// endpoint ends it then. Comes before [`Sender::start`], or never.
+    fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
     /// Takes charge of a message: from now on the receiver's buffer is known to be there. Without
     /// effect if it has charge of it already.
     fn start(&mut self, path: &Path, message: &Message);
@@ -158,6 +161,9 @@ pub struct SenderCounters {
 
 /// The receiving half of a scheme: sees all messages that a queue pair receives with it.
 pub trait Receiver {
+    /// The message ends here at this time at the latest, in the clock of [`Path::now_ns`]. The
+    /// endpoint ends it then. Comes before [`Receiver::start`], or never.
+    fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
     /// A message was started by its sender, which an offer or a packet shows, and its buffer is
     /// there; chunks may have arrived before, and the next [`Receiver::poll_report`] looks for
     /// them. Without effect if it has charge of it already.
@@ -171,6 +177,9 @@ pub trait Receiver {
     fn poll_job(&mut self, _arrivals: &dyn Arrivals) -> Option<Job> {
         None
     }
+    /// The sender of a bounded message is done with it: nothing more of it leaves. What has left may
+    /// still be under way. Only a scheme that [is bounded](Scheme::is_bounded) is asked.
+    fn handle_sender_done(&mut self, _path: &Path, _message: u64) {}
     /// The receive was closed by its user, early or not. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Receiver::next_timeout`].
@@ -201,6 +210,11 @@ pub trait Scheme {
     /// length of the parity message from it, [`Layout::parity_bytes`].
     fn layout(&self, _message: &Message) -> Option<Layout> {
         None
+    }
+    /// Whether a message may end as partial at both ends, whatever its receive was posted for
+    /// (P5.9). The messages of such a scheme begin in the order of their numbers.
+    fn is_bounded(&self) -> bool {
+        false
     }
     /// In which order the chunks of a message first go on the wire.
     fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {

@@ -232,8 +232,8 @@ impl SdrQp {
         self.send.end(message, length)
     }
 
-    /// Whether the peer accepts that a send ends as partial ([`Terms::accepts_partial`]). It is
-    /// known from [`Event::ClearToSend`] on.
+    /// Whether a send may end as partial: its scheme is bounded ([`SendSpec::is_bounded`]), or the
+    /// peer accepts that ([`Terms::accepts_partial`]). It is known from [`Event::ClearToSend`] on.
     #[must_use]
     pub fn accepts_partial(&self, message: u64) -> bool {
         self.send.accepts_partial(message)

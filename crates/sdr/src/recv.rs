@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use farwrite_wire::control::{
-    ClearToSend, Clearance, Control, Offer, Outcome, Place, Terms, parity_of,
+    ClearToSend, Clearance, Control, Offer, Outcome, Place, Terms, Withdrawal, parity_of,
 };
 
 use crate::bitmap::ChunkBitmap;
@@ -286,7 +286,8 @@ impl RecvHalf {
         };
         posted.offer = Some(offer);
         let mut fits = terms::check(&posted.clearance, &Described::from(&offer));
-        if let (Ok(()), None, Some(length)) = (fits, offer.withdrawn, offer.length) {
+        let is_given_up = offer.withdrawn == Some(Withdrawal::GivenUp);
+        if let (Ok(()), false, Some(length)) = (fits, is_given_up, offer.length) {
             let extent = Extent {
                 length,
                 has_immediate: offer.has_immediate,
@@ -299,22 +300,25 @@ impl RecvHalf {
             events.push_back(Event::Refused { message, refusal });
             return;
         }
+        // A message that ended in time is still to be known, as far as it came.
+        let is_news = known.is_none_or(|known| known.length != offer.length);
+        if is_news && !is_given_up {
+            events.push_back(match (known, offer.length) {
+                (Some(_), Some(length)) => Event::LengthKnown { message, length },
+                (_, length) => Event::Offered {
+                    message,
+                    length,
+                    scheme: offer.scheme,
+                    has_immediate: offer.has_immediate,
+                },
+            });
+        }
         if let Some(withdrawal) = offer.withdrawn {
             events.push_back(Event::Withdrawn {
                 message,
                 withdrawal,
             });
-            return;
         }
-        events.push_back(match (known, offer.length) {
-            (Some(_), Some(length)) => Event::LengthKnown { message, length },
-            (_, length) => Event::Offered {
-                message,
-                length,
-                scheme: offer.scheme,
-                has_immediate: offer.has_immediate,
-            },
-        });
     }
 
     /// Moves `settled` on.

@@ -13,6 +13,8 @@ pub struct SendSpec {
     pub scheme: SchemeTag,
     /// Bytes of the parity message that goes with it; 0 for none.
     pub parity_bytes: u64,
+    /// Whether its scheme lets it end as partial, whatever the peer's terms say (P5.9).
+    pub is_bounded: bool,
 }
 
 /// How far a send is from its end.
@@ -65,10 +67,11 @@ impl Sending {
         self.spec.parity_bytes > 0 && self.parity.is_none() && !self.parity_refused
     }
 
-    /// Whether the receiver accepts that the message ends as partial.
+    /// Whether the message may end as partial: it is cleared, and its scheme or the receiver
+    /// accepts that.
     pub(crate) fn accepts_partial(&self) -> bool {
         let clearance = self.clearance.as_ref();
-        clearance.is_some_and(|clearance| clearance.terms.accepts_partial)
+        clearance.is_some_and(|c| self.spec.is_bounded || c.terms.accepts_partial)
     }
 
     /// Where the message, or its parity, may be written.

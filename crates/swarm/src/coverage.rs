@@ -11,7 +11,7 @@ use crate::plan::{Plan, Repair};
 use crate::world::World;
 
 /// Everything that a case can meet. What none met after many cases is a hole in the plans.
-const KINDS: [&str; 71] = [
+const KINDS: [&str; 76] = [
     "loss, packet by packet",
     "loss in bursts",
     "queue overflow",
@@ -53,6 +53,11 @@ const KINDS: [&str; 71] = [
     "gbn",
     "ec-xor",
     "ec-mds",
+    "best-effort",
+    "best-effort+sr",
+    "best-effort+ec-xor",
+    "best-effort+ec-mds",
+    "partial before any deadline",
     "chunks sent again",
     "timeouts",
     "chunks rebuilt",

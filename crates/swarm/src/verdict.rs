@@ -1,6 +1,7 @@
 //! Whether the outcomes of a message follow from its plan, its deadlines and what its users did.
 
-use farwrite::{Outcome, RecvHandle, Refusal, SendHandle};
+use farwrite::schemes::registry::from_tag;
+use farwrite::{Outcome, RecvHandle, Refusal, SchemeName, SendHandle};
 
 use crate::coverage::Coverage;
 use crate::plan::{MessagePlan, Repair};
@@ -93,6 +94,24 @@ impl Story<'_> {
         recv_deadline_ns.is_some_and(|deadline_ns| deadline_ns <= *received_ns)
     }
 
+    /// Whether its scheme lets it end as partial, whatever was agreed (P5.9).
+    fn is_bounded(&self) -> bool {
+        // It is sent with another scheme where its parity would be too long.
+        from_tag(self.message.scheme).is_some_and(|scheme| scheme.is_bounded())
+    }
+
+    /// Whether the sender may end it as partial at its deadline.
+    fn accepts_partial(&self) -> bool {
+        self.plan.terms.accepts_partial || self.is_bounded()
+    }
+
+    /// Whether all of it has left, and its sender need not hear what became of it.
+    fn is_sent_for_good(&self) -> bool {
+        let alone = self.message.scheme == SchemeName::BestEffort.tag();
+        let send = self.message.send.as_ref();
+        alone && self.is_written() && send.is_some_and(SendHandle::is_injected)
+    }
+
     /// Whether the receiver can have heard how the sender ended the message.
     fn receiver_heard(&self) -> bool {
         self.message.sent_ns < self.message.received_ns
@@ -116,10 +135,14 @@ impl Story<'_> {
             Outcome::Whole => demand(self.differences.is_empty(), "it should be refused"),
             Outcome::Partial => {
                 demand(!self.is_all_there(), "all has arrived, and it is partial")?;
-                let accepted = self.plan.terms.accepts_partial && self.sent == Outcome::Partial;
+                let accepted = self.accepts_partial() && self.sent == Outcome::Partial;
                 let by_sender = accepted && self.send_expired() && self.receiver_heard();
+                // The sender has moved on, or said that it is done. What it gave up before it was
+                // cleared may be passed before the news of that come.
+                let is_left_behind =
+                    self.is_bounded() && (self.is_written() || self.receiver_heard());
                 demand(
-                    self.recv_expired() || by_sender,
+                    self.recv_expired() || by_sender || is_left_behind,
                     "it is partial before any deadline that makes it so",
                 )
             }
@@ -149,7 +172,7 @@ impl Story<'_> {
     fn check_sent(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
         let cancelled = self.message.cancelled;
-        let accepts_partial = self.plan.terms.accepts_partial;
+        let accepts_partial = self.accepts_partial();
         match self.sent {
             Outcome::Whole => demand(
                 self.received == Outcome::Whole && !cancelled,
@@ -158,8 +181,9 @@ impl Story<'_> {
             Outcome::Partial => {
                 let stands = self.received != Outcome::Failed || self.message.completed.is_some();
                 let at_deadline = self.send_expired() && accepts_partial && stands;
+                let is_over = at_deadline || self.is_sent_for_good();
                 demand(
-                    (self.sender_heard() || at_deadline) && !cancelled,
+                    (self.sender_heard() || is_over) && !cancelled,
                     "the sender takes it for partial",
                 )
             }
@@ -254,6 +278,9 @@ impl Story<'_> {
             }
         }
         let by_sender = self.received == Outcome::Partial && !self.recv_expired() && !by_user;
+        let in_time = by_sender && self.is_bounded() && !self.send_expired();
+        coverage.saw_if("partial before any deadline", in_time);
+        let by_sender = by_sender && !self.is_bounded();
         coverage.saw_if("receive ended by the deadline of the send", by_sender);
     }
 

@@ -39,7 +39,7 @@ impl SchemeChoice {
     /// The candidate that sends most parity. Memory for its parity is enough for any of them.
     pub(crate) fn most_parity(self) -> SchemeName {
         match self {
-            Self::Auto => SchemeName::ALL[4],
+            Self::Auto => SchemeName::EXACT[4],
             Self::Named(name) => name,
         }
     }
@@ -60,7 +60,7 @@ impl FromStr for SchemeChoice {
     fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
         match name {
             "auto" => Ok(Self::Auto),
-            _ => name.parse().map(Self::Named),
+            _ => SchemeName::parse_exact(name).map(Self::Named),
         }
     }
 }
@@ -77,6 +77,9 @@ mod tests {
             assert_eq!(choice.to_string(), name);
         }
         "automatic".parse::<SchemeChoice>().expect_err("no scheme");
+        for name in SchemeName::BOUNDED.map(|name| name.to_string()) {
+            name.parse::<SchemeChoice>().expect_err("files are exact");
+        }
     }
 
     #[test]

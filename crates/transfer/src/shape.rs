@@ -400,7 +400,7 @@ mod tests {
         let others = ["ec-mds:1,254", "ec-mds:254,1", "ec-xor:7,7"];
         let others = others.map(|name| name.parse().expect("a scheme"));
         let mut refused = 0;
-        for scheme in SchemeName::ALL.into_iter().chain(others) {
+        for scheme in SchemeName::EXACT.into_iter().chain(others) {
             for mtu in [256, 1436, 4096, 65_468] {
                 for (stream, rate, rtt, memory) in wishes() {
                     let rtt = Duration::from_millis(rtt);

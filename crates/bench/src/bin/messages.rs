@@ -39,7 +39,7 @@ struct Args {
     #[arg(long, default_value_t = 8192)]
     mtu: u32,
     /// How losses are repaired.
-    #[arg(long, default_value = "sr-nack")]
+    #[arg(long, default_value = "sr-nack", value_parser = SchemeName::parse_exact)]
     scheme: SchemeName,
 }
 

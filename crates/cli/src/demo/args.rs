@@ -1,10 +1,12 @@
 //! What a person can ask of the demo.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use farwrite::SchemeName;
+use farwrite::schemes::registry::ParseSchemeError;
 
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
@@ -86,10 +88,28 @@ pub(crate) struct DemoArgs {
         value_name = "NAME,...",
         default_value = "sr-rto,sr-nack,gbn,ec-xor:32,8,ec-mds:32,8"
     )]
-    pub(crate) scheme: List<SchemeName>,
+    pub(crate) scheme: List<ExactScheme>,
     /// Directory for the picture, farwrite-demo.svg; made if need be
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,
+}
+
+/// A scheme that moves the whole message, which the demo compares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExactScheme(SchemeName);
+
+impl ExactScheme {
+    pub(crate) fn name(self) -> SchemeName {
+        self.0
+    }
+}
+
+impl FromStr for ExactScheme {
+    type Err = ParseSchemeError;
+
+    fn from_str(name: &str) -> Result<Self, ParseSchemeError> {
+        SchemeName::parse_exact(name).map(Self)
+    }
 }
 
 /// The link that is to be emulated.

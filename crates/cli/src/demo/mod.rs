@@ -33,7 +33,8 @@ const PICTURE: &str = "farwrite-demo.svg";
 pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     let cancel = crate::interrupt::catch()?;
     let scenario = Scenario::new(args)?;
-    check_memory(&scenario, &args.scheme)?;
+    let schemes: Vec<SchemeName> = args.scheme.iter().map(|scheme| scheme.name()).collect();
+    check_memory(&scenario, &schemes)?;
     // Better to fail now than after the work.
     let out = &args.out;
     fs::create_dir_all(out).or_exit(
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
     console.say(report::introduction(&scenario));
     let mut memory = prepare(&scenario);
     let mut runs = Vec::new();
-    for &scheme in args.scheme.iter() {
+    for &scheme in &schemes {
         let (run, back) = run_scheme(&scenario, scheme, memory, console, &cancel)?;
         memory = back;
         runs.push(run);

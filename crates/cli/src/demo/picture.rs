@@ -179,6 +179,9 @@ fn long_name(scheme: SchemeName) -> &'static str {
             Kind::Xor => "Erasure coding, XOR",
             Kind::Mds => "Erasure coding, Reed-Solomon",
         },
+        SchemeName::BestEffort => "Best effort",
+        SchemeName::BestEffortSr => "Best effort, repeats",
+        SchemeName::BestEffortEc(_) => "Best effort, parity",
     }
 }
 

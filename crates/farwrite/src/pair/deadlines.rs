@@ -67,10 +67,19 @@ impl Pair {
         message: u64,
         withdrawal: Withdrawal,
     ) -> Result<(), Error> {
-        let recv = self.recvs.get(&message);
-        let accepts_partial = recv.is_some_and(|recv| recv.terms.accepts_partial);
-        match withdrawal {
-            Withdrawal::Expired if accepts_partial => {
+        let Some(recv) = self.recvs.get(&message) else {
+            return Ok(());
+        };
+        let scheme = recv.scheme().filter(|_| recv.is_bounded());
+        let accepts_partial = recv.terms.accepts_partial;
+        let path = self.path(now_ns);
+        let bounded = scheme.and_then(|tag| self.halves.existing_receiver(tag));
+        match (withdrawal, bounded) {
+            (Withdrawal::Expired, Some(receiver)) => {
+                receiver.handle_sender_done(&path, message);
+                Ok(())
+            }
+            (Withdrawal::Expired, None) if accepts_partial => {
                 self.expire_receive_now(now_ns, message);
                 Ok(())
             }

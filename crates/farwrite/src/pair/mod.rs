@@ -61,6 +61,8 @@ pub(crate) struct Pair {
     sends: BTreeMap<u64, Send>,
     /// Sends that are over, but of which the fabric still holds packets.
     leaving: BTreeMap<u64, (Send, Outcome)>,
+    /// Bounded schemes of which a send was over before it was cleared, so that newer ones may start.
+    unblocked: Vec<SchemeTag>,
     streams: VecDeque<StreamRun>,
     recvs: BTreeMap<u64, Recv>,
     /// Receives whose offer is foreseen, and of which nothing has come.
@@ -184,6 +186,7 @@ impl Pair {
             halves: Halves::default(),
             sends: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            unblocked: Vec::new(),
             streams: VecDeque::new(),
             recvs: BTreeMap::new(),
             foreseen: BTreeSet::new(),
@@ -364,6 +367,7 @@ impl Pair {
         // First what is over: nothing more of it may leave.
         self.settle_sends();
         self.expire_sends(now_ns);
+        self.start_unblocked(now_ns);
         // Control before data: an offer must be ahead of its message.
         self.send_control(fabric, path, now_ns)?;
         Ok(self.rest(fabric, now_ns)?)

@@ -140,14 +140,15 @@ impl Outgoing {
         }
     }
 
-    /// The next run that has departed, in the order in which runs were queued.
-    pub(crate) fn take_departed(&mut self) -> Option<Chunks> {
+    /// The next run that has departed, in the order in which runs were queued, and whether chunks of
+    /// it were queued before.
+    pub(crate) fn take_departed(&mut self) -> Option<(Chunks, bool)> {
         let posted = self.batches.front().map(|batch| batch.first_run);
         let queued = self.queue.front().map(|(run, _)| *run);
         let oldest = posted.or(queued).unwrap_or(self.next_run);
         let has_departed = self.runs.front().is_some_and(|run| run.number < oldest);
         let run = has_departed.then(|| self.runs.pop_front())??;
-        Some(run.chunks)
+        Some((run.chunks, run.is_repeat))
     }
 
     /// Drops the packets of a message, and of its parity, that the fabric has not taken.

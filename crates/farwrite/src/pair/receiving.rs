@@ -34,8 +34,9 @@ pub(super) struct Recv {
     pub(super) terms: Terms,
     pub(super) deadline_ns: Option<u64>,
     pub(super) bitmap: ChunkBitmap,
-    /// The scheme that runs it, once it has begun.
+    /// The scheme that runs it, once it has begun, and whether that is bounded.
     scheme: Option<SchemeTag>,
+    is_bounded: bool,
     pub(super) wants_immediate: bool,
     /// Memory for parity, if there is any.
     pub(super) lent: Option<Lent>,
@@ -52,6 +53,10 @@ impl Recv {
 
     pub(super) fn scheme(&self) -> Option<SchemeTag> {
         self.scheme
+    }
+
+    pub(super) fn is_bounded(&self) -> bool {
+        self.is_bounded
     }
 
     /// Hands the user immediate on once it is whole.
@@ -109,6 +114,7 @@ impl Pair {
             deadline_ns: options.deadline_ns,
             bitmap: bitmap.clone(),
             scheme: None,
+            is_bounded: false,
             wants_immediate: terms.exact_length && terms.immediate,
             lent: None,
             layout: None,
@@ -343,6 +349,10 @@ impl Pair {
             return self.complete_recv(fabric, offer.message, Outcome::Failed);
         };
         recv.scheme = Some(offer.scheme);
+        recv.is_bounded = known.is_bounded(offer.scheme);
+        if let Some(deadline_ns) = recv.deadline_ns {
+            receiver.handle_deadline(offer.message, deadline_ns);
+        }
         let chunks = self.sdr.geometry().chunks(length, offer.has_immediate);
         let chunk_bytes = self.sdr.geometry().chunk_bytes();
         let message = Message {

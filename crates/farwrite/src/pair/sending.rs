@@ -27,8 +27,14 @@ pub(super) struct Send {
     pub(super) layout: Option<Layout>,
     /// Memory for its parity, from the time that it is cleared; `None` if there is no room for it.
     pub(super) parity: Option<Parity>,
+    /// Whether its scheme is bounded: then messages of that scheme start in their order.
+    is_bounded: bool,
+    /// Whether its chunks may be written at the receiver.
+    cleared: bool,
     /// Whether its scheme has charge of it.
     started: bool,
+    /// Chunks that have left at least once.
+    departed: u32,
     stream: Option<Stream>,
     /// Chunks that were handed out to be sent, of the message and of its parity.
     queued: [ChunkSet; 2],
@@ -57,6 +63,19 @@ impl Send {
         self.has_immediate
     }
 
+    pub(super) fn is_bounded(&self) -> bool {
+        self.is_bounded
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.cleared = true;
+    }
+
+    /// Whether its scheme may have charge of it.
+    pub(super) fn is_cleared(&self) -> bool {
+        self.cleared
+    }
+
     pub(super) fn start(&mut self) {
         self.started = true;
     }
@@ -83,8 +102,9 @@ impl Send {
         queued.word(chunk / 64) >> (chunk % 64) & 1 == 1
     }
 
-    /// Part of a run of a stream left this end.
+    /// Chunks of the message left this end, for the first time where it has a scheme.
     pub(super) fn chunks_departed(&mut self, count: u32) {
+        self.departed = self.departed.saturating_add(count);
         if let Some(stream) = &mut self.stream {
             stream.in_hand = stream.in_hand.saturating_sub(count);
         }
@@ -92,8 +112,11 @@ impl Send {
     }
 
     fn note_injected(&self) {
-        let all_left = |stream: &Stream| stream.ended && stream.in_hand == 0;
-        if self.stream.as_ref().is_some_and(all_left) {
+        let all_left = match &self.stream {
+            Some(stream) => stream.ended && stream.in_hand == 0,
+            None => self.departed >= self.queued[0].chunks(),
+        };
+        if all_left {
             self.shared.set_injected();
         }
     }
@@ -131,11 +154,12 @@ impl Pair {
         if !is_raw && self.halves.sender(options.scheme, known).is_none() {
             return Err(Error::UnknownScheme(options.scheme.id));
         }
+        let is_bounded = known.is_bounded(options.scheme);
         let layout = self.layout(known, options.scheme, source.length);
         if let Some(layout) = &layout {
             self.check_length(layout.parity_bytes() as u64)?;
         }
-        let handle = self.start(Some(source.length), options, layout)?;
+        let handle = self.start(Some(source.length), options, layout, is_bounded)?;
         let send = self.sends.get_mut(&handle.message).expect("just inserted");
         send.source = Some(source);
         if is_raw {
@@ -171,6 +195,7 @@ impl Pair {
                 deadline_ns: None,
             },
             None,
+            false,
         )?;
         let send = self.sends.get_mut(&handle.message).expect("just inserted");
         send.stream = Some(Stream::default());
@@ -182,6 +207,7 @@ impl Pair {
         length: Option<u64>,
         options: SendOptions,
         layout: Option<Layout>,
+        is_bounded: bool,
     ) -> Result<SendHandle, Error> {
         if self.connected.is_none() {
             return Err(Error::NotConnected(self.name.serial));
@@ -196,6 +222,7 @@ impl Pair {
             immediate: options.immediate,
             scheme: options.scheme,
             parity_bytes: layout.map_or(0, |layout| layout.parity_bytes() as u64),
+            is_bounded,
         };
         let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
         let shared = Arc::new(SendShared::default());
@@ -211,7 +238,10 @@ impl Pair {
             has_immediate: options.immediate.is_some(),
             layout,
             parity: None,
+            is_bounded,
+            cleared: false,
             started: false,
+            departed: 0,
             stream: None,
             queued: [ChunkSet::new(chunks), ChunkSet::new(parity_chunks)],
             deadline_ns: options.deadline_ns,

@@ -3,7 +3,7 @@
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Qpn, Rkey, Sge};
 use farwrite_schemes::scheme::{Chunks, Message};
-use farwrite_wire::control::{Outcome, data_of, is_parity};
+use farwrite_wire::control::{Outcome, SchemeTag, data_of, is_parity};
 
 use super::Pair;
 use super::outgoing::{BATCH_PACKETS, OutgoingWrite};
@@ -48,16 +48,54 @@ impl Pair {
             return Ok(());
         }
         self.begin_coding(fabric, message)?;
-        let path = self.path(now_ns);
         let Some(send) = self.sends.get_mut(&message) else {
             return Ok(());
         };
+        send.clear();
+        if send.is_bounded() {
+            let scheme = send.scheme();
+            self.start_bounded(now_ns, scheme);
+        } else {
+            self.start_cleared(now_ns, message);
+        }
+        Ok(())
+    }
+
+    /// Gives the scheme charge of the messages that come next in their order, as far as they are
+    /// cleared: a packet of one would end all older ones at the receiver (P5.9).
+    fn start_bounded(&mut self, now_ns: u64, scheme: SchemeTag) {
+        let of_scheme = self.sends.iter();
+        let of_scheme = of_scheme.filter(|(_, send)| send.scheme() == scheme);
+        let cleared = of_scheme.take_while(|(_, send)| send.is_cleared());
+        let next = cleared.filter(|(_, send)| !send.is_started());
+        let next: Vec<u64> = next.map(|(&message, _)| message).collect();
+        for message in next {
+            self.start_cleared(now_ns, message);
+        }
+    }
+
+    /// Messages are over that were not cleared: what waited for them may start.
+    pub(super) fn start_unblocked(&mut self, now_ns: u64) {
+        for scheme in std::mem::take(&mut self.unblocked) {
+            self.start_bounded(now_ns, scheme);
+        }
+    }
+
+    /// Gives its scheme charge of a message.
+    fn start_cleared(&mut self, now_ns: u64, message: u64) {
+        let path = self.path(now_ns);
+        let Some(send) = self.sends.get_mut(&message) else {
+            return;
+        };
         let Some(source) = send.source() else {
-            return Ok(());
+            return;
         };
         let has_immediate = send.has_immediate();
         send.start();
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
+            if let Some(deadline_ns) = send.deadline_ns {
+                sender.handle_deadline(message, deadline_ns);
+            }
             let bytes = source.length;
             let chunks = self.sdr.geometry().chunks(bytes, has_immediate);
             let chunk_bytes = self.sdr.geometry().chunk_bytes();
@@ -71,7 +109,6 @@ impl Pair {
                 },
             );
         }
-        Ok(())
     }
 
     /// Takes a turn: sends what the path and the fabric allow, at most [`TURN_BYTES`]. A turn that
@@ -269,13 +306,17 @@ impl Pair {
     pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
         let path = self.path(now_ns);
         self.outgoing.handle_departed(qpn, wr_id);
-        while let Some(chunks) = self.outgoing.take_departed() {
+        while let Some((chunks, is_repeat)) = self.outgoing.take_departed() {
             let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
                 continue;
             };
-            match self.halves.existing_sender(send.scheme()) {
-                Some(sender) => sender.handle_departed(&path, &chunks),
-                None => send.chunks_departed(chunks.range.end - chunks.range.start),
+            let sender = self.halves.existing_sender(send.scheme());
+            let is_counted = !is_repeat && !is_parity(chunks.message);
+            if is_counted || sender.is_none() {
+                send.chunks_departed(chunks.range.end - chunks.range.start);
+            }
+            if let Some(sender) = sender {
+                sender.handle_departed(&path, &chunks);
             }
         }
         self.release_sends();
@@ -315,6 +356,9 @@ impl Pair {
         if let Some(send) = self.sends.remove(&message) {
             if let Some(deadline_ns) = send.deadline_ns {
                 self.send_deadlines.remove(deadline_ns, message);
+            }
+            if send.is_bounded() && !send.is_started() {
+                self.unblocked.push(send.scheme());
             }
             self.leaving.insert(message, (send, outcome));
         }

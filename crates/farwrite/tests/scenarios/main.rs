@@ -1,6 +1,9 @@
 //! Whole endpoints over the virtual-time fabric: what a user's message goes through.
 
 mod adaptive;
+mod best_effort;
+mod best_effort_faults;
+mod best_effort_repair;
 mod breaking;
 mod coding;
 mod connecting;

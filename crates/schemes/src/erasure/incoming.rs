@@ -108,7 +108,7 @@ impl Incoming {
     }
 
     /// Takes in all that has come.
-    fn look(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    pub(super) fn look(&mut self, path: &Path, arrivals: &dyn Arrivals) {
         let number = self.shape.number;
         self.looked_at = arrivals.count(number) + arrivals.count(parity_of(number));
         self.unseen_ns = None;

@@ -18,6 +18,7 @@ use alloc::boxed::Box;
 use farwrite_codes::{Code, Kind};
 use farwrite_wire::control::SchemeTag;
 
+use crate::best_effort::{RepairReceiver, RepairSender};
 use crate::order::WireOrder;
 use crate::scheme::{Layout, Message, Receiver, Scheme, Sender};
 use crate::timing::Alpha;
@@ -53,6 +54,14 @@ impl ErasureCoding {
             depth: Self::DEPTH,
             alpha,
         }
+    }
+
+    pub(crate) fn repair_sender(&self) -> Box<dyn RepairSender + Send> {
+        Box::new(sender::ErasureSender::new(*self))
+    }
+
+    pub(crate) fn repair_receiver(&self) -> Box<dyn RepairReceiver + Send> {
+        Box::new(receiver::ErasureReceiver::new(*self))
     }
 
     /// The scheme that a tag asks for; `None` if it is not one of these, or its parameters make no

@@ -66,6 +66,13 @@ impl Outgoing {
         self.repairs.as_ref().is_some_and(|r| !r.is_empty())
     }
 
+    /// Takes out what is queued to be sent again.
+    pub(super) fn drop_repairs(&mut self) {
+        if let Some(repairs) = &mut self.repairs {
+            repairs.drop_queued();
+        }
+    }
+
     pub(super) fn has_jobs(&self) -> bool {
         self.cleared && self.shape.parity.len() > 0 && self.jobs < self.shape.groups
     }

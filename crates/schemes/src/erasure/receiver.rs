@@ -8,6 +8,7 @@ use super::ErasureCoding;
 use super::incoming::Incoming;
 use super::shape::Shape;
 use crate::ack_clock::AckClock;
+use crate::best_effort::RepairReceiver;
 use crate::scheme::{
     Arrivals, Job, Message, Path, Receiver, Report, Work, data_of, is_parity, parity_of,
 };
@@ -292,5 +293,14 @@ impl Receiver for ErasureReceiver {
     fn next_timeout(&self) -> Option<u64> {
         let timers = self.timers.first().map(|(due_ns, _)| *due_ns);
         self.acks.next_timeout().into_iter().chain(timers).min()
+    }
+}
+
+impl RepairReceiver for ErasureReceiver {
+    fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        if let Some(watched) = self.messages.get_mut(&message) {
+            watched.incoming.look(path, arrivals);
+            self.settle(path, message, arrivals);
+        }
     }
 }

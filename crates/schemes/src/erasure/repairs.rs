@@ -28,6 +28,11 @@ impl Repairs {
         }
     }
 
+    /// Takes out what is queued.
+    pub(super) fn drop_queued(&mut self) {
+        while self.queued.take_run(u32::MAX).is_some() {}
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queued.is_empty()
     }

@@ -8,6 +8,7 @@ use super::ErasureCoding;
 use super::outgoing::Outgoing;
 use super::shape::Shape;
 use super::watch::Watch;
+use crate::best_effort::RepairSender;
 use crate::scheme::{
     Chunks, Job, Message, Path, Report, Sender, SenderCounters, Work, data_of, is_parity,
 };
@@ -260,5 +261,15 @@ impl Sender for ErasureSender {
 
     fn counters(&self) -> SenderCounters {
         self.counters
+    }
+}
+
+impl RepairSender for ErasureSender {
+    fn drop_repeats(&mut self) {
+        while let Some(message) = self.repairing.pop_first() {
+            if let Some(outgoing) = self.messages.get_mut(&message) {
+                outgoing.drop_repairs();
+            }
+        }
     }
 }

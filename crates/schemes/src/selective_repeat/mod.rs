@@ -12,6 +12,7 @@ mod sender;
 use alloc::boxed::Box;
 use farwrite_wire::control::SchemeTag;
 
+use crate::best_effort::{RepairReceiver, RepairSender};
 use crate::scheme::{Receiver, Scheme, Sender};
 use crate::timing::Alpha;
 
@@ -38,6 +39,14 @@ impl SelectiveRepeat {
     /// `sr-nack`: with NACKs, and timeouts for what they miss.
     pub const fn with_nacks(alpha: Alpha) -> Self {
         Self { alpha, nack: true }
+    }
+
+    pub(crate) fn repair_sender(&self) -> Box<dyn RepairSender + Send> {
+        Box::new(sender::SelectiveSender::new(self.alpha, self.nack))
+    }
+
+    pub(crate) fn repair_receiver(&self) -> Box<dyn RepairReceiver + Send> {
+        Box::new(receiver::SelectiveReceiver::new(self.nack))
     }
 }
 

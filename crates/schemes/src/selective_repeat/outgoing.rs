@@ -46,6 +46,11 @@ impl Outgoing {
         !self.queued.is_empty()
     }
 
+    /// Takes out what is queued to be sent again.
+    pub(super) fn drop_queued(&mut self) {
+        while self.queued.take_run(u32::MAX).is_some() {}
+    }
+
     pub(super) fn has_acked(&self, range: Range<u32>) -> bool {
         self.acked.contains_all(range)
     }

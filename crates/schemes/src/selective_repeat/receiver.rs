@@ -7,6 +7,7 @@ use farwrite_wire::control::Outcome;
 use super::incoming::{Incoming, NextAck};
 use super::nacks::Nacks;
 use crate::ack_clock::AckClock;
+use crate::best_effort::RepairReceiver;
 use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
 
 #[derive(Debug)]
@@ -126,5 +127,11 @@ impl Receiver for SelectiveReceiver {
     fn next_timeout(&self) -> Option<u64> {
         let nacks = self.nacks.as_ref().and_then(Nacks::next_timeout);
         self.acks.next_timeout().into_iter().chain(nacks).min()
+    }
+}
+
+impl RepairReceiver for SelectiveReceiver {
+    fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        self.handle_arrivals(path, message, arrivals);
     }
 }

@@ -6,6 +6,7 @@ use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use super::departures::{Departure, Departures};
 use super::outgoing::Outgoing;
+use crate::best_effort::RepairSender;
 use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
 use crate::silence::Silence;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
@@ -215,5 +216,15 @@ impl Sender for SelectiveSender {
 
     fn counters(&self) -> SenderCounters {
         self.counters
+    }
+}
+
+impl RepairSender for SelectiveSender {
+    fn drop_repeats(&mut self) {
+        while let Some(message) = self.repeating.pop_first() {
+            if let Some(outgoing) = self.messages.get_mut(&message) {
+                outgoing.drop_queued();
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 // A NACK often names one range.
 #![allow(clippy::single_range_in_vec_init)]
 
+mod best_effort;
 mod completion;
 mod depths;
 mod erasure;

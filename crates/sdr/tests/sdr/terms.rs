@@ -213,6 +213,40 @@ fn a_send_ends_as_partial_where_the_receiver_accepts_it() {
 }
 
 #[test]
+fn a_bounded_send_ends_as_partial_and_its_only_offer_brings_its_length() {
+    for is_bounded in [false, true] {
+        let (mut sender, mut receiver) = pair();
+        // The clearance is there before the send, whose first offer is lost.
+        post(&mut receiver, 600);
+        tell(0, &mut receiver, &mut sender);
+        let spec = SendSpec {
+            is_bounded,
+            ..spec(500)
+        };
+        let message = sender.start_send(spec).unwrap();
+        assert_eq!(sender.accepts_partial(message), is_bounded);
+        sender.close_send(message, Outcome::Partial);
+        tell(0, &mut sender, &mut receiver);
+        let offered = is_bounded.then_some(Event::Offered {
+            message,
+            length: Some(500),
+            scheme: SchemeTag::default(),
+            has_immediate: false,
+        });
+        let withdrawal = match is_bounded {
+            true => Withdrawal::Expired,
+            false => Withdrawal::GivenUp,
+        };
+        let withdrawn = Event::Withdrawn {
+            message,
+            withdrawal,
+        };
+        let expected: Vec<Event> = offered.into_iter().chain([withdrawn]).collect();
+        assert_eq!(events(&mut receiver), expected);
+    }
+}
+
+#[test]
 fn a_send_that_was_never_cleared_does_not_end_as_partial() {
     let (mut sender, mut receiver) = pair();
     let message = sender.start_send(spec(600)).unwrap();

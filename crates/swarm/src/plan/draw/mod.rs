@@ -15,7 +15,7 @@ use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
 use crate::dice::Dice;
 
 /// Codes of all shapes, and what does without.
-const SCHEMES: [&str; 13] = [
+const SCHEMES: [&str; 17] = [
     "sr-rto",
     "sr-nack",
     "gbn",
@@ -29,6 +29,10 @@ const SCHEMES: [&str; 13] = [
     "ec-mds:7,5",
     "ec-mds:17,1",
     "ec-mds:200,55",
+    "best-effort",
+    "best-effort+sr",
+    "best-effort+ec-xor:5,2",
+    "best-effort+ec-mds:7,5",
 ];
 /// Schemes of one queue pair. A receiver refuses more than 16.
 const SCHEMES_A_PAIR: usize = 4;
@@ -315,7 +319,7 @@ impl Draft {
             let parity = options.sdr.parity;
             let usable: Vec<&str> = SCHEMES
                 .into_iter()
-                .filter(|name| parity || !name.starts_with("ec-"))
+                .filter(|name| parity || !name.contains("ec-"))
                 .collect();
             let schemes: Vec<SchemeName> = (0..SCHEMES_A_PAIR)
                 .map(|_| self.dice.pick(&usable).parse().expect("a name"))

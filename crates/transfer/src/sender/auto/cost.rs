@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn costs(times_s: [f64; 2]) -> Vec<Cost> {
-        let names = [SchemeName::SrNack, SchemeName::ALL[4]];
+        let names = [SchemeName::SrNack, SchemeName::EXACT[4]];
         let both = names.into_iter().zip(times_s).zip([0.0, 0.25]);
         both.map(|((scheme, message_s), parity_overhead)| Cost {
             scheme,
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_scheme_is_left_only_for_one_that_saves_enough() {
-        let [repeat, coded] = [SchemeName::SrNack, SchemeName::ALL[4]];
+        let [repeat, coded] = [SchemeName::SrNack, SchemeName::EXACT[4]];
         // Times of one message by either, what is in use, what follows.
         for (times_s, current, want) in [
             ([1.0, 1.0], None, repeat),
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn where_much_is_left_parity_costs_more_than_a_round_trip() {
         let costs = costs([0.06, 0.04]);
-        let [repeat, coded] = [SchemeName::SrNack, SchemeName::ALL[4]];
+        let [repeat, coded] = [SchemeName::SrNack, SchemeName::EXACT[4]];
         let chosen = |left, slots| settle(&costs, None, left, slots).map(|cost| cost.scheme);
         assert_eq!(chosen(1, 8), Some(coded));
         assert_eq!(chosen(1000, 8), Some(repeat));

@@ -1,0 +1,126 @@
+//! Which operations share a timeout.
+
+use alloc::collections::BTreeMap;
+
+use crate::tally::Tally;
+use crate::timeout::{Bounds, Policy, Timeout};
+
+/// What a group does together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Collective {
+    /// Every member gets the reduction of all.
+    AllReduce,
+    /// Every member gets the parts of all.
+    AllGather,
+    /// Every member gets a part of the reduction.
+    ReduceScatter,
+    /// Every member gets a part of each.
+    AllToAll,
+    /// Every member gets what one has.
+    Broadcast,
+    /// One member gets the reduction of all.
+    Reduce,
+    /// One member gets the parts of all.
+    Gather,
+    /// Every member gets a part of what one has.
+    Scatter,
+    /// One member sends to another.
+    SendRecv,
+}
+
+/// Operations that share a timeout: of one collective, one group, and sizes that differ by less
+/// than a factor of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    group: u64,
+    collective: Collective,
+    size_class: u32,
+}
+
+impl Key {
+    /// Operations like one of `bytes` bytes, in the group with this number.
+    #[must_use]
+    pub fn new(collective: Collective, bytes: u64, group: u64) -> Self {
+        Self {
+            group,
+            collective,
+            size_class: bytes.checked_ilog2().map_or(0, |log| log + 1),
+        }
+    }
+}
+
+/// A timeout for each collective, size class and group.
+#[derive(Clone, Debug)]
+pub struct Timeouts {
+    policy: Policy,
+    bounds: Bounds,
+    entries: BTreeMap<Key, Timeout>,
+}
+
+impl Timeouts {
+    /// No timeouts yet. All members of a group must have the same policy and bounds.
+    #[must_use]
+    pub fn new(policy: Policy, bounds: Bounds) -> Self {
+        Self {
+            policy,
+            bounds,
+            entries: BTreeMap::new(),
+        }
+    }
+
+    /// The timeout of these operations, made at its first use.
+    pub fn get_mut(&mut self, key: Key) -> &mut Timeout {
+        let new = || Timeout::new(self.policy, self.bounds);
+        self.entries.entry(key).or_insert_with(new)
+    }
+
+    /// Forgets a group that is no more.
+    pub fn remove_group(&mut self, group: u64) {
+        self.entries.retain(|key, _| key.group != group);
+    }
+
+    /// All operations together.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let tallies = self.entries.values().map(Timeout::tally);
+        tallies.fold(Tally::default(), Tally::and)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::Observation;
+
+    #[test]
+    fn collectives_sizes_and_groups_are_apart() {
+        let key = |bytes, group| Key::new(Collective::AllReduce, bytes, group);
+        assert_eq!(key(1024, 1), key(2047, 1));
+        assert_ne!(key(1023, 1), key(1024, 1));
+        assert_ne!(key(1024, 1), key(1024, 2));
+        assert_ne!(key(1024, 1), Key::new(Collective::AllToAll, 1024, 1));
+        assert_ne!(key(0, 1), key(1, 1));
+    }
+
+    #[test]
+    fn a_group_that_is_removed_begins_again() {
+        let bounds = Bounds {
+            min_ns: 1,
+            max_ns: 1 << 40,
+        };
+        let mut timeouts = Timeouts::new(Policy::Celeris, bounds);
+        for group in [1, 2] {
+            let timeout = timeouts.get_mut(Key::new(Collective::Gather, 1 << 20, group));
+            let proposal = timeout.propose(&Observation::whole(1_000_000, 1 << 20));
+            timeout.agree(1 << 20, &[proposal]);
+            timeout.propose(&Observation::whole(1_000_000, 1 << 20));
+        }
+        assert_eq!(timeouts.tally().operations, 2);
+        timeouts.remove_group(1);
+        assert_eq!(timeouts.tally().operations, 1);
+        let again = timeouts.get_mut(Key::new(Collective::Gather, 1 << 20, 1));
+        assert_eq!(again.timeout_ns(1 << 20), None);
+        let kept = timeouts.get_mut(Key::new(Collective::Gather, 1 << 20, 2));
+        assert_eq!(kept.timeout_ns(1 << 20), Some(1_300_000));
+    }
+}

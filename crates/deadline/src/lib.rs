@@ -1,0 +1,70 @@
+//! Adaptive timeouts: how long an operation that ends in time, whole or not, may take.
+//!
+//! All members of a group run the same operations. After each one, every member
+//! [proposes](Timeout::propose) a cost, from the time that it took and the bytes that arrived. The
+//! members exchange their proposals over a reliable channel, and each gives all of them to
+//! [`Timeout::agree`]. The same proposals make the same timeout everywhere. [`Timeouts`] keeps one
+//! timeout for each collective, size class and group.
+//!
+//! Nothing here has a clock, randomness or I/O, and it knows neither chunks nor schemes: it is about
+//! operations of a group, which consist of many messages. Times are nanoseconds.
+//!
+//! ```
+//! use farwrite_deadline::{Bounds, Collective, Key, Observation, Policy, Timeouts};
+//!
+//! let bounds = Bounds { min_ns: 100_000, max_ns: 1_000_000_000 };
+//! let mut timeouts = Timeouts::new(Policy::OptiNic, bounds);
+//! let bytes = 16 << 20;
+//! let key = Key::new(Collective::AllReduce, bytes, 7);
+//! // The warm-up has no deadline, and every member takes part with what it saw.
+//! let timeout = timeouts.get_mut(key);
+//! assert_eq!(timeout.timeout_ns(bytes), None);
+//! let warm_up = Observation::whole(20_000_000, bytes);
+//! let proposals = [timeout.propose(&warm_up), timeout.propose(&warm_up)];
+//! timeout.agree(bytes, &proposals);
+//! // 1.25 times the warm-up, and 50 us.
+//! assert_eq!(timeout.timeout_ns(bytes), Some(25_050_000));
+//! ```
+//!
+//! # Policies
+//!
+//! | policy | the next timeout | source |
+//! |---|---|---|
+//! | [`Policy::OptiNic`] | the median of the proposals, smoothed by the group with weight 0.2 | OptiNIC 3.1.2 |
+//! | [`Policy::Celeris`] | each member smooths its own proposals with weight 0.2; their median | Celeris III.B |
+//! | [`Policy::LossTarget`] | the least that keeps the share of missing bytes below a target | ours |
+//!
+//! As they are stated, the first two tend to the *typical* time of an operation: two in five
+//! operations take longer and are cut. [`Tally::share_cut`] reports it. `tests/policies.rs` measures,
+//! for 8 members whose operations take 1 ms and an exponential time of 0.2 ms on top:
+//!
+//! | policy | operations cut | bytes missing |
+//! |---|---|---|
+//! | OptiNIC | 41% | 5.4% |
+//! | Celeris | 37% | 4.7% |
+//! | loss target of 1% | 7.5% | 0.83% |
+//! | loss target of 0.1% | 1.1% | 0.10% |
+//!
+//! Where the path itself drops more than the target, waiting cannot help. [`Timeout::verdict`] then
+//! selects parity or repeats, whichever takes less time, or says that the target cannot be met
+//! within the bounds.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod budget;
+mod cost;
+mod key;
+mod loss_target;
+mod tally;
+mod timeout;
+mod verdict;
+
+pub use budget::phase_ends_ns;
+pub use cost::{Cost, Observation, Proposal};
+pub use key::{Collective, Key, Timeouts};
+pub use tally::Tally;
+pub use timeout::{Bounds, Policy, Timeout};
+pub use verdict::Verdict;

@@ -1,0 +1,181 @@
+//! The least timeout that keeps the share of missing bytes below a target.
+//!
+//! Of the last operations it is known, or extrapolated where they were cut, what they cost uncut. An
+//! operation that costs X misses 1 - T / X of its bytes at a timeout of T < X: bytes arrive evenly.
+//! For the timeouts that were in force this is what was in fact missing, since X is extrapolated in
+//! the same way. So the timeout is corrected by what it led to. It aims at four fifths of the target,
+//! since the operations to come differ from those that are known.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::cost::Cost;
+use crate::verdict::Verdict;
+
+/// Operations whose costs are kept.
+const ROUNDS: usize = 64;
+/// Costs kept of one operation: of a larger group, as many evenly chosen ones.
+const COSTS_A_ROUND: usize = 16;
+
+/// What is known of the last operations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LossTarget {
+    rounds: VecDeque<Vec<Cost>>,
+    /// What the path drops, smoothed, in millionths; `None` before the first operation.
+    loss_ppm: Option<u64>,
+    verdict: Verdict,
+    cost: Option<Cost>,
+}
+
+impl LossTarget {
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The cost that an operation may have; `None` before the first.
+    pub(crate) fn cost(&self) -> Option<Cost> {
+        self.cost
+    }
+
+    /// Takes in the costs of an operation at all members, in ascending order, and what the path
+    /// dropped of it. `limits` are the cost of a round trip and the most that is allowed.
+    pub(crate) fn take(
+        &mut self,
+        costs: &[Cost],
+        loss_ppm: u64,
+        target_ppm: u64,
+        limits: [Cost; 2],
+    ) {
+        if self.rounds.len() == ROUNDS {
+            self.rounds.pop_front();
+        }
+        self.rounds.push_back(chosen(costs));
+        let before = self.loss_ppm.unwrap_or(loss_ppm);
+        let loss_ppm = (before * 4 + loss_ppm) / 5;
+        self.loss_ppm = Some(loss_ppm);
+        self.decide(loss_ppm, target_ppm, limits);
+        let left_ppm = self.verdict.left_ppm(loss_ppm);
+        // Where the target cannot be met, lateness must not add much to what is missing.
+        let aim_ppm = target_ppm - target_ppm / 5;
+        let late_ppm = aim_ppm.saturating_sub(left_ppm).max(target_ppm / 8);
+        self.cost = self.least(late_ppm.max(1));
+    }
+
+    /// Begins, changes or ends repair.
+    fn decide(&mut self, loss_ppm: u64, target_ppm: u64, limits: [Cost; 2]) {
+        let is_waiting = self.verdict == Verdict::Wait;
+        // Repair that helps goes on until the path is far below the target.
+        let enough_ppm = match is_waiting {
+            true => target_ppm,
+            false => target_ppm / 2,
+        };
+        let is_met = self.verdict.left_ppm(loss_ppm) <= target_ppm;
+        let wanted = if loss_ppm <= enough_ppm {
+            Verdict::Wait
+        } else if !is_waiting && is_met {
+            self.verdict
+        } else {
+            let typical = self.typical();
+            Verdict::choose(loss_ppm, target_ppm / 2, typical, limits)
+        };
+        if wanted != self.verdict {
+            self.verdict = wanted;
+            // What was observed without the repair takes longer with it.
+            let costs = self.rounds.iter_mut().flatten();
+            costs.for_each(|cost| *cost = wanted.cost(*cost, limits[0]));
+        }
+    }
+
+    fn typical(&self) -> Cost {
+        let mut all: Vec<Cost> = self.rounds.iter().flatten().copied().collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(Cost(0))
+    }
+
+    /// The least cost at which operations like those known miss at most `late_ppm` on average.
+    fn least(&self, late_ppm: u64) -> Option<Cost> {
+        let all: Vec<Cost> = self.rounds.iter().flatten().copied().collect();
+        let mut high = all.iter().max()?.0;
+        let mut low = 0;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match missing_ppm(&all, middle) <= late_ppm {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        Some(Cost(high))
+    }
+}
+
+/// Share of bytes that operations of these costs miss on average at a timeout, in millionths.
+fn missing_ppm(costs: &[Cost], timeout: u64) -> u64 {
+    let missing = |cost: &Cost| {
+        let late = u128::from(cost.0.saturating_sub(timeout));
+        late * 1_000_000 / u128::from(cost.0.max(1))
+    };
+    let sum: u128 = costs.iter().map(missing).sum();
+    u64::try_from(sum.div_ceil(costs.len().max(1) as u128)).unwrap_or(u64::MAX)
+}
+
+/// At most [`COSTS_A_ROUND`] of these, the extremes among them.
+fn chosen(costs: &[Cost]) -> Vec<Cost> {
+    let last = costs.len().saturating_sub(1);
+    if costs.len() <= COSTS_A_ROUND {
+        return costs.to_vec();
+    }
+    let index = |nth: usize| nth * last / (COSTS_A_ROUND - 1);
+    let indices = (0..COSTS_A_ROUND).map(index);
+    indices.filter_map(|at| costs.get(at).copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: [Cost; 2] = [Cost(100), Cost(u64::MAX)];
+
+    #[test]
+    fn of_many_members_some_are_kept_and_the_slowest_is_one() {
+        let costs: Vec<Cost> = (0..1_000).map(Cost).collect();
+        let kept = chosen(&costs);
+        assert_eq!((kept.len(), kept[0], kept[15]), (16, Cost(0), Cost(999)));
+        assert_eq!(chosen(&costs[..3]), costs[..3]);
+        assert!(chosen(&[]).is_empty());
+    }
+
+    #[test]
+    fn repair_goes_on_until_the_loss_is_far_below_the_target() {
+        let mut target = LossTarget::default();
+        let mut take = |loss_ppm| {
+            for _ in 0..60 {
+                target.take(&[Cost(1_000)], loss_ppm, 1_000, LIMITS);
+            }
+            target.verdict()
+        };
+        assert_eq!(take(900), Verdict::Wait);
+        let repair = take(5_000);
+        assert!(!matches!(
+            repair,
+            Verdict::Wait | Verdict::CannotBeMet { .. }
+        ));
+        assert_eq!(take(900), repair);
+        assert_eq!(take(400), Verdict::Wait);
+    }
+
+    proptest! {
+        #[test]
+        fn the_timeout_is_the_least_that_meets_the_target(
+            costs in prop::collection::vec(1u64..1 << 40, 1..60),
+            late_ppm in 1u64..500_000,
+        ) {
+            let all: Vec<Cost> = costs.into_iter().map(Cost).collect();
+            let mut target = LossTarget::default();
+            target.rounds.push_back(all.clone());
+            let least = target.least(late_ppm).unwrap().0;
+            prop_assert!(missing_ppm(&all, least) <= late_ppm);
+            prop_assert!(least == 0 || missing_ppm(&all, least - 1) > late_ppm);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What the policies do to a group whose operations take times that vary: the share that is cut,
+//! and what is missing.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "times and shares of this model are small"
+)]
+
+use farwrite_deadline::{
+    Bounds, Collective, Key, Observation, Policy, Proposal, Tally, Timeouts, Verdict,
+};
+
+const BYTES: u64 = 1 << 20;
+const MEMBERS: usize = 8;
+const MS: f64 = 1e6;
+const RTT_NS: u64 = 100_000;
+
+/// `SplitMix64`.
+struct Dice(u64);
+
+impl Dice {
+    /// From 0 up to 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Time that a member needs for all that arrives: 1 ms, and an exponential time of 0.2 ms.
+    fn needed_ns(&mut self) -> f64 {
+        MS - 0.2 * MS * (1.0 - self.unit()).ln()
+    }
+}
+
+/// What the path drops of the data when it is repaired so.
+fn residual(verdict: Verdict, loss: f64) -> f64 {
+    match verdict {
+        Verdict::Wait | Verdict::CannotBeMet { .. } => loss,
+        Verdict::Repeats { rounds } => loss.powi(1 + i32::try_from(rounds).unwrap()),
+        Verdict::Parity { k, m } => {
+            let others = f64::from(k + m - 1);
+            let mut exactly = (1.0 - loss).powf(others);
+            let mut fewer = 0.0;
+            for lost in 0..m {
+                fewer += exactly;
+                exactly *= (others - f64::from(lost)) / f64::from(lost + 1) * loss / (1.0 - loss);
+            }
+            loss * (1.0 - fewer)
+        }
+    }
+}
+
+/// One operation at one member.
+fn operate(dice: &mut Dice, timeout_ns: Option<u64>, verdict: Verdict, loss: f64) -> Observation {
+    let needed_ns = match verdict {
+        Verdict::Parity { k, m } => dice.needed_ns() * f64::from(k + m) / f64::from(k),
+        Verdict::Repeats { rounds } => dice.needed_ns() + f64::from(rounds) * RTT_NS as f64,
+        Verdict::Wait | Verdict::CannotBeMet { .. } => dice.needed_ns(),
+    };
+    let limit_ns = timeout_ns.map_or(f64::INFINITY, |ns| ns as f64);
+    let elapsed_ns = needed_ns.min(limit_ns);
+    let arrived = (1.0 - residual(verdict, loss)) * elapsed_ns / needed_ns;
+    Observation {
+        elapsed_ns: elapsed_ns as u64,
+        received_bytes: (BYTES as f64 * arrived).round() as u64,
+        timed_out: needed_ns > limit_ns,
+        path_loss_ppm: (loss * 1e6) as u32,
+        ..Observation::whole(0, BYTES)
+    }
+}
+
+/// Runs operations of a group; what happened after the first fifth of them.
+fn run(policy: Policy, loss: f64, rounds: usize) -> (Tally, Verdict) {
+    let bounds = Bounds {
+        min_ns: 10_000,
+        max_ns: 20_000_000,
+    };
+    let key = Key::new(Collective::AllReduce, BYTES, 1);
+    let mut members: Vec<Timeouts> = (0..MEMBERS)
+        .map(|_| Timeouts::new(policy, bounds))
+        .collect();
+    let mut dice = Dice(7);
+    let mut before = vec![Tally::default(); MEMBERS];
+    for round in 0..=rounds {
+        let mut proposals: Vec<Proposal> = Vec::new();
+        for member in &mut members {
+            let timeout = member.get_mut(key);
+            let (timeout_ns, verdict) = (timeout.timeout_ns(BYTES), timeout.verdict());
+            let observation = operate(&mut dice, timeout_ns, verdict, loss);
+            proposals.push(timeout.propose(&observation));
+        }
+        for member in &mut members {
+            member.get_mut(key).agree(BYTES, &proposals);
+        }
+        let timeouts: Vec<_> = members
+            .iter_mut()
+            .map(|m| m.get_mut(key).timeout_ns(BYTES))
+            .collect();
+        assert!(
+            timeouts.windows(2).all(|two| two[0] == two[1]),
+            "members disagree"
+        );
+        if round == rounds / 5 {
+            before = members.iter().map(Timeouts::tally).collect();
+        }
+    }
+    let mut sum = Tally::default();
+    for (member, before) in members.iter().zip(before) {
+        let all = member.tally();
+        sum = sum.and(Tally {
+            operations: all.operations - before.operations,
+            cut: all.cut - before.cut,
+            expected_bytes: all.expected_bytes - before.expected_bytes,
+            missing_bytes: all.missing_bytes - before.missing_bytes,
+        });
+    }
+    (sum, members[0].get_mut(key).verdict())
+}
+
+fn target(target_ppm: u32) -> Policy {
+    Policy::LossTarget {
+        target_ppm,
+        rtt_ns: RTT_NS,
+    }
+}
+
+#[test]
+fn typical_times_cut_many_and_a_target_is_met() {
+    let shares = |policy| {
+        let (tally, verdict) = run(policy, 0.0, 2_500);
+        let shares = (tally.share_cut(), tally.share_missing());
+        println!("{policy:?}: cut {:.3}, missing {:.5}", shares.0, shares.1);
+        assert_eq!(verdict, Verdict::Wait);
+        shares
+    };
+    for policy in [Policy::OptiNic, Policy::Celeris] {
+        let (cut, missing) = shares(policy);
+        assert!((0.35..0.65).contains(&cut), "{policy:?}: {cut}");
+        assert!(missing > 0.03, "{policy:?}: {missing}");
+    }
+    for target_ppm in [10_000, 1_000] {
+        let (cut, missing) = shares(target(target_ppm));
+        let wanted = f64::from(target_ppm) / 1e6;
+        assert!(missing < wanted, "{target_ppm}: {missing}");
+        assert!(missing > 0.5 * wanted, "{target_ppm}: it waits for nothing");
+        assert!(cut < 0.15, "{target_ppm}: {cut}");
+    }
+}
+
+#[test]
+fn where_the_path_drops_more_than_the_target_it_is_repaired() {
+    for loss in [0.002, 0.01, 0.05] {
+        let (tally, verdict) = run(target(1_000), loss, 2_000);
+        println!("{loss}: {verdict:?}, missing {:.5}", tally.share_missing());
+        assert!(!matches!(
+            verdict,
+            Verdict::Wait | Verdict::CannotBeMet { .. }
+        ));
+        assert!(tally.share_missing() < 0.001, "{loss}: {verdict:?}");
+        // The published policies wait, and miss at least what the path drops.
+        let (tally, verdict) = run(Policy::OptiNic, loss, 2_000);
+        assert_eq!(verdict, Verdict::Wait);
+        assert!(tally.share_missing() > loss);
+    }
+}
+
+#[test]
+fn a_target_that_no_repair_reaches_is_said_to_be_out_of_reach() {
+    let (_, verdict) = run(target(1), 0.9, 200);
+    let Verdict::CannotBeMet { least_ppm } = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!(least_ppm > 1, "{least_ppm}");
+}

@@ -1,0 +1,129 @@
+//! The receiving half of best effort with repair (P5.9.5).
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use farwrite_wire::control::Outcome;
+
+use super::RepairReceiver;
+use super::endings::Endings;
+use crate::scheme::{Arrivals, Job, Message, Path, Receiver, Report, data_of};
+
+/// Ends messages in time that another scheme repairs.
+pub(super) struct BoundedReceiver {
+    repairs: Box<dyn RepairReceiver + Send>,
+    endings: Endings,
+    deadlines: BTreeMap<u64, u64>,
+    /// Deadlines that have not come, the earliest first.
+    looks: BTreeSet<(u64, u64)>,
+    /// Messages that end when all that came has been taken in.
+    ending: BTreeSet<u64>,
+}
+
+impl BoundedReceiver {
+    pub(super) fn new(repairs: Box<dyn RepairReceiver + Send>) -> Self {
+        Self {
+            repairs,
+            endings: Endings::default(),
+            deadlines: BTreeMap::new(),
+            looks: BTreeSet::new(),
+            ending: BTreeSet::new(),
+        }
+    }
+
+    fn forget(&mut self, message: u64) {
+        self.endings.forget(message);
+        self.ending.remove(&message);
+        if let Some(deadline_ns) = self.deadlines.remove(&message) {
+            self.looks.remove(&(deadline_ns, message));
+        }
+    }
+
+    /// Whether chunks that are asked for now can arrive in time.
+    fn is_in_time(&self, path: &Path, message: u64) -> bool {
+        let deadline_ns = self.deadlines.get(&message);
+        deadline_ns.is_none_or(|at_ns| path.now_ns.saturating_add(path.rtt_ns) <= *at_ns)
+    }
+}
+
+impl Receiver for BoundedReceiver {
+    fn handle_deadline(&mut self, message: u64, deadline_ns: u64) {
+        self.deadlines.insert(message, deadline_ns);
+        self.looks.insert((deadline_ns, message));
+    }
+
+    fn start(&mut self, path: &Path, message: &Message) {
+        self.repairs.start(path, message);
+        self.endings.start(path, message.number);
+    }
+
+    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        self.repairs.handle_arrivals(path, message, arrivals);
+        let number = data_of(message);
+        if self.endings.is_open(number) && arrivals.seen(message) > 0 {
+            self.endings.pass(path, number);
+        }
+    }
+
+    fn handle_job(&mut self, path: &Path, job: &Job, arrivals: &dyn Arrivals) {
+        self.repairs.handle_job(path, job, arrivals);
+    }
+
+    fn poll_job(&mut self, arrivals: &dyn Arrivals) -> Option<Job> {
+        self.repairs.poll_job(arrivals)
+    }
+
+    fn handle_sender_done(&mut self, path: &Path, message: u64) {
+        self.endings.expect_no_more(path, message);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.repairs.abandon(message);
+        self.forget(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        // The endpoint ends these at their deadline, with what can be rebuilt by then.
+        while let Some(&(at_ns, message)) = self.looks.first()
+            && at_ns <= path.now_ns
+        {
+            self.looks.pop_first();
+            self.repairs.look(path, message, arrivals);
+        }
+        while let Some(message) = self.endings.take_due(path.now_ns) {
+            self.repairs.look(path, message, arrivals);
+            self.ending.insert(message);
+        }
+        self.repairs.handle_timeout(path, arrivals);
+    }
+
+    fn poll_report(
+        &mut self,
+        path: &Path,
+        arrivals: &dyn Arrivals,
+        max_bytes: usize,
+    ) -> Option<Report> {
+        loop {
+            match self.repairs.poll_report(path, arrivals, max_bytes)? {
+                Report::Nack(nack) if !self.is_in_time(path, nack.message) => {}
+                report => return Some(report),
+            }
+        }
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        if let Some((message, outcome)) = self.repairs.poll_outcome() {
+            self.forget(message);
+            return Some((message, outcome));
+        }
+        let message = self.ending.pop_first()?;
+        self.abandon(message);
+        Some((message, Outcome::Partial))
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let look_ns = self.looks.first().map(|(at_ns, _)| *at_ns);
+        let repairs = self.repairs.next_timeout();
+        let all = [repairs, self.endings.next_timeout(), look_ns];
+        all.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,183 @@
+//! The sending half of best effort with repair (P5.9.4).
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use farwrite_wire::control::Outcome;
+
+use super::RepairSender;
+use crate::scheme::{Chunks, Job, Message, Path, Report, Sender, SenderCounters};
+
+/// Hands one message at a time to the scheme that repairs it, so that a packet of a newer message
+/// shows that the older one is over here.
+pub(super) struct BoundedSender {
+    repairs: Box<dyn RepairSender + Send>,
+    active: Option<Active>,
+    /// Messages that wait until the active one is over.
+    waiting: BTreeMap<u64, Message>,
+    /// Waiting messages whose parity has room at the receiver.
+    parity_clear: BTreeSet<u64>,
+    deadlines: BTreeMap<u64, u64>,
+    /// Of messages that were over before they became active.
+    outcomes: VecDeque<(u64, Outcome)>,
+}
+
+struct Active {
+    message: u64,
+    deadline_ns: Option<u64>,
+    /// From when on a repeat comes too late, as of the last call that knew the path.
+    last_repeat_ns: Option<u64>,
+    repeats_are_over: bool,
+}
+
+impl Active {
+    /// Whether what leaves now can arrive by the deadline, which counts as the receiver's too.
+    fn note_path(&mut self, path: &Path) -> bool {
+        let latest_ns = |deadline_ns: u64| deadline_ns.saturating_sub(path.rtt_ns / 2);
+        self.last_repeat_ns = self.deadline_ns.map(latest_ns);
+        self.last_repeat_ns
+            .is_none_or(|latest_ns| path.now_ns <= latest_ns)
+    }
+}
+
+impl BoundedSender {
+    pub(super) fn new(repairs: Box<dyn RepairSender + Send>) -> Self {
+        Self {
+            repairs,
+            active: None,
+            waiting: BTreeMap::new(),
+            parity_clear: BTreeSet::new(),
+            deadlines: BTreeMap::new(),
+            outcomes: VecDeque::new(),
+        }
+    }
+
+    /// Whether repeats can arrive in time. Once they cannot, nothing of the message goes again.
+    fn may_repeat(&mut self, path: &Path) -> bool {
+        let Some(active) = &mut self.active else {
+            return true;
+        };
+        if !active.note_path(path) && !active.repeats_are_over {
+            active.repeats_are_over = true;
+            self.repairs.drop_repeats();
+        }
+        !active.repeats_are_over
+    }
+
+    /// Begins the oldest waiting message, if none is active.
+    fn begin_next(&mut self, path: &Path) {
+        if self.active.is_some() {
+            return;
+        }
+        let Some((number, message)) = self.waiting.pop_first() else {
+            return;
+        };
+        let mut active = Active {
+            message: number,
+            deadline_ns: self.deadlines.get(&number).copied(),
+            last_repeat_ns: None,
+            repeats_are_over: false,
+        };
+        active.note_path(path);
+        self.active = Some(active);
+        self.repairs.start(path, &message);
+        if self.parity_clear.remove(&number) {
+            self.repairs.handle_parity_clear(path, number);
+        }
+    }
+
+    /// A message is over. Answers whether the repairing half has charge of it.
+    fn forget(&mut self, message: u64) -> bool {
+        self.deadlines.remove(&message);
+        self.parity_clear.remove(&message);
+        let active = self.active.take_if(|active| active.message == message);
+        active.is_some()
+    }
+}
+
+impl Sender for BoundedSender {
+    fn handle_deadline(&mut self, message: u64, deadline_ns: u64) {
+        self.deadlines.insert(message, deadline_ns);
+    }
+
+    fn start(&mut self, path: &Path, message: &Message) {
+        let active = self.active.as_ref().map(|active| active.message);
+        if active != Some(message.number) {
+            self.waiting.entry(message.number).or_insert(*message);
+            self.begin_next(path);
+        }
+    }
+
+    fn handle_report(&mut self, path: &Path, report: &Report) {
+        if self.may_repeat(path) || matches!(report, Report::Ack(_)) {
+            self.repairs.handle_report(path, report);
+        }
+    }
+
+    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+        self.repairs.handle_departed(path, chunks);
+    }
+
+    fn handle_parity_clear(&mut self, path: &Path, message: u64) {
+        match self.waiting.contains_key(&message) {
+            true => _ = self.parity_clear.insert(message),
+            false => self.repairs.handle_parity_clear(path, message),
+        }
+    }
+
+    fn handle_job(&mut self, path: &Path, job: &Job) {
+        self.repairs.handle_job(path, job);
+    }
+
+    fn poll_job(&mut self) -> Option<Job> {
+        self.repairs.poll_job()
+    }
+
+    fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome) {
+        if self.waiting.remove(&message).is_some() {
+            self.forget(message);
+            self.outcomes.push_back((message, outcome));
+        } else {
+            self.repairs.handle_closed(path, message, outcome);
+        }
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.waiting.remove(&message);
+        if self.forget(message) {
+            self.repairs.abandon(message);
+        }
+    }
+
+    fn handle_timeout(&mut self, path: &Path) {
+        if self.may_repeat(path) {
+            self.repairs.handle_timeout(path);
+        }
+    }
+
+    fn poll_transmit(&mut self, path: &Path, max_chunks: u32) -> Option<Chunks> {
+        self.begin_next(path);
+        self.may_repeat(path);
+        self.repairs.poll_transmit(path, max_chunks)
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        let over = self.outcomes.pop_front();
+        let over = over.or_else(|| self.repairs.poll_outcome())?;
+        self.forget(over.0);
+        Some(over)
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        let active = self.active.as_ref()?;
+        if active.repeats_are_over {
+            return None;
+        }
+        // One later than the last moment at which a repeat is in time.
+        let over_ns = active.last_repeat_ns.map(|at_ns| at_ns.saturating_add(1));
+        self.repairs.next_timeout().into_iter().chain(over_ns).min()
+    }
+
+    fn counters(&self) -> SenderCounters {
+        self.repairs.counters()
+    }
+}

@@ -1,0 +1,80 @@
+//! When messages end of which nothing more is expected (P5.9.3).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use crate::scheme::Path;
+
+/// The open messages of a receiving half, and when those end that the sender has left behind.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    /// When each open message ends; `None` while more of it is expected.
+    open: BTreeMap<u64, Option<u64>>,
+    /// The same times, the earliest first.
+    due: BTreeSet<(u64, u64)>,
+    /// The sender has left messages before this one behind.
+    newest: u64,
+}
+
+impl Endings {
+    /// A message is open. Answers whether it was not before.
+    pub(super) fn start(&mut self, path: &Path, message: u64) -> bool {
+        let is_new = !self.open.contains_key(&message);
+        if is_new {
+            self.open.insert(message, None);
+            if message < self.newest {
+                self.expect_no_more(path, message);
+            }
+        }
+        is_new
+    }
+
+    /// Whether a message is open.
+    pub(super) fn is_open(&self, message: u64) -> bool {
+        self.open.contains_key(&message)
+    }
+
+    /// A packet of a message has arrived: its sender is done with all older ones.
+    pub(super) fn pass(&mut self, path: &Path, message: u64) {
+        if message <= self.newest {
+            return;
+        }
+        let older = self.newest..message;
+        self.newest = message;
+        // Messages before `newest` have been passed, and end already.
+        let passed = self.open.range(older).map(|(number, _)| *number);
+        let passed: alloc::vec::Vec<u64> = passed.collect();
+        for number in passed {
+            self.expect_no_more(path, number);
+        }
+    }
+
+    /// The sender is done with a message: it ends when what is under way has had the time to come.
+    pub(super) fn expect_no_more(&mut self, path: &Path, message: u64) {
+        if let Some(ends_ns) = self.open.get_mut(&message)
+            && ends_ns.is_none()
+        {
+            let at_ns = path.now_ns.saturating_add(path.reordering_window_ns);
+            *ends_ns = Some(at_ns);
+            self.due.insert((at_ns, message));
+        }
+    }
+
+    /// Takes out the next message that ends now.
+    pub(super) fn take_due(&mut self, now_ns: u64) -> Option<u64> {
+        let &(_, message) = self.due.first().filter(|(at_ns, _)| *at_ns <= now_ns)?;
+        self.forget(message);
+        Some(message)
+    }
+
+    /// A message is over.
+    pub(super) fn forget(&mut self, message: u64) {
+        if let Some(Some(at_ns)) = self.open.remove(&message) {
+            self.due.remove(&(at_ns, message));
+        }
+    }
+
+    /// When the next message ends.
+    pub(super) fn next_timeout(&self) -> Option<u64> {
+        self.due.first().map(|(at_ns, _)| *at_ns)
+    }
+}

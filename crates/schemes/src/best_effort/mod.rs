@@ -1,0 +1,143 @@
+//! Best effort: a message ends in time, with what has arrived (OptiNIC section 3.1; P5.9).
+//!
+//! Alone, nothing is ever sent again. In the other schemes of this module another scheme repairs
+//! losses for as long as that can help: [`sender`] and [`receiver`] send and receive without repair,
+//! [`bounded_sender`] and [`bounded_receiver`] wrap the halves of the scheme that repairs.
+
+mod bounded_receiver;
+mod bounded_sender;
+mod endings;
+mod receiver;
+mod sender;
+
+use alloc::boxed::Box;
+use farwrite_codes::Kind;
+use farwrite_wire::control::SchemeTag;
+
+use crate::erasure::ErasureCoding;
+use crate::order::{InSequence, WireOrder};
+use crate::scheme::{Arrivals, Layout, Message, Path, Receiver, Scheme, Sender};
+use crate::selective_repeat::SelectiveRepeat;
+use crate::timing::Alpha;
+
+/// Best effort, alone or with a scheme that repairs losses within the deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BestEffort {
+    /// `best-effort`: what is lost stays lost.
+    Alone,
+    /// `best-effort+sr`: selective repeat with NACKs, while a repeat can arrive in time.
+    Repeats(Alpha),
+    /// `best-effort+ec-mds:k,m`, `best-effort+ec-xor:k,m`: parity, and then repeats while they can
+    /// arrive in time.
+    Parity(ErasureCoding),
+}
+
+impl BestEffort {
+    /// Id in the [`SchemeTag`] of best effort alone (P5.9).
+    pub const ALONE_ID: u8 = 6;
+    /// Id in the [`SchemeTag`] of best effort with repeats (P5.9).
+    pub const REPEATS_ID: u8 = 7;
+    /// Id in the [`SchemeTag`] of best effort with XOR parity (P5.9).
+    pub const XOR_ID: u8 = 8;
+    /// Id in the [`SchemeTag`] of best effort with MDS parity (P5.9).
+    pub const MDS_ID: u8 = 9;
+
+    /// The scheme that a tag asks for; `None` if it is not one of these, or its parameters cannot
+    /// be read.
+    pub fn from_tag(tag: SchemeTag) -> Option<Self> {
+        let params = tag.params;
+        match tag.id {
+            Self::ALONE_ID => (params == [0; 6]).then_some(Self::Alone),
+            Self::REPEATS_ID => Some(Self::Repeats(Alpha::from_params(params)?)),
+            Self::XOR_ID | Self::MDS_ID => {
+                let id = match tag.id {
+                    Self::XOR_ID => ErasureCoding::XOR_ID,
+                    _ => ErasureCoding::MDS_ID,
+                };
+                Some(Self::Parity(ErasureCoding::from_tag(SchemeTag {
+                    id,
+                    params,
+                })?))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Scheme for BestEffort {
+    fn tag(&self) -> SchemeTag {
+        match self {
+            Self::Alone => SchemeTag {
+                id: Self::ALONE_ID,
+                params: [0; 6],
+            },
+            Self::Repeats(alpha) => SchemeTag {
+                id: Self::REPEATS_ID,
+                params: alpha.to_params(),
+            },
+            Self::Parity(coding) => SchemeTag {
+                id: match coding.code.kind() {
+                    Kind::Xor => Self::XOR_ID,
+                    Kind::Mds => Self::MDS_ID,
+                },
+                params: coding.tag().params,
+            },
+        }
+    }
+
+    fn sender(&self) -> Box<dyn Sender + Send> {
+        match self {
+            Self::Alone => Box::new(sender::BestEffortSender::default()),
+            Self::Repeats(alpha) => {
+                let repairs = SelectiveRepeat::with_nacks(*alpha).repair_sender();
+                Box::new(bounded_sender::BoundedSender::new(repairs))
+            }
+            Self::Parity(coding) => {
+                Box::new(bounded_sender::BoundedSender::new(coding.repair_sender()))
+            }
+        }
+    }
+
+    fn receiver(&self) -> Box<dyn Receiver + Send> {
+        match self {
+            Self::Alone => Box::new(receiver::BestEffortReceiver::default()),
+            Self::Repeats(alpha) => {
+                let repairs = SelectiveRepeat::with_nacks(*alpha).repair_receiver();
+                Box::new(bounded_receiver::BoundedReceiver::new(repairs))
+            }
+            Self::Parity(coding) => Box::new(bounded_receiver::BoundedReceiver::new(
+                coding.repair_receiver(),
+            )),
+        }
+    }
+
+    fn layout(&self, message: &Message) -> Option<Layout> {
+        match self {
+            Self::Parity(coding) => coding.layout(message),
+            Self::Alone | Self::Repeats(_) => None,
+        }
+    }
+
+    fn is_bounded(&self) -> bool {
+        true
+    }
+
+    fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {
+        match self {
+            Self::Parity(coding) => coding.order(message),
+            Self::Alone | Self::Repeats(_) => Box::new(InSequence::of(message)),
+        }
+    }
+}
+
+/// The sending half of a scheme that repairs losses, as bounded messages need it.
+pub(crate) trait RepairSender: Sender {
+    /// Nothing more is to be sent again: takes what is queued for that out.
+    fn drop_repeats(&mut self);
+}
+
+/// The receiving half of a scheme that repairs losses, as bounded messages need it.
+pub(crate) trait RepairReceiver: Receiver {
+    /// The message is about to end: takes in all that has arrived, so that what can be rebuilt is.
+    fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals);
+}

@@ -1,0 +1,87 @@
+//! The receiving half of best effort alone (P5.9.2, P5.9.3).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use farwrite_wire::control::Outcome;
+
+use super::endings::Endings;
+use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
+
+#[derive(Debug, Default)]
+pub(super) struct BestEffortReceiver {
+    /// Chunks of each open message.
+    messages: BTreeMap<u64, u32>,
+    endings: Endings,
+    outcomes: VecDeque<(u64, Outcome)>,
+}
+
+impl BestEffortReceiver {
+    fn finish(&mut self, message: u64, outcome: Outcome) {
+        self.abandon(message);
+        self.outcomes.push_back((message, outcome));
+    }
+}
+
+fn is_whole(arrivals: &dyn Arrivals, message: u64, chunks: u32) -> bool {
+    arrivals.count(message) >= chunks && arrivals.immediate_is_whole(message)
+}
+
+impl Receiver for BestEffortReceiver {
+    fn start(&mut self, path: &Path, message: &Message) {
+        if self.endings.start(path, message.number) {
+            self.messages.insert(message.number, message.chunks.max(1));
+        }
+    }
+
+    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        let Some(&chunks) = self.messages.get(&message) else {
+            return;
+        };
+        if arrivals.seen(message) == 0 {
+            return;
+        }
+        self.endings.pass(path, message);
+        let last = chunks - 1;
+        if is_whole(arrivals, message, chunks) {
+            self.finish(message, Outcome::Whole);
+        } else if arrivals.word(message, last / 64) >> (last % 64) & 1 == 1 {
+            self.endings.expect_no_more(path, message);
+        }
+    }
+
+    fn handle_sender_done(&mut self, path: &Path, message: u64) {
+        self.endings.expect_no_more(path, message);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.messages.remove(&message);
+        self.endings.forget(message);
+    }
+
+    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+        while let Some(message) = self.endings.take_due(path.now_ns) {
+            let chunks = self.messages.get(&message).copied().unwrap_or(u32::MAX);
+            let outcome = match is_whole(arrivals, message, chunks) {
+                true => Outcome::Whole,
+                false => Outcome::Partial,
+            };
+            self.finish(message, outcome);
+        }
+    }
+
+    fn poll_report(
+        &mut self,
+        _path: &Path,
+        _arrivals: &dyn Arrivals,
+        _max_bytes: usize,
+    ) -> Option<Report> {
+        None
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        self.endings.next_timeout()
+    }
+}

@@ -1,0 +1,85 @@
+//! The sending half of best effort alone (P5.9.1).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use farwrite_wire::control::Outcome;
+
+use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
+
+#[derive(Debug, Default)]
+pub(super) struct BestEffortSender {
+    messages: BTreeMap<u64, Outgoing>,
+    outcomes: VecDeque<(u64, Outcome)>,
+    counters: SenderCounters,
+}
+
+/// A message of which not everything has left.
+#[derive(Debug)]
+struct Outgoing {
+    chunks: u32,
+    /// Chunks `0..handed_out` have been handed out, `0..departed` have left.
+    handed_out: u32,
+    departed: u32,
+}
+
+impl BestEffortSender {
+    fn finish(&mut self, message: u64, outcome: Outcome) {
+        if self.messages.remove(&message).is_some() {
+            self.outcomes.push_back((message, outcome));
+        }
+    }
+}
+
+impl Sender for BestEffortSender {
+    fn start(&mut self, _path: &Path, message: &Message) {
+        self.messages.entry(message.number).or_insert(Outgoing {
+            chunks: message.chunks.max(1),
+            handed_out: 0,
+            departed: 0,
+        });
+    }
+
+    fn handle_report(&mut self, _path: &Path, _report: &Report) {}
+
+    fn handle_departed(&mut self, _path: &Path, chunks: &Chunks) {
+        let Some(outgoing) = self.messages.get_mut(&chunks.message) else {
+            return;
+        };
+        // Chunks leave in the order in which they were handed out.
+        outgoing.departed = outgoing.departed.max(chunks.range.end);
+        if outgoing.departed >= outgoing.chunks {
+            self.finish(chunks.message, Outcome::Partial);
+        }
+    }
+
+    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+        self.finish(message, outcome);
+    }
+
+    fn abandon(&mut self, message: u64) {
+        self.messages.remove(&message);
+    }
+
+    fn handle_timeout(&mut self, _path: &Path) {}
+
+    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+        let mut unsent = self.messages.iter_mut();
+        let (&message, outgoing) = unsent.find(|(_, o)| o.handed_out < o.chunks)?;
+        let start = outgoing.handed_out;
+        outgoing.handed_out = start.saturating_add(max_chunks).min(outgoing.chunks);
+        let range = start..outgoing.handed_out;
+        self.counters.sent_chunks += u64::from(range.end - range.start);
+        Some(Chunks { message, range })
+    }
+
+    fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
+        self.outcomes.pop_front()
+    }
+
+    fn next_timeout(&self) -> Option<u64> {
+        None
+    }
+
+    fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+}
