@@ -182,8 +182,8 @@ impl Transport {
             name: self.protocol.clone(),
         };
         match self.protocol.strip_prefix(ENDPOINT) {
-            Some(scheme) => scheme
-                .parse()
+            // A flow is over when all of it has arrived.
+            Some(scheme) => SchemeName::parse_exact(scheme)
                 .map(Protocol::Endpoint)
                 .map_err(|_| unknown()),
             None => self
@@ -314,7 +314,7 @@ mod tests {
         for protocol in farwrite_rc::Transport::ALL {
             Transport::new(protocol.name()).validate().unwrap();
         }
-        for scheme in SchemeName::ALL {
+        for scheme in SchemeName::EXACT {
             Transport::new(&format!("{ENDPOINT}{scheme}"))
                 .validate()
                 .unwrap();
@@ -323,6 +323,7 @@ mod tests {
 
     #[test]
     fn unknown_names_and_values_out_of_range_are_named() {
+        assert!(Transport::new("farwrite-best-effort").validate().is_err());
         let unknown = Transport::new("tcp").validate().unwrap_err().to_string();
         assert_eq!(
             unknown,

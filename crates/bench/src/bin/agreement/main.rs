@@ -55,6 +55,7 @@ struct Args {
     #[arg(
         long,
         value_delimiter = ';',
+        value_parser = SchemeName::parse_exact,
         default_value = "sr-rto;sr-nack;ec-xor:32,8;ec-mds:32,8"
     )]
     schemes: Vec<SchemeName>,
