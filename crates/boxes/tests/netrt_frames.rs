@@ -124,7 +124,7 @@ fn every_pattern_of_losses_is_repaired() {
     }
 }
 
-/// Streams that no READ request tells apart from a gap, once a full packet has shown the MTU.
+/// Streams in which no READ request looks like a gap, once a full packet has shown the MTU.
 #[test]
 fn read_requests_leave_numbers_out() {
     let mut frames = message(IPV4, Kind::Write, 0, 3);

@@ -85,7 +85,7 @@ impl Observation {
     }
 }
 
-/// What a member tells its group after an operation.
+/// What a member reports to its group after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// What it thinks that a byte costs.

@@ -15,7 +15,7 @@ pub enum Verdict {
         /// Parity chunks of a group.
         m: u32,
     },
-    /// Repeats (`best-effort+sr`): so many round trips of them.
+    /// Repeats (`best-effort+sr`), in a number of round trips.
     Repeats {
         /// Rounds of repeats, each a round trip.
         rounds: u32,

@@ -261,8 +261,8 @@ fn auto_repeats_where_nothing_is_lost() {
     );
 }
 
-/// Sends over a path of jumbo frames that shrinks as `steps` say: when so many packets have arrived,
-/// it carries so many bytes of UDP payload. Answers both results as JSON.
+/// Sends over a path of jumbo frames that shrinks as `steps` say: when the first number of packets
+/// has arrived, it carries the second number of bytes of UDP payload. Answers both results as JSON.
 fn shrink(settings: SendSettings, bytes: usize, steps: &[(u64, usize)]) -> [serde_json::Value; 2] {
     let config = LinkConfig {
         delay: Duration::from_millis(5),

@@ -33,8 +33,8 @@ pub struct Config {
     /// How long a hole may come from packets that overtook each other. Then it is requested. 0 for
     /// a path that keeps the order.
     pub request_delay_ns: u64,
-    /// How often what is missing is requested again; at least twice as long as repeats have taken
-    /// of late. Has to be above the round trip between the boxes.
+    /// How often what is missing is requested again; at least twice as long as recent repeats
+    /// have taken. Has to be above the round trip between the boxes.
     pub request_ns: u64,
     /// A packet repeated less than this ago is not repeated again. A request that comes within a
     /// round trip between the boxes does not know of the repeat.

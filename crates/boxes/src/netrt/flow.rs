@@ -63,7 +63,7 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) room: Room,
-    /// How long it takes from a request to the repeated packet: the most of late. It grows when
+    /// How long it takes from a request to the repeated packet: the recent maximum. It grows when
     /// many are repeated, and with it the time until a request is repeated.
     pub(crate) repair_ns: u64,
     pub(crate) counters: Counters,

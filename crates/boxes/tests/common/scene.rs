@@ -110,7 +110,7 @@ impl Scene {
         }
     }
 
-    /// A box for this path, with a pool of so many bandwidth-delay products.
+    /// A box for this path, with a pool of this number of bandwidth-delay products.
     pub(crate) fn netrt(&self, products: u64) -> Config {
         let config = Config::new(self.rate_bps, self.path().rtt_ns);
         let pool_bytes = products * self.path().round_trip_bytes();

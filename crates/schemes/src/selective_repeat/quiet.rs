@@ -7,7 +7,7 @@ use crate::timing::repair_ns;
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     last_arrival_ns: Option<u64>,
-    /// Longest time between arrivals of late; `None` before the first.
+    /// Longest recent time between arrivals; `None` before the first.
     gap_ns: Option<u64>,
     /// Rounds since the last arrival.
     rounds: u32,

@@ -24,7 +24,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Until so many messages are complete, of which `slots` can be under way.
+    /// The time until this number of messages is complete, of which `slots` can be under way.
     pub(super) fn rest_s(&self, messages: u64, slots: u32) -> f64 {
         let period_s = self.injection_s.max(self.message_s / f64::from(slots));
         real(messages.saturating_sub(1)) * period_s + self.message_s

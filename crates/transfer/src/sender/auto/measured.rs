@@ -59,7 +59,7 @@ impl Measured {
     }
 }
 
-/// The loss of late, from counts since the beginning.
+/// The recent loss, from counts since the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// Judged and lost chunks at earlier looks, the oldest first.

@@ -118,7 +118,7 @@ impl Auto {
         }
     }
 
-    /// The stream goes on in smaller packets, and so many messages are sent again.
+    /// The stream goes on in smaller packets, and `again` messages are sent again.
     pub(super) fn handle_resume(&mut self, shape: Shape, again: u64) {
         self.shape = shape;
         self.sent = self.sent.saturating_sub(again);
