@@ -277,7 +277,7 @@ fn ctrl_c_shows_what_is_known() {
         &there.addr,
         "--json",
         "--time",
-        "10min",
+        "2min",
         "--max-rate",
         "50Mbit",
     ]);
