@@ -277,7 +277,7 @@ fn ctrl_c_shows_what_is_known() {
         &there.addr,
         "--json",
         "--time",
-        "2min",
+        "30s",
         "--max-rate",
         "50Mbit",
     ]);
