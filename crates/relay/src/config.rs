@@ -132,7 +132,9 @@ pub enum RelayError {
 /// What to do about an error of the operating system.
 fn hint(error: &io::Error, not_found: &str) -> String {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "; root is needed".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "; this needs root, and for IPv6 addresses that IPv6 is enabled".to_owned()
+        }
         io::ErrorKind::NotFound => format!("; {not_found}"),
         _ => String::new(),
     }
