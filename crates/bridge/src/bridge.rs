@@ -69,7 +69,8 @@ pub struct SideReport {
     pub around: u64,
     /// Of these, the ones that were for this machine or for this link alone, such as pause frames.
     pub local: u64,
-    /// Frames dropped by the kernel because they were not read in time, and frames without sense.
+    /// Frames dropped by the kernel because they were not read in time, and frames that were too long
+    /// or too short to read.
     pub unread: u64,
     /// Frames sent.
     pub sent: u64,
@@ -220,6 +221,9 @@ where
             if now_ns >= reported_ns + REPORT_NS {
                 reported_ns = now_ns;
                 self.report();
+                if let Err(error) = self.ends.iter().try_for_each(|end| end.interface.check()) {
+                    break Err(error);
+                }
             }
         };
         self.report();
@@ -244,7 +248,7 @@ where
         for end in &mut self.ends {
             end.interface.send(&mut end.queue)?;
         }
-        self.pause()?;
+        self.pause();
         Ok(true)
     }
 
@@ -336,16 +340,16 @@ where
         }
     }
 
-    /// Pauses or resumes the near side.
-    fn pause(&mut self) -> Result<(), BridgeError> {
+    /// Pauses or resumes the near side. A frame that the kernel does not take now is not sent again:
+    /// a pause is renewed before it ends, and ends by itself if it is not.
+    fn pause(&mut self) {
         let now_ns = self.now_ns();
         let [near, far] = &mut self.ends;
         self.kernel_bytes = far.interface.queued_bytes();
         let queued_bytes = self.kernel_bytes + far.queue.bytes();
         let stops = self.inner.stops();
-        match self.throttle.pause(now_ns, queued_bytes, stops) {
-            Some(frame) => near.interface.send_frame(&frame),
-            None => Ok(()),
+        if let Some(frame) = self.throttle.pause(now_ns, queued_bytes, stops) {
+            let _ = near.interface.send_frame(&frame);
         }
     }
 

@@ -17,11 +17,13 @@ const BUFFER_BYTES: usize = 16 << 20;
 /// The longest train of packets, with its headers and those of Ethernet.
 const FRAME_BYTES: usize = VNET_BYTES + 18 + (1 << 16) + 512;
 
-/// An open packet socket. It takes all frames that come in by an interface, for whatever station,
-/// and none that leave by it.
+/// An open packet socket. It takes all frames that come in by an interface, for any station, and none
+/// that leave by it.
 #[derive(Debug)]
 pub struct Interface {
     name: String,
+    /// The kernel's number of it.
+    index: u32,
     socket: OwnedFd,
     dropped: u64,
 }
@@ -102,7 +104,7 @@ impl Interface {
         let index = netdevice::name_to_index(&socket, name)
             .map_err(|_| BridgeError::NoInterface(name.to_owned()))?;
         // Interface numbers are positive ints in the kernel.
-        let index = i32::try_from(index).unwrap_or(i32::MAX);
+        let number = i32::try_from(index).unwrap_or(i32::MAX);
         let fd = socket.as_fd();
         let options = [
             libc::PACKET_VNET_HDR,
@@ -116,10 +118,11 @@ impl Interface {
         let more = sockopt::set_socket_recv_buffer_size_force(fd, BUFFER_BYTES);
         let _ = more.or_else(|_| sockopt::set_socket_recv_buffer_size(fd, BUFFER_BYTES));
         let _ = sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES);
-        sys::set_promiscuous(fd, index).map_err(failed("listening to all of"))?;
-        sys::bind(fd, index).map_err(failed("binding to"))?;
+        sys::set_promiscuous(fd, number).map_err(failed("listening to all of"))?;
+        sys::bind(fd, number).map_err(failed("binding to"))?;
         Ok(Self {
             name: name.to_owned(),
+            index,
             socket,
             dropped: 0,
         })
@@ -147,6 +150,17 @@ impl Interface {
     pub(crate) fn speed_mbps(&self) -> Option<u64> {
         let path = format!("/sys/class/net/{}/speed", self.name);
         fs::read_to_string(path).ok()?.trim().parse().ok()
+    }
+
+    /// Whether the interface is still there. The kernel reports only that it is down.
+    ///
+    /// # Errors
+    /// [`BridgeError::Interface`] if it is not.
+    pub(crate) fn check(&self) -> Result<(), BridgeError> {
+        match netdevice::name_to_index(&self.socket, &self.name) {
+            Ok(index) if index == self.index => Ok(()),
+            _ => Err(self.failed("using", io::Error::from_raw_os_error(libc::ENODEV))),
+        }
     }
 
     /// Takes in what waits, at most a batch; returns how many frames.

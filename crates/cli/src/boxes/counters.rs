@@ -18,6 +18,11 @@ impl Counter {
         Self { name, help, value }
     }
 
+    /// Whether it is the most of something, where the others only grow by one event at a time.
+    pub(super) fn is_maximum(&self) -> bool {
+        self.name.starts_with("peak_")
+    }
+
     /// A row of the table at the end.
     pub(super) fn row(&self) -> [String; 3] {
         let Self { name, help, value } = self;

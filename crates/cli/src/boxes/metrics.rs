@@ -7,6 +7,7 @@ use std::thread;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tiny_http::{Header, Response, Server};
@@ -17,7 +18,7 @@ use crate::exit::{Exit, Failure};
 /// What `prometheus_client` writes.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The newest counters, for who asks.
+/// The newest counters, as HTTP clients get them.
 pub(super) struct Metrics {
     newest: Arc<Mutex<Vec<Counter>>>,
 }
@@ -26,8 +27,7 @@ pub(super) struct Metrics {
 struct Newest(Arc<Mutex<Vec<Counter>>>);
 
 impl Metrics {
-    /// Serves metrics named `farwrite_NAME_...`, whatever path is asked for. The thread ends with the
-    /// program.
+    /// Serves metrics named `farwrite_NAME_...` at every path. The thread ends with the program.
     pub(super) fn serve(address: SocketAddr, name: &str) -> Result<Self, Failure> {
         let server = Server::http(address).map_err(|error| {
             Failure::new(
@@ -68,15 +68,24 @@ impl Collector for Newest {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for counter in newest.iter() {
-            let value = i64::try_from(counter.value).unwrap_or(i64::MAX);
-            let metric = ConstGauge::new(value);
-            let encoder = encoder.encode_descriptor(
-                counter.name,
-                counter.help,
-                None,
-                metric.metric_type(),
-            )?;
-            metric.encode(encoder)?;
+            let Counter { name, help, value } = *counter;
+            if counter.is_maximum() {
+                let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+                metric.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    metric.metric_type(),
+                )?)?;
+            } else {
+                let metric = ConstCounter::new(value);
+                metric.encode(encoder.encode_descriptor(
+                    name,
+                    help,
+                    None,
+                    metric.metric_type(),
+                )?)?;
+            }
         }
         Ok(())
     }
