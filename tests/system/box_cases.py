@@ -1,7 +1,8 @@
-"""`farwrite lowar` and `farwrite netrt` between RDMA NICs in software, over a path that loses packets."""
+"""`farwrite lowar` and `farwrite netrt` between RDMA NICs in software, over a lossy path."""
 
 import contextlib
 import filecmp
+import hashlib
 import json
 import os
 import signal
@@ -72,8 +73,8 @@ class _Rig:
         common = [] if vlan is None else ["--vlan", str(vlan)]
         ends = []
         for host, peer, node, work in ((chain.b, chain.a, 1, b), (chain.a, chain.b, 0, a)):
-            command = [self.nic, "--interface", "veth0", "--node", str(node), "--peer", str(1 - node),
-                       "--peer-mac", chain.mac(peer), *common, *map(str, work)]
+            command = [self.nic, "--interface", "veth0", "--node", str(node),
+                       "--peer", str(1 - node), "--peer-mac", chain.mac(peer), *common, *map(str, work)]
             process = chain.own(host.popen(command, text=True, stdin=subprocess.PIPE,
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
             self.expect(process, "ready")
@@ -134,7 +135,7 @@ def _retransmission(report, rig):
         chain.lose(LOSS)
         with rig.boxes(chain, "--forward"):
             wrong, (bare, _) = rig.send(chain)
-        # Round trips between processes vary: the hold time is below the NICs' ACK timeout of 100 ms.
+        # Round trips between processes vary, and the NICs' ACK timeout is 100 ms.
         options = ["--rate", "1Gbit", "--rtt", "2ms", "--hold", "40ms"]
         with rig.boxes(chain, *options, kind="netrt") as boxes:
             wrong, (sender, _) = rig.send(chain)
@@ -216,7 +217,7 @@ def _tcp(chain, target, data):
     if failed:
         return failed
     digest = receiver.communicate(timeout=30)[0].strip()
-    want = subprocess.run(["sha256sum", str(data)], capture_output=True, text=True).stdout.split()[0]
+    want = hashlib.sha256(data.read_bytes()).hexdigest()
     return None if digest == want else f"{digest} and not {want}"
 
 
@@ -302,8 +303,8 @@ def _restart(report, rig):
 def _backpressure(report, rig):
     """Repair packets make more of what fits."""
     with Chain() as chain:
-        chain.near_a.run("tc", "qdisc", "add", "dev", "far", "root", "tbf", "rate", "50mbit", "burst",
-                         "20kb", "latency", "200ms")
+        chain.near_a.run("tc", "qdisc", "add", "dev", "far", "root", "tbf", "rate", "50mbit",
+                         "burst", "20kb", "latency", "200ms")
         with rig.boxes(chain, "--coding", "8,1") as boxes:
             wrong, (sender, _) = rig.send(chain)
         report.check("all arrives over a narrow path", wrong)
@@ -319,12 +320,22 @@ def _metrics(report, rig):
     with Chain() as chain:
         box = rig.box(chain, chain.near_a, "--metrics", "127.0.0.1:9791")
         chain.near_a.ip("link", "set", "lo", "up")
-        read = "import urllib.request as u;print(u.urlopen('http://127.0.0.1:9791/metrics').read().decode())"
+        read = ("import urllib.request as u\n"
+                "print(u.urlopen('http://127.0.0.1:9791/metrics').read().decode())")
         text = chain.near_a.run("python3", "-c", read)
-        wanted = ("# HELP farwrite_lowar_recovered", "farwrite_lowar_repairs_sent 0", "# EOF")
+        wanted = ("# HELP farwrite_lowar_recovered", "farwrite_lowar_repairs_sent_total 0", "# EOF")
         missing = [line for line in wanted if line not in text]
         report.check("Prometheus text", f"no {missing} in {text}" if missing else None)
         rig.stop(box)
+
+
+def _gone(report, rig):
+    with Chain() as chain:
+        box = rig.box(chain, chain.near_a)
+        chain.near_a.ip("link", "del", "far")
+        _, err = box.communicate(timeout=10)
+        report.check("an interface that is deleted ends the box with an error",
+                     None if box.returncode == 1 and "far" in err else f"{box.returncode}: {err}")
 
 
 def _refusals(report, rig):
@@ -355,5 +366,6 @@ _CASES = {
     "a box that is restarted": _restart,
     "a path narrower than the NIC": _backpressure,
     "metrics": _metrics,
+    "an interface that goes away": _gone,
     "what makes no sense": _refusals,
 }

@@ -1,15 +1,15 @@
-"""Two hosts and two boxes in a chain of network namespaces, gone again when the `with` block ends."""
+"""Two hosts and two boxes in a chain of network namespaces."""
 
 import itertools
 import os
 import subprocess
 
-from .veth import Host, sh, until
+from .veth import Host, Network, sh, until
 
 _numbers = itertools.count()
 
 
-class Chain:
+class Chain(Network):
     """Hosts `a` and `b`, boxes `near_a` and `near_b`, and between the boxes a path that loses packets:
 
         a.veth0 = near.near_a.far = left.path.right = far.near_b.near = veth0.b
@@ -18,29 +18,18 @@ class Chain:
     """
 
     def __init__(self, mtu=1600, host_mtu=1500):
+        super().__init__()
         tag = f"fwc{os.getpid()}-{next(_numbers)}"
         self.a = Host(f"{tag}a", "10.0.0.1", "fd77::1")
         self.b = Host(f"{tag}b", "10.0.0.2", "fd77::2")
         self.near_a, self.path, self.near_b = (
             Host(f"{tag}{name}", None, None) for name in ("na", "p", "nb"))
+        self.hosts = self.a, self.near_a, self.path, self.near_b, self.b
         self.mtu = mtu
         self.host_mtu = host_mtu
-        self.processes = []
-
-    @property
-    def _hosts(self):
-        return self.a, self.near_a, self.path, self.near_b, self.b
-
-    def __enter__(self):
-        try:
-            self._make()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
 
     def _make(self):
-        for host in self._hosts:
+        for host in self.hosts:
             sh("ip", "netns", "add", host.name)
             # The kernel stays silent on interfaces that only carry others' frames.
             host.run("sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1",
@@ -69,25 +58,11 @@ class Chain:
         return host.run("cat", "/sys/class/net/veth0/address").strip()
 
     def lose(self, rule):
-        """From now on, an nftables rule for what comes from `a`'s side of the path. One that was
-        there before is gone."""
+        """Replaces the nftables rule that drops packets which come from `a`'s side of the path."""
         subprocess.run(["ip", "netns", "exec", self.path.name, "nft", "delete", "table", "netdev",
                         "lossy"], stderr=subprocess.DEVNULL)
         self.path.run("nft", "add table netdev lossy; add chain netdev lossy in { type filter hook "
                              "ingress device left priority 0; }; add rule netdev lossy in " + rule)
-
-    def own(self, process):
-        """Ends `process` with the chain, if it has not ended by then."""
-        self.processes.append(process)
-        return process
-
-    def __exit__(self, *_):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        for host in self._hosts:
-            subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
 
 
 class LongChain(Chain):
@@ -100,10 +75,7 @@ class LongChain(Chain):
         self.options = options
         self.b.v4 = "10.1.0.1"
         self.far_path = Host(f"{self.path.name}f", None, None)
-
-    @property
-    def _hosts(self):
-        return *super()._hosts, self.far_path
+        self.hosts = *self.hosts, self.far_path
 
     def _cables(self):
         return [(self.a, "veth0", self.near_a, "near"), (self.near_a, "far", self.path, "left"),
@@ -113,7 +85,8 @@ class LongChain(Chain):
     def _make_path(self):
         link = self.own(subprocess.Popen(
             [self.program, "--quiet", "link", "--namespaces", self.path.name, self.far_path.name,
-             "--addresses", "10.77.0.1/24", "10.77.0.2/24", "--mtu", str(self.mtu), *self.options], stdout=subprocess.DEVNULL))
+             "--addresses", "10.77.0.1/24", "10.77.0.2/24", "--mtu", str(self.mtu), *self.options],
+            stdout=subprocess.DEVNULL))
         routers = ((self.path, "left", self.a, "10.0.0", "10.1.0", "10.77.0.2"),
                    (self.far_path, "right", self.b, "10.1.0", "10.0.0", "10.77.0.1"))
         until(lambda: all("far0" in router.run("cat", "/proc/net/dev") for router, *_ in routers), 10,

@@ -8,10 +8,9 @@ neighbour that they lead to.
 
 import itertools
 import os
-import subprocess
 import time
 
-from .veth import sh
+from .veth import Network, sh
 
 _numbers = itertools.count()
 
@@ -49,25 +48,18 @@ class Node:
         return int(self.run("cat", f"/sys/class/net/{device}/statistics/{name}"))
 
 
-class Nat:
+class Nat(Network):
     """The four namespaces; `mtu` is that of the public network, `edge` that of the others."""
 
     def __init__(self, mtu=1500, edge=1500):
+        super().__init__()
         tag = f"fwn{os.getpid()}-{next(_numbers)}"
         self.a, self.near, self.far, self.b = (Node(f"{tag}{end}") for end in "anfb")
-        self.nodes = [self.a, self.near, self.far, self.b]
+        self.hosts = self.a, self.near, self.far, self.b
         self.mtu, self.edge = mtu, edge
 
-    def __enter__(self):
-        try:
-            self._make()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
     def _make(self):
-        for node in self.nodes:
+        for node in self.hosts:
             sh("ip", "netns", "add", node.name)
             node.ip("link", "set", "lo", "up")
         self._cable(self.a, "near", f"{A}/24", self.near, "a", "10.1.0.1/24", self.edge)
@@ -122,7 +114,3 @@ class Nat:
         """Each router knows the network behind the other, for ends that nothing translates."""
         self.near.ip("route", "add", "10.2.0.0/24", "via", FAR)
         self.far.ip("route", "add", "10.1.0.0/24", "via", NEAR)
-
-    def __exit__(self, *_):
-        for node in self.nodes:
-            subprocess.run(["ip", "netns", "del", node.name], stderr=subprocess.DEVNULL)

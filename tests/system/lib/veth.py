@@ -58,21 +58,13 @@ class Host:
         self.ip("link", "set", self.dev, state)
 
 
-class Veth:
-    """Hosts `a` and `b`. With `segment`, what passes between them are the packets that a wire
-    would carry, not batches that nobody has cut. With `checksums`, the kernel makes UDP checksums
-    instead of leaving them to a NIC, which before Linux 6.11 rules GSO out."""
+class Network:
+    """Namespaces, gone again when the `with` block ends, and the processes in them with them.
+    `hosts` are the namespaces; `_make` makes them."""
 
-    def __init__(self, mtu, segment=False, checksums=False):
-        tag = f"fw{os.getpid()}-{next(_numbers)}"
-        self.a = Host(f"{tag}a", "10.77.0.1", "fd77::1")
-        self.b = Host(f"{tag}b", "10.77.0.2", "fd77::2")
-        self.mtu = mtu
-        self.offloads_off = []
-        if segment:
-            self.offloads_off += ["tx-udp-segmentation", "gso", "gro"]
-        if checksums:
-            self.offloads_off += ["tx"]
+    hosts = ()
+
+    def __init__(self):
         self.processes = []
 
     def __enter__(self):
@@ -82,6 +74,38 @@ class Veth:
             self.__exit__()
             raise
         return self
+
+    def own(self, process):
+        """Ends `process` with the network, if it has not ended by then."""
+        self.processes.append(process)
+        return process
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for host in self.hosts:
+            subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
+
+
+class Veth(Network):
+    """Hosts `a` and `b`. With `segment`, what passes between them are the packets that a wire
+    would carry, not batches that nobody has cut. With `checksums`, the kernel makes UDP checksums
+    instead of leaving them to a NIC, which before Linux 6.11 rules GSO out."""
+
+    def __init__(self, mtu, segment=False, checksums=False):
+        super().__init__()
+        tag = f"fw{os.getpid()}-{next(_numbers)}"
+        self.a = Host(f"{tag}a", "10.77.0.1", "fd77::1")
+        self.b = Host(f"{tag}b", "10.77.0.2", "fd77::2")
+        self.hosts = self.a, self.b
+        self.mtu = mtu
+        self.offloads_off = []
+        if segment:
+            self.offloads_off += ["tx-udp-segmentation", "gso", "gro"]
+        if checksums:
+            self.offloads_off += ["tx"]
 
     def _make(self):
         for host in (self.a, self.b):
@@ -98,19 +122,6 @@ class Veth:
             host.ip("link", "set", "lo", "up")
         for host in (self.a, self.b):
             host.link("up")
-
-    def own(self, process):
-        """Ends `process` with the pair, if it has not ended by then."""
-        self.processes.append(process)
-        return process
-
-    def __exit__(self, *_):
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-        for host in (self.a, self.b):
-            subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
 
 
 def impair(veth, percent):
