@@ -49,7 +49,7 @@ impl Stream {
         let ours = self.lane.replace(&mut self.link.endpoint, options)?;
         self.shape = shape;
         self.link.connect(self.lane.reopen(), theirs)?;
-        // The receives are there before the sender learns where to send to.
+        // The receives must be posted before the sender learns about the new queue pair.
         self.post()?;
         let resumed = Message::Resumed(Resumed {
             finished,
