@@ -24,7 +24,7 @@ explorer: ## the completion-time model as a web page that needs no network: out/
 
 test: check deny unit isal loom system browser python ## all tests: format, lints, dependency policy, unit, scenario, system, browser and Python tests
 
-CORES := wire codes link rate deadline sdr schemes rc boxes
+CORES := wire codes link path rate deadline sdr schemes rc boxes
 
 check: ## format, lints, citations and links; the core crates must stay no_std, which keeps clock, sockets and randomness out
 	@for core in $(CORES); do grep -q '^#!\[no_std\]' crates/$$core/src/lib.rs \
