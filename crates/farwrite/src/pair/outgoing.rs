@@ -43,8 +43,14 @@ struct Run {
     chunks: Chunks,
     /// The region that its packets are sent from.
     lkey: Lkey,
-    /// Whether chunks of it were queued before.
-    is_repeat: bool,
+    /// Of its chunks, those that were never queued before.
+    new_chunks: u32,
+}
+
+impl Run {
+    fn is_repeat(&self) -> bool {
+        self.new_chunks < self.chunks.range.end - self.chunks.range.start
+    }
 }
 
 /// Packets that the fabric took in one call.
@@ -84,13 +90,13 @@ impl Outgoing {
         self.batches.shrink_to_fit();
     }
 
-    /// Queues the packets of a run of chunks, which are sent from the region `lkey`. Whether some of
-    /// the chunks were queued before.
+    /// Queues the packets of a run of chunks, which are sent from the region `lkey`. `new_chunks` of
+    /// the chunks were never queued before.
     pub(crate) fn push_run(
         &mut self,
         chunks: Chunks,
         lkey: Lkey,
-        is_repeat: bool,
+        new_chunks: u32,
         writes: impl Iterator<Item = OutgoingWrite>,
     ) {
         let number = self.next_run;
@@ -102,7 +108,7 @@ impl Outgoing {
                 number,
                 chunks,
                 lkey,
-                is_repeat,
+                new_chunks,
             });
         }
     }
@@ -140,15 +146,15 @@ impl Outgoing {
         }
     }
 
-    /// The next run that has departed, in the order in which runs were queued, and whether chunks of
-    /// it were queued before.
-    pub(crate) fn take_departed(&mut self) -> Option<(Chunks, bool)> {
+    /// The next run that has departed, in the order in which runs were queued, and how many of its
+    /// chunks were never queued before.
+    pub(crate) fn take_departed(&mut self) -> Option<(Chunks, u32)> {
         let posted = self.batches.front().map(|batch| batch.first_run);
         let queued = self.queue.front().map(|(run, _)| *run);
         let oldest = posted.or(queued).unwrap_or(self.next_run);
         let has_departed = self.runs.front().is_some_and(|run| run.number < oldest);
         let run = has_departed.then(|| self.runs.pop_front())??;
-        Some((run.chunks, run.is_repeat))
+        Some((run.chunks, run.new_chunks))
     }
 
     /// Drops the packets of a message, and of its parity, that the fabric has not taken.
@@ -242,6 +248,6 @@ fn taken_of(runs: &VecDeque<Run>, (number, packets, bytes): (u64, Range<u32>, u6
         message: run.chunks.message,
         packets,
         bytes,
-        is_repeat: run.is_repeat,
+        is_repeat: run.is_repeat(),
     }
 }

@@ -88,12 +88,12 @@ impl Send {
         self.shared.finish(outcome);
     }
 
-    /// Chunks are about to be sent. Answers whether some of them were before.
-    pub(super) fn note_queued(&mut self, chunks: &Chunks) -> bool {
+    /// Chunks are about to be sent. Returns how many of them were never queued before.
+    pub(super) fn note_queued(&mut self, chunks: &Chunks) -> u32 {
         let queued = &mut self.queued[usize::from(is_parity(chunks.message))];
         let before = queued.count();
         queued.insert_range(chunks.range.clone());
-        queued.count() - before < chunks.range.end - chunks.range.start
+        queued.count() - before
     }
 
     /// Whether packets of a chunk of the message, or of its parity, may have been sent.

@@ -270,7 +270,7 @@ impl Pair {
     /// Queues the packets of `chunks`; byte `first_byte` of the message is the first of `source`.
     fn queue_run(&mut self, chunks: Chunks, source: MrSlice, first_byte: u64) {
         let send = self.sends.get_mut(&data_of(chunks.message));
-        let is_repeat = send.is_none_or(|send| send.note_queued(&chunks));
+        let new_chunks = send.map_or(0, |send| send.note_queued(&chunks));
         let (qpns, channels) = (
             self.holdings.data_qpns(),
             usize::from(self.sdr.geometry().config().channels),
@@ -299,25 +299,26 @@ impl Pair {
                 }
             });
         self.outgoing
-            .push_run(chunks, source.region.lkey, is_repeat, writes);
+            .push_run(chunks, source.region.lkey, new_chunks, writes);
     }
 
     /// A batch of packets left.
     pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
         let path = self.path(now_ns);
         self.outgoing.handle_departed(qpn, wr_id);
-        while let Some((chunks, is_repeat)) = self.outgoing.take_departed() {
+        while let Some((chunks, new_chunks)) = self.outgoing.take_departed() {
             let Some(send) = self.sends.get_mut(&data_of(chunks.message)) else {
                 continue;
             };
             let sender = self.halves.existing_sender(send.scheme());
-            let is_counted = !is_repeat && !is_parity(chunks.message);
-            if is_counted || sender.is_none() {
+            let Some(sender) = sender else {
                 send.chunks_departed(chunks.range.end - chunks.range.start);
+                continue;
+            };
+            if !is_parity(chunks.message) {
+                send.chunks_departed(new_chunks);
             }
-            if let Some(sender) = sender {
-                sender.handle_departed(&path, &chunks);
-            }
+            sender.handle_departed(&path, &chunks);
         }
         self.release_sends();
     }

@@ -222,6 +222,25 @@ fn each_direction_is_told_of_by_itself() {
     assert!((0.07..0.13).contains(&shares[1]), "{shares:?}");
 }
 
+/// Go-back-N sends runs in which some chunks are new and some are repeats.
+#[test]
+fn a_send_is_injected_when_each_chunk_has_left_once() {
+    let link = LinkConfig {
+        delay: Duration::from_micros(20),
+        loss: Loss::Iid { loss_packet: 0.01 },
+        ..long_haul()
+    };
+    for scheme in ["gbn", "sr-nack", "ec-xor:8,2"] {
+        for seed in 1..4 {
+            let mut world = World::new(seed, link, &options());
+            let order = Order::new(Dice::new(1).bytes(BYTES), tag(scheme));
+            let parcel = world.ship(order);
+            world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
+            assert!(parcel.out.send.is_injected(), "{scheme}, seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn what_has_no_scheme_is_not_judged() {
     let mut world = World::new(1, long_haul(), &slow());
