@@ -10,7 +10,7 @@ const MIB: u128 = 1 << 20;
 pub struct Cost(pub u64);
 
 impl Cost {
-    /// What `bytes` bytes cost that took `time_ns`. Without bytes it is the most that there is.
+    /// The cost of `bytes` bytes that took `time_ns`; the maximum for 0 bytes.
     #[must_use]
     pub fn of(time_ns: u64, bytes: u64) -> Self {
         match u128::from(bytes) {

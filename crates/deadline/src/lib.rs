@@ -35,8 +35,9 @@
 //! | [`Policy::LossTarget`] | the least that keeps the share of missing bytes below a target | ours |
 //!
 //! As they are stated, the first two tend to the *typical* time of an operation: two in five
-//! operations take longer and are cut. [`Tally::share_cut`] reports it. `tests/policies.rs` measures,
-//! for 8 members whose operations take 1 ms and an exponential time of 0.2 ms on top:
+//! operations take longer and are cut. [`Tally::share_cut`] reports it. `cargo test -p
+//! farwrite-deadline --test policies -- --nocapture` prints, for 8 members whose operations take 1 ms
+//! and an exponential time of 0.2 ms on top:
 //!
 //! | policy | operations cut | bytes missing |
 //! |---|---|---|

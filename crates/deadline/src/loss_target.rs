@@ -1,10 +1,10 @@
 //! The least timeout that keeps the share of missing bytes below a target.
 //!
-//! Of the last operations it is known, or extrapolated where they were cut, what they cost uncut. An
-//! operation that costs X misses 1 - T / X of its bytes at a timeout of T < X: bytes arrive evenly.
-//! For the timeouts that were in force this is what was in fact missing, since X is extrapolated in
-//! the same way. So the timeout is corrected by what it led to. It aims at four fifths of the target,
-//! since the operations to come differ from those that are known.
+//! The uncut cost of each recent operation is measured or, where its deadline cut it, extrapolated.
+//! The model is that bytes arrive evenly: an operation that costs X misses 1 - T / X of its bytes at a
+//! timeout T < X. The extrapolation uses the same model, so it reproduces what an operation that was
+//! cut in fact missed. Later operations differ from those that are known, so the timeout aims at four
+//! fifths of the target.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -79,10 +79,12 @@ impl LossTarget {
             Verdict::choose(loss_ppm, target_ppm / 2, typical, limits)
         };
         if wanted != self.verdict {
-            self.verdict = wanted;
-            // What was observed without the repair takes longer with it.
+            // The known operations ran with the old repair: count its time out, and that of the new
+            // one in.
+            let (before, rtt) = (self.verdict, limits[0]);
             let costs = self.rounds.iter_mut().flatten();
-            costs.for_each(|cost| *cost = wanted.cost(*cost, limits[0]));
+            costs.for_each(|cost| *cost = wanted.cost(before.cost_without(*cost, rtt), rtt));
+            self.verdict = wanted;
         }
     }
 
@@ -143,6 +145,37 @@ mod tests {
         assert_eq!((kept.len(), kept[0], kept[15]), (16, Cost(0), Cost(999)));
         assert_eq!(chosen(&costs[..3]), costs[..3]);
         assert!(chosen(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_cost_of_repair_is_counted_once() {
+        for verdict in [
+            Verdict::Repeats { rounds: 1 },
+            Verdict::Parity { k: 32, m: 4 },
+        ] {
+            let rtt = Cost(100);
+            let with = verdict.cost(Cost(1_000), rtt);
+            let without = verdict.cost_without(with, rtt);
+            assert!(
+                (999..=1_000).contains(&without.0),
+                "{verdict:?}: {without:?}"
+            );
+        }
+        let mut target = LossTarget::default();
+        let mut cost_after = |loss_ppm, rounds| {
+            for _ in 0..rounds {
+                let cost = target.verdict().cost(Cost(1_000), LIMITS[0]);
+                target.take(&[cost], loss_ppm, 1_000, LIMITS);
+            }
+            target.cost().unwrap().0
+        };
+        // Repair begins, changes and ends. Operations without it cost 1000 throughout.
+        assert!(cost_after(0, 20) <= 1_000);
+        let two_rounds = Verdict::Repeats { rounds: 2 }.cost(Cost(1_000), LIMITS[0]);
+        for loss_ppm in [5_000, 30_000, 5_000] {
+            assert!(cost_after(loss_ppm, 20) <= two_rounds.0, "{loss_ppm} ppm");
+        }
+        assert!(cost_after(0, 40) <= 1_000, "the time of the repair stays");
     }
 
     #[test]

@@ -79,7 +79,8 @@ impl Timeout {
         Some(self.bounds.clamp(self.agreed?.time_ns(bytes)))
     }
 
-    /// An operation is over at this member, the warm-up included: what to tell the others.
+    /// An operation is over at this member; the warm-up counts as one. Returns what to send to the
+    /// others.
     pub fn propose(&mut self, observation: &Observation) -> Proposal {
         if self.agreed.is_some() {
             self.tally.note(observation);

@@ -33,8 +33,8 @@ const K: u32 = 32;
 const MOST_ROUNDS: u32 = 8;
 
 impl Verdict {
-    /// The quickest way to have at most `wanted_ppm` missing of what the path drops, where an
-    /// operation costs `cost` and a round trip `rtt`, within `max`.
+    /// The repair that takes the least time, at most `max`, and leaves at most `wanted_ppm` missing
+    /// where the path drops `loss_ppm`. An operation costs `cost` and a round trip costs `rtt`.
     pub(crate) fn choose(
         loss_ppm: u64,
         wanted_ppm: u64,
@@ -59,13 +59,24 @@ impl Verdict {
         best.map_or(Self::CannotBeMet { least_ppm }, |(way, _)| way)
     }
 
-    /// What an operation costs with it that costs `cost` without.
+    /// What an operation that costs `cost` without it costs with it.
     pub(crate) fn cost(self, cost: Cost, rtt: Cost) -> Cost {
         match self {
             Self::Wait | Self::CannotBeMet { .. } => cost,
             Self::Parity { k, m } => cost.times(u64::from(k + m), u64::from(k.max(1))),
             Self::Repeats { rounds } => {
                 Cost(cost.0.saturating_add(rtt.0.saturating_mul(rounds.into())))
+            }
+        }
+    }
+
+    /// What an operation that costs `cost` with it would cost without.
+    pub(crate) fn cost_without(self, cost: Cost, rtt: Cost) -> Cost {
+        match self {
+            Self::Wait | Self::CannotBeMet { .. } => cost,
+            Self::Parity { k, m } => cost.times(u64::from(k), u64::from((k + m).max(1))),
+            Self::Repeats { rounds } => {
+                Cost(cost.0.saturating_sub(rtt.0.saturating_mul(rounds.into())))
             }
         }
     }
@@ -84,8 +95,8 @@ impl Verdict {
     }
 }
 
-/// Share of chunks that are lost and cannot be rebuilt: m or more of the other k + m - 1 chunks of
-/// the group are lost too.
+/// Share of chunks that are lost and cannot be rebuilt, because m or more of the other k + m - 1
+/// chunks of their group are lost too.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
