@@ -63,7 +63,7 @@ impl Story<'_> {
         )
     }
 
-    fn is_written(&self) -> bool {
+    fn is_begun(&self) -> bool {
         self.written_ns.is_some()
     }
 
@@ -109,7 +109,7 @@ impl Story<'_> {
     fn is_sent_for_good(&self) -> bool {
         let alone = self.message.scheme == SchemeName::BestEffort.tag();
         let send = self.message.send.as_ref();
-        alone && self.is_written() && send.is_some_and(SendHandle::is_injected)
+        alone && self.is_begun() && send.is_some_and(SendHandle::is_injected)
     }
 
     /// Whether the receiver can have heard how the sender ended the message.
@@ -137,10 +137,10 @@ impl Story<'_> {
                 demand(!self.is_all_there(), "all has arrived, and it is partial")?;
                 let accepted = self.accepts_partial() && self.sent == Outcome::Partial;
                 let by_sender = accepted && self.send_expired() && self.receiver_heard();
-                // The sender has moved on, or said that it is done. What it gave up before it was
-                // cleared may be passed before the news of that come.
+                // The sender has moved on, or said that it is done. Best effort alone moves on when
+                // all has left it, and does not wait for its outcome.
                 let is_left_behind =
-                    self.is_bounded() && (self.is_written() || self.receiver_heard());
+                    self.is_bounded() && (self.receiver_heard() || self.is_sent_for_good());
                 demand(
                     self.recv_expired() || by_sender || is_left_behind,
                     "it is partial before any deadline that makes it so",
@@ -189,7 +189,7 @@ impl Story<'_> {
             }
             Outcome::Failed => {
                 let is_given_up = cancelled || self.refusals()[0].is_some();
-                let at_deadline = self.send_expired() && !(accepts_partial && self.is_written());
+                let at_deadline = self.send_expired() && !(accepts_partial && self.is_begun());
                 demand(
                     self.sender_heard() || is_given_up || at_deadline,
                     "the sender takes it for failed",
@@ -217,7 +217,7 @@ impl Story<'_> {
         // A stream may be cleared, and write, before its length is known.
         let is_stream = self.plan.scheme == Repair::Stream;
         demand(
-            !(differs && !is_stream && self.is_written()),
+            !(differs && !is_stream && self.is_begun()),
             "it should be refused, and was written",
         )
     }
@@ -270,7 +270,7 @@ impl Story<'_> {
         if self.send_expired() && !self.sender_heard() {
             match self.sent {
                 Outcome::Partial => coverage.saw("deadline of the send, partial"),
-                Outcome::Failed if self.is_written() => {
+                Outcome::Failed if self.is_begun() => {
                     coverage.saw("deadline of the send, failed");
                 }
                 Outcome::Failed => coverage.saw("deadline of the send before any data"),
