@@ -87,6 +87,12 @@ impl ChunkSet {
         }
     }
 
+    /// Removes all chunks.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+        self.count = 0;
+    }
+
     /// Removes and returns the first run of chunks in the set, at most `max_chunks` of it.
     pub fn take_run(&mut self, max_chunks: u32) -> Option<Range<u32>> {
         if self.count == 0 || max_chunks == 0 {

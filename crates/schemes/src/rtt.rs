@@ -99,8 +99,8 @@ impl RttEstimator {
         Ok(sample_ns)
     }
 
-    /// Whether a sample is far longer than those before, and no other of this kind came a round trip
-    /// earlier. When a host goes on that stood still, it answers all at once what has waited for it.
+    /// Whether a sample is far longer than those before, and no similar one came a round trip
+    /// earlier. A host that stood still answers, when it continues, all that has waited for it.
     fn is_unconfirmed(&mut self, now_ns: u64, sample_ns: u64) -> bool {
         if !self.sampled || sample_ns / FAR <= self.smoothed_ns {
             self.confirmed_ns = None;

@@ -114,7 +114,7 @@ impl Received {
         if counted.is_within(most) {
             return *report;
         }
-        // Nobody can say which of the marks and drops are of then.
+        // It is not known which of the marks and drops belong to these packets.
         let packets = counted.packets.min(most.packets);
         PathFeedback {
             received_packets: packets,

@@ -8,14 +8,14 @@ use super::RepairReceiver;
 use super::endings::Endings;
 use crate::scheme::{Arrivals, Job, Message, Path, Receiver, Report, data_of};
 
-/// Ends messages in time that another scheme repairs.
+/// Wraps a scheme that repairs, and ends its messages in time.
 pub(super) struct BoundedReceiver {
     repairs: Box<dyn RepairReceiver + Send>,
     endings: Endings,
     deadlines: BTreeMap<u64, u64>,
     /// Deadlines that have not come, the earliest first.
     looks: BTreeSet<(u64, u64)>,
-    /// Messages that end when all that came has been taken in.
+    /// Messages whose time is over. Each ends when the repairing half has used all that arrived.
     ending: BTreeSet<u64>,
 }
 

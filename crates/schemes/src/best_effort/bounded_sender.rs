@@ -24,13 +24,14 @@ pub(super) struct BoundedSender {
 struct Active {
     message: u64,
     deadline_ns: Option<u64>,
-    /// From when on a repeat comes too late, as of the last call that knew the path.
+    /// The last moment at which a repeat can leave and arrive in time, by the newest path estimate.
     last_repeat_ns: Option<u64>,
     repeats_are_over: bool,
 }
 
 impl Active {
-    /// Whether what leaves now can arrive by the deadline, which counts as the receiver's too.
+    /// Updates the estimate. Returns whether what leaves now can arrive by the deadline, which is
+    /// taken for the receiver's too.
     fn note_path(&mut self, path: &Path) -> bool {
         let latest_ns = |deadline_ns: u64| deadline_ns.saturating_sub(path.rtt_ns / 2);
         self.last_repeat_ns = self.deadline_ns.map(latest_ns);
@@ -85,7 +86,7 @@ impl BoundedSender {
         }
     }
 
-    /// A message is over. Answers whether the repairing half has charge of it.
+    /// A message is over. Returns whether it was the active one, which the repairing half knows.
     fn forget(&mut self, message: u64) -> bool {
         self.deadlines.remove(&message);
         self.parity_clear.remove(&message);

@@ -1,22 +1,22 @@
-//! When messages end of which nothing more is expected (P5.9.3).
+//! When a message ends because nothing more of it is expected (P5.9.3).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::scheme::Path;
 
-/// The open messages of a receiving half, and when those end that the sender has left behind.
+/// The open messages of a receiving half. Those that the sender is done with have a time to end.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     /// When each open message ends; `None` while more of it is expected.
     open: BTreeMap<u64, Option<u64>>,
     /// The same times, the earliest first.
     due: BTreeSet<(u64, u64)>,
-    /// The sender has left messages before this one behind.
+    /// The sender is done with all messages before this one.
     newest: u64,
 }
 
 impl Endings {
-    /// A message is open. Answers whether it was not before.
+    /// Opens a message. Returns whether it was not open before.
     pub(super) fn start(&mut self, path: &Path, message: u64) -> bool {
         let is_new = !self.open.contains_key(&message);
         if is_new {

@@ -1,8 +1,8 @@
 //! Best effort: a message ends in time, with what has arrived (OptiNIC section 3.1; P5.9).
 //!
-//! Alone, nothing is ever sent again. In the other schemes of this module another scheme repairs
-//! losses for as long as that can help: `sender` and `receiver` send and receive without repair,
-//! `bounded_sender` and `bounded_receiver` wrap the halves of the scheme that repairs.
+//! `best-effort` alone never sends a chunk twice (`sender`, `receiver`). In the other schemes of this
+//! module, another scheme repairs losses while a repair can arrive in time (`bounded_sender`,
+//! `bounded_receiver` wrap its halves).
 
 mod bounded_receiver;
 mod bounded_sender;

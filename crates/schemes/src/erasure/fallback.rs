@@ -123,7 +123,7 @@ impl Fallback {
         u64::try_from(took_ns / u128::from(self.moved_chunks.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// So many chunks of a group were asked for: their repairs come after all those asked for before.
+    /// `chunks` chunks of a group were asked for. Their repairs come after all earlier ones.
     pub(super) fn asked(&mut self, path: &Path, group: u32, chunks: u32) {
         let last = self.asked.back();
         let busy = last.filter(|last| self.left_ns(last) > path.now_ns);

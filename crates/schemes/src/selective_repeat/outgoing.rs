@@ -48,7 +48,7 @@ impl Outgoing {
 
     /// Takes out what is queued to be sent again.
     pub(super) fn drop_queued(&mut self) {
-        while self.queued.take_run(u32::MAX).is_some() {}
+        self.queued.clear();
     }
 
     pub(super) fn has_acked(&self, range: Range<u32>) -> bool {

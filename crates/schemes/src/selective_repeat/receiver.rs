@@ -72,7 +72,7 @@ impl Receiver for SelectiveReceiver {
     fn start(&mut self, path: &Path, message: &Message) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
             entry.insert(Incoming::new(message.number, message.chunks.max(1)));
-            // Perhaps all of it is there already.
+            // All of it may be there already.
             self.acks.touch_now(message.number);
             if let Some(nacks) = &mut self.nacks {
                 nacks.start(path, message);
@@ -131,7 +131,13 @@ impl Receiver for SelectiveReceiver {
 }
 
 impl RepairReceiver for SelectiveReceiver {
-    fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        self.handle_arrivals(path, message, arrivals);
+    fn look(&mut self, _path: &Path, message: u64, arrivals: &dyn Arrivals) {
+        // Nothing need have arrived: the timers of ACKs and NACKs stay as they are.
+        if let Some(incoming) = self.messages.get_mut(&message) {
+            incoming.arrived(arrivals);
+            if incoming.is_whole() {
+                self.acks.touch_now(message);
+            }
+        }
     }
 }
