@@ -10,6 +10,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::error::Error;
+use crate::events::DropEvents;
 use crate::handle::{QueuePair, RecvHandle, SendHandle};
 use crate::intake::Notice;
 use crate::memory::{MemoryRegion, MrSlice};
@@ -46,6 +47,7 @@ pub struct Endpoint<F: Fabric> {
     departed: Vec<Departed>,
     /// The time of the last poll.
     now_ns: u64,
+    drop_events: DropEvents,
 }
 
 impl<F: Fabric> Endpoint<F> {
@@ -73,6 +75,7 @@ impl<F: Fabric> Endpoint<F> {
             notices: Vec::new(),
             departed: Vec::new(),
             now_ns: 0,
+            drop_events: DropEvents::default(),
         }
     }
 

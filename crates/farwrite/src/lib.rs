@@ -47,6 +47,7 @@ mod announcement;
 mod control;
 mod endpoint;
 mod error;
+pub mod events;
 mod handle;
 mod intake;
 mod losses;

@@ -127,6 +127,25 @@ impl SchemeName {
         self.scheme().tag()
     }
 
+    /// The name of the scheme that a tag asks for; `None` if this crate has none of that id, or
+    /// cannot read its parameters.
+    #[must_use]
+    pub fn from_tag(tag: SchemeTag) -> Option<Self> {
+        match tag.id {
+            SelectiveRepeat::RTO_ID => Some(Self::SrRto),
+            SelectiveRepeat::NACK_ID => Some(Self::SrNack),
+            GoBackN::ID => Some(Self::Gbn),
+            ErasureCoding::XOR_ID | ErasureCoding::MDS_ID => {
+                Some(Self::Ec(ErasureCoding::from_tag(tag)?.code))
+            }
+            _ => Some(match BestEffort::from_tag(tag)? {
+                BestEffort::Alone => Self::BestEffort,
+                BestEffort::Repeats(_) => Self::BestEffortSr,
+                BestEffort::Parity(coding) => Self::BestEffortEc(coding.code),
+            }),
+        }
+    }
+
     /// The scheme with this timeout; best effort alone has none.
     pub fn with_alpha(self, alpha: Alpha) -> Box<dyn Scheme + Send + Sync> {
         match self {
@@ -228,6 +247,7 @@ mod tests {
             };
             assert_eq!(tag, SchemeTag { id, params });
             assert_eq!(from_tag(tag).unwrap().tag(), tag);
+            assert_eq!(SchemeName::from_tag(tag), Some(name));
         }
     }
 
@@ -272,6 +292,7 @@ mod tests {
         for id in [0, 10, 127, 128, 255] {
             let params = [0; 6];
             assert!(from_tag(SchemeTag { id, params }).is_none(), "{id}");
+            assert_eq!(SchemeName::from_tag(SchemeTag { id, params }), None, "{id}");
         }
         for (id, params) in [
             (1, [2, 0, 0, 0, 0, 1]),

@@ -29,6 +29,7 @@ impl<F: Fabric> Endpoint<F> {
         let more = self.reception.take(&mut self.fabric, &mut self.notices);
         // Also where a port is broken: the others may have received.
         self.handle_notices(now_ns);
+        self.drop_events.report(now_ns, || self.fabric.counters());
         let more = more?;
         self.schedule.expire(now_ns);
         self.serve_paths(now_ns);

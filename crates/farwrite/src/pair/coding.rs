@@ -222,6 +222,7 @@ impl Pair {
             }
         }
         self.tally.rebuilt_chunks += missing.len() as u64;
+        self.events.recv_rebuilt(job.message, missing.len());
         Ok(())
     }
 }

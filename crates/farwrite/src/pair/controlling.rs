@@ -22,6 +22,7 @@ impl Pair {
             path.handle_echo(now_ns, &echo);
         }
         self.round_trip = path.round_trip();
+        self.events.set_now(now_ns);
         for message in opened.messages {
             match message {
                 Ok(message) => self.handle_control(now_ns, message, path),
@@ -48,6 +49,7 @@ impl Pair {
             Control::PathFeedback(feedback) => {
                 let named = self.named(&feedback);
                 path.handle_feedback(now_ns, self.name.serial, named, &feedback);
+                self.events.path_feedback(|| path.stats());
             }
             Control::Offer(_) | Control::ClearToSend(_) | Control::ReceiveComplete { .. } => {}
         }
@@ -99,6 +101,7 @@ impl Pair {
         let Some(send) = self.sends.get(&message) else {
             return;
         };
+        self.events.send_reported(report);
         if let Some(sender) = self.halves.existing_sender(send.scheme()) {
             sender.handle_report(&path, report);
         }
@@ -128,6 +131,7 @@ impl Pair {
         }
         let rtt_ns = self.round_trip.smoothed_ns;
         while let Some(message) = self.sdr.poll_control(now_ns, rtt_ns) {
+            self.events.control_leaves(&message);
             self.control.push(&message);
         }
         self.push_loss(now_ns);
@@ -166,6 +170,7 @@ impl Pair {
             sdr,
             halves,
             control,
+            events,
             ..
         } = self;
         let arrivals = TableArrivals(sdr.received());
@@ -177,7 +182,10 @@ impl Pair {
                 };
                 let message = match report {
                     Report::Ack(ack) => Control::Ack(ack),
-                    Report::Nack(nack) => Control::Nack(nack),
+                    Report::Nack(nack) => {
+                        events.recv_nacked(&nack);
+                        Control::Nack(nack)
+                    }
                 };
                 control.push(&message);
             }

@@ -26,6 +26,7 @@ use farwrite_wire::control::{Outcome, SchemeTag};
 
 use crate::control::ControlPath;
 use crate::error::Error;
+use crate::events::Events;
 use crate::handle::QueuePair;
 use crate::intake::{Inlet, InletCounts};
 use crate::losses::Losses;
@@ -90,6 +91,7 @@ pub(crate) struct Pair {
     connected: Option<Connected>,
     rest: Rest,
     tally: Tally,
+    events: Events,
 }
 
 /// What is known once the peer is.
@@ -203,6 +205,7 @@ impl Pair {
             connected: None,
             rest: Rest::default(),
             tally: Tally::default(),
+            events: Events::new(name.index),
         })
     }
 
@@ -352,6 +355,7 @@ impl Pair {
         coder: &mut Coder,
         now_ns: u64,
     ) -> Result<(), Error> {
+        self.events.set_now(now_ns);
         self.settle_closing(fabric);
         let Some(path) = path else {
             self.expire_receives(fabric, now_ns)?;

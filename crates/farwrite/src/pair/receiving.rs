@@ -162,6 +162,7 @@ impl Pair {
         self.sdr
             .complete_recv(message, outcome)
             .map_err(|e| self.sdr_error(e))?;
+        self.events.recv_ended(message, outcome);
         self.foreseen.remove(&message);
         if let Some(deadline_ns) = recv.deadline_ns {
             self.recv_deadlines.remove(deadline_ns, message);
@@ -198,11 +199,13 @@ impl Pair {
 
     /// A packet came that had come before.
     pub(crate) fn handle_duplicate(&mut self, message: u64, imm: u32) {
+        self.events.recv_duplicate(message);
         self.note_late(data_of(message), imm);
     }
 
     /// A packet came for a message that is over.
     pub(crate) fn handle_late(&mut self, message: u64, imm: u32) {
+        self.events.recv_late(message);
         self.sdr.handle_late(message);
         self.note_late(message, imm);
     }
@@ -241,10 +244,12 @@ impl Pair {
             recvs,
             halves,
             losses,
+            events,
             ..
         } = self;
         let arrivals = TableArrivals(sdr.received());
         for &message in &arrived {
+            events.recv_arrived(message, &arrivals);
             let Some(recv) = recvs.get_mut(&data_of(message)) else {
                 continue;
             };
@@ -276,6 +281,7 @@ impl Pair {
                     scheme,
                     has_immediate,
                 } => {
+                    self.events.recv_offered(message, length, scheme);
                     let offer = Offered {
                         message,
                         length,

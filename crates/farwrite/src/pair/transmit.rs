@@ -52,6 +52,7 @@ impl Pair {
             return Ok(());
         };
         send.clear();
+        self.events.send_cleared(message);
         if send.is_bounded() {
             let scheme = send.scheme();
             self.start_bounded(now_ns, scheme);
@@ -152,7 +153,9 @@ impl Pair {
     ) -> Result<Halt, Error> {
         let overhead_bytes = path.overhead_bytes();
         let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
+        let per_chunk = self.geometry().config().packets_per_chunk;
         let serial = self.name.serial;
+        self.events.set_now(now_ns);
         let mut posted = false;
         loop {
             let Some(turn_bytes) = u64::try_from(self.turn_bytes).ok().filter(|&n| n > 0) else {
@@ -170,6 +173,7 @@ impl Pair {
             // A chunk may be longer than the burst.
             let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
             let mut wire_bytes = 0;
+            let events = &self.events;
             let taken = self.outgoing.post(fabric, max_packets, |run| {
                 let count = u64::from(run.packets.end - run.packets.start);
                 let bytes = run.bytes + count * overhead_bytes;
@@ -182,6 +186,7 @@ impl Pair {
                     bytes,
                     is_repeat: run.is_repeat,
                 };
+                events.send_chunks(&run, per_chunk);
                 path.note_departure(now_ns, &run);
             })?;
             if taken == 0 {
@@ -355,6 +360,7 @@ impl Pair {
         self.streams.retain(|run| run.chunks.message != message);
         self.outgoing.forget(message);
         if let Some(send) = self.sends.remove(&message) {
+            self.events.send_ended(message, outcome);
             if let Some(deadline_ns) = send.deadline_ns {
                 self.send_deadlines.remove(deadline_ns, message);
             }

@@ -1,0 +1,248 @@
+//! Events: what an endpoint did and when, for someone who asks "why did this message wait?".
+//!
+//! An endpoint reports events through [`tracing`]. Without a subscriber, an event costs a check of
+//! one atomic variable. All events have the target [`TARGET`] and the level `DEBUG`, and each has
+//! these fields:
+//!
+//! - `at_ns`: the time of the endpoint's poll in which it happened, in the clock of that endpoint;
+//! - `qp`: index of the queue pair in its endpoint.
+//!
+//! Events of messages also have `message`, the number of the message on its queue pair. Chunks of a
+//! run are `first_chunk..end_chunk`. `parity` is true where they are chunks of the parity.
+//!
+//! | event | when | fields |
+//! |---|---|---|
+//! | `send_offered` | an offer leaves; it is repeated until it is answered | `bytes` (absent for streams), `scheme` |
+//! | `send_cleared` | the receiver's buffer is known | |
+//! | `send_chunks` | the fabric takes packets of a run | `first_chunk`, `end_chunk`, `packets`, `parity`, `repeat` |
+//! | `send_acked` | an ACK comes | `cumulative`: chunks `0..cumulative` have arrived |
+//! | `send_nacked` | a NACK comes, one event for each run | `first_chunk`, `end_chunk` |
+//! | `send_ended` | the message is over for the sender | `outcome` |
+//! | `recv_offered` | the first offer of a message comes | `bytes`, `scheme` |
+//! | `recv_cleared` | a clear-to-send leaves; it is repeated until it is answered | `posted`: messages `0..posted` have buffers |
+//! | `recv_arrived` | a poll finds new packets of a message | `chunks` whole so far, `seen` (one past the highest), `parity` |
+//! | `recv_nacked` | a NACK leaves, one event for each run | `first_chunk`, `end_chunk` |
+//! | `recv_rebuilt` | chunks are computed from others | `chunks` |
+//! | `recv_late` | a packet of a message that is over comes | |
+//! | `recv_duplicate` | a packet comes again | |
+//! | `recv_ended` | the message is over for the receiver | `outcome` |
+//! | `path_feedback` | the peer reports what has arrived | `rtt_ns`, `pace_bps`, `window_bytes` (absent without one), `in_flight_bytes`, `limit` |
+//! | `packets_dropped` | the fabric has dropped packets since the last poll; without `qp` | `reason`, `count` |
+//!
+//! `farwrite send`, `recv` and `demo` write them with `--trace FILE`, and `farwrite trace FILE` draws
+//! them.
+
+use farwrite_fabric::contract::{Counters, DropReason};
+use farwrite_schemes::registry::SchemeName;
+use farwrite_schemes::scheme::{Arrivals, Report};
+use farwrite_wire::control::{Control, Nack, Outcome, SchemeTag, data_of, is_parity};
+use tracing::Level;
+
+use crate::path::{PathStats, Run};
+
+/// The target of all events.
+pub const TARGET: &str = "farwrite";
+
+/// Whether anybody takes events.
+fn enabled() -> bool {
+    tracing::enabled!(target: TARGET, Level::DEBUG)
+}
+
+/// Reports an event of a queue pair.
+macro_rules! report {
+    ($events:expr, $name:literal, $($field:tt)*) => {
+        tracing::event!(
+            name: $name,
+            target: TARGET,
+            Level::DEBUG,
+            at_ns = $events.now_ns,
+            qp = $events.qp,
+            $($field)*
+        )
+    };
+}
+
+/// Reports the events of one queue pair.
+#[derive(Debug)]
+pub(crate) struct Events {
+    qp: u32,
+    /// Time of the last call that knew it.
+    now_ns: u64,
+}
+
+impl Events {
+    pub(crate) fn new(qp: u32) -> Self {
+        Self { qp, now_ns: 0 }
+    }
+
+    pub(crate) fn set_now(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// A control message of the SDR core leaves.
+    pub(crate) fn control_leaves(&self, control: &Control) {
+        if !enabled() {
+            return;
+        }
+        match control {
+            Control::Offer(offer) if offer.withdrawn.is_none() => {
+                let scheme = scheme(offer.scheme);
+                let (message, bytes) = (offer.message, offer.length);
+                report!(self, "send_offered", message, bytes, scheme);
+            }
+            Control::ClearToSend(clear) => {
+                report!(self, "recv_cleared", posted = clear.posted);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn send_cleared(&self, message: u64) {
+        report!(self, "send_cleared", message);
+    }
+
+    /// The fabric has taken packets. A chunk has `per_chunk` of them.
+    pub(crate) fn send_chunks(&self, run: &Run, per_chunk: u32) {
+        report!(
+            self,
+            "send_chunks",
+            message = data_of(run.message),
+            first_chunk = run.packets.start / per_chunk,
+            end_chunk = run.packets.end.div_ceil(per_chunk),
+            packets = run.packets.end - run.packets.start,
+            parity = is_parity(run.message),
+            repeat = run.is_repeat,
+        );
+    }
+
+    /// A report of the receiver has come.
+    pub(crate) fn send_reported(&self, report: &Report) {
+        match report {
+            Report::Ack(ack) => {
+                let (message, cumulative) = (ack.message, ack.cumulative);
+                report!(self, "send_acked", message, cumulative);
+            }
+            Report::Nack(nack) if enabled() => {
+                for run in &nack.lost {
+                    let (first_chunk, end_chunk) = (run.start, run.end);
+                    let message = nack.message;
+                    report!(self, "send_nacked", message, first_chunk, end_chunk);
+                }
+            }
+            Report::Nack(_) => {}
+        }
+    }
+
+    pub(crate) fn send_ended(&self, message: u64, outcome: Outcome) {
+        report!(self, "send_ended", message, outcome = word(outcome));
+    }
+
+    pub(crate) fn recv_offered(&self, message: u64, bytes: Option<u64>, tag: SchemeTag) {
+        if enabled() {
+            let scheme = scheme(tag);
+            report!(self, "recv_offered", message, bytes, scheme);
+        }
+    }
+
+    pub(crate) fn recv_arrived(&self, message: u64, arrivals: &impl Arrivals) {
+        report!(
+            self,
+            "recv_arrived",
+            message = data_of(message),
+            chunks = arrivals.count(message),
+            seen = arrivals.seen(message),
+            parity = is_parity(message),
+        );
+    }
+
+    /// A NACK leaves.
+    pub(crate) fn recv_nacked(&self, nack: &Nack) {
+        if enabled() {
+            for run in &nack.lost {
+                let (first_chunk, end_chunk) = (run.start, run.end);
+                let message = nack.message;
+                report!(self, "recv_nacked", message, first_chunk, end_chunk);
+            }
+        }
+    }
+
+    pub(crate) fn recv_rebuilt(&self, message: u64, chunks: usize) {
+        report!(self, "recv_rebuilt", message, chunks);
+    }
+
+    pub(crate) fn recv_late(&self, message: u64) {
+        report!(self, "recv_late", message);
+    }
+
+    pub(crate) fn recv_duplicate(&self, message: u64) {
+        report!(self, "recv_duplicate", message = data_of(message));
+    }
+
+    pub(crate) fn recv_ended(&self, message: u64, outcome: Outcome) {
+        report!(self, "recv_ended", message, outcome = word(outcome));
+    }
+
+    /// The peer has reported what arrived. `stats` is called only if somebody takes events.
+    pub(crate) fn path_feedback(&self, stats: impl FnOnce() -> PathStats) {
+        if !enabled() {
+            return;
+        }
+        let stats = stats();
+        report!(
+            self,
+            "path_feedback",
+            rtt_ns = stats.rtt_ns,
+            pace_bps = stats.pace_bps,
+            window_bytes = stats.window_bytes,
+            in_flight_bytes = stats.in_flight_bytes,
+            limit = ?stats.limit,
+        );
+    }
+}
+
+/// Reports what a fabric drops.
+#[derive(Debug, Default)]
+pub(crate) struct DropEvents {
+    reported: [u64; DropReason::ALL.len()],
+}
+
+impl DropEvents {
+    /// Reports the drops since the last call.
+    pub(crate) fn report(&mut self, now_ns: u64, counters: impl FnOnce() -> Counters) {
+        if !enabled() {
+            return;
+        }
+        let dropped = counters().dropped;
+        for reason in DropReason::ALL {
+            let reported = &mut self.reported[reason as usize];
+            let count = dropped[reason as usize].saturating_sub(*reported);
+            if count > 0 {
+                *reported += count;
+                tracing::event!(
+                    name: "packets_dropped",
+                    target: TARGET,
+                    Level::DEBUG,
+                    at_ns = now_ns,
+                    reason = ?reason,
+                    count,
+                );
+            }
+        }
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Whole => "whole",
+        Outcome::Partial => "partial",
+        Outcome::Failed => "failed",
+    }
+}
+
+/// The name of a scheme, or the number of one that a user has added.
+fn scheme(tag: SchemeTag) -> String {
+    if tag == SchemeTag::NONE {
+        return "none".to_owned();
+    }
+    SchemeName::from_tag(tag).map_or_else(|| tag.id.to_string(), |name| name.to_string())
+}
