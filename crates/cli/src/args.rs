@@ -19,6 +19,7 @@ use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
 use crate::send::SendArgs;
 use crate::sim::SimArgs;
+use crate::trace::DrawArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +33,7 @@ Examples:
   farwrite codes bench               measure the erasure codes on this machine
   farwrite lowar --near eth1 --far eth2 --psk-file boxes.key
   farwrite sim plan.toml             simulate flows in a network
+  farwrite trace send.jsonl          draw what `send --trace send.jsonl` has written
 ";
 
 /// Writes into the memory of far machines, over long, fast, lossy links, and repairs losses in
@@ -75,6 +77,8 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Simulate flows in a network of hosts and switches, or many such runs.
     Sim(SimArgs),
+    /// Draw the trace of a transfer, and say what messages waited for.
+    Trace(DrawArgs),
 }
 
 impl Command {
@@ -92,6 +96,7 @@ impl Command {
             Self::Recv(_) => "recv",
             Self::Send(_) => "send",
             Self::Sim(_) => "sim",
+            Self::Trace(_) => "trace",
         };
         name.to_owned()
     }

@@ -22,6 +22,7 @@ mod send;
 mod sim;
 mod svg;
 mod table;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -59,5 +60,6 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
         Command::Recv(args) => recv::run(args, console),
         Command::Send(args) => send::run(args, console),
         Command::Sim(args) => sim::run(args, console).map(done),
+        Command::Trace(args) => trace::run(args, console).map(done),
     }
 }

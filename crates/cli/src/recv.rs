@@ -11,11 +11,14 @@ use std::time::Duration;
 use clap::Args;
 use farwrite::fabric::udp::source_for;
 use farwrite_session::{Listener, Psk, parse_listen, shown};
-use farwrite_transfer::{self as transfer, DEFAULT_PORT, Door, Host, ReceiveSettings, Visitor};
+use farwrite_transfer::{
+    self as transfer, Cancel, DEFAULT_PORT, Door, Host, ReceiveSettings, Visitor,
+};
 use farwrite_units::parse::{parse_memory, parse_timeout};
 
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
+use crate::trace::{TraceArgs, Tracing};
 use crate::{interrupt, key, outcome, probe};
 
 /// Ports that are tried before none counts as free.
@@ -62,6 +65,8 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
     #[arg(allow_hyphen_values = true)]
     timeout: Duration,
+    #[command(flatten)]
+    trace: TraceArgs,
 }
 
 /// Receives files; the answer is what the program exits with.
@@ -93,25 +98,42 @@ pub(crate) fn run(args: &RecvArgs, console: &Console) -> Result<ExitCode, Failur
         timeout: args.timeout,
     };
     let door = Door::open(listener, psk, Arc::new(console.clone()))?;
+    let trace = args.trace.start()?;
+    let ended = serve(args, &settings, &door, (&cancel, &trace), console);
+    trace.finish(console);
+    ended
+}
+
+/// Receives from one sender after the other.
+fn serve(
+    args: &RecvArgs,
+    settings: &ReceiveSettings,
+    door: &Door,
+    (cancel, trace): (&Cancel, &Tracing),
+    console: &Console,
+) -> Result<ExitCode, Failure> {
     loop {
-        let channel = door.wait(&cancel)?;
+        let channel = door.wait(cancel)?;
         let host = Host {
             route: &transfer::unchanged,
-            cancel: &cancel,
+            cancel,
             observer: console,
         };
-        let ended = match Visitor::greet(channel, &cancel) {
+        let ended = match Visitor::greet(channel, cancel) {
             Ok(prober) if prober.wants_probe() => {
-                if let Err(failure) = probe::answer(prober, &cancel, console) {
+                if let Err(failure) = probe::answer(prober, cancel, console) {
                     console.warn(failure);
                 }
                 // It is no transfer: --once waits for one.
                 door.ready();
                 continue;
             }
-            Ok(sender) => transfer::receive(sender, &args.dir, &settings, &host)
-                .map_err(Failure::from)
-                .and_then(|report| outcome::show(console, &report)),
+            Ok(sender) => {
+                trace.begin_run("transfer");
+                transfer::receive(sender, &args.dir, settings, &host)
+                    .map_err(Failure::from)
+                    .and_then(|report| outcome::show(console, &report))
+            }
             Err(error) => Err(error.into()),
         };
         if args.once {

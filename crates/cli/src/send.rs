@@ -14,6 +14,7 @@ use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
 use crate::link_file::{self, Description};
+use crate::trace::TraceArgs;
 use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
@@ -94,6 +95,8 @@ pub(crate) struct SendArgs {
     /// Leave out symbolic links, pipes, sockets and devices in trees, instead of refusing to send
     #[arg(long)]
     skip_special: bool,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// Files and directories to send
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -164,7 +167,10 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
         cancel: &cancel,
         observer: console,
     };
-    let report = transfer::send(channel, source, &settings, &host)?;
+    let trace = args.trace.start()?;
+    let sent = transfer::send(channel, source, &settings, &host);
+    trace.finish(console);
+    let report = sent?;
     if let Some((paths, learned)) = paths.zip(report.learned())
         && let Err(error) = paths.keep(from, to, learned)
     {

@@ -6,6 +6,11 @@ use std::fmt::{self, Write as _};
 pub(crate) const GREY: &str = "#57606a";
 pub(crate) const LINE: &str = "#8c959f";
 
+/// Text without what SVG would read as markup.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
 /// Begins a picture of this size, in pixels; `</svg>` ends it.
 pub(crate) fn begin(svg: &mut String, (width, height): (u32, u32), title: &str) -> fmt::Result {
     writeln!(

@@ -10,6 +10,7 @@ use farwrite::schemes::registry::ParseSchemeError;
 
 use crate::exit::{Exit, Failure};
 use crate::link_file::{self, Description, Unit};
+use crate::trace::TraceArgs;
 use farwrite_units::parse::{List, parse_loss, parse_mtu, parse_rate, parse_rtt, parse_size};
 
 /// The link where nothing says another.
@@ -89,6 +90,8 @@ pub(crate) struct DemoArgs {
         default_value = "sr-rto,sr-nack,gbn,ec-xor:32,8,ec-mds:32,8"
     )]
     pub(crate) scheme: List<ExactScheme>,
+    #[command(flatten)]
+    pub(crate) trace: TraceArgs,
     /// Directory for the picture, farwrite-demo.svg; made if need be
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) out: PathBuf,

@@ -24,6 +24,7 @@ use wired::Memory;
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::memory::check_available;
+use crate::trace::Tracing;
 use farwrite_transfer::Cancel;
 use farwrite_units::show::{Percent, Rate, Time, real};
 
@@ -42,13 +43,10 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
         format_args!("making directory {}", out.display()),
     )?;
     console.say(report::introduction(&scenario));
-    let mut memory = prepare(&scenario);
-    let mut runs = Vec::new();
-    for &scheme in &schemes {
-        let (run, back) = run_scheme(&scenario, scheme, memory, console, &cancel)?;
-        memory = back;
-        runs.push(run);
-    }
+    let trace = args.trace.start()?;
+    let runs = run_schemes(&scenario, &schemes, &trace, console, &cancel);
+    trace.finish(console);
+    let runs = runs?;
     let strain = Strain::of(&scenario, &runs);
     console.say(report::results(&scenario, &runs, &strain));
     if let Some(warning) = strain.warning(&scenario) {
@@ -62,6 +60,25 @@ pub(crate) fn run(args: &DemoArgs, console: &Console) -> Result<(), Failure> {
         path.display()
     ));
     console.json(&Report::new(&scenario, &runs, &strain, &path))
+}
+
+/// Moves the message with each scheme in turn.
+fn run_schemes(
+    scenario: &Scenario,
+    schemes: &[SchemeName],
+    trace: &Tracing,
+    console: &Console,
+    cancel: &Cancel,
+) -> Result<Vec<Run>, Failure> {
+    let mut memory = prepare(scenario);
+    let mut runs = Vec::new();
+    for &scheme in schemes {
+        trace.begin_run(&scheme.to_string());
+        let (run, back) = run_scheme(scenario, scheme, memory, console, cancel)?;
+        memory = back;
+        runs.push(run);
+    }
+    Ok(runs)
 }
 
 /// Moves the message with one scheme, showing how far it is.

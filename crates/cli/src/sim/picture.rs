@@ -9,7 +9,7 @@ use farwrite_net::{NodeId, Topology};
 use farwrite_units::show::{Bytes, Time, real};
 
 use crate::axis::Axis;
-use crate::svg::{GREY, LINE, begin};
+use crate::svg::{GREY, LINE, begin, escaped};
 
 /// Measures of the picture, in pixels.
 const WIDTH: u32 = 960;
@@ -297,8 +297,4 @@ fn peer(topology: &Topology, node: NodeId, port: usize) -> Option<String> {
     let ends = cables.nth(port)?.ends;
     let other = ends.into_iter().find(|end| *end != node)?;
     Some(topology.nodes()[other.0 as usize].name.clone())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }

@@ -134,6 +134,9 @@ fn fields_are_those_that_are_printed() {
 /// refers to the columns of a file.
 const NOT_COMPARED: [usize; 3] = [5, 8, 9];
 
+/// How the test probes: shortly.
+const PROBE: [&str; 6] = ["--time", "2s", "--max-rate", "50Mbit", "--trials", "1"];
+
 /// The fields that a command prints, all of which are documented.
 fn printed_by(
     command: &[&str],
@@ -157,14 +160,15 @@ fn printed_by(
 fn fields_of_the_other_commands_are_those_that_are_printed() {
     let rig = Rig::new();
     rig.file("data", 300_000);
-    let [data, parity, again, key, out] = ["data", "parity", "again", "new-key", "out"]
-        .map(|name| rig.path(name).to_str().expect("plain").to_owned());
+    let [data, parity, again, key, out, trace] =
+        ["data", "parity", "again", "new-key", "out", "demo.jsonl"]
+            .map(|name| rig.path(name).to_str().expect("plain").to_owned());
     let code = ["--code", "ec-mds:4,2"];
     let plan = [
         "--rate", "1Gbit", "--rtt", "25ms", "--loss", "1e-3", "--size", "8MiB",
     ];
     let demo = [
-        "--size", "64KiB", "--rtt", "2ms", "--rate", "200Mbit", "--out", &out,
+        "--size", "64KiB", "--rtt", "2ms", "--rate", "200Mbit", "--out", &out, "--trace", &trace,
     ];
     let encode = ["--in", &data, "--out", &parity];
     let decode = [
@@ -183,18 +187,9 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         key_file,
     ]);
     let listener = Running::spawn(listener);
-    let probe = [
-        "--psk-file",
-        key_file,
-        "--time",
-        "2s",
-        "--max-rate",
-        "50Mbit",
-        "--trials",
-        "1",
-    ];
+    let probe = [&["--psk-file", key_file][..], &PROBE].concat();
     // The number of its table, the command, its arguments; in the order of the page.
-    let commands: [(usize, &[&str], Vec<&str>); 8] = [
+    let commands: [(usize, &[&str], Vec<&str>); 9] = [
         (4, &["plan"], plan.to_vec()),
         (6, &["probe"], [&[there.as_str()], &probe[..]].concat()),
         (7, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
@@ -203,6 +198,7 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         (11, &["codes", "encode"], [&encode[..], &code].concat()),
         (11, &["codes", "decode"], [&decode[..], &code].concat()),
         (12, &["codes", "bench"], bench.to_vec()),
+        (13, &["trace"], vec![&trace]),
     ];
     let tables = tables();
     let mut found = BTreeSet::new();

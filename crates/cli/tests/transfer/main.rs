@@ -11,4 +11,5 @@ mod refused;
 mod resumed;
 mod rig;
 mod terminals;
+mod traced;
 mod vanished;

@@ -1,0 +1,260 @@
+//! Time against chunks, as a picture (SVG): a panel for each transfer.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use farwrite_units::show::real;
+
+use super::read::{Kind, Mark, Number, Run, Side};
+use super::waits::shown;
+use crate::axis::Axis;
+use crate::svg::{GREY, LINE, begin, escaped};
+
+/// Panels of one picture.
+pub(super) const MOST_PANELS: usize = 8;
+
+/// Measures of the picture, in pixels.
+const WIDTH: u32 = 960;
+const LEFT: u32 = 84;
+const PLOT_WIDTH: u32 = 852;
+const PLOT_HEIGHT: u32 = 260;
+const TOP: u32 = 56;
+const TITLE: u32 = 44;
+const FOOTER: u32 = 56;
+/// Rows of a panel: half a pixel each.
+const ROWS: usize = PLOT_HEIGHT as usize * 2;
+
+/// How each kind is drawn, in this order. The colours differ in lightness too.
+const KINDS: [Style; 5] = [
+    Style::new(Kind::New, "sent", "#6baed6", 1),
+    Style::new(Kind::Parity, "parity", "#41ab5d", 1),
+    // A repeat often leaves as soon as its NACK has come: the NACK remains visible around it.
+    Style::new(Kind::Nack, "reported as missing", "#8b1a1a", 5),
+    Style::new(Kind::Repeat, "sent again", "#fd8d3c", 3),
+    Style::new(Kind::Arrived, "arrived (a line)", "#1f2328", 1),
+];
+
+/// How a kind of marks is drawn.
+struct Style {
+    kind: Kind,
+    label: &'static str,
+    colour: &'static str,
+    /// Least width and height, in pixels.
+    pixels: u32,
+}
+
+impl Style {
+    const fn new(kind: Kind, label: &'static str, colour: &'static str, pixels: u32) -> Self {
+        Self {
+            kind,
+            label,
+            colour,
+            pixels,
+        }
+    }
+}
+
+/// Draws the first transfers.
+pub(super) fn draw(runs: &[Run]) -> Result<String, fmt::Error> {
+    let runs = &runs[..runs.len().min(MOST_PANELS)];
+    let panels = u32::try_from(runs.len()).unwrap_or(0);
+    let panel_height = TITLE + PLOT_HEIGHT + FOOTER;
+    let mut svg = String::new();
+    let size = (WIDTH, TOP + panels * panel_height);
+    begin(&mut svg, size, "Chunks over time")?;
+    write_legend(&mut svg)?;
+    for (number, run) in (0..).zip(runs) {
+        let top = TOP + number * panel_height + TITLE;
+        writeln!(
+            svg,
+            r#"<g class="run" transform="translate({LEFT} {top})">"#
+        )?;
+        Panel::new(run).write(&mut svg)?;
+        writeln!(svg, "</g>")?;
+    }
+    svg.push_str("</svg>\n");
+    Ok(svg)
+}
+
+fn write_legend(svg: &mut String) -> fmt::Result {
+    for (place, style) in (0_u32..).zip(KINDS) {
+        let x = LEFT + place * 168;
+        let Style { label, colour, .. } = style;
+        writeln!(
+            svg,
+            r##"<rect x="{x}" y="20" width="14" height="14" fill="{colour}"/><text x="{}" y="32" fill="{GREY}">{label}</text>"##,
+            x + 20
+        )?;
+    }
+    Ok(())
+}
+
+/// One transfer, as one end saw it.
+struct Panel<'a> {
+    run: &'a Run,
+    side: Side,
+    /// The chunk at which each message begins, with the chunks of its parity.
+    places: BTreeMap<Number, Place>,
+    chunks: f64,
+    axis: Axis,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    first: f64,
+    chunks: f64,
+    parity_chunks: f64,
+}
+
+impl<'a> Panel<'a> {
+    fn new(run: &'a Run) -> Self {
+        let side = run.side();
+        let mut places = BTreeMap::new();
+        let mut chunks = 0.0;
+        for (of, message) in run.messages.iter().filter(|(of, _)| of.side == side) {
+            let place = Place {
+                first: chunks,
+                chunks: f64::from(message.chunks),
+                parity_chunks: f64::from(message.parity_chunks.max(1)),
+            };
+            chunks += place.chunks;
+            places.insert(*of, place);
+        }
+        let span_s = ((run.end_ms - run.start_ms) * 1e-3 * 1.02).max(1e-9);
+        let width = PLOT_WIDTH;
+        Self {
+            run,
+            side,
+            places,
+            chunks: chunks.max(1.0),
+            axis: Axis { span_s, width },
+        }
+    }
+
+    fn write(&self, svg: &mut String) -> fmt::Result {
+        let time = shown(self.run.end_ms - self.run.start_ms);
+        let title = self.run.title.as_deref().map(escaped);
+        let side = match self.side {
+            Side::Sender => "at the sender",
+            Side::Receiver => "at the receiver",
+        };
+        let title = title.map_or_else(|| side.to_owned(), |title| format!("{title}, {side}"));
+        writeln!(
+            svg,
+            r##"<text y="-12" font-weight="600">{title}: {time}</text>
+<rect width="{PLOT_WIDTH}" height="{PLOT_HEIGHT}" fill="#f6f8fa"/>
+<text x="-8" y="10" text-anchor="end" font-size="12" fill="{GREY}">{}</text>
+<text x="-8" y="{PLOT_HEIGHT}" text-anchor="end" font-size="12" fill="{GREY}">0</text>
+<text transform="translate(-56 {}) rotate(-90)" text-anchor="middle" fill="{GREY}">chunks</text>"##,
+            self.chunks,
+            PLOT_HEIGHT / 2
+        )?;
+        for style in KINDS {
+            match style.kind {
+                Kind::Arrived => self.write_arrived(svg, style.colour)?,
+                _ => self.write_marks(svg, &style)?,
+            }
+        }
+        self.axis.write_ticks(svg, PLOT_HEIGHT, Some("time"))?;
+        writeln!(
+            svg,
+            r##"<path d="M0 {PLOT_HEIGHT}h{PLOT_WIDTH}" stroke="{LINE}"/>"##
+        )
+    }
+
+    /// Marks of one kind, joined where they meet in a column of pixels: a trace has far more marks
+    /// than a picture has pixels.
+    fn write_marks(&self, svg: &mut String, style: &Style) -> fmt::Result {
+        let mut columns: BTreeMap<u32, [bool; ROWS]> = BTreeMap::new();
+        for mark in self.run.marks(style.kind) {
+            let Some(rows) = self.rows(mark) else {
+                continue;
+            };
+            let column = columns.entry(self.column(mark.ms)).or_insert([false; ROWS]);
+            column[rows].fill(true);
+        }
+        let mut path = String::new();
+        for (x, column) in &columns {
+            let mut rows = column.chunk_by(|a, b| a == b).scan(0, |from, run| {
+                let first = *from;
+                *from += run.len();
+                Some((first, run.len(), run[0]))
+            });
+            for (first, length, _) in rows.by_ref().filter(|(_, _, is_set)| *is_set) {
+                let height = half(length).max(f64::from(style.pixels));
+                let y = half(first) + half(length) / 2.0 - height / 2.0;
+                write!(path, "M{x} {y}v{height}")?;
+            }
+        }
+        if path.is_empty() {
+            return Ok(());
+        }
+        let Style { colour, pixels, .. } = style;
+        let name = format!("{:?}", style.kind).to_lowercase();
+        writeln!(
+            svg,
+            r#"<path class="{name}" transform="translate(0.5 0)" d="{path}" stroke="{colour}" stroke-width="{pixels}"/>"#
+        )
+    }
+
+    /// How many chunks have arrived, as a line.
+    fn write_arrived(&self, svg: &mut String, colour: &str) -> fmt::Result {
+        let mut arrived: BTreeMap<Number, u32> = BTreeMap::new();
+        let mut sum = 0.0;
+        let mut columns: BTreeMap<u32, f64> = BTreeMap::new();
+        for mark in self.run.marks(Kind::Arrived) {
+            let known = arrived.entry(mark.of).or_default();
+            let new = mark.chunks.end.max(*known);
+            sum += f64::from(new - *known);
+            *known = new;
+            columns.insert(self.column(mark.ms), sum);
+        }
+        let mut path = format!("M0 {PLOT_HEIGHT}");
+        for (x, chunks) in columns {
+            let y = f64::from(PLOT_HEIGHT) * (1.0 - (chunks / self.chunks).min(1.0));
+            write!(path, "H{x}V{y:.1}")?;
+        }
+        writeln!(
+            svg,
+            r#"<path class="arrived" d="{path}" fill="none" stroke="{colour}"/>"#
+        )
+    }
+
+    fn column(&self, ms: f64) -> u32 {
+        let share = (ms - self.run.start_ms) * 1e-3 / self.axis.span_s;
+        pixel(share * f64::from(PLOT_WIDTH), PLOT_WIDTH - 1)
+    }
+
+    /// The rows of a mark, from the top; at least one. Parity is spread over the data that it
+    /// belongs to.
+    fn rows(&self, mark: &Mark) -> Option<std::ops::Range<usize>> {
+        let place = self.places.get(&mark.of)?;
+        let scale = match mark.kind {
+            Kind::Parity => place.chunks / place.parity_chunks,
+            _ => 1.0,
+        };
+        let row = |chunk: u32| {
+            let above = 1.0 - (place.first + f64::from(chunk) * scale) / self.chunks;
+            pixel(
+                above * real(ROWS as u64),
+                u32::try_from(ROWS - 1).unwrap_or(0),
+            ) as usize
+        };
+        Some(row(mark.chunks.end)..row(mark.chunks.start) + 1)
+    }
+}
+
+/// The pixel at a place, at most the last.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "within the picture"
+)]
+fn pixel(place: f64, last: u32) -> u32 {
+    place.clamp(0.0, f64::from(last)) as u32
+}
+
+/// A number of half pixels.
+fn half(rows: usize) -> f64 {
+    real(rows as u64) / 2.0
+}

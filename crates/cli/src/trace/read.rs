@@ -1,0 +1,303 @@
+//! Reads a trace back.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{NAMESPACE, RUN};
+use crate::exit::{Exit, Failure, OrExit};
+
+/// One transfer of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Run {
+    pub(super) title: Option<String>,
+    /// Times of its first and its last event, in milliseconds.
+    pub(super) start_ms: f64,
+    pub(super) end_ms: f64,
+    pub(super) messages: BTreeMap<Number, Message>,
+    pub(super) marks: Vec<Mark>,
+    /// What the path reported, in the order of time.
+    pub(super) paths: Vec<PathReport>,
+    pub(super) counts: Counts,
+}
+
+/// A message: its direction, its queue pair, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Number {
+    pub(super) side: Side,
+    pub(super) qp: u32,
+    pub(super) message: u64,
+}
+
+/// Which end saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Side {
+    Sender,
+    Receiver,
+}
+
+/// When what happened to a message, in milliseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Message {
+    /// Chunks of data and of parity that were seen.
+    pub(super) chunks: u32,
+    pub(super) parity_chunks: u32,
+    pub(super) scheme: Option<String>,
+    pub(super) offered_ms: Option<f64>,
+    pub(super) cleared_ms: Option<f64>,
+    pub(super) first_ms: Option<f64>,
+    /// The last chunk that left for the first time.
+    pub(super) last_new_ms: Option<f64>,
+    pub(super) ended_ms: Option<f64>,
+    pub(super) outcome: Option<String>,
+}
+
+/// Something to draw.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) ms: f64,
+    pub(super) of: Number,
+    pub(super) kind: Kind,
+    pub(super) chunks: Range<u32>,
+}
+
+/// What a mark shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Chunks sent for the first time.
+    New,
+    /// Chunks sent again.
+    Repeat,
+    /// Parity chunks sent.
+    Parity,
+    /// Chunks that the receiver reports as missing.
+    Nack,
+    /// Chunks `0..end` have arrived, as the sender knows or as the receiver counts.
+    Arrived,
+}
+
+impl Kind {
+    /// Whether packets left, at the sender, or came, at the receiver.
+    pub(super) fn is_traffic(self, side: Side) -> bool {
+        match side {
+            Side::Sender => matches!(self, Self::New | Self::Repeat | Self::Parity),
+            Side::Receiver => self == Self::Arrived,
+        }
+    }
+}
+
+/// What the sender knew about its path.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PathReport {
+    #[serde(skip)]
+    pub(super) ms: f64,
+    pub(super) rtt_ns: u64,
+    pub(super) pace_bps: u64,
+    pub(super) limit: String,
+}
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) events: u64,
+    pub(super) rebuilt: u64,
+    pub(super) late: u64,
+    pub(super) duplicates: u64,
+    pub(super) dropped: u64,
+}
+
+/// A line of the file.
+#[derive(Deserialize)]
+struct Line {
+    time: f64,
+    name: String,
+    data: Value,
+}
+
+/// The fields of events of messages. Each event has some of them.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    qp: u32,
+    message: u64,
+    first_chunk: u32,
+    end_chunk: u32,
+    cumulative: u32,
+    chunks: u32,
+    count: u64,
+    parity: bool,
+    repeat: bool,
+    scheme: Option<String>,
+    outcome: Option<String>,
+    title: Option<String>,
+}
+
+/// Reads a file that `--trace` wrote.
+///
+/// A last line that is cut off, as a killed program leaves it, is left out.
+pub(super) fn read(path: &Path) -> Result<Vec<Run>, Failure> {
+    let name = path.display();
+    let file = File::open(path).or_exit(Exit::Files, format_args!("opening {name}"))?;
+    let mut runs: Vec<Run> = Vec::new();
+    let mut broken: Option<usize> = None;
+    for (number, line) in (1..).zip(BufReader::new(file).lines()) {
+        let line = line.or_exit(Exit::Files, format_args!("reading {name}"))?;
+        if let Some(number) = broken {
+            return Err(not_a_trace(path, number));
+        }
+        match serde_json::from_str::<Line>(&line) {
+            Ok(line) => take(&mut runs, line).map_err(|()| not_a_trace(path, number))?,
+            Err(_) => broken = Some(number),
+        }
+    }
+    runs.retain(|run| run.counts.events > 0);
+    if runs.is_empty() {
+        return Err(not_a_trace(path, broken.unwrap_or(1)));
+    }
+    Ok(runs)
+}
+
+fn not_a_trace(path: &Path, line: usize) -> Failure {
+    let what = format!(
+        "{}, line {line}: this is no event of a trace; --trace of send, recv and demo writes traces",
+        path.display()
+    );
+    Failure::new(Exit::Files, what)
+}
+
+/// Takes a line in; fails if it is no event.
+fn take(runs: &mut Vec<Run>, line: Line) -> Result<(), ()> {
+    let name = line.name.strip_prefix(NAMESPACE).ok_or(())?;
+    if !line.time.is_finite() || line.time < 0.0 {
+        return Err(());
+    }
+    if name == "path_feedback" {
+        let report: PathReport = serde_json::from_value(line.data).map_err(|_| ())?;
+        let run = run_at(runs, line.time);
+        run.paths.push(PathReport {
+            ms: line.time,
+            ..report
+        });
+        return Ok(());
+    }
+    let fields: Fields = serde_json::from_value(line.data).map_err(|_| ())?;
+    if name == RUN {
+        runs.push(Run {
+            title: fields.title,
+            ..Run::default()
+        });
+        return Ok(());
+    }
+    run_at(runs, line.time).take(line.time, name, &fields);
+    Ok(())
+}
+
+/// The run of an event at this time.
+fn run_at(runs: &mut Vec<Run>, ms: f64) -> &mut Run {
+    if runs.is_empty() {
+        runs.push(Run::default());
+    }
+    let run = runs.last_mut().expect("one was pushed");
+    if run.counts.events == 0 {
+        run.start_ms = ms;
+    }
+    run.counts.events += 1;
+    run.end_ms = run.end_ms.max(ms);
+    run
+}
+
+impl Run {
+    fn take(&mut self, ms: f64, name: &str, fields: &Fields) {
+        let side = match name.starts_with("recv_") {
+            true => Side::Receiver,
+            false => Side::Sender,
+        };
+        let of = Number {
+            side,
+            qp: fields.qp,
+            message: fields.message,
+        };
+        let range = fields.first_chunk..fields.end_chunk;
+        match name {
+            "send_offered" | "recv_offered" => {
+                let message = self.messages.entry(of).or_default();
+                message.offered_ms.get_or_insert(ms);
+                message.scheme.clone_from(&fields.scheme);
+            }
+            "send_cleared" => self.messages.entry(of).or_default().cleared_ms = Some(ms),
+            "send_chunks" => self.sent(ms, of, range, fields),
+            "send_acked" => self.mark(ms, of, Kind::Arrived, 0..fields.cumulative),
+            "recv_arrived" if !fields.parity => {
+                let message = self.messages.entry(of).or_default();
+                message.first_ms.get_or_insert(ms);
+                message.chunks = message.chunks.max(fields.chunks);
+                self.mark(ms, of, Kind::Arrived, 0..fields.chunks);
+            }
+            "send_nacked" | "recv_nacked" => self.mark(ms, of, Kind::Nack, range),
+            "send_ended" | "recv_ended" => {
+                let message = self.messages.entry(of).or_default();
+                message.ended_ms = Some(ms);
+                message.outcome.clone_from(&fields.outcome);
+            }
+            "recv_rebuilt" => self.counts.rebuilt += u64::from(fields.chunks),
+            "recv_late" => self.counts.late += 1,
+            "recv_duplicate" => self.counts.duplicates += 1,
+            "packets_dropped" => self.counts.dropped += fields.count,
+            // An event of a later version, or one that no picture shows.
+            _ => {}
+        }
+    }
+
+    fn sent(&mut self, ms: f64, of: Number, range: Range<u32>, fields: &Fields) {
+        let message = self.messages.entry(of).or_default();
+        message.first_ms.get_or_insert(ms);
+        let kind = match (fields.parity, fields.repeat) {
+            (true, _) => Kind::Parity,
+            (false, true) => Kind::Repeat,
+            (false, false) => Kind::New,
+        };
+        if kind == Kind::Parity {
+            message.parity_chunks = message.parity_chunks.max(range.end);
+        } else {
+            message.chunks = message.chunks.max(range.end);
+        }
+        if kind == Kind::New {
+            message.last_new_ms = Some(ms);
+        }
+        self.mark(ms, of, kind, range);
+    }
+
+    fn mark(&mut self, ms: f64, of: Number, kind: Kind, chunks: Range<u32>) {
+        self.marks.push(Mark {
+            ms,
+            of,
+            kind,
+            chunks,
+        });
+    }
+
+    /// The end whose events are drawn: the sender's, if it is in the trace.
+    pub(super) fn side(&self) -> Side {
+        let sender = self.messages.keys().any(|of| of.side == Side::Sender);
+        if sender { Side::Sender } else { Side::Receiver }
+    }
+
+    /// The marks of a kind that are drawn.
+    pub(super) fn marks(&self, kind: Kind) -> impl Iterator<Item = &Mark> {
+        let side = self.side();
+        let marks = self.marks.iter();
+        marks.filter(move |mark| mark.kind == kind && mark.of.side == side)
+    }
+
+    /// Chunks of the marks of a kind.
+    pub(super) fn chunks(&self, kind: Kind) -> u64 {
+        self.marks(kind)
+            .map(|mark| u64::from(mark.chunks.end.saturating_sub(mark.chunks.start)))
+            .sum()
+    }
+}

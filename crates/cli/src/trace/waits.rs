@@ -1,0 +1,114 @@
+//! What messages waited for.
+
+use super::read::{Message, Number, Run, Side};
+use farwrite_units::show::{Rate, Time, real};
+use std::time::Duration;
+
+/// A phase of messages: what it is, and how long it took.
+pub(super) struct Phase {
+    pub(super) name: &'static str,
+    /// Of each message that has it, ascending, in milliseconds.
+    times_ms: Vec<f64>,
+    /// The message that took longest.
+    slowest: Option<Number>,
+}
+
+type Span = fn(&Message) -> Option<(f64, f64)>;
+
+/// Phases at the sender, in their order.
+const SENDER: [(&str, Span); 4] = [
+    ("for the receiver's buffer", |message| {
+        Some((message.offered_ms?, message.cleared_ms?))
+    }),
+    ("for the pace, the window or other messages", |message| {
+        Some((message.cleared_ms?, message.first_ms?))
+    }),
+    ("until each chunk had left once", |message| {
+        Some((message.first_ms?, message.last_new_ms?))
+    }),
+    ("for the last report, repairs included", |message| {
+        Some((message.last_new_ms?, message.ended_ms?))
+    }),
+];
+
+/// Phases at the receiver.
+const RECEIVER: [(&str, Span); 1] = [("from the first packet to the end", |message| {
+    Some((message.first_ms?, message.ended_ms?))
+})];
+
+/// The phases of the messages of a run, as one end saw them.
+pub(super) fn phases(run: &Run) -> Vec<Phase> {
+    let side = run.side();
+    let spans: &[(&'static str, Span)] = match side {
+        Side::Sender => &SENDER,
+        Side::Receiver => &RECEIVER,
+    };
+    let messages = || run.messages.iter().filter(|(of, _)| of.side == side);
+    let phase = |&(name, span): &(&'static str, Span)| {
+        let times = messages().filter_map(|(of, message)| Some((*of, span(message)?)));
+        // A message whose first packets left before its clearance was seen waited for nothing.
+        let times = times.map(|(of, (from, to))| (of, (to - from).max(0.0)));
+        let mut times: Vec<(Number, f64)> = times.collect();
+        times.sort_by(|a, b| a.1.total_cmp(&b.1));
+        Phase {
+            name,
+            slowest: times.last().map(|(of, _)| *of),
+            times_ms: times.into_iter().map(|(_, ms)| ms).collect(),
+        }
+    };
+    spans.iter().map(phase).collect()
+}
+
+impl Phase {
+    /// A row of the table: name, messages, median, longest, and which message that was.
+    pub(super) fn row(&self) -> Option<[String; 5]> {
+        let longest = self.times_ms.last()?;
+        let median = self.times_ms[self.times_ms.len() / 2];
+        let slowest = self.slowest.map(|of| format!("message {}", of.message));
+        Some([
+            self.name.to_owned(),
+            self.times_ms.len().to_string(),
+            shown(median),
+            shown(*longest),
+            slowest.unwrap_or_default(),
+        ])
+    }
+}
+
+/// The longest time in which no packet left although a message was under way, and what limited the
+/// rate at its end; the receiver sees the longest time without arrivals.
+pub(super) fn longest_pause(run: &Run) -> Option<String> {
+    let side = run.side();
+    let times: Vec<f64> = run
+        .marks
+        .iter()
+        .filter(|mark| mark.of.side == side && mark.kind.is_traffic(side))
+        .map(|mark| mark.ms)
+        .collect();
+    let gaps = times.windows(2).map(|two| (two[0], two[1]));
+    let (from, to) = gaps.max_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)))?;
+    let what = match side {
+        Side::Sender => "no packet left",
+        Side::Receiver => "no packet arrived",
+    };
+    let mut text = format!(
+        "{what} for {}, from {}",
+        shown(to - from),
+        shown(from - run.start_ms)
+    );
+    let path = run.paths.iter().rev().find(|path| path.ms <= to);
+    if let Some(path) = path.filter(|_| side == Side::Sender) {
+        let rtt = Time(Duration::from_nanos(path.rtt_ns));
+        let pace = Rate(real(path.pace_bps));
+        let limit = path.limit.to_lowercase();
+        text.push_str(&format!(
+            "; then: round trip {rtt}, pace {pace}, limit: {limit}"
+        ));
+    }
+    Some(text)
+}
+
+/// A time in milliseconds, for people.
+pub(super) fn shown(ms: f64) -> String {
+    Time(Duration::from_secs_f64(ms.max(0.0) / 1e3)).to_string()
+}
