@@ -11,8 +11,14 @@ DENY_VERSION := 0.20.2
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## move 256 MiB across an emulated long-haul link with every scheme; pictures in out/
-	$(CARGO) run --release --package farwrite-cli -- demo --out out
+DEMO := $(CARGO) run --release --package farwrite-cli -- demo
+
+demo: ## two messages across an emulated long-haul link with every scheme, a long one and a short one; pictures in out/
+	@echo "A long message: repeats take a round trip, sending takes forty."
+	$(DEMO) --out out/long
+	@echo
+	@echo "A short message at higher loss: parity saves the round trips of repeats."
+	$(DEMO) --size 4MiB --loss 1% --out out/short
 
 WASM := wasm32-unknown-unknown
 
