@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-agreement bench-path bench-model bench-sim model-check fuzz soak mutants miri install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures bench bench-completion bench-agreement bench-path bench-model bench-sim model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -133,6 +133,10 @@ miri: ## the SDR core, the memory of NICs and the Hadamard transform under Miri 
 	$(CARGO) +nightly miri test --package farwrite-sdr
 	$(CARGO) +nightly miri test --package farwrite-fabric --lib -- contract::memory contract::racing nic::windows
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=8 $(CARGO) +nightly miri test --package farwrite-codes --test hadamard
+
+deb: ## a Debian package: program, manual pages, shell completions, systemd units; in out/
+	$(CARGO) build --release --locked --package farwrite-cli
+	dist/deb $${CARGO_TARGET_DIR:-target}/release/farwrite out
 
 install: ## install the program
 	$(CARGO) install --locked --path crates/cli

@@ -8,6 +8,7 @@ import tempfile
 
 import box_cases
 import codes_cases
+import deb_cases
 import disk_cases
 import link_cases
 import nat_cases
@@ -35,6 +36,7 @@ def main(programs):
         nat_cases.run(report, str(programs / "farwrite"), directory)
         disk_cases.run(report, programs, directory)
         codes_cases.run(report, str(programs / "farwrite"), directory)
+        deb_cases.run(report, str(programs / "farwrite"), directory)
     return report.finish()
 
 

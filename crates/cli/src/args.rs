@@ -14,6 +14,7 @@ use crate::demo::DemoArgs;
 use crate::exit::{Exit, Failure, exit_codes};
 use crate::keygen::KeygenArgs;
 use crate::link::LinkArgs;
+use crate::pages::{CompletionsArgs, ManArgs};
 use crate::plan::PlanArgs;
 use crate::probe::ProbeArgs;
 use crate::recv::RecvArgs;
@@ -57,6 +58,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Make parity for files, repair files by it, measure the erasure codes.
     Codes(CodesArgs),
+    /// Print completions for a shell.
+    Completions(CompletionsArgs),
     /// Move a message across an emulated long-haul link, once with each scheme.
     Demo(DemoArgs),
     /// Make a pre-shared key for two machines.
@@ -65,6 +68,8 @@ pub(crate) enum Command {
     Link(LinkArgs),
     /// Recover lost RDMA packets from repair packets: a box at each end of a long path.
     Lowar(LowarArgs),
+    /// Write manual pages.
+    Man(ManArgs),
     /// Repeat lost RDMA packets inside the network: a box beside each NIC.
     Netrt(NetRtArgs),
     /// Say which scheme moves a message soonest, at what cost, and how sure that is.
@@ -86,10 +91,12 @@ impl Command {
     pub(crate) fn name(&self) -> String {
         let name = match self {
             Self::Codes(args) => return format!("codes {}", args.name()),
+            Self::Completions(_) => "completions",
             Self::Demo(_) => "demo",
             Self::Keygen(_) => "keygen",
             Self::Link(_) => "link",
             Self::Lowar(_) => "lowar",
+            Self::Man(_) => "man",
             Self::Netrt(_) => "netrt",
             Self::Plan(_) => "plan",
             Self::Probe(_) => "probe",

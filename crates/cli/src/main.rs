@@ -15,6 +15,7 @@ mod link;
 mod link_file;
 mod memory;
 mod outcome;
+mod pages;
 mod plan;
 mod probe;
 mod recv;
@@ -50,10 +51,12 @@ fn run(command: &Command, console: &Console) -> Result<ExitCode, Failure> {
     let done = |()| ExitCode::SUCCESS;
     match command {
         Command::Codes(args) => codes::run(args, console).map(done),
+        Command::Completions(args) => pages::run_completions(args, console).map(done),
         Command::Demo(args) => demo::run(args, console).map(done),
         Command::Keygen(args) => keygen::run(args, console).map(done),
         Command::Link(args) => link::run(args, console).map(done),
         Command::Lowar(args) => boxes::run_lowar(args, console).map(done),
+        Command::Man(args) => pages::run_man(args, console).map(done),
         Command::Netrt(args) => boxes::run_netrt(args, console).map(done),
         Command::Plan(args) => plan::run(args, console).map(done),
         Command::Probe(args) => probe::run(args, console),

@@ -189,7 +189,7 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
     let listener = Running::spawn(listener);
     let probe = [&["--psk-file", key_file][..], &PROBE].concat();
     // The number of its table, the command, its arguments; in the order of the page.
-    let commands: [(usize, &[&str], Vec<&str>); 9] = [
+    let commands: [(usize, &[&str], Vec<&str>); 11] = [
         (4, &["plan"], plan.to_vec()),
         (6, &["probe"], [&[there.as_str()], &probe[..]].concat()),
         (7, &["demo"], [&demo[..], &["--scheme", "sr-nack"]].concat()),
@@ -199,6 +199,8 @@ fn fields_of_the_other_commands_are_those_that_are_printed() {
         (11, &["codes", "decode"], [&decode[..], &code].concat()),
         (12, &["codes", "bench"], bench.to_vec()),
         (13, &["trace"], vec![&trace]),
+        (14, &["completions"], vec!["bash"]),
+        (14, &["man"], vec![&out]),
     ];
     let tables = tables();
     let mut found = BTreeSet::new();

@@ -1,0 +1,88 @@
+//! `farwrite completions` and `farwrite man`: made from the command line's own description.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use serde_json::json;
+
+use crate::args::Cli;
+use crate::console::Console;
+use crate::exit::{Exit, Failure, OrExit};
+
+const SHELL_EXAMPLES: &str = "\
+Examples:
+  farwrite completions bash > ~/.local/share/bash-completion/completions/farwrite
+  farwrite completions zsh > ~/.zfunc/_farwrite
+  farwrite completions fish > ~/.config/fish/completions/farwrite.fish";
+
+/// Prints a script with which a shell completes the commands and options of farwrite.
+#[derive(Debug, Args)]
+#[command(after_help = SHELL_EXAMPLES)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    shell: Shell,
+}
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  farwrite man ~/.local/share/man/man1 && man farwrite-send";
+
+/// Writes manual pages into a directory: farwrite.1, and a page for each command.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_EXAMPLES)]
+pub(crate) struct ManArgs {
+    /// The directory; it is made if it is not there
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// Prints the script.
+pub(crate) fn run_completions(args: &CompletionsArgs, console: &Console) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "farwrite", &mut script);
+    if console.is_json() {
+        return console.json(&json!({ "script": String::from_utf8_lossy(&script) }));
+    }
+    io::stdout()
+        .write_all(&script)
+        .or_exit(Exit::Files, "printing the script")
+}
+
+/// Writes the pages.
+pub(crate) fn run_man(args: &ManArgs, console: &Console) -> Result<(), Failure> {
+    let dir = &args.dir;
+    fs::create_dir_all(dir).or_exit(
+        Exit::Files,
+        format_args!("making directory {}", dir.display()),
+    )?;
+    let mut command = Cli::command();
+    command.build();
+    let mut pages = Vec::new();
+    write_pages(dir, &command, &mut pages)?;
+    console.say(format_args!("{} pages in {}", pages.len(), dir.display()));
+    console.json(&json!({ "pages": pages }))
+}
+
+/// Writes the page of a command and those of its subcommands.
+fn write_pages(dir: &Path, command: &Command, pages: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    // `farwrite codes encode` has the page farwrite-codes-encode.1, which its title says too.
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let page = dir.join(format!("{name}.1"));
+    let mut text = Vec::new();
+    let rendered = Man::new(command.clone()).render(&mut text);
+    rendered
+        .and_then(|()| fs::write(&page, text))
+        .or_exit(Exit::Files, format_args!("writing {}", page.display()))?;
+    pages.push(page);
+    for below in command.get_subcommands() {
+        if below.get_name() != "help" {
+            write_pages(dir, below, pages)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,70 @@
+"""The Debian package: what it installs, and that it works from there."""
+
+import gzip
+import pathlib
+import shlex
+import subprocess
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(report, program, directory):
+    """All of them."""
+    with report.case("the Debian package"):
+        _installed(report, program, directory / "deb")
+
+
+def _run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _installed(report, program, directory):
+    package = _run(_ROOT / "dist/deb", program, directory).strip()
+    there = directory / "there"
+    _run("dpkg-deb", "--extract", package, there)
+    wanted = ("usr/bin/farwrite", "usr/share/man/man1/farwrite.1.gz",
+              "usr/share/bash-completion/completions/farwrite",
+              "usr/share/zsh/vendor-completions/_farwrite",
+              "usr/share/fish/vendor_completions.d/farwrite.fish",
+              "lib/systemd/system/farwrite-recv.service", "usr/share/doc/farwrite/README.md")
+    missing = [name for name in wanted if not (there / name).is_file()]
+    report.check("what people expect is in it", f"{missing} missing" if missing else None)
+    version = _run(there / "usr/bin/farwrite", "--version").split()[1]
+    field = _run("dpkg-deb", "--field", package, "Version").strip()
+    report.check("its version is the program's", None if field == version else f"{field}")
+
+    commands = [line.split()[0] for line in _run(program, "--help").split("Commands:\n")[1]
+                .split("\n\n")[0].splitlines()]
+    pages = {page.name for page in (there / "usr/share/man/man1").iterdir()}
+    lost = [name for name in commands
+            if name != "help" and f"farwrite-{name}.1.gz" not in pages]
+    report.check("each command has a page", f"{lost} have none" if lost else None)
+    page = gzip.decompress((there / "usr/share/man/man1/farwrite-send.1.gz").read_bytes())
+    report.check("a page has the options and the examples",
+                 None if b"\\-\\-psk\\-file" in page and b"Examples" in page else f"{page[:400]}")
+    completed = _complete(there / "usr/share/bash-completion/completions/farwrite", "tr")
+    report.check("bash completes `farwrite tr`", None if completed == ["trace"] else f"{completed}")
+    _units(report, there)
+
+
+def _complete(script, word):
+    """What bash offers for the first argument of farwrite that begins with `word`."""
+    text = f"""source {shlex.quote(str(script))}
+COMP_WORDS=(farwrite {word}); COMP_CWORD=1
+_farwrite farwrite {word} farwrite
+printf '%s\\n' "${{COMPREPLY[@]}}" """
+    return _run("bash", "-c", text).split()
+
+
+def _units(report, there):
+    """Each unit starts the program with options that it has."""
+    for unit in sorted((there / "lib/systemd/system").iterdir()):
+        lines = unit.read_text().splitlines()
+        start = next(line for line in lines if line.startswith("ExecStart="))
+        words = shlex.split(start.removeprefix("ExecStart="))
+        options = [word for word in words if word.startswith("--") and word != "--quiet"]
+        command = next(word for word in words[1:] if not word.startswith("-"))
+        known = _run(there / "usr/bin/farwrite", command, "--help")
+        unknown = [option for option in options if option not in known]
+        report.check(f"{unit.name}: its options are those of farwrite {command}",
+                     f"{unknown}" if unknown or words[0] != "/usr/bin/farwrite" else None)
