@@ -245,6 +245,7 @@ mod tests {
         let rtt = Duration::from_millis(rtt_ms);
         let shape = Shape {
             mtu: 4096,
+            packets_per_chunk: 1,
             segment_bytes: 1 << 20,
             parity_bytes: 1 << 18,
             slots: 8,
