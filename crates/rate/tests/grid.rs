@@ -153,6 +153,15 @@ fn a_queue_that_never_runs_empty_is_not_flooded() {
 }
 
 #[test]
+fn many_flows_of_few_packets_do_not_take_one_another_for_others() {
+    for buffer in [1.0, 4.0] {
+        let outcome = checked(&crowded(buffer));
+        assert!(outcome.dropped < 0.06, "{buffer} {outcome:?}");
+        assert!(outcome.jain > 0.8, "{buffer} {outcome:?}");
+    }
+}
+
+#[test]
 fn a_changed_path_is_full_again_soon() {
     for (rate_factor, rtt_factor) in [(0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)] {
         let step = Step {
