@@ -32,8 +32,8 @@ enum Aim {
     Enough,
     /// One more round, if what passed and what failed are far apart.
     Near,
-    /// Rounds until a byte more than what passed fails.
-    Exact,
+    /// Rounds until a byte more than what passed fails, or this size passes.
+    Exact { most: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Search {
     #[must_use]
     pub fn up_to(most: u32) -> Self {
         Self {
-            aim: Aim::Exact,
+            aim: Aim::Exact { most },
             ..Self::new([most])
         }
     }
@@ -147,9 +147,19 @@ impl Search {
         self.refine();
     }
 
-    /// Begins the next round, where the gap between passed and failed is worth it.
+    /// Begins the next round after one is over, where the gap between passed and failed is worth it.
     fn refine(&mut self) {
-        let (Some(passed), Some(failed)) = (self.passed, self.failed) else {
+        let Some(passed) = self.passed.filter(|_| self.open.is_empty()) else {
+            return;
+        };
+        let Some(failed) = self.failed else {
+            // A late answer has corrected the smallest failure, and larger sizes are not known to
+            // fail any more.
+            if let Aim::Exact { most } = self.aim
+                && passed < most
+            {
+                self.open.push(Size::untried(most));
+            }
             return;
         };
         let gap = failed.saturating_sub(passed);
@@ -157,9 +167,9 @@ impl Search {
         let (is_worth_it, unit) = match self.aim {
             Aim::Enough => (false, 1),
             Aim::Near => (gap > passed / 4, 4),
-            Aim::Exact => (gap > 1, 1),
+            Aim::Exact { .. } => (gap > 1, 1),
         };
-        if !is_worth_it || !self.open.is_empty() {
+        if !is_worth_it {
             return;
         }
         if self.aim == Aim::Near {
@@ -232,6 +242,26 @@ mod tests {
             // Five rounds, each of which ends with five losses.
             assert!(trips <= 36, "{trips} round trips for {carries}");
         }
+    }
+
+    #[test]
+    fn a_late_answer_goes_on_to_the_largest_size() {
+        let mut search = Search::up_to(9_216);
+        search.pass(100);
+        search.too_large(9_216);
+        // All probes of this size are lost, or their answers late: larger sizes are given up.
+        let late = search.open[3].bytes;
+        search.too_large(late);
+        search.pass(late);
+        let mut trips = 0;
+        while search.outcome().is_none() {
+            let sizes = core::iter::from_fn(|| search.probe(trips * RTT_NS, RTT_NS));
+            let answered: Vec<_> = sizes.filter(|bytes| *bytes <= 9_000).collect();
+            answered.into_iter().for_each(|bytes| search.pass(bytes));
+            trips += 1;
+            assert!(trips < 100, "{search:?}");
+        }
+        assert_eq!(search.outcome(), Some(9_000));
     }
 
     #[test]

@@ -10,9 +10,10 @@ use common::network::run;
 
 const RATES: [u64; 4] = [100_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000];
 const RTTS: [u64; 4] = [100_000, 1_000_000, 25_000_000, 300_000_000];
-const PARTS: [(&str, fn()); 6] = [
+const PARTS: [(&str, fn()); 7] = [
     ("alone", alone),
     ("equals", equals),
+    ("many", many),
     ("beside", beside),
     ("noisy", noisy),
     ("start", start),
@@ -102,6 +103,32 @@ fn equals() {
                     ..path.clone()
                 };
                 row(&case.with_flows(flows, 3.0).lasting(160.0, 100.0), "");
+            }
+        }
+    }
+}
+
+/// Seconds 4 to 12 of many equal flows of few packets each, between hosts with noise or without.
+fn many() {
+    head();
+    for (rate_bps, rtt_ns) in [
+        (100_000_000, 10_000_000),
+        (100_000_000, 25_000_000),
+        (200_000_000, 40_000_000),
+    ] {
+        for jitter_ns in [0, 1_000_000] {
+            for buffer in [0.25, 1.0, 4.0] {
+                for flows in [4, 8, 16] {
+                    let case = Case {
+                        buffer,
+                        packet_bytes: Some(1_500),
+                        jitter_ns,
+                        ..Case::new(rate_bps, rtt_ns)
+                    };
+                    let rounds = 12e9 / rtt_ns as f64;
+                    let case = case.with_flows(flows, 3.0).lasting(rounds, rounds / 3.0);
+                    row(&case, &format!("{} us", jitter_ns / 1_000));
+                }
             }
         }
     }

@@ -133,6 +133,34 @@ fn equal_flows_get_equal_shares() {
     }
 }
 
+/// Sixteen flows of about five packets each, of 1500 bytes, between hosts with 1 ms of noise.
+fn crowded(buffer: f64) -> Case {
+    let case = Case {
+        buffer,
+        packet_bytes: Some(1_500),
+        jitter_ns: 1_000_000,
+        ..Case::new(100_000_000, 10_000_000)
+    };
+    case.with_flows(16, 3.0).lasting(400.0, 200.0)
+}
+
+#[test]
+fn a_queue_that_never_runs_empty_is_not_flooded() {
+    // Its delay counts as the base of most flows, and its drops as random loss.
+    let outcome = checked(&crowded(0.25));
+    assert!(outcome.dropped < 0.2, "{outcome:?}");
+    assert!(outcome.jain > 0.9, "{outcome:?}");
+}
+
+#[test]
+fn many_flows_of_few_packets_do_not_take_one_another_for_others() {
+    for buffer in [1.0, 4.0] {
+        let outcome = checked(&crowded(buffer));
+        assert!(outcome.dropped < 0.06, "{buffer} {outcome:?}");
+        assert!(outcome.jain > 0.8, "{buffer} {outcome:?}");
+    }
+}
+
 #[test]
 fn a_changed_path_is_full_again_soon() {
     for (rate_factor, rtt_factor) in [(0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)] {

@@ -1,16 +1,16 @@
-//! The queue pair that a stream goes over, and what those before it did.
+//! The queue pair of a stream, and the statistics of the queue pairs that it has replaced.
 
 use farwrite::{Endpoint, PathStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
 
 use crate::Error;
 
-/// The queue pair of a stream, after those that it has replaced (P8.5).
+/// The queue pair of a stream, which may have replaced others (P8.5).
 #[derive(Debug)]
 pub(crate) struct Lane {
     qp: QueuePair,
-    /// What the queue pairs before did.
+    /// Statistics of the replaced queue pairs together.
     past: QpStats,
-    /// The path as the last of them left it; none before the first was replaced.
+    /// The path when the last of them ended; `None` if none was replaced.
     past_path: Option<PathStats>,
     /// Whether the queue pair is connected.
     is_open: bool,
@@ -27,7 +27,7 @@ impl Lane {
         }
     }
 
-    /// The queue pair of now, once it is connected.
+    /// The queue pair, if it is connected.
     pub(crate) fn open(&self) -> Option<QueuePair> {
         self.is_open.then_some(self.qp)
     }
@@ -38,15 +38,15 @@ impl Lane {
         info.map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// What all queue pairs together have done.
+    /// Statistics of the queue pair and of those that it has replaced, together.
     pub(crate) fn stats(&self, endpoint: &Endpoint<UdpFabric>) -> Result<QpStats, Error> {
         let stats = endpoint.qp_stats(self.qp);
         let stats = stats.map_err(|error| Error::of_endpoint(&error))?;
         Ok(self.past.and(&stats))
     }
 
-    /// The path of now, or as it was before while there is no other. Congestion marks are those of
-    /// all.
+    /// The path of the queue pair, or that of the one before until it is connected. Congestion marks
+    /// are those of all queue pairs together.
     pub(crate) fn path(&self, endpoint: &Endpoint<UdpFabric>) -> Result<PathStats, Error> {
         if let Some(past) = self.past_path.filter(|_| !self.is_open) {
             return Ok(past);
@@ -60,7 +60,7 @@ impl Lane {
         })
     }
 
-    /// Ends the queue pair and makes another, with keys of its own, which is to be connected.
+    /// Ends the queue pair and makes another with new keys, which must then be connected.
     pub(crate) fn replace(
         &mut self,
         endpoint: &mut Endpoint<UdpFabric>,
@@ -77,7 +77,7 @@ impl Lane {
         make().map_err(|error| Error::of_endpoint(&error))
     }
 
-    /// The queue pair that [`Lane::replace`] has made is to be connected now.
+    /// The queue pair that [`Lane::replace`] has made. The caller connects it at once.
     pub(crate) fn reopen(&mut self) -> QueuePair {
         self.is_open = true;
         self.qp

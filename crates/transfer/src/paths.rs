@@ -189,7 +189,7 @@ impl From<NicTranslated> for Error {
 /// 4.4, a black hole).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathShrunk {
-    peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     /// Payload bytes of the packets that it carried.
     pub(crate) mtu: u32,
     /// Payload bytes of the packets that it carries now.
@@ -197,12 +197,12 @@ pub(crate) struct PathShrunk {
 }
 
 impl PathShrunk {
-    /// What people learn where the transfer goes on.
+    /// What people read at either end when the transfer goes on.
     pub(crate) fn warning(&self) -> String {
         let Self { peer, mtu, carries } = self;
         format!(
-            "the path to {peer} does not carry packets of {mtu} bytes any more; the transfer goes \
-             on with {carries}"
+            "the path between this end and {peer} does not carry packets of {mtu} bytes any more; \
+             the transfer goes on with {carries}"
         )
     }
 }
@@ -225,6 +225,12 @@ impl Link {
         let polled = self.endpoint.poll_and_wait(STEP);
         polled.map_err(|error| Error::of_endpoint(&error))?;
         self.keep(None)
+    }
+
+    /// Where packets to the peer go: the address that the path has validated, if there is one.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        let route = self.keeper.as_ref().and_then(|keeper| keeper.path.route());
+        route.map_or(self.peer, |route| route.peer)
     }
 
     /// Waits until the path is known, and answers with the largest datagram that it carries toward

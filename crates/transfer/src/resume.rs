@@ -1,5 +1,5 @@
-//! When a stream may go on over another queue pair, with smaller packets, and what the ends check
-//! of what the peer says about it (P8.5).
+//! When a stream may go on over another queue pair, with smaller packets, and what each end checks
+//! in the peer's messages about it (P8.5).
 
 use farwrite::QpConfig;
 use farwrite_session::TransferPlan;
@@ -7,11 +7,11 @@ use farwrite_session::TransferPlan;
 use crate::shape::{MIN_MTU, Shape};
 use crate::{Error, ErrorKind, SchemeChoice};
 
-/// Times that a stream changes to another queue pair at most. Common links have ten sizes
-/// (`shape.rs`), and a path seldom meets more than one of them.
+/// How often a stream may change to another queue pair. Common links have ten sizes (`shape.rs`),
+/// and a path seldom meets more than one of them.
 pub(crate) const MAX_RESUMES: u32 = 8;
 
-/// What a receiver holds a wish to resume against.
+/// What a receiver checks a resume against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) plan: &'a TransferPlan,
@@ -23,11 +23,11 @@ pub(crate) struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// The shape that the sender wishes to go on with.
+    /// The shape that the sender goes on with.
     ///
     /// # Errors
-    /// [`ErrorKind::Mismatch`] for packets that are not smaller than before, more segments in flight,
-    /// or a segment that the sender cannot be at.
+    /// [`ErrorKind::Mismatch`] for packets that are not smaller than before, other chunks, more
+    /// segments in flight, or a segment that the sender cannot be at.
     pub(crate) fn check(&self, first_segment: u64, config: &QpConfig) -> Result<Shape, Error> {
         let mismatch = |what: String| Err(Error::new(ErrorKind::Mismatch, what));
         let (mtu, slots) = (self.shape.mtu, self.shape.slots);
@@ -36,6 +36,13 @@ impl Terms<'_> {
                 "the sender resumes with packets of {} bytes; want at least {MIN_MTU} and fewer \
                  than {mtu}, as before",
                 config.mtu
+            ));
+        }
+        let per_chunk = self.shape.packets_per_chunk;
+        if config.packets_per_chunk != per_chunk {
+            return mismatch(format!(
+                "the sender resumes with chunks of {} packets; want {per_chunk}, as before",
+                config.packets_per_chunk
             ));
         }
         if config.slots > slots {
@@ -52,14 +59,14 @@ impl Terms<'_> {
                 self.arrived
             ));
         }
-        // The memory was agreed on: as many segments in smaller packets take the parity of one
-        // group more each, at most.
+        // The memory was agreed on. With smaller packets, and as many in a chunk, the parity of a
+        // segment grows by that of one group at most.
         Shape::of_peer(self.plan, config, u64::MAX, self.scheme.most_parity())
     }
 }
 
 /// Checks that the segments that a receiver says to have are among the `sent` ones from
-/// `first_segment` on, each once. Answers their places there.
+/// `first_segment` on, in ascending order. Returns their places there.
 pub(crate) fn places(
     finished: &[u64],
     first_segment: u64,
@@ -90,6 +97,7 @@ mod tests {
 
     const SHAPE: Shape = Shape {
         mtu: 8936,
+        packets_per_chunk: 1,
         segment_bytes: 1 << 20,
         parity_bytes: 0,
         slots: 8,
@@ -150,6 +158,12 @@ mod tests {
         }
         let text = refused(20, config(1436, 16));
         assert!(text.contains("16 segments"), "{text}");
+        let coarse = QpConfig {
+            packets_per_chunk: 1 << 16,
+            ..config(1436, 8)
+        };
+        let text = refused(20, coarse);
+        assert!(text.contains("chunks of 65536 packets"), "{text}");
         let longer = QpConfig {
             max_message_bytes: 2 << 20,
             ..config(1436, 8)

@@ -76,6 +76,7 @@ impl Speed {
 pub(crate) struct Shape {
     /// Payload bytes of a packet.
     pub(crate) mtu: u32,
+    pub(crate) packets_per_chunk: u32,
     /// Bytes of a message; the last of the stream may be shorter.
     pub(crate) segment_bytes: u64,
     /// Bytes of the parity of such a message, 0 where the scheme sends none.
@@ -103,10 +104,11 @@ impl Shape {
         let window_bytes = 2 * bdp_bytes(speed.most_bps, rtt);
         let by_time = speed.likely_bps / 8 * SEGMENT_MS / 1000;
         let wanted = by_time.min(stream_bytes / MIN_SEGMENTS);
-        let chunk_bytes = chunk_bytes(&QpConfig {
+        let config = QpConfig {
             mtu,
             ..QpConfig::default()
-        });
+        };
+        let chunk_bytes = chunk_bytes(&config);
         let longest = longest(scheme, mtu, chunk_bytes, memory_bytes)?;
         // A group that is not full has as much parity as one that is.
         let group_bytes = group_chunks(scheme) * chunk_bytes;
@@ -130,6 +132,7 @@ impl Shape {
             .min(affordable);
         Ok(Self {
             mtu,
+            packets_per_chunk: config.packets_per_chunk,
             segment_bytes,
             parity_bytes,
             slots: u32::try_from(slots).expect("at most MAX_SLOTS"),
@@ -173,6 +176,7 @@ impl Shape {
         }
         Ok(Self {
             mtu: config.mtu,
+            packets_per_chunk: config.packets_per_chunk,
             segment_bytes: plan.segment_bytes,
             parity_bytes,
             slots: config.slots,
@@ -213,6 +217,7 @@ impl Shape {
     pub(crate) fn config(&self) -> QpConfig {
         QpConfig {
             mtu: self.mtu,
+            packets_per_chunk: self.packets_per_chunk,
             slots: self.slots,
             max_message_bytes: self.segment_bytes.max(self.parity_bytes),
             ..QpConfig::default()

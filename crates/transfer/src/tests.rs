@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,16 @@ use crate::{
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Nobody looks.
-struct Unobserved;
+/// Keeps the warnings of both ends.
+#[derive(Default)]
+struct Warnings(Mutex<Vec<String>>);
 
-impl Observer for Unobserved {
-    fn observe(&self, _: Event) {}
+impl Observer for Warnings {
+    fn observe(&self, event: Event) {
+        if let Event::Warning(warning) = event {
+            self.0.lock().expect("no panic").push(warning);
+        }
+    }
 }
 
 /// A link that comes to be when the receiver hears where the sender is.
@@ -92,7 +97,7 @@ fn cross_as(
         receiver: addr,
         emulator: OnceLock::new(),
     };
-    let (cancel, observer) = (Cancel::default(), Unobserved);
+    let (cancel, observer) = (Cancel::default(), Warnings::default());
     let limits = ReceiveSettings {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
@@ -125,6 +130,14 @@ fn cross_as(
         [sent, received].map(|report| report.unwrap_or_else(|failure| panic!("{failure}")))
     });
     assert!(fs::read(to.path().join("file")).expect("received") == bytes);
+    // Each end names the address that it sends to, and not what the peer takes for its own.
+    let seen = link.emulator.wait().addresses()[0];
+    for warning in observer.0.into_inner().expect("no panic") {
+        if warning.contains("packets of") {
+            let names = |address: &SocketAddr| warning.contains(&address.to_string());
+            assert!(seen.iter().any(names), "{warning}: {seen:?}");
+        }
+    }
     reports
 }
 
@@ -386,7 +399,7 @@ fn a_receiver_that_resumes_unasked_is_refused() {
         memory_bytes: 1 << 26,
         timeout: TIMEOUT,
     };
-    let (cancel, observer) = (Cancel::default(), Unobserved);
+    let (cancel, observer) = (Cancel::default(), Warnings::default());
     let host = Host {
         route: &crate::unchanged,
         cancel: &cancel,

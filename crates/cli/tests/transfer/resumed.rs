@@ -104,11 +104,16 @@ fn wishes_that_cannot_be_end_the_transfer() {
         slots: slots * 2,
         ..smaller(100)
     };
+    let coarse = QpConfig {
+        packets_per_chunk: 1 << 16,
+        ..smaller(100)
+    };
     for (first_segment, config, why) in [
         (2, smaller(100), "from segment 2; want one from 0 to 1"),
         (u64::MAX, smaller(100), "from segment 18446744073709551615;"),
         (1, config(), "want at least 256 and fewer than"),
         (1, many, "segments in flight; want at most"),
+        (1, coarse, "chunks of 65536 packets; want 1"),
     ] {
         let rig = Rig::new();
         let (receiver, mut liar) = begun(&rig);

@@ -4,8 +4,9 @@ use super::path::Sample;
 use crate::math::mul_div;
 
 /// Attempts to drain the queue before it is taken to be that of others, and how many if others kept
-/// it full shortly before.
-const PATIENCE: [u32; 2] = [6, 2];
+/// it full shortly before. Many flows that start one after the other, or have few packets each, take
+/// more than ten attempts to empty a queue together; once they compete, they keep it full for good.
+const PATIENCE: [u32; 2] = [16, 2];
 
 /// Attempts to drain the queue that are deep because what is known of the path is young.
 const YOUNG: u32 = 3;
@@ -192,6 +193,7 @@ impl Cycle {
         self.drains = self.drains.saturating_add(1);
         self.failures = 0;
         self.range = None;
+        self.is_lossy = false;
     }
 
     /// Whether to try again to drain the queue, which others kept full shortly before or not.
@@ -226,5 +228,30 @@ impl Cycle {
     pub(super) fn is_queue_high(&self, queue_ns: u64, base_ns: u64) -> bool {
         let highest_ns = self.range.map_or(0, |range| range.longest_ns);
         queue_ns >= highest_ns.saturating_sub(base_ns) / 4 * 3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn losses_before_the_queue_drained_do_not_hide_a_longer_path() {
+        let mut cycle = Cycle::default();
+        cycle.note_sent(0);
+        cycle.note_loss();
+        cycle.succeed();
+        for in_flight_bytes in [500_000, 1_000_000] {
+            cycle.note_sample(Sample {
+                departed_ns: MS,
+                rtt_ns: 40 * MS,
+                in_flight_bytes,
+            });
+        }
+        assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), Some(40 * MS));
+        cycle.note_loss();
+        assert_eq!(cycle.steady_ns(MS, 20 * MS, 1_000_000), None);
     }
 }

@@ -12,6 +12,10 @@ const POINTS: usize = 16;
 /// Parts of a million.
 pub(super) const MILLION: u64 = 1_000_000;
 
+/// Highest random loss believed, in parts of a million. A queue that never ran empty counts as part
+/// of the base, and what it drops as random: without a bound the flow would send ever more into it.
+const MAX_RANDOM_LOSS_PPM: u64 = 250_000;
+
 /// The sums of one report, at the instant when its newest packet arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
@@ -146,21 +150,28 @@ impl Path {
 
     /// A round trip passed with an empty queue: what was lost in it was lost at random.
     pub(super) fn note_random_loss(&mut self, span: &Span) {
-        self.random_loss_ppm = (self.random_loss_ppm * 7 + span.loss_ppm()) / 8;
+        let loss_ppm = (self.random_loss_ppm * 7 + span.loss_ppm()) / 8;
+        self.random_loss_ppm = loss_ppm.min(MAX_RANDOM_LOSS_PPM);
     }
 
     /// The last `ns` nanoseconds, or as much of them as was sent after the first `from_bytes`
     /// bytes. `None` if there are no two reports of it.
     pub(super) fn span(&self, ns: u64, from_bytes: u64) -> Option<Span> {
+        self.span_of(ns, 0, from_bytes)
+    }
+
+    /// As [`Path::span`], but longer where less than `least_bytes` was sent in that time.
+    pub(super) fn span_of(&self, ns: u64, least_bytes: u64, from_bytes: u64) -> Option<Span> {
         let mut found: Option<&Point> = None;
         for point in &self.points[..self.filled] {
             let usable = point.sent_bytes >= from_bytes;
             if !usable || point.arrived_ns >= self.latest.arrived_ns {
                 continue;
             }
-            let old = |point: &Point| self.latest.arrived_ns - point.arrived_ns >= ns;
-            // The points are in order: the last that is old enough, else the first.
-            if found.is_none() || old(point) {
+            let is_enough = self.latest.arrived_ns - point.arrived_ns >= ns
+                && self.latest.sent_bytes - point.sent_bytes >= least_bytes;
+            // The points are in order: the last from which it is enough, else the first.
+            if found.is_none() || is_enough {
                 found = Some(point);
             }
         }

@@ -39,17 +39,18 @@ impl Adaptive {
         {
             return true;
         }
-        let Some(round) = self.path.span(base_ns, from_bytes) else {
-            return false;
-        };
         // Without a queue, only much loss among many packets shows something: a policer.
         let (packets, allowed_ppm) = if queue_ns > threshold_ns / 4 {
             (16, path::MILLION / 50)
         } else {
             (64, path::MILLION / 10)
         };
-        round.sent_bytes >= packets * self.options.packet_bytes
-            && self.excess_loss_ppm(&round) > allowed_ppm
+        // Of a small window, as many packets are those of several round trips.
+        let least_bytes = packets * self.options.packet_bytes;
+        let span = self.path.span_of(base_ns, least_bytes, from_bytes);
+        span.is_some_and(|span| {
+            span.sent_bytes >= least_bytes && self.excess_loss_ppm(&span) > allowed_ppm
+        })
     }
 
     /// Bytes in flight that fill the flow's part of the path and no queue: those that were in

@@ -33,7 +33,8 @@ pub(super) fn start(
         .map_err(|error| of_thread(&error))
 }
 
-/// Hands on what concerns the files. Ends without an error when the disk's thread has ended.
+/// Passes messages about files to the disk's thread, and resumes to the endpoint's thread. Ends
+/// without an error when the disk's thread has ended.
 fn listen(
     mut reader: Reader,
     jobs: &SyncSender<Job>,
@@ -66,11 +67,11 @@ fn listen(
                 is_over = true;
                 Job::StreamEnd { stream_bytes }
             }
-            // Each takes memory until the endpoint's thread has it.
+            // The queue of events has no bound, so the number of resumes needs one.
             Message::Resume(_) if resumes >= MAX_RESUMES => {
                 let what = format!(
-                    "the sender resumes more than {MAX_RESUMES} times; a path that shrinks so \
-                     often needs another transfer, with a smaller --mtu"
+                    "the sender resumes more than {MAX_RESUMES} times; send again with a smaller \
+                     --mtu"
                 );
                 return Err(Error::new(ErrorKind::Mismatch, what));
             }

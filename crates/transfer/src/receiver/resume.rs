@@ -7,13 +7,14 @@ use farwrite_session::{Message, Resume, Resumed};
 
 use super::receiving;
 use super::stream::{Posted, Stream};
+use crate::paths::PathShrunk;
 use crate::resume::Terms;
 use crate::setup::{decode_info, encode_info};
 use crate::speaker::Outbox;
 use crate::{Error, Host};
 
 impl Stream {
-    /// Ends the queue pair, posts what it has not finished to another, and answers the sender.
+    /// Ends the queue pair, makes another, posts the unfinished segments to it, and answers the sender.
     pub(super) fn resume(
         &mut self,
         resume: &Resume,
@@ -30,11 +31,12 @@ impl Stream {
             arrived: self.taken_segments + ahead.count() as u64,
         };
         let shape = terms.check(resume.first_segment, &theirs.config)?;
-        host.warn(format!(
-            "the path from {} does not carry packets of {} bytes any more; the transfer goes on \
-             with {}",
-            theirs.control, self.shape.mtu, shape.mtu
-        ));
+        let shrunk = PathShrunk {
+            peer: self.link.peer(),
+            mtu: self.shape.mtu,
+            carries: shape.mtu,
+        };
+        host.warn(shrunk.warning());
         let mut finished: Vec<u64> = (resume.first_segment..self.taken_segments).collect();
         for (segment, posted) in (self.taken_segments..).zip(&mut self.posted) {
             if posted.outcome() != Some(Outcome::Whole) {

@@ -89,7 +89,8 @@ pub(super) fn start(
     pulse: Arc<Pulse>,
     peer: Arc<PeerPulse>,
 ) -> Result<Receiver<Heard>, Error> {
-    // A receiver that answers what nobody asked is not read on before that is noticed.
+    // With room for one event, a receiver that sends answers unasked makes this thread wait, and
+    // not keep them all.
     let (tell, heard) = sync_channel(1);
     let work = move || {
         let over = listen(reader, verdicts, &tell, &pulse, &peer);

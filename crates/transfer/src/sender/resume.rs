@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use farwrite::{Outcome, RateControl};
 use farwrite_session::{Message, Resume, Resumed};
 
-use super::stream::{Picker, State, Stream};
+use super::stream::{InFlight, Picker, State, Stream};
 use crate::paths::PathShrunk;
 use crate::resume::{MAX_RESUMES, places};
 use crate::setup::{decode_info, encode_info};
@@ -13,7 +13,7 @@ use crate::shape::{Shape, options};
 use crate::watch::Signs;
 use crate::{Error, ErrorKind, Host, SchemeChoice};
 
-/// How often the stream has changed to another queue pair, and what it needs for the next time.
+/// How often the stream has changed to another queue pair, and what the next change needs.
 pub(super) struct Resuming {
     /// Whether the receiver can.
     is_possible: bool,
@@ -42,8 +42,8 @@ impl Resuming {
 }
 
 impl Stream {
-    /// Notices where the path does not carry the size of packets any more, and then asks the
-    /// receiver to go on over another queue pair.
+    /// Asks the receiver to go on over another queue pair if the path does not carry packets of this
+    /// size any more.
     pub(super) fn watch_size(
         &mut self,
         now: Instant,
@@ -67,19 +67,13 @@ impl Stream {
         };
         host.warn(shrunk.warning());
         self.resuming.times += 1;
-        self.settle()?;
-        let mut cut = 0;
         for segment in &mut self.in_flight {
             let state = &mut segment.state;
             if matches!(state, State::Posted(handle) if handle.outcome() == Some(Outcome::Whole)) {
                 *state = State::Arrived;
             } else if !matches!(state, State::Arrived) {
                 *state = State::Cut;
-                cut += 1;
             }
-        }
-        if let Picker::Auto(auto) = &mut self.picker {
-            auto.handle_resume(shape, cut);
         }
         self.shape = shape;
         let path = self.path()?;
@@ -109,6 +103,11 @@ impl Stream {
         let first_segment = self.settled_segments;
         for place in places(&resumed.finished, first_segment, self.in_flight.len())? {
             self.in_flight[place].state = State::Arrived;
+        }
+        if let Picker::Auto(auto) = &mut self.picker {
+            let is_cut = |segment: &&InFlight| matches!(segment.state, State::Cut);
+            let again = self.in_flight.iter().filter(is_cut).count();
+            auto.handle_resume(self.shape, again as u64);
         }
         let theirs = decode_info(&resumed.info)?;
         self.link.connect(self.lane.reopen(), theirs)

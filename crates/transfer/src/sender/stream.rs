@@ -235,7 +235,7 @@ impl Stream {
     }
 
     /// Takes back the memory of what has arrived.
-    pub(super) fn settle(&mut self) -> Result<(), Error> {
+    fn settle(&mut self) -> Result<(), Error> {
         while let Some(first) = self.in_flight.front() {
             let outcome = match &first.state {
                 State::Cut => return Ok(()),

@@ -118,7 +118,8 @@ impl Auto {
         }
     }
 
-    /// The stream goes on in smaller packets, and `again` messages are sent again.
+    /// The stream goes on in smaller packets. `again` messages that were sent have not arrived, and
+    /// are sent again.
     pub(super) fn handle_resume(&mut self, shape: Shape, again: u64) {
         self.shape = shape;
         self.sent = self.sent.saturating_sub(again);
@@ -245,6 +246,7 @@ mod tests {
         let rtt = Duration::from_millis(rtt_ms);
         let shape = Shape {
             mtu: 4096,
+            packets_per_chunk: 1,
             segment_bytes: 1 << 20,
             parity_bytes: 1 << 18,
             slots: 8,
