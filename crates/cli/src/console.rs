@@ -154,6 +154,7 @@ impl Observer for Console {
         match event {
             Event::Note(line) => self.say(line),
             Event::Warning(line) => self.warn(line),
+            Event::Counters(_) => {}
             Event::Progress {
                 label,
                 done_bytes,

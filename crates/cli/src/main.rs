@@ -14,6 +14,7 @@ mod known_paths;
 mod link;
 mod link_file;
 mod memory;
+mod metrics;
 mod outcome;
 mod pages;
 mod plan;
@@ -24,6 +25,7 @@ mod sim;
 mod svg;
 mod table;
 mod trace;
+mod transfer_metrics;
 
 use std::process::ExitCode;
 

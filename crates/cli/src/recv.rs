@@ -19,6 +19,7 @@ use farwrite_units::parse::{parse_memory, parse_timeout};
 use crate::console::Console;
 use crate::exit::{Exit, Failure, OrExit};
 use crate::trace::{TraceArgs, Tracing};
+use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome, probe};
 
 /// Ports that are tried before none counts as free.
@@ -67,6 +68,8 @@ pub(crate) struct RecvArgs {
     timeout: Duration,
     #[command(flatten)]
     trace: TraceArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 }
 
 /// Receives files; the answer is what the program exits with.
@@ -112,12 +115,13 @@ fn serve(
     (cancel, trace): (&Cancel, &Tracing),
     console: &Console,
 ) -> Result<ExitCode, Failure> {
+    let watched = args.metrics.start("recv", console)?;
     loop {
         let channel = door.wait(cancel)?;
         let host = Host {
             route: &transfer::unchanged,
             cancel,
-            observer: console,
+            observer: &watched,
         };
         let ended = match Visitor::greet(channel, cancel) {
             Ok(prober) if prober.wants_probe() => {
@@ -130,6 +134,7 @@ fn serve(
             }
             Ok(sender) => {
                 trace.begin_run("transfer");
+                watched.begin();
                 transfer::receive(sender, &args.dir, settings, &host)
                     .map_err(Failure::from)
                     .and_then(|report| outcome::show(console, &report))

@@ -15,6 +15,7 @@ use crate::exit::{Exit, Failure, OrExit};
 use crate::known_paths::KnownPaths;
 use crate::link_file::{self, Description};
 use crate::trace::TraceArgs;
+use crate::transfer_metrics::MetricsArgs;
 use crate::{interrupt, key, outcome};
 
 const EXAMPLES: &str = "\
@@ -97,6 +98,8 @@ pub(crate) struct SendArgs {
     skip_special: bool,
     #[command(flatten)]
     trace: TraceArgs,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// Files and directories to send
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
@@ -140,6 +143,7 @@ impl SendArgs {
 /// Sends the files; the answer is what the program exits with.
 pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failure> {
     let cancel = interrupt::catch()?;
+    let watched = args.metrics.start("send", console)?;
     // Fails before anything is read.
     args.rate_control(None)?;
     let described = args.link.as_deref().map(link_file::read).transpose()?;
@@ -165,7 +169,7 @@ pub(crate) fn run(args: &SendArgs, console: &Console) -> Result<ExitCode, Failur
     let host = Host {
         route: &transfer::unchanged,
         cancel: &cancel,
-        observer: console,
+        observer: &watched,
     };
     let trace = args.trace.start()?;
     let sent = transfer::send(channel, source, &settings, &host);

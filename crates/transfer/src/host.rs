@@ -8,6 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use farwrite::{Counters, PathStats, QpStats};
+
 use crate::error::of_thread;
 use crate::{Error, ErrorKind};
 
@@ -103,6 +105,19 @@ pub enum Event {
         /// Whether this is the last one.
         is_last: bool,
     },
+    /// What the endpoint has counted; several times a second, and when all files have arrived.
+    Counters(Box<EndpointCounters>),
+}
+
+/// What an endpoint has counted since its transfer began.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndpointCounters {
+    /// Of the queue pairs of the transfer.
+    pub stats: QpStats,
+    /// Of the path to the peer.
+    pub path: PathStats,
+    /// Of the sockets.
+    pub packets: Counters,
 }
 
 /// Takes what a transfer reports.

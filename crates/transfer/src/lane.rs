@@ -2,7 +2,7 @@
 
 use farwrite::{Endpoint, PathStats, QpInfo, QpOptions, QpStats, QueuePair, UdpFabric};
 
-use crate::Error;
+use crate::{EndpointCounters, Error, Event};
 
 /// The queue pair of a stream, which may have replaced others (P8.5).
 #[derive(Debug)]
@@ -43,6 +43,18 @@ impl Lane {
         let stats = endpoint.qp_stats(self.qp);
         let stats = stats.map_err(|error| Error::of_endpoint(&error))?;
         Ok(self.past.and(&stats))
+    }
+
+    /// What the endpoint has counted.
+    ///
+    /// # Errors
+    /// Those of a queue pair that is broken.
+    pub(crate) fn counters(&self, endpoint: &Endpoint<UdpFabric>) -> Result<Event, Error> {
+        Ok(Event::Counters(Box::new(EndpointCounters {
+            stats: self.stats(endpoint)?,
+            path: self.path(endpoint)?,
+            packets: endpoint.counters(),
+        })))
     }
 
     /// The path of the queue pair, or that of the one before until it is connected. Congestion marks

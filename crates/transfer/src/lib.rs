@@ -48,7 +48,7 @@ pub use connect::connect;
 pub use door::Door;
 pub use error::{Error, ErrorKind};
 pub use farwrite::{RateControl, Start};
-pub use host::{Cancel, Event, Host, Observer, Route, unchanged};
+pub use host::{Cancel, EndpointCounters, Event, Host, Observer, Route, unchanged};
 pub use loss::PathLoss;
 pub use parity::parity_bytes;
 pub use receiver::{ReceiveSettings, receive};

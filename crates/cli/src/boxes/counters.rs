@@ -3,32 +3,7 @@
 use farwrite_boxes::{lowar, netrt};
 use farwrite_bridge::{Report, SideReport};
 
-/// One number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Counter {
-    /// As JSON and Prometheus name it.
-    pub(super) name: &'static str,
-    /// What it counts.
-    pub(super) help: &'static str,
-    pub(super) value: u64,
-}
-
-impl Counter {
-    fn new(name: &'static str, help: &'static str, value: u64) -> Self {
-        Self { name, help, value }
-    }
-
-    /// Whether it is the most of something, where the others only grow by one event at a time.
-    pub(super) fn is_maximum(&self) -> bool {
-        self.name.starts_with("peak_")
-    }
-
-    /// A row of the table at the end.
-    pub(super) fn row(&self) -> [String; 3] {
-        let Self { name, help, value } = self;
-        [(*name).to_owned(), (*help).to_owned(), value.to_string()]
-    }
-}
+use crate::metrics::Counter;
 
 /// What a bridge has done.
 pub(super) fn of_bridge<C>(report: &Report<C>) -> Vec<Counter> {
@@ -149,7 +124,7 @@ pub(super) fn of_lowar(counters: &lowar::Counters) -> Vec<Counter> {
         Counter::new("given_up", "blocks passed with packets missing", given_up),
         Counter::new("hold_ended", "of these, the hold time ended", hold_ended),
         Counter::new("held", "frames held back", held),
-        Counter::new("peak_held", "most frames held at a time", peak_held),
+        Counter::gauge("peak_held", "most frames held at a time", peak_held),
         Counter::new("damaged", "RoCEv2 packets that came damaged", damaged),
         Counter::new(
             "streams_full",
@@ -183,7 +158,7 @@ fn of_netrt_source(counters: &netrt::Counters) -> Vec<Counter> {
             "packets of which a copy was kept",
             counters.copied,
         ),
-        Counter::new(
+        Counter::gauge(
             "peak_pool_bytes",
             "most bytes of copies",
             counters.peak_pool_bytes,
@@ -228,12 +203,12 @@ fn of_netrt_destination(counters: &netrt::Counters) -> Vec<Counter> {
             counters.copies_dropped,
         ),
         Counter::new("held", "frames held back", counters.held),
-        Counter::new(
+        Counter::gauge(
             "peak_held",
             "most frames held at a time",
             counters.peak_held,
         ),
-        Counter::new(
+        Counter::gauge(
             "peak_held_bytes",
             "most bytes held at a time",
             counters.peak_held_bytes,

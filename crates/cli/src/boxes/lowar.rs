@@ -8,10 +8,11 @@ use farwrite_boxes::lowar::{Coding, Config, Counters, Lowar, Shape};
 use farwrite_bridge::Forward;
 use farwrite_units::parse::parse_rtt;
 
-use super::counters::{Counter, of_lowar};
+use super::counters::of_lowar;
 use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
 use crate::console::Console;
 use crate::exit::Failure;
+use crate::metrics::Counter;
 
 /// What the key of boxes is derived from the pre-shared key for.
 const KEY_PURPOSE: &str = "farwrite 2026 LoWAR boxes";

@@ -3,7 +3,6 @@
 
 mod counters;
 mod lowar;
-mod metrics;
 mod netrt;
 
 use std::net::SocketAddr;
@@ -20,10 +19,10 @@ use serde_json::Value;
 pub(crate) use lowar::{LowarArgs, run as run_lowar};
 pub(crate) use netrt::{NetRtArgs, run as run_netrt};
 
-use self::counters::{Counter, of_bridge};
-use self::metrics::Metrics;
+use self::counters::of_bridge;
 use crate::console::Console;
 use crate::exit::{Exit, Failure};
+use crate::metrics::{Counter, Metrics};
 use crate::table::lay_out;
 use crate::{interrupt, key};
 

@@ -7,10 +7,11 @@ use farwrite_boxes::PathBox as _;
 use farwrite_boxes::netrt::{Config, Counters, NetRt};
 use farwrite_units::parse::{parse_count, parse_rate, parse_rtt};
 
-use super::counters::{Counter, of_netrt};
+use super::counters::of_netrt;
 use super::{BridgeArgs, KeyArgs, Shown, boot, carry};
 use crate::console::Console;
 use crate::exit::Failure;
+use crate::metrics::Counter;
 
 /// What the key of boxes is derived from the pre-shared key for.
 const KEY_PURPOSE: &str = "farwrite 2026 NetRT boxes";

@@ -5,6 +5,7 @@ mod documented;
 mod hostile;
 mod liar;
 mod lost;
+mod measured;
 mod memory;
 mod moving;
 mod refused;

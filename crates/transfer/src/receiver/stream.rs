@@ -130,6 +130,8 @@ impl Stream {
                 Ok(Event::Disk(tally)) => {
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
+                    let counters = self.lane.counters(&self.link.endpoint)?;
+                    host.observer.observe(counters);
                     self.linger(watched.events, host.cancel)?;
                     return Ok(Received {
                         tally,
@@ -160,6 +162,8 @@ impl Stream {
         host: &Host<'_>,
     ) -> Result<(), Error> {
         host.cancel.check()?;
+        host.observer
+            .observe(self.lane.counters(&self.link.endpoint)?);
         watched.outbox.check()?;
         self.link.keep(self.lane.open())?;
         let stats = self.stats()?;

@@ -165,6 +165,8 @@ impl Stream {
                 Ok(Heard::Over(tally)) => {
                     let tally = tally?;
                     meter.finish(tally.verified_bytes);
+                    let counters = self.lane.counters(&self.link.endpoint)?;
+                    host.observer.observe(counters);
                     return self.finish(tally);
                 }
                 Ok(Heard::Resumed(resumed)) => self.resume(&resumed)?,
@@ -200,6 +202,8 @@ impl Stream {
         host: &Host<'_>,
     ) -> Result<(), Error> {
         host.cancel.check()?;
+        host.observer
+            .observe(self.lane.counters(&self.link.endpoint)?);
         self.outbox.check()?;
         self.link.keep(self.lane.open())?;
         self.pulse.set_received(self.arrived_bytes);

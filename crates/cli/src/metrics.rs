@@ -12,14 +12,63 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tiny_http::{Header, Response, Server};
 
-use super::counters::Counter;
 use crate::exit::{Exit, Failure};
 
 /// What `prometheus_client` writes.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// One number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counter {
+    /// As JSON and Prometheus name it.
+    pub(crate) name: &'static str,
+    /// What it counts.
+    pub(crate) help: &'static str,
+    pub(crate) value: u64,
+    /// Whether it only grows by one event at a time. The others are what something is now, or the
+    /// most of it.
+    is_sum: bool,
+}
+
+impl Counter {
+    /// The number of some events.
+    pub(crate) fn new(name: &'static str, help: &'static str, value: u64) -> Self {
+        Self {
+            name,
+            help,
+            value,
+            is_sum: true,
+        }
+    }
+
+    /// The most of something, or what it is now.
+    pub(crate) fn gauge(name: &'static str, help: &'static str, value: u64) -> Self {
+        Self {
+            is_sum: false,
+            ..Self::new(name, help, value)
+        }
+    }
+
+    /// The same counter over this and an earlier time.
+    pub(crate) fn after(self, earlier: &Self) -> Self {
+        let value = match self.is_sum {
+            true => self.value + earlier.value,
+            false => self.value,
+        };
+        Self { value, ..self }
+    }
+
+    /// A row of a table.
+    pub(crate) fn row(&self) -> [String; 3] {
+        let Self {
+            name, help, value, ..
+        } = self;
+        [(*name).to_owned(), (*help).to_owned(), value.to_string()]
+    }
+}
+
 /// The newest counters, as HTTP clients get them.
-pub(super) struct Metrics {
+pub(crate) struct Metrics {
     newest: Arc<Mutex<Vec<Counter>>>,
 }
 
@@ -28,7 +77,7 @@ struct Newest(Arc<Mutex<Vec<Counter>>>);
 
 impl Metrics {
     /// Serves metrics named `farwrite_NAME_...` at every path. The thread ends with the program.
-    pub(super) fn serve(address: SocketAddr, name: &str) -> Result<Self, Failure> {
+    pub(crate) fn serve(address: SocketAddr, name: &str) -> Result<Self, Failure> {
         let server = Server::http(address).map_err(|error| {
             Failure::new(
                 Exit::Usage,
@@ -57,7 +106,7 @@ impl Metrics {
     }
 
     /// Takes the newest counters.
-    pub(super) fn set(&self, counters: &[Counter]) {
+    pub(crate) fn set(&self, counters: &[Counter]) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         newest.clear();
         newest.extend_from_slice(counters);
@@ -68,8 +117,13 @@ impl Collector for Newest {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for counter in newest.iter() {
-            let Counter { name, help, value } = *counter;
-            if counter.is_maximum() {
+            let Counter {
+                name,
+                help,
+                value,
+                is_sum,
+            } = *counter;
+            if !is_sum {
                 let metric = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
                 metric.encode(encoder.encode_descriptor(
                     name,
