@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::messages::Data;
+use crate::packets::Data;
 use crate::psn;
 
 /// The room that the reordering buffers of all streams share, and what was kept in it.
@@ -153,7 +153,7 @@ impl ReorderBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::test::data;
+    use crate::packets::test::data;
     use alloc::vec;
 
     #[test]

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::counters::Counters;
 use super::format::{BITMAP_BITS, MAX_SPAN, Request};
-use crate::messages::{Data, Sequence};
+use crate::packets::{Data, Sequence};
 use crate::psn;
 use crate::reorder::{ReorderBuffer, Room};
 

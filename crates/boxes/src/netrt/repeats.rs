@@ -111,7 +111,7 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Space;
+    use crate::packets::Space;
     use alloc::vec::Vec;
     use core::net::Ipv4Addr;
 

@@ -9,7 +9,7 @@ use super::pool::Pool;
 use super::repeats::{Repeat, Repeats};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::messages::{Data, Sequence};
+use crate::packets::{Data, Sequence};
 use crate::psn;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;

@@ -17,7 +17,7 @@ use super::counters::Counters;
 use super::format::{Body, Message, Report};
 use crate::frame::View;
 use crate::message::{Seal, Stamp};
-use crate::messages::{Data, Space};
+use crate::packets::{Data, Space};
 use crate::reorder::Room;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;

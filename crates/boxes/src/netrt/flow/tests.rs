@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::messages::test::data;
+use crate::packets::test::data;
 
 const MS: u64 = 1_000_000;
 
