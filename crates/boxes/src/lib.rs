@@ -33,7 +33,7 @@ pub use message::KEY_BYTES;
 pub enum Side {
     /// Where the NICs are that the box protects.
     Near,
-    /// Where the long path is.
+    /// Where the path to the other box is.
     Far,
 }
 

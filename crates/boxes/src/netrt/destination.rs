@@ -75,6 +75,7 @@ impl Destination {
             held: room.kept,
             peak_held: room.peak,
             peak_held_bytes: room.peak_bytes,
+            held_full: room.refused,
             ..self.shared.counters
         }
     }
