@@ -34,7 +34,8 @@ pub struct Config {
     /// overtaken it. 0 for a path that keeps the order.
     pub request_delay_ns: u64,
     /// The time between two requests for the same packets. It has to be above the round trip
-    /// between the boxes. The box waits at least twice as long as recent repeats have taken.
+    /// between the boxes. The box waits at least twice as long as recent repeats have taken, and
+    /// at least 1 us.
     pub request_ns: u64,
     /// A packet repeated less than this ago is not repeated again. A request that comes within a
     /// round trip between the boxes does not know of the repeat.

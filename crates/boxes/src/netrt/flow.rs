@@ -25,6 +25,9 @@ use crate::reorder::{ReorderBuffer, Room};
 
 /// A packet this far ahead does not belong to what came before.
 const MAX_AHEAD: i32 = 1 << 20;
+/// Least time between two requests for the same packets. Without one, a `request_ns` of 0 would
+/// request them without end.
+const MIN_REQUEST_NS: u64 = 1_000;
 /// Requests of which a flow remembers when they were sent.
 const MAX_ASKS: usize = 32;
 
@@ -236,8 +239,7 @@ impl Flow {
             return None;
         }
         let again_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
-        // A request that is due again at once would never end.
-        self.again_ns = now_ns.saturating_add(again_ns.max(1));
+        self.again_ns = now_ns.saturating_add(again_ns.max(MIN_REQUEST_NS));
         Some((self.expected(), self.request()))
     }
 

@@ -366,7 +366,7 @@ fn a_request_is_never_repeated_at_once() {
     let mut rig = Rig::new(5);
     rig.config.request_ns = 0;
     assert_eq!(rig.on(Packet(6)).wants, Some(vec![0]));
-    assert_eq!(rig.flow.next_ns(&rig.config), Some(rig.now_ns + 1));
+    assert_eq!(rig.flow.next_ns(&rig.config), Some(rig.now_ns + 1_000));
 }
 
 #[test]
