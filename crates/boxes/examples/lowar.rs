@@ -21,12 +21,15 @@ use std::time::{Duration, Instant};
 
 use farwrite_boxes::Backpressure;
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
+use farwrite_link::Dice;
 use farwrite_net::{Loss, Payload};
 use farwrite_rc::{QpConfig, Remote, Request};
 use network::Setting;
 
 const MB: u32 = 1_000_000;
 const RKEY: u32 = 1;
+/// How often a burst of losses begins, per packet.
+const BURSTS: f64 = 1e-4;
 /// Far above the time for which a box holds packets.
 const MIN_ACK_TIMEOUT_NS: u64 = 20_000_000;
 const FIGURES: [&str; 4] = ["goodput", "bursts", "small", "latency"];
@@ -188,33 +191,57 @@ fn goodput(options: &Options, rtt: Duration) {
     }
 }
 
-/// L11. The path becomes bad after 0.01% of the packets, for `burst` packets in the mean.
+/// L11. Bursts begin at 0.01% of the packets, and lose a share `p_high` of theirs. They have a fixed
+/// number of data packets, or a mean one (a Markov chain, so some are much longer).
 fn bursts(options: &Options) {
-    println!("round trip 40 ms, bursts; goodput in Gbit/s");
+    for is_fixed in [true, false] {
+        let kind = if is_fixed { "fixed" } else { "mean" };
+        println!("round trip 40 ms, bursts of a {kind} length; goodput in Gbit/s");
+        bursts_of(options, is_fixed);
+    }
+    println!("paper: (64,8) about 8 up to bursts of 8 and beyond; Go-Back-N declines");
+}
+
+fn bursts_of(options: &Options, is_fixed: bool) {
     println!(
         "{:>6} {:>6} {:>8} {:>8} {:>8}",
         "p_high", "burst", "GBN", "(64,8)", "adaptive"
     );
     for loss_bad in [0.3, 0.7] {
-        for burst in [2.0, 4.0, 6.0, 8.0, 10.0, 12.0] {
-            let loss = Loss::Markov {
-                p_good_to_bad: 1e-4,
-                p_bad_to_good: 1.0 / burst,
+        for burst in [2, 4, 6, 8, 10, 12] {
+            let markov = Loss::Markov {
+                p_good_to_bad: BURSTS,
+                p_bad_to_good: 1.0 / f64::from(burst),
                 loss_good: 0.0,
                 loss_bad,
             };
             let run = |coding| {
-                goodput_gbps(Case {
-                    loss,
+                let case = Case {
+                    loss: if is_fixed { Loss::None } else { markov },
                     coding,
                     ..options.case()
-                })
+                };
+                goodput_of(&case, is_fixed.then(|| fixed_bursts(burst, loss_bad)))
             };
             let [plain, coded, adaptive] = [None, fixed(64, 8), Some(Coding::Adaptive)].map(run);
             println!("{loss_bad:>6} {burst:>6} {plain:>8.3} {coded:>8.3} {adaptive:>8.3}");
         }
     }
-    println!("paper: (64,8) about 8 up to bursts of 8 and beyond; Go-Back-N declines");
+}
+
+/// The numbers of lost packets.
+fn fixed_bursts(burst: u32, loss_bad: f64) -> BTreeSet<u64> {
+    let mut dice = Dice::new(11);
+    let mut lost = BTreeSet::new();
+    let mut at = 0;
+    while at < 10_000_000 {
+        if dice.chance(BURSTS) {
+            lost.extend((at..at + u64::from(burst)).filter(|_| dice.chance(loss_bad)));
+            at += u64::from(burst);
+        }
+        at += 1;
+    }
+    lost
 }
 
 /// L12.
@@ -331,7 +358,12 @@ fn write(bytes: u32) -> Request {
 
 /// The goodput between the start and the end of a run.
 fn goodput_gbps(case: Case) -> f64 {
-    let (mut path, qpn) = path(&case, None);
+    goodput_of(&case, None)
+}
+
+/// The same, where the path loses packets with these numbers too.
+fn goodput_of(case: &Case, lost: Option<BTreeSet<u64>>) -> f64 {
+    let (mut path, qpn) = path(case, lost);
     let mut done = 0;
     let (mut posted, mut now_ns) = (0, 0);
     let end_ns = (case.seconds * 1e9) as u64;
