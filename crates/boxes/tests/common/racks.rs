@@ -24,7 +24,7 @@ pub(crate) const PRIORITY: u8 = 3;
 const RKEY: u32 = 1;
 const LOSSY: &str = "lossy";
 /// A queue in the box makes a round trip longer than the pool covers.
-const BACKPRESSURE: Backpressure = Backpressure::Pfc {
+pub(crate) const BACKPRESSURE: Backpressure = Backpressure::Pfc {
     stop_bytes: 4_000,
     resume_bytes: 1_500,
 };
