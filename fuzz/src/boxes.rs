@@ -48,9 +48,11 @@ pub fn netrt(data: &[u8]) {
     });
 }
 
-/// Frames for a box: each is a byte that says how it is wrapped, a length byte, and that many bytes.
-/// None panics; frames from the near side leave unchanged and in order; of those from the far side,
-/// the ones that are `wrapped` in a way that `passes` names come out; in the end nothing is held.
+/// Gives frames to a box. The input has, for each frame, a byte that chooses how it is wrapped, a
+/// length byte, and that number of bytes.
+///
+/// The box does not panic. Frames from the near side leave unchanged and in order. Frames from the
+/// far side come out if `passes` accepts how they are wrapped. At the end, the box holds nothing.
 fn feed<B: PathBox>(mut this: B, data: &[u8], passes: fn(u8) -> bool, check: impl Fn(&B)) {
     let mut now_ns = 0;
     let mut sent = Vec::new();

@@ -18,16 +18,8 @@ use racks::{Outcome, Racks, Repair, Scene};
 const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 
 fn main() {
-    let (mut all, mut seeds) = (Vec::new(), 5);
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        if arg == "--seeds" {
-            seeds = args.next().and_then(|n| n.parse().ok()).expect("a number");
-        } else {
-            all.push(arg);
-        }
-    }
-    let wants = |name: &str| all.is_empty() || all.iter().any(|arg| arg == name);
+    let (figures, seeds) = arguments();
+    let wants = |name: &str| figures.is_empty() || figures.iter().any(|figure| figure == name);
     let began = Instant::now();
     if wants("chain") {
         chain();
@@ -39,6 +31,25 @@ fn main() {
         spines(seeds);
     }
     println!("{:.0} s", began.elapsed().as_secs_f64());
+}
+
+/// The figures and the number of seeds.
+fn arguments() -> (Vec<String>, u64) {
+    let (mut figures, mut seeds) = (Vec::new(), 5);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--seeds" => {
+                let number = args.next().and_then(|number| number.parse().ok());
+                seeds = number
+                    .filter(|&seeds| seeds > 0)
+                    .expect("--seeds needs a number from 1 on");
+            }
+            "chain" | "incast" | "spines" => figures.push(arg),
+            _ => panic!("{arg}: the figures are chain, incast and spines; the option is --seeds"),
+        }
+    }
+    (figures, seeds)
 }
 
 /// N6 and N7.

@@ -3,6 +3,9 @@
 /// A box beside a NIC sends more than it receives: `LoWAR(r, c)` sends `(r + c) / r` of it, and NetRT
 /// sends repeats too. When this queues up before the path, the box slows the sender. It never drops
 /// data to make room for repair packets.
+///
+/// With either choice, NetRT also stops its senders by PFC frames while it repeats much
+/// ([`RateLimit`](crate::netrt::RateLimit)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backpressure {
     /// PFC frames stop the priorities of protected packets when `stop_bytes` wait, and resume them

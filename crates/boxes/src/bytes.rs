@@ -38,8 +38,8 @@ pub(crate) fn to_bytes(frame: &Frame) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The frame of a datagram between two nodes. What is no RoCEv2 packet has a header of bytes and no
-/// payload.
+/// The frame of a datagram between two nodes. What is no RoCEv2 packet with a right ICRC has a header
+/// of bytes and no payload: a NIC drops it.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
     let view = View::parse(bytes)?;
     let tos = bytes[ETHERNET.len() + 1];
@@ -50,7 +50,9 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
         id: view.ipv4_id,
         payload,
     };
-    if let Ok(frame) = Frame::from_datagram(&datagram(view.payload().into())) {
+    if view.icrc_holds()
+        && let Ok(frame) = Frame::from_datagram(&datagram(view.payload().into()))
+    {
         return Some(frame);
     }
     // The addresses of any packet say which nodes these are.
@@ -63,3 +65,36 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
 
 /// RC SEND Middle without payload, and four bytes for an ICRC that nobody reads.
 const PLAIN: [u8; 16] = [1, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farwrite_net::NodeId;
+    use farwrite_wire::header::{Bth, DEFAULT_PKEY};
+
+    /// Otherwise, a NIC behind a box would take a packet that was damaged on the way.
+    #[test]
+    fn a_damaged_packet_stays_bytes() {
+        let bth = Bth {
+            opcode: 0x07,
+            solicited: false,
+            migrated: true,
+            pad_bytes: 0,
+            version: 0,
+            pkey: DEFAULT_PKEY,
+            fecn: false,
+            becn: false,
+            dest_qp: 2,
+            ack_request: false,
+            psn: 5,
+        };
+        let payload = Payload::Bytes([3; 64].into());
+        let frame = Frame::new(NodeId(0), NodeId(1), 49_152, bth, payload);
+        let mut bytes = to_bytes(&frame).unwrap();
+        assert_eq!(from_bytes(&bytes), Some(frame));
+        bytes[80] ^= 1;
+        let damaged = from_bytes(&bytes).unwrap();
+        assert!(matches!(damaged.header, Header::Other(_)));
+        assert_eq!(to_bytes(&damaged), Some(bytes));
+    }
+}

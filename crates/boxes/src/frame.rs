@@ -280,8 +280,9 @@ mod tests {
             let view = View::parse(&changed).unwrap();
             assert_eq!((view.dscp(), view.payload()), (0x30, &b"payload."[..]));
             let back = view.with_dscp(0x1A);
-            let checksums = |at: &usize| !(24..26).contains(at) && *at < frame.len() - 10;
-            for at in (0..frame.len()).filter(checksums) {
+            // The frames above have no checksums.
+            let compared = |at: &usize| !(24..26).contains(at) && *at < frame.len() - 10;
+            for at in (0..frame.len()).filter(compared) {
                 assert_eq!(back[at], frame[at], "byte {at}");
             }
         }

@@ -17,8 +17,8 @@ mod device;
 mod frame;
 pub mod lowar;
 mod message;
-mod messages;
 pub mod netrt;
+mod packets;
 mod psn;
 mod reorder;
 mod streams;
@@ -33,7 +33,7 @@ pub use message::KEY_BYTES;
 pub enum Side {
     /// Where the NICs are that the box protects.
     Near,
-    /// Where the long path is.
+    /// Where the path to the other box is.
     Far,
 }
 

@@ -7,10 +7,10 @@ use core::net::{IpAddr, SocketAddr};
 use constant_time_eq::constant_time_eq_n;
 use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::Icrc;
-use farwrite_wire::opcode::LOWAR_REPAIR;
+use farwrite_wire::opcode::BOX_MESSAGE;
 
 use crate::frame::{Envelope, View};
-use crate::messages::Space;
+use crate::packets::Space;
 
 /// Bytes of a key that boxes share.
 pub const KEY_BYTES: usize = 32;
@@ -36,7 +36,7 @@ impl Head {
     /// Reads the first bytes of a message. Returns them and what follows.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
-        if head[0] != LOWAR_REPAIR || head[5..8] != [0; 3] {
+        if head[0] != BOX_MESSAGE || head[5..8] != [0; 3] {
             return None;
         }
         let space = match head[8] & SPACE {
@@ -57,7 +57,7 @@ impl Head {
 
     pub(crate) fn emit(&self) -> [u8; Self::BYTES] {
         let mut head = [0; Self::BYTES];
-        head[0] = LOWAR_REPAIR;
+        head[0] = BOX_MESSAGE;
         head[1..4].copy_from_slice(&self.qpn.to_be_bytes()[1..]);
         head[4] = self.kind;
         head[8] = self.flags
@@ -123,7 +123,7 @@ impl Seal {
     pub(crate) fn open<'a>(&self, view: &View<'a>) -> Option<&'a [u8]> {
         let (sealed, _icrc) = view.payload().split_last_chunk::<ICRC_BYTES>()?;
         let (message, tag) = sealed.split_last_chunk::<TAG_BYTES>()?;
-        let is_message = message.first() == Some(&LOWAR_REPAIR);
+        let is_message = message.first() == Some(&BOX_MESSAGE);
         let holds = is_message && constant_time_eq_n(tag, &self.tag(view.src, view.dst, message));
         holds.then_some(message)
     }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::messages::Data;
+use crate::packets::Data;
 use crate::psn;
 
 /// The room that the reordering buffers of all streams share, and what was kept in it.
@@ -91,13 +91,13 @@ impl ReorderBuffer {
     }
 
     /// The data packets, with their frames.
-    pub(crate) fn data(&self) -> impl Iterator<Item = (Data, &[u8])> + '_ {
+    pub(crate) fn data(&self) -> impl DoubleEndedIterator<Item = (Data, &[u8])> + '_ {
         let frames = self.frames.iter();
         frames.filter_map(|waiting| Some((waiting.data?, &waiting.frame[..])))
     }
 
     /// The PSNs of the data packets.
-    pub(crate) fn psns(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn psns(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
         self.data().map(|(data, _)| data.psn)
     }
 
@@ -122,8 +122,8 @@ impl ReorderBuffer {
         let at = self
             .frames
             .partition_point(|waiting| psn::distance(psn, waiting.psn) < 0);
-        let same = self.frames.range(at..).take_while(|w| w.psn == psn);
-        same.into_iter().any(|waiting| waiting.data.is_some())
+        let mut same = self.frames.range(at..).take_while(|w| w.psn == psn);
+        same.any(|waiting| waiting.data.is_some())
     }
 
     fn insert(
@@ -153,7 +153,7 @@ impl ReorderBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::test::data;
+    use crate::packets::test::data;
     use alloc::vec;
 
     #[test]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::frame::View;
-use crate::messages::Space;
+use crate::packets::Space;
 
 /// One direction and PSN space of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

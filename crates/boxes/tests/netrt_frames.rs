@@ -291,6 +291,30 @@ fn an_old_start_is_not_taken_again() {
     assert_eq!(pair.messages(), 0);
 }
 
+/// The marks after its last packet do not keep a flow that has ended in a full table.
+#[test]
+fn an_idle_flow_makes_room_although_it_was_marked() {
+    let config = Config {
+        max_flows: 1,
+        idle_ns: 100 * US,
+        ..config()
+    };
+    let mut pair = Pair::new(IPV4);
+    pair.source = NetRt::new(&config, 1);
+    pair.send(&message(IPV4, Kind::Write, 0, 1)[0], false);
+    pair.wait(70 * US);
+    let marks_sent = pair.source.counters().marks_sent;
+    assert!(marks_sent > 0);
+    pair.wait(40 * US);
+    let tagged = Link {
+        ipv6: false,
+        vlan_tags: 1,
+    };
+    pair.send(&message(tagged, Kind::Write, 0, 1)[0], false);
+    let counters = pair.source.counters();
+    assert_eq!((counters.starts_sent, counters.flows_full), (2, 0));
+}
+
 /// Packets in the class of repeats are not protected: nobody could tell them from repeats.
 #[test]
 fn packets_of_the_class_of_repeats_pass() {

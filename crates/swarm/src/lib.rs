@@ -11,6 +11,7 @@
 //! assert!(report.violation.is_none());
 //! ```
 
+pub mod boxes;
 mod closing;
 mod coverage;
 mod dice;

@@ -35,6 +35,8 @@ pub enum Rule {
     Path,
     /// Everything that an endpoint took from its fabric comes back.
     Leak,
+    /// An RDMA NIC behind boxes gets packets only that the other NIC has sent.
+    Packets,
     /// Counters of links and fabrics agree, and count no packet that a peer may not send.
     Counters,
     /// No call fails that is made as documented.
@@ -61,6 +63,7 @@ impl Display for Rule {
             Self::Silence => "silence",
             Self::Path => "path",
             Self::Leak => "leak",
+            Self::Packets => "packets",
             Self::Counters => "counters",
             Self::Call => "call",
             Self::Panic => "panic",

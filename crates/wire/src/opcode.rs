@@ -6,8 +6,9 @@ use crate::header::{Aeth, Bth, Deth, IMMDT_BYTES, Reth};
 pub const UC_WRITE_ONLY_WITH_IMM: u8 = 0x2B;
 /// UC SEND Only: the packet that carries control messages (P4).
 pub const UC_SEND_ONLY: u8 = 0x24;
-/// First byte of LoWAR's repair header, which no opcode has.
-pub const LOWAR_REPAIR: u8 = 0x1F;
+/// First byte of a message that boxes in the path send each other (P10.3, P11.2), which no opcode
+/// has.
+pub const BOX_MESSAGE: u8 = 0x1F;
 /// First byte of a path packet (P6.2), which no opcode has.
 pub const PATH_PACKET: u8 = 0x1E;
 

@@ -6,12 +6,12 @@ use crate::opcode::{self, Extension, Opcode, Position};
 /// Why bytes are not a RoCEv2 packet that this crate knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// Byte 0 is that of LoWAR's repair header, so no BTH follows.
+    /// Byte 0 is that of a box message (P10.3), so no BTH follows.
     #[error(
-        "byte 0 is {:#04x}: a LoWAR repair header, not a BTH",
-        opcode::LOWAR_REPAIR
+        "byte 0 is {:#04x}: a message of a box in the path, not a BTH",
+        opcode::BOX_MESSAGE
     )]
-    RepairHeader,
+    BoxMessage,
     /// The headers and the ICRC do not fit.
     #[error("a packet of at least {need_bytes} bytes was wanted, {have_bytes} came")]
     TooShort {
@@ -75,8 +75,8 @@ impl<'a> Packet<'a> {
     /// One of [`ParseError`]; which, where several would fit, is the first in the order of that enum,
     /// except that lengths beyond the BTH can only be judged once the opcode is known.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        if bytes.first() == Some(&opcode::LOWAR_REPAIR) {
-            return Err(ParseError::RepairHeader);
+        if bytes.first() == Some(&opcode::BOX_MESSAGE) {
+            return Err(ParseError::BoxMessage);
         }
         let too_short = |header_bytes| ParseError::TooShort {
             need_bytes: header_bytes + ICRC_BYTES,

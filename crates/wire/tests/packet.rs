@@ -35,7 +35,7 @@ fn the_table_knows_what_the_specification_lists() {
     assert_eq!(count(Class::Ud), 2);
     assert_eq!(count(Class::Cnp), 1);
     assert!((0x40..=0x5F).all(|rd| opcode::lookup(rd).is_none()));
-    assert!(opcode::lookup(opcode::LOWAR_REPAIR).is_none());
+    assert!(opcode::lookup(opcode::BOX_MESSAGE).is_none());
     let ours = opcode::lookup(opcode::UC_WRITE_ONLY_WITH_IMM).unwrap();
     assert_eq!(ours.name, "UC RDMA WRITE Only with Immediate");
     assert_eq!(ours.header_bytes(), WriteImm::HEADER_BYTES);
@@ -104,7 +104,7 @@ fn each_refusal_says_what_was_wrong() {
         bytes[at] = value;
         Packet::parse(&bytes).unwrap_err()
     };
-    assert_eq!(refusal(0, 0x1F), ParseError::RepairHeader);
+    assert_eq!(refusal(0, 0x1F), ParseError::BoxMessage);
     assert_eq!(refusal(0, 0x4B), ParseError::UnknownOpcode(0x4B));
     assert_eq!(refusal(1, 0x01), ParseError::Version(1));
     let lengths = ParseError::DmaLength {
@@ -132,11 +132,8 @@ fn each_refusal_says_what_was_wrong() {
         payload_bytes: 4,
     };
     assert_eq!(Packet::parse(&ack).unwrap_err(), unexpected);
-    // The repair header may be shorter than any packet.
-    assert_eq!(
-        Packet::parse(&[0x1F]).unwrap_err(),
-        ParseError::RepairHeader
-    );
+    // A box message is noticed before its length.
+    assert_eq!(Packet::parse(&[0x1F]).unwrap_err(), ParseError::BoxMessage);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::format::{Body, Message, REPAIR_EXTRA_BYTES, Repair, Report};
 use super::negotiation::{Liaison, Waits};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::messages::{Data, Sequence, Space};
+use crate::packets::{Data, Sequence, Space};
 use crate::psn;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;

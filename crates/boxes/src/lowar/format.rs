@@ -7,7 +7,7 @@ use farwrite_wire::header::ICRC_BYTES;
 use super::coding::Shape;
 use crate::KEY_BYTES;
 use crate::message::{Head, Stamp, TAG_BYTES, u32_of};
-use crate::messages::Space;
+use crate::packets::Space;
 use crate::streams::Key;
 
 /// What stands for the key where none is configured. Everybody knows it.

@@ -26,7 +26,7 @@ use self::encoder::Encoder;
 use self::format::{Body, Message};
 use crate::frame::View;
 use crate::message::Seal;
-use crate::messages::{Kind, Space};
+use crate::packets::{Kind, Space};
 use crate::streams::Key;
 use crate::{PathBox, Side};
 use farwrite_wire::packet::Packet;

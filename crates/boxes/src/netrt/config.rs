@@ -30,11 +30,12 @@ pub struct Config {
     pub max_flows: usize,
     /// After this time without a packet, a flow makes room for another one.
     pub idle_ns: u64,
-    /// How long a hole may come from packets that overtook each other. Then it is requested. 0 for
-    /// a path that keeps the order.
+    /// A missing packet is requested after this time, because it may only be late: others may have
+    /// overtaken it. 0 for a path that keeps the order.
     pub request_delay_ns: u64,
-    /// How often what is missing is requested again; at least twice as long as recent repeats
-    /// have taken. Has to be above the round trip between the boxes.
+    /// The time between two requests for the same packets. It has to be above the round trip
+    /// between the boxes. The box waits at least twice as long as recent repeats have taken, and
+    /// at least 1 us.
     pub request_ns: u64,
     /// A packet repeated less than this ago is not repeated again. A request that comes within a
     /// round trip between the boxes does not know of the repeat.

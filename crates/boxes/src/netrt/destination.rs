@@ -9,7 +9,7 @@ use super::flow::{Flow, Shared};
 use super::format::{Body, Message};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::messages::Data;
+use crate::packets::Data;
 use crate::reorder::Room;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;
@@ -75,6 +75,7 @@ impl Destination {
             held: room.kept,
             peak_held: room.peak,
             peak_held_bytes: room.peak_bytes,
+            held_full: room.refused,
             ..self.shared.counters
         }
     }

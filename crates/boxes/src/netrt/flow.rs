@@ -19,12 +19,15 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::counters::Counters;
 use super::format::{BITMAP_BITS, MAX_SPAN, Request};
-use crate::messages::{Data, Sequence};
+use crate::packets::{Data, Sequence};
 use crate::psn;
 use crate::reorder::{ReorderBuffer, Room};
 
 /// A packet this far ahead does not belong to what came before.
 const MAX_AHEAD: i32 = 1 << 20;
+/// Least time between two requests for the same packets. Without one, a `request_ns` of 0 would
+/// request them without end.
+const MIN_REQUEST_NS: u64 = 1_000;
 /// Requests of which a flow remembers when they were sent.
 const MAX_ASKS: usize = 32;
 
@@ -53,9 +56,10 @@ pub(crate) struct Flow {
     asked_psn: u32,
     /// When that is requested again.
     again_ns: u64,
-    /// What else will be requested: when, and all that is missing before which PSN.
+    /// The next request about packets that were not requested yet: its time, and the PSN before
+    /// which it covers what is missing.
     next_ask: Option<(u64, u32)>,
-    /// What was requested for the first time: all that is missing before which PSN, and when.
+    /// First requests: the PSN before which each covers what is missing, and its time.
     asks: VecDeque<(u32, u64)>,
 }
 
@@ -140,7 +144,6 @@ impl Flow {
             }
             self.lose(now_ns);
             if let Err(frame) = self.buffer.push(data, frame, &mut shared.room) {
-                shared.counters.held_full += 1;
                 self.give_up(now_ns, shared, out);
                 out.push(frame);
             }
@@ -158,7 +161,6 @@ impl Flow {
         if self.buffer.is_empty() {
             out.push(frame);
         } else if let Err(frame) = self.buffer.push_behind(frame, &mut shared.room) {
-            shared.counters.held_full += 1;
             self.give_up(now_ns, shared, out);
             out.push(frame);
         }
@@ -237,7 +239,7 @@ impl Flow {
             return None;
         }
         let again_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
-        self.again_ns = now_ns.saturating_add(again_ns);
+        self.again_ns = now_ns.saturating_add(again_ns.max(MIN_REQUEST_NS));
         Some((self.expected(), self.request()))
     }
 
@@ -319,10 +321,13 @@ impl Flow {
 
     /// Plans a request if something is missing that was not requested yet.
     fn look(&mut self, now_ns: u64, config: &Config) {
+        let expected = self.expected();
+        // The holes that a request was planned for may have closed since.
+        let open = |(_, end): &(u64, u32)| psn::distance(expected, *end) > 0;
+        self.next_ask = self.next_ask.filter(open);
         if self.next_ask.is_some() {
             return;
         }
-        let expected = self.expected();
         if psn::distance(self.asked_psn, expected) > 0 {
             self.asked_psn = expected;
         }
@@ -347,7 +352,7 @@ impl Flow {
     /// can be about.
     fn span(&self) -> u32 {
         let expected = self.expected();
-        let lasts = [self.buffer.psns().last(), self.marked_psn];
+        let lasts = [self.buffer.psns().next_back(), self.marked_psn];
         let after = |last| psn::distance(expected, last).max(0).unsigned_abs() + 1;
         let spans = lasts.into_iter().flatten().map(after);
         spans.max().unwrap_or(1).min(MAX_SPAN)

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::KEY_BYTES;
 use crate::message::{Head, Stamp, u32_of};
-use crate::messages::Space;
+use crate::packets::Space;
 use crate::streams::Key;
 
 /// What stands for the key where none is configured. Everybody knows it.

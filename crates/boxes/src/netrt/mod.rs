@@ -31,7 +31,7 @@ use self::format::{Body, Message};
 use self::source::Source;
 use crate::frame::View;
 use crate::message::Seal;
-use crate::messages::{Kind, Space};
+use crate::packets::{Kind, Space};
 use crate::streams::Key;
 use crate::{PathBox, Side};
 
@@ -176,7 +176,7 @@ impl NetRt {
 }
 
 /// The packet, if NetRT protects it: packets of reliable connections.
-fn protected(view: &View<'_>) -> Option<crate::messages::Data> {
+fn protected(view: &View<'_>) -> Option<crate::packets::Data> {
     match Kind::of(&Packet::parse(view.payload()).ok()?) {
         Kind::Data(data) if data.space != Space::Singles => Some(data),
         _ => None,

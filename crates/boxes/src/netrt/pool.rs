@@ -214,7 +214,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Space;
+    use crate::packets::Space;
     use core::net::Ipv4Addr;
 
     fn key(qpn: u32) -> Key {

@@ -4,8 +4,7 @@
 /// open. Here, N is the bytes of frames of all flows of the port that have been requested and not
 /// yet been repeated.
 ///
-/// The sender is paused while packets are repeated below line rate: from when N exceeds
-/// `low_bytes` until nothing waits to be repeated.
+/// The sender is paused from when N exceeds `low_bytes` until nothing waits to be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     /// The rate of the port, in bits a second. Packets are repeated with it up to `low_bytes`.

@@ -16,6 +16,8 @@ pub(crate) struct Repeats {
     bytes: u64,
     /// When the next packet may leave.
     free_ns: u64,
+    /// Traffic classes of the packets since nothing waited, a bit each.
+    classes: u8,
     /// Traffic classes that are paused, a bit each.
     stops: u8,
     pauses: u64,
@@ -41,6 +43,7 @@ impl Repeats {
             queued: BTreeSet::new(),
             bytes: 0,
             free_ns: 0,
+            classes: 0,
             stops: 0,
             pauses: 0,
         }
@@ -63,11 +66,11 @@ impl Repeats {
             return;
         }
         self.bytes = bytes;
+        self.classes |= 1 << repeat.class;
         self.queue.push_back(repeat);
         if self.bytes > self.limit.low_bytes {
             self.pauses += u64::from(self.stops == 0);
-            let classes = self.queue.iter().map(|repeat| 1 << repeat.class);
-            self.stops = classes.fold(self.stops, |stops, class: u8| stops | class);
+            self.stops = self.classes;
         }
     }
 
@@ -103,6 +106,7 @@ impl Repeats {
     /// Ends the pause when nothing waits.
     fn resume(&mut self) {
         if self.queue.is_empty() {
+            self.classes = 0;
             self.stops = 0;
         }
     }
@@ -111,7 +115,7 @@ impl Repeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::Space;
+    use crate::packets::Space;
     use alloc::vec::Vec;
     use core::net::Ipv4Addr;
 

@@ -9,7 +9,7 @@ use super::pool::Pool;
 use super::repeats::{Repeat, Repeats};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::messages::{Data, Sequence};
+use crate::packets::{Data, Sequence};
 use crate::psn;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;
@@ -17,8 +17,8 @@ use crate::timers::Timers;
 /// Marks after the last packet before a pause. Each comes twice as late as the one before, since a
 /// queue that is full drops marks too.
 const TAIL_MARKS: u32 = 10;
-/// A pause in the middle of a message is this much longer than one after a message before a mark is
-/// sent: the packets of a message follow each other.
+/// In the middle of a message, the wait before a mark is this many times as long as after a message,
+/// because the packets of a message follow each other.
 const MIDDLE: u64 = 8;
 
 #[derive(Debug)]
@@ -135,8 +135,8 @@ impl Source {
             flow.marked_ns = now_ns;
         }
         self.pool.add(now_ns, key, data.psn, frame);
-        let before = starts.then(|| self.start(now_ns, key, data.psn, gap.is_none()));
-        let after = marks.then(|| self.mark(now_ns, key));
+        let before = starts.then(|| self.start(key, data.psn, gap.is_none()));
+        let after = marks.then(|| self.mark(key));
         [before.flatten(), after.flatten()]
     }
 
@@ -181,7 +181,7 @@ impl Source {
         let mut out = Vec::new();
         while let Some(repeat) = self.repeats.pop_due(now_ns) {
             let frame = self.pool.repeat(now_ns, &repeat.key, repeat.psn);
-            // Otherwise, newer copies have taken its place.
+            // There is no frame if newer copies have replaced the copy.
             if let Some(view) = frame.and_then(View::parse) {
                 self.counters.repeated += 1;
                 out.push(view.with_dscp(self.config.repeat_dscp));
@@ -199,17 +199,17 @@ impl Source {
                 self.tails.set(key, &mut flow.tail_ns, Some(at_ns));
             }
             flow.marked_ns = now_ns;
-            out.extend(self.mark(now_ns, key));
+            out.extend(self.mark(key));
         }
         out
     }
 
     /// The start of a new flow goes before all others, so that no packet overtakes it. When a sender
     /// goes back or on, the start must not overtake packets from before.
-    fn start(&mut self, now_ns: u64, key: Key, psn: u32, is_new: bool) -> Option<Vec<u8>> {
+    fn start(&mut self, key: Key, psn: u32, is_new: bool) -> Option<Vec<u8>> {
         self.counters.starts_sent += 1;
         let stamp = self.next_stamp();
-        let flow = self.flows.get(now_ns, &key)?;
+        let flow = self.flows.peek(&key)?;
         let envelope = flow.envelope.clone();
         let message = Message::about(&key, psn, Body::Start(stamp, flow.dscp));
         if is_new {
@@ -219,10 +219,10 @@ impl Source {
     }
 
     /// A mark has the class of the flow, so that it does not overtake the packets that it is about.
-    fn mark(&mut self, now_ns: u64, key: Key) -> Option<Vec<u8>> {
+    fn mark(&mut self, key: Key) -> Option<Vec<u8>> {
         self.counters.marks_sent += 1;
         let stamp = self.next_stamp();
-        let flow = self.flows.get(now_ns, &key)?;
+        let flow = self.flows.peek(&key)?;
         let next = flow.sequence.least()?;
         let body = Body::Mark(stamp, flow.dscp, flow.last_psn);
         let message = Message::about(&key, next, body);
@@ -267,7 +267,7 @@ impl Flow {
         };
     }
 
-    /// Whether the sender has yet to send this packet, also again.
+    /// Whether the sender has not sent this packet, or went back behind it and has not repeated it.
     fn is_to_come(&self, psn: u32) -> bool {
         let next = self.sequence.least();
         next.is_some_and(|next| psn::distance(next, psn) >= 0)

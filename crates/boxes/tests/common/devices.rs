@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use farwrite_boxes::BoxDevice;
+use farwrite_boxes::lowar::Lowar;
 use farwrite_boxes::netrt::NetRt;
 use farwrite_net::{Device, Frame, NodeId, Output, Ports};
 use farwrite_rc::{Completion, FIRST_QPN, Nic};
@@ -10,6 +11,7 @@ use farwrite_rc::{Completion, FIRST_QPN, Nic};
 pub(crate) enum Node {
     Host(Box<Host>),
     Box(Box<BoxDevice<NetRt>>),
+    Lowar(Box<BoxDevice<Lowar>>),
     /// In the place of a box.
     Wire(Vec<Output>),
     /// Loses frames that go to its port 1.
@@ -80,6 +82,7 @@ impl Device for Node {
                 }
             }
             Self::Box(device) => device.handle(now_ns, port, frame),
+            Self::Lowar(device) => device.handle(now_ns, port, frame),
             Self::Lossy(lossy) => lossy.handle(port, frame),
             Self::Wire(out) => out.push(Output::Send {
                 port: 1 - port,
@@ -92,6 +95,7 @@ impl Device for Node {
         match self {
             Self::Host(host) => host.nic.poll(now_ns, ports),
             Self::Box(device) => device.poll(now_ns, ports),
+            Self::Lowar(device) => device.poll(now_ns, ports),
             Self::Lossy(lossy) => lossy.out.pop(),
             Self::Wire(out) => out.pop(),
         }
@@ -101,6 +105,7 @@ impl Device for Node {
         match self {
             Self::Host(host) => host.nic.next_ns(),
             Self::Box(device) => device.next_ns(),
+            Self::Lowar(device) => device.next_ns(),
             Self::Wire(_) | Self::Lossy(_) => None,
         }
     }

@@ -1,9 +1,11 @@
 //! Two NICs with boxes beside them, and a path in between.
 #![allow(dead_code, reason = "each user needs some of it")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use farwrite_boxes::{Backpressure, BoxDevice, PathBox};
+use farwrite_net::header::Header;
 use farwrite_net::{
     CableConfig, Device, Frame, Loss, Network, NodeId, Options, Output, Ports, Role, Topology,
 };
@@ -14,6 +16,31 @@ pub(crate) enum Node<B: PathBox> {
     Box(Box<BoxDevice<B>>),
     /// In the place of a box that is missing.
     Wire(Vec<Output>),
+    Gaps(Gaps),
+}
+
+/// A point of the path that loses chosen packets towards host b.
+pub(crate) struct Gaps {
+    /// The numbers of the lost packets, counted from 0 without box messages.
+    lost: BTreeSet<u64>,
+    packets: u64,
+    out: Vec<Output>,
+}
+
+impl Gaps {
+    fn handle(&mut self, port: usize, frame: Frame) {
+        let is_packet = matches!(frame.header, Header::Roce(_));
+        if port == 0 && is_packet {
+            self.packets += 1;
+            if self.lost.contains(&(self.packets - 1)) {
+                return;
+            }
+        }
+        self.out.push(Output::Send {
+            port: 1 - port,
+            frame,
+        });
+    }
 }
 
 impl<B: PathBox> Device for Node<B> {
@@ -25,6 +52,7 @@ impl<B: PathBox> Device for Node<B> {
                 port: 1 - port,
                 frame,
             }),
+            Self::Gaps(gaps) => gaps.handle(port, frame),
         }
     }
 
@@ -33,6 +61,7 @@ impl<B: PathBox> Device for Node<B> {
             Self::Nic(nic) => nic.poll(now_ns, ports),
             Self::Box(device) => device.poll(now_ns, ports),
             Self::Wire(out) => out.pop(),
+            Self::Gaps(gaps) => gaps.out.pop(),
         }
     }
 
@@ -40,10 +69,12 @@ impl<B: PathBox> Device for Node<B> {
         match self {
             Self::Nic(nic) => nic.next_ns(),
             Self::Box(device) => device.next_ns(),
-            Self::Wire(_) => None,
+            Self::Wire(_) | Self::Gaps(_) => None,
         }
     }
 }
+
+const GAPS: &str = "gaps";
 
 /// The path: host a, box, long cable, box, host b.
 pub(crate) struct Path<B: PathBox> {
@@ -69,6 +100,16 @@ where
     B::Config: Clone,
 {
     pub(crate) fn new(setting: &Setting<B::Config>) -> Self {
+        Self::build(setting, None)
+    }
+
+    /// A path that loses the packets with these numbers towards host b, counted from 0 without box
+    /// messages.
+    pub(crate) fn with_lost(setting: &Setting<B::Config>, lost: BTreeSet<u64>) -> Self {
+        Self::build(setting, Some(lost))
+    }
+
+    fn build(setting: &Setting<B::Config>, mut lost: Option<BTreeSet<u64>>) -> Self {
         let mut topology = Topology::new();
         let a = topology.add(Role::Host, "a");
         let b = topology.add(Role::Host, "b");
@@ -81,8 +122,19 @@ where
             loss: setting.loss,
             ..CableConfig::new(setting.rate_bps, setting.delay)
         };
-        topology.connect(near_a, near_b, long);
+        if lost.is_some() {
+            let gaps = topology.add(Role::Box, GAPS);
+            topology.connect(near_a, gaps, short);
+            topology.connect(gaps, near_b, long);
+        } else {
+            topology.connect(near_a, near_b, long);
+        }
         let device = |id, node: &farwrite_net::Node| match node.role {
+            Role::Box if node.name == GAPS => Node::Gaps(Gaps {
+                lost: lost.take().unwrap_or_default(),
+                packets: 0,
+                out: Vec::new(),
+            }),
             Role::Box => match &setting.boxes[usize::from(id == near_b)] {
                 Some(config) => {
                     let device = BoxDevice::new(config.clone(), 0, setting.backpressure);

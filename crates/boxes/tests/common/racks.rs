@@ -24,7 +24,7 @@ pub(crate) const PRIORITY: u8 = 3;
 const RKEY: u32 = 1;
 const LOSSY: &str = "lossy";
 /// A queue in the box makes a round trip longer than the pool covers.
-const BACKPRESSURE: Backpressure = Backpressure::Pfc {
+pub(crate) const BACKPRESSURE: Backpressure = Backpressure::Pfc {
     stop_bytes: 4_000,
     resume_bytes: 1_500,
 };
@@ -55,6 +55,10 @@ pub(crate) struct Outcome {
     /// Packets that the receiver's NIC got after a gap.
     pub(crate) out_of_order: u64,
     pub(crate) dropped: u64,
+    /// Bytes that all ports sent.
+    pub(crate) sent_bytes: u64,
+    /// Most frames that a LoWAR box held at a time.
+    pub(crate) lowar_peak_held: u64,
     /// Sums over all boxes, and maxima of the peaks.
     pub(crate) boxes: Counters,
     /// The receiver's reordering buffer, when looked at each 10 us.
@@ -118,7 +122,7 @@ impl Racks {
                 topology.connect(tor, lossy, short);
                 tor = lossy;
             }
-            topology.connect(tor, path_box, cable);
+            topology.connect(tor, path_box, scene.cable_to_box(receives));
             hosts.push(host);
             boxes.push(path_box);
         }
@@ -130,6 +134,10 @@ impl Racks {
                 (Repair::NetRt(config), Some(at)) if missing != Some(at) => {
                     let device = BoxDevice::new(config.clone(), 0, BACKPRESSURE);
                     Node::Box(Box::new(device))
+                }
+                (Repair::Lowar(config), Some(at)) if missing != Some(at) => {
+                    let device = BoxDevice::new(config.clone(), 0, Backpressure::default());
+                    Node::Lowar(Box::new(device))
                 }
                 (_, Some(_)) => Node::Wire(Vec::new()),
                 (_, None) => Node::Host(Box::new(Host::new(id))),
@@ -266,21 +274,23 @@ impl Racks {
             if let Some(device) = self.path_box(at) {
                 add(&mut outcome.boxes, &device.counters());
             }
+            if let Some(Node::Lowar(device)) = self.network.device(self.boxes[at]) {
+                let held = device.counters().peak_held;
+                outcome.lowar_peak_held = outcome.lowar_peak_held.max(held);
+            }
         }
+        let totals = self.network.totals();
+        outcome.sent_bytes = totals.transmitted_bytes;
+        outcome.dropped = totals.all_dropped();
         for node in self.topology.with_role(Role::Box) {
             if let Some(Node::Lossy(lossy)) = self.network.device(node) {
                 outcome.dropped += lossy.lost;
             }
         }
-        for switch in self.topology.with_role(Role::Switch) {
-            for counters in self.network.counters(switch) {
-                outcome.dropped += counters.all_dropped();
-            }
-        }
     }
 }
 
-fn switch(scene: &Scene, repair: &Repair) -> SwitchConfig {
+pub(crate) fn switch(scene: &Scene, repair: &Repair) -> SwitchConfig {
     let red = Red {
         kmin_bytes: 100_000,
         kmax_bytes: 400_000,

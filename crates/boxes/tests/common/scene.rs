@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use farwrite_boxes::lowar;
 use farwrite_boxes::netrt::Config;
-use farwrite_net::Policy;
+use farwrite_net::{CableConfig, Loss, Policy};
 use farwrite_rc::Path;
 
 /// How losses are repaired.
@@ -17,6 +18,8 @@ pub(crate) enum Repair {
     Irn,
     /// Go-Back-N behind NetRT boxes.
     NetRt(Config),
+    /// Go-Back-N behind LoWAR boxes.
+    Lowar(lowar::Config),
 }
 
 /// What the hosts are joined to.
@@ -39,11 +42,15 @@ pub(crate) struct Scene {
     /// How long after one another senders begin.
     pub(crate) gap_ns: u64,
     pub(crate) rate_bps: u64,
-    /// Of each cable.
+    /// Of each cable, except for those between boxes and the core.
     pub(crate) delay: Duration,
+    /// Of the cables between boxes and the core, if there is one.
+    pub(crate) core_delay: Duration,
     pub(crate) middle: Middle,
     /// The share of frames that are lost on the way to the receiver.
     pub(crate) loss: f64,
+    /// The share of frames that the cable between the core and the receiver's box loses, either way.
+    pub(crate) cable_loss: f64,
     pub(crate) buffer_bytes: u64,
     /// DCQCN.
     pub(crate) control: bool,
@@ -61,8 +68,10 @@ impl Scene {
             gap_ns: 10_000,
             rate_bps: 50_000_000_000,
             delay: Duration::from_nanos(500),
+            core_delay: Duration::from_nanos(500),
             middle: Middle::Core,
             loss: 0.0,
+            cable_loss: 0.0,
             buffer_bytes: 9 << 20,
             control: true,
             ack_timeout_ns: 4_000_000,
@@ -87,9 +96,39 @@ impl Scene {
             writes,
             rate_bps: 10_000_000_000,
             delay: Duration::from_micros(12),
+            core_delay: Duration::from_micros(12),
             loss,
             control: false,
             ..Self::incast(1)
+        }
+    }
+
+    /// Two data centers with 40 ms between them, and boxes at the ends of the long path.
+    pub(crate) fn wan(bytes: u32, loss: f64, writes: u64) -> Self {
+        Self {
+            delay: Duration::from_nanos(500),
+            core_delay: Duration::from_millis(10),
+            loss: 0.0,
+            cable_loss: loss,
+            buffer_bytes: 1 << 30,
+            ack_timeout_ns: 160_000_000,
+            ..Self::chain(bytes, 0.0, writes)
+        }
+    }
+
+    /// From a switch to the box of a sender or of the receiver.
+    pub(crate) fn cable_to_box(&self, receives: bool) -> CableConfig {
+        let delay = match self.middle {
+            Middle::Core => self.core_delay,
+            Middle::Spines(..) => self.delay,
+        };
+        let loss = Loss::Iid {
+            loss_packet: self.cable_loss,
+        };
+        let loses = receives && self.cable_loss > 0.0;
+        CableConfig {
+            loss: if loses { loss } else { Loss::None },
+            ..CableConfig::new(self.rate_bps, delay)
         }
     }
 
@@ -101,10 +140,15 @@ impl Scene {
         };
         // A frame of 1106 bytes there, and an acknowledgement of 86 bytes back.
         let frames_ns = (1106 + 86) * 8_000_000_000 / self.rate_bps;
-        let delay_ns = u64::try_from(self.delay.as_nanos()).unwrap();
+        let core_cables = match self.middle {
+            Middle::Core => 2,
+            Middle::Spines(..) => 0,
+        };
+        let delay = self.delay * (cables - core_cables) + self.core_delay * core_cables;
+        let delay_ns = u64::try_from(delay.as_nanos()).unwrap();
         Path {
             rate_bps: self.rate_bps,
-            rtt_ns: cables * (2 * delay_ns + frames_ns),
+            rtt_ns: 2 * delay_ns + u64::from(cables) * frames_ns,
             mtu_bytes: 1024,
             framing_bytes: 38,
         }

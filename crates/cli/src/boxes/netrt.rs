@@ -63,7 +63,7 @@ impl NetRtArgs {
     fn config(&self) -> Result<Config, Failure> {
         // At most 10 s.
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let mut config = Config::new(self.rate, ns(self.rtt).max(1));
+        let mut config = Config::new(self.rate, ns(self.rtt));
         config.key = self.key.derive(KEY_PURPOSE)?;
         if let Some(pool) = self.pool {
             config.pool_bytes = usize::try_from(pool).unwrap_or(usize::MAX);

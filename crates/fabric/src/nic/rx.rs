@@ -306,7 +306,7 @@ fn is_from(permitted: SocketAddr, from: SocketAddr) -> bool {
 /// The reason to count for bytes that are no packet.
 fn form(error: ParseError) -> DropReason {
     match error {
-        ParseError::UnknownOpcode(_) | ParseError::RepairHeader => DropReason::UnsupportedOpcode,
+        ParseError::UnknownOpcode(_) | ParseError::BoxMessage => DropReason::UnsupportedOpcode,
         _ => DropReason::Malformed,
     }
 }

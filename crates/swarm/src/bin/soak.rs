@@ -1,12 +1,14 @@
 //! Runs cases of the swarm, seed after seed, and counts what they met.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use farwrite_swarm::{Plan, Table, check, explain};
+use farwrite_swarm::boxes::{self, BoxPlan};
+use farwrite_swarm::{Plan, Table, Violation, check, explain};
 
 /// One of this many cases is run twice, and must be the same both times.
 const TWICE: u64 = 16;
@@ -32,6 +34,9 @@ struct Args {
     /// than the usual finds what recovers slowly.
     #[arg(long)]
     patience: Option<u64>,
+    /// Run cases of boxes in the path instead of cases of endpoints.
+    #[arg(long)]
+    boxes: bool,
     /// Stop at the first broken rule.
     #[arg(long)]
     stop: bool,
@@ -57,6 +62,8 @@ struct Sums {
     faults: u64,
     failures: u64,
     table: Table,
+    /// In how many cases of boxes each kind was met.
+    box_kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Soak {
@@ -72,30 +79,60 @@ impl Soak {
 
     fn work(&self) {
         while let Some(seed) = self.next_seed() {
-            let mut plan = Plan::draw(seed);
-            if let Some(seconds) = self.args.patience {
-                plan.patience_ns = seconds * 1_000_000_000;
+            if self.args.boxes {
+                self.run_boxes(seed);
+            } else {
+                self.run_endpoints(seed);
             }
-            let report = check(&plan, seed.is_multiple_of(TWICE));
-            let mut sums = self.sums();
-            sums.cases += 1;
-            sums.messages += report.messages;
-            sums.packets += report.packets;
-            sums.faults += report.faults;
-            sums.table.add(&report.coverage);
-            let Some(violation) = report.violation else {
-                continue;
-            };
-            sums.failures += 1;
-            let cases = sums.cases;
-            drop(sums);
-            if self.args.stop {
-                self.stopped.store(true, Ordering::Relaxed);
-            }
-            println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
-            if !self.args.brief {
-                println!("{}", explain(seed, &plan));
-            }
+        }
+    }
+
+    fn run_endpoints(&self, seed: u64) {
+        let mut plan = Plan::draw(seed);
+        if let Some(seconds) = self.args.patience {
+            plan.patience_ns = seconds * 1_000_000_000;
+        }
+        let report = check(&plan, seed.is_multiple_of(TWICE));
+        let mut sums = self.sums();
+        sums.messages += report.messages;
+        sums.packets += report.packets;
+        sums.faults += report.faults;
+        sums.table.add(&report.coverage);
+        drop(sums);
+        self.end(seed, report.violation.as_ref(), || explain(seed, &plan));
+    }
+
+    fn run_boxes(&self, seed: u64) {
+        let plan = BoxPlan::draw(seed);
+        let report = if seed.is_multiple_of(TWICE) {
+            boxes::check(&plan)
+        } else {
+            boxes::run(&plan)
+        };
+        let mut sums = self.sums();
+        for kind in report.met {
+            *sums.box_kinds.entry(kind).or_default() += 1;
+        }
+        drop(sums);
+        self.end(seed, report.violation.as_ref(), || plan.to_string());
+    }
+
+    /// Counts a case, and prints what it broke.
+    fn end(&self, seed: u64, violation: Option<&Violation>, explain: impl Fn() -> String) {
+        let mut sums = self.sums();
+        sums.cases += 1;
+        let Some(violation) = violation else {
+            return;
+        };
+        sums.failures += 1;
+        let cases = sums.cases;
+        drop(sums);
+        if self.args.stop {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
+        if !self.args.brief {
+            println!("{}", explain());
         }
     }
 
@@ -144,6 +181,13 @@ fn main() -> ExitCode {
     });
     soak.print_progress();
     let sums = soak.sums();
-    print!("{}", sums.table);
+    if soak.args.boxes {
+        for kind in boxes::KINDS {
+            let count = sums.box_kinds.get(kind).copied().unwrap_or(0);
+            println!("{count:>9}  {kind}");
+        }
+    } else {
+        print!("{}", sums.table);
+    }
     ExitCode::from(u8::from(sums.failures > 0))
 }

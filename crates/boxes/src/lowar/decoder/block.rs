@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::frame::{Envelope, View};
 use crate::lowar::coding::{Shape, Unit};
 use crate::lowar::format::{Repair, Report, SPANS};
-use crate::messages::{Data, Kind};
+use crate::packets::{Data, Kind};
 use crate::psn;
 use crate::streams::Key;
 use farwrite_wire::packet::Packet;

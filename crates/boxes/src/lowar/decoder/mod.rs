@@ -17,7 +17,7 @@ use super::counters::Counters;
 use super::format::{Body, Message, Report};
 use crate::frame::View;
 use crate::message::{Seal, Stamp};
-use crate::messages::{Data, Space};
+use crate::packets::{Data, Space};
 use crate::reorder::Room;
 use crate::streams::{Key, Table};
 use crate::timers::Timers;
@@ -183,7 +183,7 @@ impl Decoder {
     pub(crate) fn hold_ended(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
-            let peer = self.streams.get(now_ns, &key);
+            let peer = self.streams.peek(&key);
             if let Some(Packets::Ordered(stream)) = peer.map(|peer| &mut peer.packets) {
                 stream.hold_ended(now_ns, &mut self.shared, &mut out);
             }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::lowar::coding::Pool;
 use crate::lowar::counters::Counters;
-use crate::messages::Data;
+use crate::packets::Data;
 use crate::psn;
 use crate::reorder::{ReorderBuffer, Room, Waiting};
 use crate::streams::Key;

@@ -11,7 +11,7 @@ use super::shared::Shared;
 use crate::frame::View;
 use crate::lowar::coding::Shape;
 use crate::lowar::format::{Repair, Report};
-use crate::messages::Data;
+use crate::packets::Data;
 use crate::psn;
 use crate::streams::Key;
 

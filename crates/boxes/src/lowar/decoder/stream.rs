@@ -11,7 +11,7 @@ use super::shared::{Held, Shared};
 use crate::frame::View;
 use crate::lowar::coding::Shape;
 use crate::lowar::format::{Repair, Report};
-use crate::messages::{Data, Sequence};
+use crate::packets::{Data, Sequence};
 use crate::psn;
 use crate::streams::Key;
 

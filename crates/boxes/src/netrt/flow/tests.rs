@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::messages::test::data;
+use crate::packets::test::data;
 
 const MS: u64 = 1_000_000;
 
@@ -218,7 +218,7 @@ fn without_room_all_goes_on() {
         let result = rig.on(event);
         assert_eq!(result.state, Waiting);
         assert_eq!((&result.out[..2], result.out.len()), (&[7, 8][..], 3));
-        assert_eq!(rig.shared.counters.held_full, 1);
+        assert_eq!(rig.shared.room.refused, 1);
     }
 }
 
@@ -343,6 +343,30 @@ fn packets_that_overtook_others_are_not_requested_within_the_delay() {
     assert_eq!((result.out, result.wants), (vec![5, 6], None));
     assert_eq!(rig.on(Packet(7)).state, Ordered);
     assert_eq!(rig.on(Wait(MS)).wants, None);
+}
+
+/// The request that was planned for a hole is not sent for the next one, which is younger.
+#[test]
+fn a_hole_that_closes_takes_its_request_along() {
+    let mut rig = Rig::new(5);
+    rig.config.request_delay_ns = 1000;
+    rig.on(Packet(6));
+    rig.on(Wait(500));
+    rig.on(Packet(8));
+    rig.on(Wait(100));
+    let result = rig.on(Packet(5));
+    assert_eq!((result.out, result.state), (vec![5, 6], ReTx));
+    assert_eq!(rig.on(Wait(400)).wants, None);
+    assert_eq!(rig.on(Wait(600)).wants, Some(vec![0]));
+}
+
+/// Otherwise, a box with this setting is due again and again at the same time.
+#[test]
+fn a_request_is_never_repeated_at_once() {
+    let mut rig = Rig::new(5);
+    rig.config.request_ns = 0;
+    assert_eq!(rig.on(Packet(6)).wants, Some(vec![0]));
+    assert_eq!(rig.flow.next_ns(&rig.config), Some(rig.now_ns + 1_000));
 }
 
 #[test]

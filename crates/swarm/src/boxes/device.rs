@@ -1,0 +1,215 @@
+//! The devices of a case.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
+
+use farwrite_boxes::{BoxDevice, PathBox};
+use farwrite_link::Datagram;
+use farwrite_net::header::Header;
+use farwrite_net::{Device, Frame, Output, Ports};
+use farwrite_rc::Nic;
+
+use super::forge;
+use super::plan::Rates;
+use crate::dice::Dice;
+
+/// Box messages that the path remembers.
+const MAX_SEEN: usize = 40;
+
+pub(crate) enum Node<B: PathBox> {
+    Host(Box<Host>),
+    Box(Box<BoxDevice<B>>),
+    /// In the place of a box that is missing.
+    Wire(Vec<Output>),
+    Path(Box<FaultyPath>),
+}
+
+/// Packets that a NIC has sent.
+pub(crate) type Sent = Rc<RefCell<HashSet<Vec<u8>>>>;
+
+/// A NIC whose packets are noted.
+pub(crate) struct Host {
+    pub(crate) nic: Nic,
+    pub(crate) sent: Sent,
+    pub(crate) peer_sent: Sent,
+    /// The first packet from the path that the peer's NIC has not sent.
+    pub(crate) made_up: Option<Frame>,
+}
+
+/// Where FECN and BECN are. The ICRC does not cover this byte of a packet.
+const CONGESTION: usize = 4;
+
+/// What the ICRC of a packet covers.
+fn identity(frame: &Frame) -> Vec<u8> {
+    let datagram = frame.to_datagram();
+    let Datagram {
+        src,
+        dst,
+        id,
+        payload,
+        ..
+    } = datagram.expect("NICs send whole packets");
+    let mut identity = payload;
+    identity[CONGESTION] = 0;
+    identity.extend_from_slice(&id.to_be_bytes());
+    identity.extend_from_slice(format!("{src} {dst}").as_bytes());
+    identity
+}
+
+/// The path between the boxes.
+pub(crate) struct FaultyPath {
+    pub(crate) rates: Rates,
+    pub(crate) end_ns: u64,
+    /// What messages are forged with.
+    pub(crate) key: [u8; 32],
+    pub(crate) dice: Dice,
+    pub(crate) tally: Tally,
+    seen: Vec<(usize, Frame)>,
+    /// Frames that the burst under way still takes.
+    burst: u64,
+    /// Frames by the time at which they leave, and a number.
+    waiting: BTreeMap<(u64, u64), Output>,
+    number: u64,
+}
+
+/// What the path did to frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) lost: u64,
+    pub(crate) changed: u64,
+    pub(crate) doubled: u64,
+    pub(crate) late: u64,
+    pub(crate) replayed: u64,
+    pub(crate) forged: u64,
+}
+
+impl FaultyPath {
+    pub(crate) fn new(rates: Rates, end_ns: u64, key: [u8; 32], seed: u64) -> Self {
+        Self {
+            rates,
+            end_ns,
+            key,
+            dice: Dice::new(seed),
+            tally: Tally::default(),
+            seen: Vec::new(),
+            burst: 0,
+            waiting: BTreeMap::new(),
+            number: 0,
+        }
+    }
+
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        let to = 1 - port;
+        if now_ns >= self.end_ns {
+            return self.send(now_ns, to, frame);
+        }
+        if forge::message(&frame).is_some() && self.seen.len() < MAX_SEEN {
+            self.seen.push((to, frame.clone()));
+        }
+        if self.dice.chance(self.rates.forge) {
+            self.forge(now_ns);
+        }
+        if self.burst > 0 || self.dice.chance(self.rates.loss) {
+            self.burst = match self.burst {
+                0 => self.dice.within(0..self.rates.burst + 1),
+                left => left - 1,
+            };
+            self.tally.lost += 1;
+            return;
+        }
+        if self.dice.chance(self.rates.double) {
+            self.tally.doubled += 1;
+            self.delay(now_ns, to, frame.clone());
+        }
+        if self.dice.chance(self.rates.change)
+            && let Some(changed) = forge::changed(&frame, &mut self.dice)
+        {
+            self.tally.changed += 1;
+            return self.delay(now_ns, to, changed);
+        }
+        self.delay(now_ns, to, frame);
+    }
+
+    fn delay(&mut self, now_ns: u64, to: usize, frame: Frame) {
+        let mut at_ns = now_ns;
+        if self.dice.chance(self.rates.late) {
+            self.tally.late += 1;
+            at_ns += self.dice.within(0..self.rates.late_ns + 1);
+        }
+        self.send(at_ns, to, frame);
+    }
+
+    /// Sends a box message again, as it was or changed.
+    fn forge(&mut self, now_ns: u64) {
+        if self.seen.is_empty() {
+            return;
+        }
+        let (to, genuine) = &self.seen[self.dice.index(self.seen.len())];
+        let (to, genuine) = (*to, genuine.clone());
+        if self.dice.chance(0.3) {
+            self.tally.replayed += 1;
+            self.send(now_ns, to, genuine);
+        } else if let Some(forged) = forge::forged(&genuine, &self.key, &mut self.dice) {
+            self.tally.forged += 1;
+            self.send(now_ns, to, forged);
+        }
+    }
+
+    fn send(&mut self, at_ns: u64, port: usize, frame: Frame) {
+        self.number += 1;
+        let output = Output::Send { port, frame };
+        self.waiting.insert((at_ns, self.number), output);
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.waiting.keys().next().map(|(at_ns, _)| *at_ns)
+    }
+}
+
+impl<B: PathBox> Device for Node<B> {
+    fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
+        match self {
+            Self::Host(host) => {
+                let is_packet = matches!(frame.header, Header::Roce(_));
+                if is_packet && !host.peer_sent.borrow().contains(&identity(&frame)) {
+                    host.made_up.get_or_insert(frame.clone());
+                }
+                host.nic.handle(now_ns, port, frame);
+            }
+            Self::Box(device) => device.handle(now_ns, port, frame),
+            Self::Wire(out) => out.push(Output::Send {
+                port: 1 - port,
+                frame,
+            }),
+            Self::Path(path) => path.handle(now_ns, port, frame),
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output> {
+        match self {
+            Self::Host(host) => {
+                let output = host.nic.poll(now_ns, ports);
+                if let Some(Output::Send { frame, .. }) = &output {
+                    host.sent.borrow_mut().insert(identity(frame));
+                }
+                output
+            }
+            Self::Box(device) => device.poll(now_ns, ports),
+            Self::Wire(out) => out.pop(),
+            Self::Path(path) => {
+                let first = path.waiting.first_entry()?;
+                (first.key().0 <= now_ns).then(|| first.remove())
+            }
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        match self {
+            Self::Host(host) => host.nic.next_ns(),
+            Self::Box(device) => device.next_ns(),
+            Self::Wire(_) => None,
+            Self::Path(path) => path.next_ns(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A case as a plain value, and how a seed draws it.
+
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+use farwrite_boxes::lowar::{self, Coding, Shape};
+use farwrite_boxes::{Backpressure, netrt};
+
+use super::traffic::{self, Ask};
+use crate::dice::Dice;
+
+pub(crate) const RATE_BPS: u64 = 10_000_000_000;
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// A case.
+#[derive(Clone, Debug)]
+pub struct BoxPlan {
+    /// The boxes.
+    pub boxes: Boxes,
+    /// How they slow their NICs down.
+    pub backpressure: Backpressure,
+    /// From one box to the other.
+    pub delay: Duration,
+    /// What the path does to frames.
+    pub rates: Rates,
+    /// The end of all faults.
+    pub faults_end_ns: u64,
+    /// Boxes that start again.
+    pub restarts: Vec<Restart>,
+    /// Whether messages are forged with the key of the boxes, or with another one.
+    pub key_is_known: bool,
+    /// Bytes of payload in a packet.
+    pub mtu_bytes: u32,
+    /// The first PSN of all connections.
+    pub first_psn: u32,
+    /// The requests of each connection, of both ends.
+    pub(crate) asks: Vec<[Vec<Ask>; 2]>,
+    /// Decides what happens to each frame.
+    pub path_seed: u64,
+}
+
+/// The boxes beside the NICs; `None` where one is missing.
+#[derive(Clone, Debug)]
+pub enum Boxes {
+    /// LoWAR.
+    Lowar([Option<lowar::Config>; 2]),
+    /// NetRT.
+    NetRt([Option<netrt::Config>; 2]),
+}
+
+/// How often the path does what to a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// It loses this one.
+    pub loss: f64,
+    /// Up to this number of further frames is lost with it.
+    pub burst: u64,
+    /// It changes a bit.
+    pub change: f64,
+    /// It delivers it twice.
+    pub double: f64,
+    /// It delivers it late, by up to `late_ns`.
+    pub late: f64,
+    /// In nanoseconds.
+    pub late_ns: u64,
+    /// It makes a box message of one that came by.
+    pub forge: f64,
+}
+
+/// A box that starts again.
+#[derive(Clone, Copy, Debug)]
+pub struct Restart {
+    /// When.
+    pub at_ns: u64,
+    /// Beside which NIC, 0 or 1.
+    pub at: usize,
+}
+
+impl BoxPlan {
+    /// The case of a seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let delay_ns = dice.pick(&[2 * US, 20 * US, 200 * US, 2 * MS]);
+        let keys = draw_keys(&mut dice);
+        let missing = dice.chance(0.1).then(|| dice.index(2));
+        let mut configs = |config: &mut dyn FnMut(&mut Dice, usize)| {
+            for at in (0..2).filter(|at| missing != Some(*at)) {
+                config(&mut dice, at);
+            }
+        };
+        let boxes = if seed.is_multiple_of(2) {
+            let mut drawn = [None, None];
+            configs(&mut |dice, at| drawn[at] = Some(draw_lowar(dice, keys[at])));
+            Boxes::Lowar(drawn)
+        } else {
+            let mut drawn = [None, None];
+            configs(&mut |dice, at| drawn[at] = Some(draw_netrt(dice, keys[at], delay_ns)));
+            Boxes::NetRt(drawn)
+        };
+        let faults_end_ns = dice.pick(&[MS, 10 * MS, 100 * MS]);
+        let mut restarts: Vec<_> = (0..dice.pick(&[0, 0, 1, 6]))
+            .map(|_| Restart {
+                at_ns: dice.within(0..faults_end_ns),
+                at: dice.index(2),
+            })
+            .collect();
+        restarts.sort_by_key(|restart| restart.at_ns);
+        let connections = dice.pick(&[1, 1, 2, 4]);
+        Self {
+            boxes,
+            backpressure: draw_backpressure(&mut dice),
+            delay: Duration::from_nanos(delay_ns),
+            rates: draw_rates(&mut dice),
+            faults_end_ns,
+            restarts,
+            key_is_known: dice.chance(0.5),
+            mtu_bytes: dice.pick(&[256, 512, 1024]),
+            first_psn: dice.pick(&[0, 0x7F_FFF0, 0xFF_FFF0]),
+            asks: (0..connections)
+                .map(|_| [traffic::draw(&mut dice), traffic::draw(&mut dice)])
+                .collect(),
+            path_seed: dice.next(),
+        }
+    }
+
+    /// Whether no box of the case is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        match &self.boxes {
+            Boxes::Lowar(configs) => configs.iter().all(Option::is_some),
+            Boxes::NetRt(configs) => configs.iter().all(Option::is_some),
+        }
+    }
+
+    /// The keys of the boxes.
+    pub(crate) fn keys(&self) -> Vec<Option<[u8; 32]>> {
+        match &self.boxes {
+            Boxes::Lowar(configs) => configs.iter().flatten().map(|config| config.key).collect(),
+            Boxes::NetRt(configs) => configs.iter().flatten().map(|config| config.key).collect(),
+        }
+    }
+}
+
+fn draw_keys(dice: &mut Dice) -> [Option<[u8; 32]>; 2] {
+    let key = dice.chance(0.5).then_some([7; 32]);
+    let other = if dice.chance(0.05) {
+        Some([8; 32])
+    } else {
+        key
+    };
+    [key, other]
+}
+
+/// Often a box has too little of something.
+fn draw_lowar(dice: &mut Dice, key: Option<[u8; 32]>) -> lowar::Config {
+    let shape = |packets, units| Shape::new(packets, units).expect("a shape");
+    let shapes = [shape(1, 1), shape(4, 2), shape(8, 1), shape(16, 8)];
+    lowar::Config {
+        key,
+        coding: if dice.chance(0.3) {
+            Coding::Adaptive
+        } else {
+            Coding::Fixed(dice.pick(&shapes))
+        },
+        path_mtu_bytes: dice.pick(&[1500, 1500, 1500, 300]),
+        max_units: dice.pick(&[1024, 1024, 9, 1]),
+        max_held: dice.pick(&[2048, 2048, 3, 0]),
+        max_streams: dice.pick(&[512, 512, 512, 1, 0]),
+        idle_ns: dice.pick(&[10_000 * MS, MS]),
+        hold_ns: dice.pick(&[4 * MS, 300 * US]),
+        probe_ns: dice.pick(&[10 * MS, 100 * US]),
+        silence_ns: dice.pick(&[1000 * MS, 20 * MS]),
+        ..lowar::Config::default()
+    }
+}
+
+fn draw_netrt(dice: &mut Dice, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::Config {
+    let plain = netrt::Config::new(RATE_BPS, 2 * delay_ns + 10 * US);
+    netrt::Config {
+        key,
+        pool_bytes: dice.pick(&[1 << 20, 60_000, 3_000, 0]),
+        max_held: dice.pick(&[2048, 2048, 3, 0]),
+        max_flows: dice.pick(&[512, 512, 512, 1, 0]),
+        idle_ns: dice.pick(&[10_000 * MS, MS]),
+        request_delay_ns: dice.pick(&[0, 0, 30 * US]),
+        request_ns: dice.pick(&[plain.request_ns, plain.request_ns, 0]),
+        hold_ns: dice.pick(&[4 * MS, 300 * US]),
+        mark_ns: dice.pick(&[plain.mark_ns, 10 * US]),
+        ..plain
+    }
+}
+
+fn draw_backpressure(dice: &mut Dice) -> Backpressure {
+    dice.pick(&[
+        Backpressure::default(),
+        Backpressure::Pfc {
+            stop_bytes: 3_000,
+            resume_bytes: 1_000,
+        },
+        Backpressure::Ecn { mark_bytes: 20_000 },
+    ])
+}
+
+/// Each kind of fault is there or not.
+fn draw_rates(dice: &mut Dice) -> Rates {
+    let mut rate = |rates: &[f64]| {
+        let rate = dice.pick(rates);
+        if dice.chance(0.6) { rate } else { 0.0 }
+    };
+    Rates {
+        loss: rate(&[0.003, 0.03, 0.2]),
+        change: rate(&[0.01, 0.1]),
+        double: rate(&[0.02, 0.3]),
+        late: rate(&[0.01, 0.2]),
+        forge: rate(&[0.02, 0.3]),
+        burst: dice.pick(&[0, 0, 3, 20]),
+        late_ns: dice.pick(&[3 * US, 50 * US, 3 * MS]),
+    }
+}
+
+impl Display for BoxPlan {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#?}")
+    }
+}

@@ -1,0 +1,347 @@
+//! A case under way, and the rules that it must not break.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use farwrite_boxes::lowar::{self, Lowar};
+use farwrite_boxes::netrt::{self, NetRt};
+use farwrite_boxes::{BoxDevice, PathBox};
+use farwrite_net::{CableConfig, Network, NodeId, Options, Role, Topology};
+use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
+
+use super::device::{FaultyPath, Host, Node, Sent};
+use super::forge;
+use super::plan::{BoxPlan, Boxes, RATE_BPS};
+use super::traffic::{Course, MAX_BYTES, rkey};
+use crate::violation::{Rule, Violation};
+
+const STEP_NS: u64 = 1_000_000;
+/// After the last fault, requests are done within this time.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// After the last request, boxes fall silent within this time.
+const QUIET_NS: u64 = 60_000_000_000;
+const ACK_TIMEOUT_NS: u64 = 12_000_000;
+
+/// A box, and what its counters show of a case.
+pub(crate) trait Watched: PathBox<Config: Clone> {
+    fn met(counters: &Self::Counters) -> Vec<(&'static str, u64)>;
+}
+
+impl Watched for Lowar {
+    fn met(counters: &lowar::Counters) -> Vec<(&'static str, u64)> {
+        vec![
+            ("lowar: coded", counters.coded),
+            ("lowar: recovered", counters.recovered),
+            ("lowar: not verified", counters.not_verified),
+            ("lowar: given up", counters.given_up),
+            ("lowar: hold ended", counters.hold_ended),
+            ("lowar: damaged packet", counters.damaged),
+            ("lowar: repair too long", counters.repairs_too_long),
+            ("lowar: no units", counters.units_full),
+            ("lowar: no streams", counters.streams_full),
+            ("lowar: no room", counters.held_full),
+        ]
+    }
+}
+
+impl Watched for NetRt {
+    fn met(counters: &netrt::Counters) -> Vec<(&'static str, u64)> {
+        vec![
+            ("netrt: copied", counters.copied),
+            ("netrt: recovered", counters.recovered),
+            ("netrt: notice", counters.notices_sent),
+            ("netrt: copy dropped", counters.copies_dropped),
+            ("netrt: given up", counters.given_up),
+            ("netrt: hold ended", counters.hold_ended),
+            ("netrt: damaged packet", counters.damaged),
+            ("netrt: no flows", counters.flows_full),
+            ("netrt: no room", counters.held_full),
+        ]
+    }
+}
+
+pub(crate) struct World<'a, B: PathBox> {
+    plan: &'a BoxPlan,
+    network: Network<Node<B>>,
+    hosts: [NodeId; 2],
+    boxes: [NodeId; 2],
+    path: NodeId,
+    /// Of each connection, from either end.
+    courses: Vec<[Course; 2]>,
+    /// What requests and receive buffers of each connection and end came to.
+    outcomes: Vec<[[Vec<Completion>; 2]; 2]>,
+    met: BTreeSet<&'static str>,
+}
+
+impl<'a, B: Watched> World<'a, B> {
+    pub(crate) fn new(plan: &'a BoxPlan, configs: &[Option<B::Config>; 2]) -> Self {
+        let mut topology = Topology::new();
+        let hosts = [0, 1].map(|at| topology.add(Role::Host, format!("nic{at}")));
+        let boxes = [0, 1].map(|at| topology.add(Role::Box, format!("box{at}")));
+        let path = topology.add(Role::Box, "path");
+        let short = CableConfig::new(RATE_BPS, Duration::from_nanos(100));
+        for at in 0..2 {
+            topology.connect(hosts[at], boxes[at], short);
+        }
+        let long = CableConfig::new(RATE_BPS, plan.delay / 2);
+        for end in boxes {
+            topology.connect(end, path, long);
+        }
+        let sent = [Sent::default(), Sent::default()];
+        let device = |id: NodeId, _: &farwrite_net::Node| {
+            if let Some(at) = hosts.iter().position(|host| *host == id) {
+                return Node::Host(Box::new(Host {
+                    nic: Nic::new(id),
+                    sent: sent[at].clone(),
+                    peer_sent: sent[1 - at].clone(),
+                    made_up: None,
+                }));
+            }
+            let Some(at) = boxes.iter().position(|end| *end == id) else {
+                return Node::Path(Box::new(faulty_path(plan)));
+            };
+            match &configs[at] {
+                Some(config) => {
+                    let device = BoxDevice::new(config.clone(), 0, plan.backpressure);
+                    Node::Box(Box::new(device))
+                }
+                None => Node::Wire(Vec::new()),
+            }
+        };
+        let network = Network::new(&topology, &Options::default(), plan.path_seed, device);
+        let courses = plan.asks.iter().enumerate().map(|(connection, asks)| {
+            [0, 1].map(|from| Course::new(&asks[from], connection, from))
+        });
+        let mut world = Self {
+            plan,
+            network: network.expect("a possible network"),
+            hosts,
+            boxes,
+            path,
+            courses: courses.collect(),
+            outcomes: vec![Default::default(); plan.asks.len()],
+            met: BTreeSet::new(),
+        };
+        world.connect();
+        world
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.network.now_ns()
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.network.trace_hash()
+    }
+
+    pub(crate) fn met(&self) -> BTreeSet<&'static str> {
+        self.met.clone()
+    }
+
+    /// Runs the case to its end.
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        let mut restarts = self.plan.restarts.iter();
+        let mut restart = restarts.next();
+        let until_ns = self.plan.faults_end_ns + PATIENCE_NS;
+        while !self.is_done() {
+            let now_ns = self.now_ns();
+            if now_ns >= until_ns {
+                return Err(self.violation(Rule::Liveness, self.open_requests()));
+            }
+            let next_ns = now_ns + STEP_NS;
+            while let Some(due) = restart.filter(|due| due.at_ns < next_ns) {
+                self.network.run_until(due.at_ns);
+                if let Some(Node::Box(device)) = self.network.device_mut(self.boxes[due.at]) {
+                    device.restart();
+                    self.met.insert("restart");
+                }
+                restart = restarts.next();
+            }
+            self.network.run_until(next_ns);
+            self.collect();
+            self.note();
+            self.check_packets()?;
+        }
+        let until_ns = self.now_ns().max(self.plan.faults_end_ns) + QUIET_NS;
+        self.network.run_until(until_ns);
+        if let Some(next_ns) = self.network.next_ns() {
+            let what = format!("something is due at {next_ns} ns");
+            return Err(self.violation(Rule::Silence, what));
+        }
+        self.collect();
+        self.note();
+        self.check_packets()?;
+        self.check_end()
+    }
+
+    fn connect(&mut self) {
+        for connection in 0..self.courses.len() {
+            let number = u16::try_from(connection).expect("few connections");
+            let qpn = FIRST_QPN + u32::from(number);
+            for (at, peer) in [(0, 1), (1, 0)] {
+                let to = Connection {
+                    peer: self.hosts[peer],
+                    src_port: 49_152 + number,
+                    priority: 3,
+                    rate_bps: None,
+                };
+                let config = QpConfig {
+                    mtu_bytes: self.plan.mtu_bytes,
+                    window_packets: 64,
+                    ack_timeout_ns: ACK_TIMEOUT_NS,
+                    retry_limit: 255,
+                    send_psn: self.plan.first_psn,
+                    recv_psn: self.plan.first_psn,
+                    ..QpConfig::new(qpn)
+                };
+                let incoming = &self.courses[connection][peer];
+                let ((addr, region), receives) = (incoming.region(), incoming.received.len());
+                let requests = self.courses[connection][at].requests.clone();
+                let nic = &mut self.host(at).nic;
+                assert_eq!(nic.connect(to, config), Ok(qpn));
+                let registered = nic.memory.register(rkey(connection), addr, region);
+                registered.expect("a free key");
+                for id in 0..receives as u64 {
+                    nic.post_receive(qpn, id, MAX_BYTES).expect("a queue pair");
+                }
+                for (id, request) in (0..).zip(requests) {
+                    nic.post(qpn, id, request).expect("a queue pair");
+                }
+            }
+        }
+    }
+
+    fn host(&mut self, at: usize) -> &mut Host {
+        match self.network.device_mut(self.hosts[at]) {
+            Some(Node::Host(host)) => host,
+            _ => unreachable!("hosts are hosts"),
+        }
+    }
+
+    /// Takes what NICs say about requests and receive buffers.
+    fn collect(&mut self) {
+        for connection in 0..self.courses.len() {
+            let number = u32::try_from(connection).expect("few connections");
+            for at in 0..2 {
+                while let Some(done) = self.host(at).nic.poll_completion(FIRST_QPN + number) {
+                    let kind = usize::from(matches!(done, Completion::Received { .. }));
+                    self.outcomes[connection][at][kind].push(done);
+                }
+            }
+        }
+    }
+
+    /// How many outcomes of a connection and end are wanted, of both kinds.
+    fn wanted(&self, connection: usize, at: usize) -> [usize; 2] {
+        let courses = &self.courses[connection];
+        [courses[at].done.len(), courses[1 - at].received.len()]
+    }
+
+    fn is_done(&self) -> bool {
+        (0..self.courses.len()).all(|connection| {
+            (0..2).all(|at| {
+                let outcomes = self.outcomes[connection][at].each_ref().map(Vec::len);
+                outcomes == self.wanted(connection, at)
+            })
+        })
+    }
+
+    fn open_requests(&self) -> String {
+        let line = |connection: usize| {
+            let of = |at: usize| {
+                let outcomes = self.outcomes[connection][at].each_ref().map(Vec::len);
+                format!("{outcomes:?} of {:?}", self.wanted(connection, at))
+            };
+            format!("connection {connection}: {}; {}", of(0), of(1))
+        };
+        let lines: Vec<_> = (0..self.courses.len()).map(line).collect();
+        lines.join("\n")
+    }
+
+    fn check_packets(&mut self) -> Result<(), Violation> {
+        for at in 0..2 {
+            if let Some(frame) = self.host(at).made_up.take() {
+                let what = format!("NIC {at} got {frame:?}");
+                return Err(self.violation(Rule::Packets, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_end(&mut self) -> Result<(), Violation> {
+        for connection in 0..self.courses.len() {
+            for at in 0..2 {
+                let [own, peer] = [at, 1 - at].map(|at| &self.courses[connection][at]);
+                let [done, received] = &self.outcomes[connection][at];
+                if (done, received) != (&own.done, &peer.received) {
+                    let what = format!("connection {connection}, NIC {at}: {done:?} {received:?}");
+                    return Err(self.violation(Rule::Outcome, what));
+                }
+                let want = peer.memory.clone();
+                if self.host(at).nic.memory.bytes(rkey(connection)) != Some(&want[..]) {
+                    let what = format!("connection {connection}, memory of NIC {at}");
+                    return Err(self.violation(Rule::Bytes, what));
+                }
+            }
+        }
+        for at in 0..2 {
+            if let Some(Node::Box(device)) = self.network.device(self.boxes[at])
+                && device.inner().held() > 0
+            {
+                let what = format!("box {at} holds {} frames", device.inner().held());
+                return Err(self.violation(Rule::Leak, what));
+            }
+        }
+        Ok(())
+    }
+
+    fn violation(&self, rule: Rule, what: String) -> Violation {
+        Violation {
+            rule,
+            at_ns: self.now_ns(),
+            what,
+        }
+    }
+
+    /// Notes what the case has met.
+    fn note(&mut self) {
+        let mut seen = vec![
+            ("one box missing", u64::from(!self.plan.is_whole())),
+            ("several connections", u64::from(self.plan.asks.len() > 1)),
+        ];
+        let keys = self.plan.keys();
+        let differ = keys.windows(2).any(|pair| pair[0] != pair[1]);
+        seen.push(("different keys", u64::from(differ)));
+        if let Some(Node::Path(path)) = self.network.device(self.path) {
+            let tally = &path.tally;
+            let forged = if self.plan.key_is_known {
+                "message forged with the right key"
+            } else {
+                "message forged with another key"
+            };
+            seen.extend([
+                ("frames lost", tally.lost),
+                ("frames changed", tally.changed),
+                ("frames doubled", tally.doubled),
+                ("frames late", tally.late),
+                ("message replayed", tally.replayed),
+                (forged, tally.forged),
+            ]);
+        }
+        for at in self.boxes {
+            if let Some(Node::Box(device)) = self.network.device(at) {
+                seen.extend(B::met(&device.counters()));
+            }
+        }
+        let met = seen.into_iter().filter(|(_, count)| *count > 0);
+        self.met.extend(met.map(|(kind, _)| kind));
+    }
+}
+
+fn faulty_path(plan: &BoxPlan) -> FaultyPath {
+    let is_lowar = matches!(plan.boxes, Boxes::Lowar(_));
+    let key = plan.keys().first().copied().flatten();
+    let key = key.unwrap_or_else(|| forge::default_key(is_lowar));
+    let key = if plan.key_is_known { key } else { [9; 32] };
+    FaultyPath::new(plan.rates, plan.faults_end_ns, key, plan.path_seed)
+}

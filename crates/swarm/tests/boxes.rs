@@ -1,0 +1,71 @@
+//! A bounded run of the cases of boxes, and the replay of one seed.
+//!
+//! `FARWRITE_SWARM_SEED=0x1234 cargo test -p farwrite-swarm --test boxes replay -- --nocapture` runs
+//! one case and prints it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use farwrite_swarm::boxes::{BoxPlan, KINDS, check, run};
+use farwrite_swarm::parse_seed;
+
+/// Cases that are run in any case, however slow the machine is.
+const FEWEST: u64 = 200;
+/// Time in which further cases are begun.
+const TIME: Duration = Duration::from_secs(15);
+/// Most cases.
+const MOST: u64 = 4_000;
+/// Cases that must have met everything.
+const ENOUGH: u64 = 2_000;
+/// One of this many cases is run twice, and must be the same both times.
+const TWICE: u64 = 16;
+
+#[test]
+fn no_case_breaks_a_rule() {
+    let start = Instant::now();
+    let mut counts: BTreeMap<_, u64> = KINDS.into_iter().map(|kind| (kind, 0)).collect();
+    let mut cases = 0;
+    while cases < FEWEST || (cases < MOST && start.elapsed() < TIME) {
+        let seed = cases;
+        let plan = BoxPlan::draw(seed);
+        let report = if seed.is_multiple_of(TWICE) {
+            check(&plan)
+        } else {
+            run(&plan)
+        };
+        if let Some(violation) = report.violation {
+            panic!(
+                "seed {seed:#x}: {violation}\nFARWRITE_SWARM_SEED={seed:#x} \
+                 cargo test -p farwrite-swarm --test boxes replay -- --nocapture"
+            );
+        }
+        for kind in report.met {
+            *counts.get_mut(kind).expect("a kind of the table") += 1;
+        }
+        cases += 1;
+    }
+    println!("{counts:#?}");
+    // Past the capture of output: how many there were is part of a passed test, too.
+    let took = start.elapsed();
+    writeln!(std::io::stderr(), "boxes: {cases} cases in {took:.0?}").expect("stderr");
+    if cases >= ENOUGH {
+        let holes = counts.iter().filter(|(_, count)| **count == 0);
+        let holes: Vec<_> = holes.map(|(kind, _)| kind).collect();
+        assert_eq!(holes, Vec::<&&str>::new(), "kinds that no case met");
+    }
+}
+
+/// Runs the seed of `FARWRITE_SWARM_SEED`, or the first one.
+#[test]
+fn replay() {
+    let text = std::env::var("FARWRITE_SWARM_SEED").unwrap_or("0".into());
+    let seed = parse_seed(&text).unwrap_or_else(|error| panic!("{error}"));
+    let plan = BoxPlan::draw(seed);
+    println!("{plan}");
+    let report = check(&plan);
+    match report.violation {
+        None => println!("hash {:#018x}, met {:?}", report.hash, report.met),
+        Some(violation) => panic!("{violation}"),
+    }
+}
