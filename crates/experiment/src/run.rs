@@ -73,6 +73,7 @@ pub enum RunError {
 pub fn run(scene: &Scene<'_>) -> Result<Outcome, RunError> {
     scene.workload.validate(scene.topology.hosts().count())?;
     scene.transport.validate()?;
+    scene.transport.check_flows(&scene.workload.flows)?;
     let mut running = Running::new(scene)?;
     running.run()?;
     Ok(running.finish())
