@@ -369,3 +369,16 @@ fn memory_grows_with_flows_and_hosts() {
     assert!(memory(2, 1_000_000) > memory(2, 10) + (1 << 30));
     assert!(memory(1000, 10) > memory(2, 10) + 1_000_000);
 }
+
+/// Buffers hold few frames here, so the rest is what endpoints keep of their packets.
+#[test]
+fn memory_of_endpoints_grows_with_packets() {
+    let (topology, options) = (star(2, 100, 1000), Options::default());
+    let transport = Transport::new("farwrite-sr-rto");
+    let memory = |bytes| {
+        let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+        memory_bytes(&scene(&topology, &options, &workload, &transport))
+    };
+    let (short, long) = (memory(1 << 30), memory(8 << 30));
+    assert_eq!(long - short, 6 * (7 << 18));
+}
