@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use farwrite_swarm::{Plan, Table, check, explain};
+use farwrite_swarm::{
+    NetworkPlan, Plan, Table, Tally, Violation, check, check_network, explain, explain_network,
+};
 
 /// One of this many cases is run twice, and must be the same both times.
 const TWICE: u64 = 16;
@@ -32,6 +34,9 @@ struct Args {
     /// than the usual finds what recovers slowly.
     #[arg(long)]
     patience: Option<u64>,
+    /// Run cases in networks of switches instead.
+    #[arg(long, conflicts_with = "patience")]
+    networks: bool,
     /// Stop at the first broken rule.
     #[arg(long)]
     stop: bool,
@@ -57,6 +62,7 @@ struct Sums {
     faults: u64,
     failures: u64,
     table: Table,
+    tally: Tally,
 }
 
 impl Soak {
@@ -72,20 +78,14 @@ impl Soak {
 
     fn work(&self) {
         while let Some(seed) = self.next_seed() {
-            let mut plan = Plan::draw(seed);
-            if let Some(seconds) = self.args.patience {
-                plan.patience_ns = seconds * 1_000_000_000;
-            }
-            let report = check(&plan, seed.is_multiple_of(TWICE));
-            let mut sums = self.sums();
-            sums.cases += 1;
-            sums.messages += report.messages;
-            sums.packets += report.packets;
-            sums.faults += report.faults;
-            sums.table.add(&report.coverage);
-            let Some(violation) = report.violation else {
+            let ran = match self.args.networks {
+                true => self.run_network(seed),
+                false => self.run_case(seed),
+            };
+            let Err((violation, explain)) = ran else {
                 continue;
             };
+            let mut sums = self.sums();
             sums.failures += 1;
             let cases = sums.cases;
             drop(sums);
@@ -94,9 +94,36 @@ impl Soak {
             }
             println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
             if !self.args.brief {
-                println!("{}", explain(seed, &plan));
+                println!("{}", explain());
             }
         }
+    }
+
+    fn run_case(&self, seed: u64) -> Result<(), Failure> {
+        let mut plan = Plan::draw(seed);
+        if let Some(seconds) = self.args.patience {
+            plan.patience_ns = seconds * 1_000_000_000;
+        }
+        let report = check(&plan, seed.is_multiple_of(TWICE));
+        let mut sums = self.sums();
+        sums.cases += 1;
+        sums.messages += report.messages;
+        sums.packets += report.packets;
+        sums.faults += report.faults;
+        sums.table.add(&report.coverage);
+        failure(report.violation, move || explain(seed, &plan))
+    }
+
+    fn run_network(&self, seed: u64) -> Result<(), Failure> {
+        let plan = NetworkPlan::draw(seed);
+        let report = check_network(&plan, seed.is_multiple_of(TWICE));
+        let mut sums = self.sums();
+        sums.cases += 1;
+        sums.messages += plan.flows.len() as u64;
+        sums.packets += report.frames;
+        sums.faults += plan.changes.len() as u64;
+        sums.tally += report.tally;
+        failure(report.violation, move || explain_network(seed, &plan))
     }
 
     fn sums(&self) -> std::sync::MutexGuard<'_, Sums> {
@@ -114,6 +141,16 @@ impl Soak {
             sums.cases, sums.messages, sums.packets, sums.faults, sums.failures
         );
     }
+}
+
+/// A broken rule, and how to explain it.
+type Failure = (Violation, Box<dyn FnOnce() -> String>);
+
+fn failure(
+    violation: Option<Violation>,
+    explain: impl FnOnce() -> String + 'static,
+) -> Result<(), Failure> {
+    violation.map_or(Ok(()), |violation| Err((violation, Box::new(explain))))
 }
 
 fn main() -> ExitCode {
@@ -144,6 +181,9 @@ fn main() -> ExitCode {
     });
     soak.print_progress();
     let sums = soak.sums();
-    print!("{}", sums.table);
+    match soak.args.networks {
+        true => print!("{}", sums.tally),
+        false => print!("{}", sums.table),
+    }
     ExitCode::from(u8::from(sums.failures > 0))
 }

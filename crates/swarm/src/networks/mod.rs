@@ -34,6 +34,8 @@ pub struct NetworkReport {
     pub violation: Option<Violation>,
     /// A hash of everything that happened to frames.
     pub hash: u64,
+    /// Frames that hosts sent.
+    pub frames: u64,
     /// What the case met. Complete only if no rule was broken.
     pub tally: Tally,
 }
@@ -101,6 +103,7 @@ fn run(plan: &NetworkPlan) -> NetworkReport {
     NetworkReport {
         violation,
         hash: world.hash(),
+        frames: world.frames(),
         tally: world.tally(),
     }
 }

@@ -68,6 +68,10 @@ impl<'a> World<'a> {
         self.network.trace_hash()
     }
 
+    pub(super) fn frames(&self) -> u64 {
+        self.network.sent()
+    }
+
     pub(super) fn tally(&self) -> Tally {
         Tally::new(self.over, &self.network.totals())
     }
