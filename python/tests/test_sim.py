@@ -150,7 +150,9 @@ def test_plots_have_a_line_for_each_setting(tmp_path: Path) -> None:
     names = PLAN["transport"]
 
     slowdowns = plots.slowdowns(results).axes[0]
-    assert [text.get_text() for text in slowdowns.get_legend().get_texts()] == names
+    legend = slowdowns.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == names
     mean, tail = slowdowns.get_lines()[:2]
     assert mean.get_xdata() == pytest.approx([2_500, 70_000])
     roce = results.flows["slowdown"][np.isin(results.flows["run"], [0, 1])].reshape(2, 3)
