@@ -32,6 +32,7 @@ pub(crate) struct Flows {
     board: Board,
     /// Open messages.
     sends: Vec<(usize, SendHandle)>,
+    /// Open receives whose end activates a trigger.
     receives: Vec<(usize, RecvHandle)>,
     /// The queue pair of each flow that the host sends.
     queue_pairs: BTreeMap<usize, QueuePair>,
@@ -138,7 +139,11 @@ pub(super) fn start(
     let memory = Region::ghost(starting.flow.bytes);
     let memory = receiver.endpoint.register_region(memory).map_err(text)?;
     let receive = receiver.endpoint.post_recv(dst_qp, memory.whole());
-    receiver.receives.push((number, receive.map_err(text)?));
+    let receive = receive.map_err(text)?;
+    // All of these are looked at in each poll.
+    if starting.flow.when_received.is_some() {
+        receiver.receives.push((number, receive));
+    }
     let sender = program(network, src)?;
     let memory = Region::ghost(starting.flow.bytes);
     let memory = sender.endpoint.register_region(memory).map_err(text)?;
