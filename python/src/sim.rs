@@ -5,27 +5,28 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use farwrite_experiment::plan::{self, Case, CaseOutcome, run_case};
-use farwrite_experiment::{FlowEnd, FlowOutcome};
 use farwrite_net::DropReason;
 use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 /// Names of topology, workload, switch and transport; loss; seed.
 type Key = (String, String, String, String, Option<f64>, u64);
-/// Source, destination, bytes; start, completion time in nanoseconds; ideal time; packets, repeated,
-/// timeouts; how it ended.
+/// Source, destination, bytes; start and completion time in nanoseconds; ideal time in nanoseconds and
+/// slowdown; packets, repeated, timeouts; how it ended.
 type Row = (
     usize,
     usize,
     u64,
-    Option<u64>,
-    Option<u64>,
-    Option<f64>,
+    [Option<u64>; 2],
+    [Option<f64>; 2],
     [u64; 3],
     &'static str,
 );
-/// Counts by name, and the rows of the flows.
-type Ran = (Vec<(&'static str, u64)>, Vec<Row>);
+/// What waits at switch ports over time: when the first flow starts and the time from one sample to the
+/// next in nanoseconds; bytes at the deepest port and at all ports in each sample.
+type Queues = (u64, u64, Vec<(u64, u64)>);
+/// Counts by name, the rows of the flows, and queues.
+type Ran = (Vec<(&'static str, u64)>, Vec<Row>, Queues);
 
 /// A plan whose parts have been checked.
 #[pyclass(frozen, module = "farwrite._native")]
@@ -75,41 +76,53 @@ impl SimPlan {
         bytes.map_err(|why| PyValueError::new_err(why.to_string()))
     }
 
-    fn runs(&self) -> Vec<Key> {
-        let key = |case: &Case| {
-            let names = self.plan.names(case);
-            let [topology, workload, switch, transport] = [
-                names.topology,
-                names.workload,
-                names.switch,
-                names.transport,
-            ]
-            .map(str::to_owned);
-            (topology, workload, switch, transport, case.loss, case.seed)
-        };
-        self.cases.iter().map(key).collect()
+    /// How many runs the plan has.
+    fn count(&self) -> usize {
+        self.cases.len()
+    }
+
+    /// The settings and the seed of a run.
+    fn key(&self, number: usize) -> PyResult<Key> {
+        let case = self.case(number)?;
+        let names = self.plan.names(case);
+        let names = [
+            names.topology,
+            names.workload,
+            names.switch,
+            names.transport,
+        ];
+        let [topology, workload, switch, transport] = names.map(str::to_owned);
+        Ok((topology, workload, switch, transport, case.loss, case.seed))
     }
 
     /// Runs one of the runs, without the interpreter's lock.
     fn run(&self, py: Python<'_>, number: usize) -> PyResult<Ran> {
-        let case = *(self.cases.get(number)).ok_or_else(|| {
-            let last = self.cases.len() - 1;
-            PyIndexError::new_err(format!("run {number}: the plan has runs 0 to {last}"))
-        })?;
+        let case = *self.case(number)?;
         let ran = py.detach(|| run_case(&self.plan, case, false));
         outcome_of(&ran).map_err(PyRuntimeError::new_err)
+    }
+}
+
+impl SimPlan {
+    fn case(&self, number: usize) -> PyResult<&Case> {
+        self.cases.get(number).ok_or_else(|| {
+            let last = self.cases.len() - 1;
+            PyIndexError::new_err(format!("run {number}: the plan has runs 0 to {last}"))
+        })
     }
 }
 
 fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
     let outcome = ran.outcome.as_ref().map_err(String::clone)?;
     let totals = &outcome.totals;
-    let failed = |flow: &&FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
     let counts = vec![
         ("flows", outcome.flows.len() as u64),
         ("done", outcome.done() as u64),
-        ("failed", outcome.flows.iter().filter(failed).count() as u64),
+        ("failed", outcome.failed() as u64),
         ("last_done_ns", outcome.last_done_ns()),
+        ("packets", outcome.packets()),
+        ("repeated", outcome.repeated()),
+        ("timeouts", outcome.timeouts()),
         ("dropped_buffer", totals.dropped_for(DropReason::Buffer)),
         ("dropped_headroom", totals.dropped_for(DropReason::Headroom)),
         ("dropped_cable", totals.dropped_for(DropReason::Cable)),
@@ -121,6 +134,8 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
         ("marked", totals.marked),
         ("trimmed", totals.trimmed),
         ("pfc_frames", totals.pauses_sent),
+        ("pfc_stopped_ns", totals.stopped_ns),
+        ("path_changes", totals.path_changes),
         ("queue_peak_bytes", totals.peak_queued_bytes),
         ("packet_hops", totals.transmitted),
         ("events", outcome.events),
@@ -128,24 +143,19 @@ fn outcome_of(ran: &CaseOutcome) -> Result<Ran, String> {
     ];
     let pairs = ran.flows.iter().zip(&outcome.flows);
     let rows = pairs.map(|(flow, of)| {
-        let end = match of.end {
-            FlowEnd::Done { .. } => "done",
-            FlowEnd::Failed(_) => "failed",
-            FlowEnd::Unfinished => "unfinished",
-            FlowEnd::NotStarted => "not started",
-        };
-        let counts = [of.packets, of.repeated, of.timeouts];
-        let (start, time) = (of.start_ns, of.time_ns());
         (
             flow.src,
             flow.dst,
             flow.bytes,
-            start,
-            time,
-            of.ideal_ns,
-            counts,
-            end,
+            [of.start_ns, of.time_ns()],
+            [of.ideal_ns, of.slowdown()],
+            [of.packets, of.repeated, of.timeouts],
+            of.end.name(),
         )
     });
-    Ok((counts, rows.collect()))
+    let depths = &outcome.depths;
+    let samples = depths.samples.iter();
+    let samples = samples.map(|depth| (depth.deepest, depth.total)).collect();
+    let queues = (depths.start_ns, depths.interval_ns, samples);
+    Ok((counts, rows.collect(), queues))
 }

@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from farwrite.figures.__main__ import main
-from farwrite.figures.claim import Claim, load_all
+from farwrite.figures.claim import Claim, ShippedMaker, load_all
+from farwrite.figures.shipped import FOLDER
+from farwrite.figures.shipped import load as load_times
 
 FIGURES = Path(__file__).parents[2] / "figures"
 CLAIMS = load_all(FIGURES)
@@ -37,6 +39,11 @@ def test_numbers(claim: Claim) -> None:
     ours = claim.maker.numbers(claim.settings)
     kept = json.loads((claim.folder / "results.json").read_text())["numbers"]
     assert ours == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
+    if isinstance(claim.maker, ShippedMaker):
+        shipped = claim.maker.shipped(claim.settings, claim.times)
+        kept = json.loads((claim.folder / "results.json").read_text())["shipped"]
+        assert shipped == pytest.approx(kept, rel=1e-6), "make figures brings the kept ones up to date"
+        assert set(shipped) <= set(ours)
     for number in claim.expected:
         assert number.holds(ours[number.name]), (number.name, ours[number.name])
         # Where the paper's number is beyond our bounds, there is a reason.
@@ -48,6 +55,7 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for claim in CLAIMS:
         (folder / claim.name).mkdir(parents=True)
         shutil.copy(claim.folder / "claim.toml", folder / claim.name)
+    shutil.copytree(FIGURES / FOLDER, folder / FOLDER)
     (tmp_path / "codes.json").write_text(bench(4.0))
     monkeypatch.setenv("FARWRITE_CODES_BENCH", str(tmp_path / "codes.json"))
     monkeypatch.setattr(sys, "argv", ["figures", str(folder), "--page", str(tmp_path / "out/page.html")])
@@ -55,12 +63,33 @@ def test_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (tmp_path / "out/page.html").read_text()
     assert re.findall(r'<section id="(\w+)"', page) == [claim.name for claim in CLAIMS]
     assert "out of bounds" not in page
+    with_shipped = [claim for claim in CLAIMS if isinstance(claim.maker, ShippedMaker)]
+    assert [claim.name for claim in with_shipped] == ["S3", "S9", "S10", "S12"]
+    assert page.count("shipped protocols in virtual time, ") == 4
     ids = re.findall(r'\bid="([^"]*)"', page)
     assert len(ids) == len(set(ids))
     for claim in CLAIMS:
         ElementTree.parse(folder / claim.name / "plot.svg")
         if not claim.measured:
             assert (folder / claim.name / "plot.svg").stat().st_size < 200_000
+
+
+def test_shipped_protocols_are_found_by_their_place(tmp_path: Path) -> None:
+    head = "scheme,bytes,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,p999_s\n"
+    row = '"{}",131072,406250000000,0.025,0.001,0,4096,{},1,{},{},\n'
+    (tmp_path / "a.csv").write_text(head + row.format("sr-rto", 1000, 0.075, 0.1))
+    (tmp_path / "b.csv").write_text(head + row.format("ec-mds:32,8", 60, 0.025, ""))
+    times = load_times(tmp_path)
+    place = (2.0**17, 400e9, 25e-3, 1e-3)
+    found = times.find("sr-rto", *place)
+    assert found is not None
+    assert (found.messages, found.p99_s) == (1000, 0.1)
+    assert times.find("sr-nack", *place) is None
+    assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3) == pytest.approx({(2.0**17, 1e-3): 3.0})
+    # One of the two has too few messages for a quantile.
+    assert times.ratios("sr-rto", "ec-mds:32,8", 400e9, 25e-3, kind="p99_s") == {}
+    assert times.messages == "60 to 1000"
+    assert load_times(tmp_path / "none").cells == ()
 
 
 def test_what_is_out_of_bounds_is_told(

@@ -1,5 +1,6 @@
 """Simulations of networks from Python."""
 
+import importlib
 import threading
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
@@ -10,6 +11,10 @@ import numpy as np
 import pytest
 
 from farwrite import sim
+from farwrite.sim import plots
+
+# `sim.sweep` is the function.
+sweep_module = importlib.import_module("farwrite.sim.sweep")
 
 PLAN: dict[str, Any] = {
     "seeds": 2,
@@ -34,6 +39,10 @@ def test_every_run_of_a_plan() -> None:
     assert runs["seed"].tolist() == [1, 2] * 6
     assert runs["done"].tolist() == [3] * 12
     assert (runs["dropped_cable"][runs["loss"] == 0] == 0).all()
+    for name in ("packets", "repeated", "timeouts"):
+        sums = [flows[name][flows["run"] == number].sum() for number in range(12)]
+        assert runs[name].tolist() == sums, name
+    assert runs["repeated"].sum() > 0
     assert set(flows["end"]) == {"done"}
     assert np.allclose(flows["slowdown"], flows["fct_ns"] / flows["ideal_ns"])
     assert (flows["bytes"] == 200_000).all()
@@ -79,6 +88,26 @@ def test_a_flow_that_is_not_done_has_no_time(tmp_path: Path) -> None:
     results.runs.write_csv(tmp_path / "runs.csv")
 
 
+def test_a_plan_that_does_not_fit_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_module, "available_bytes", lambda: 20_000)
+    refusal = r"^a run needs \d+ MiB of memory and this machine has 0 MiB to spare: take fewer"
+    with pytest.raises(MemoryError, match=refusal):
+        sim.run(PLAN)
+    with pytest.raises(MemoryError, match=refusal):
+        sim.sweep(PLAN)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(MemoryError, match=refusal):
+        sim.sweep(PLAN | {"seeds": 3}, pool)
+    monkeypatch.setattr(sweep_module, "available_bytes", lambda: None)
+    assert sim.run(PLAN).runs["done"].tolist() == [3]
+
+
+def test_a_worker_reads_a_plan_once() -> None:
+    sweep_module._given.cache_clear()
+    with ThreadPoolExecutor(1) as pool:
+        sim.sweep(PLAN, pool)
+    assert sweep_module._given.cache_info().misses == 1
+
+
 def test_notes_and_refusals(tmp_path: Path) -> None:
     noted = sim.run(PLAN | {"switch": {"plain": {}}, "transport": ["irn"]})
     assert noted.notes == ["transport.irn with switch.plain: " + noted.notes[0].partition(": ")[2]]
@@ -112,3 +141,37 @@ def test_other_threads_run_during_a_simulation() -> None:
     thread.join()
     # With the lock held, only between the two calls.
     assert during > 5
+
+
+def test_plots_have_a_line_for_each_setting(tmp_path: Path) -> None:
+    sizes = [2_000, 3_000, 70_000]
+    flows = [{"src": src, "dst": 3, "size": f"{size}B"} for src, size in enumerate(sizes)]
+    results = sim.sweep(PLAN | {"loss": None, "workload": {"w": {"pattern": "flows", "flows": flows}}})
+    names = PLAN["transport"]
+
+    slowdowns = plots.slowdowns(results).axes[0]
+    legend = slowdowns.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == names
+    mean, tail = slowdowns.get_lines()[:2]
+    assert mean.get_xdata() == pytest.approx([2_500, 70_000])
+    roce = results.flows["slowdown"][np.isin(results.flows["run"], [0, 1])].reshape(2, 3)
+    assert mean.get_ydata() == pytest.approx([roce[:, :2].mean(), roce[:, 2].mean()])
+    assert tail.get_ydata() == pytest.approx([roce[:, :2].max(), roce[:, 2].max()])
+
+    times = plots.completion_times(results).axes[0].get_lines()
+    assert len(times) == 3
+    assert np.asarray(times[0].get_ydata())[-1] == 1
+
+    figure = plots.queues(results)
+    deepest = [np.asarray(line.get_ydata()).max() for line in figure.axes[0].get_lines()]
+    peaks = results.runs["queue_peak_bytes"][[0, 2, 4]] / 1e3
+    assert all(0 < seen <= peak for seen, peak in zip(deepest, peaks, strict=True))
+    figure.savefig(tmp_path / "queues.svg")
+
+
+def test_a_plot_of_flows_that_are_not_done_has_no_line() -> None:
+    results = sim.run(PLAN | {"until": "50us", "loss": None})
+    assert not plots.slowdowns(results).axes[0].get_lines()
+    assert not plots.completion_times(results).axes[0].get_lines()
+    assert len(plots.queues(results).axes[0].get_lines()) == 1

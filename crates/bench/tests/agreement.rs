@@ -1,6 +1,7 @@
 //! Shipped endpoints in virtual time agree with the completion-time model: a small part of what
 //! `make bench-agreement` measures. Everything follows from the seed, so each run is the same.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn agreement(arguments: &[&str]) -> Output {
@@ -57,6 +58,33 @@ fn a_deviation_beyond_the_goal_is_an_exit_status() {
     assert!(
         String::from_utf8_lossy(&output.stdout).contains("!!"),
         "{output:#?}"
+    );
+}
+
+/// Messages of one packet take a round trip, or one timeout of three more.
+#[test]
+fn times_are_shown_by_round_trips_and_written_as_csv() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("times.csv");
+    let file = path.to_str().expect("text");
+    let arguments = "--loss 0.1 --size-kib 4 --samples 1000 --schemes sr-rto --spectrum --csv";
+    let output = agreement(&[&arguments.split(' ').collect::<Vec<_>>()[..], &[file]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let counts = text.lines().filter_map(|line| {
+        let (time, count) = line.split_once(" round trips: ")?;
+        Some((time.trim().to_owned(), count.parse::<u32>().ok()?))
+    });
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts.iter().map(|(_, count)| count).sum::<u32>(), 1000);
+    let of = |wanted| counts.iter().find(|(time, _)| time == wanted);
+    // 810 of 1000 lose neither the packet nor its acknowledgement.
+    let at_once = of("1.000").map_or(0, |(_, count)| *count);
+    assert!((760..860).contains(&at_once), "{counts:?}");
+    let written = std::fs::read_to_string(&path).expect("the file");
+    let (head, row) = written.trim_end().split_once('\n').expect("two lines");
+    assert_eq!(head.split(',').count(), row.split(',').count());
+    assert!(
+        row.starts_with("\"sr-rto\",4096,400000000000,0.025,0.1,0,4096,1000,1,0.0"),
+        "{row}"
     );
 }
 

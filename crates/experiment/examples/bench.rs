@@ -12,6 +12,12 @@ use farwrite_net::{CableConfig, LeafSpine, Options, Pfc, Shape, SwitchConfig, To
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, transport, kind, count] = &wanted[..]
+        && mode == "grown"
+    {
+        print_grown(transport, kind, count.parse().expect("a number"));
+        return;
+    }
     let wants = |name: &str| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name);
     if wants("memory") {
         memory();
@@ -107,21 +113,63 @@ fn speed(name: &str, topology: &Topology, workload: &Workload, transport: &Trans
 
 /// The growth from many to very many of a kind, over their number.
 fn memory() {
-    let transport = Transport::new("roce-nocc");
-    let flows = |count: usize| {
-        let flows = (0..count).map(|number| Flow::new(number % 15, 15, 10_000, 0));
-        grown(&star(16), &Workload::of(flows.collect()), &transport)
+    growth("roce-nocc", "host", [2_000, 30_000]);
+    growth("roce-nocc", "flow", [10_000, 200_000]);
+    for scheme in ["sr-rto", "sr-nack", "gbn", "ec-xor:32,8", "ec-mds:32,8"] {
+        let transport = format!("farwrite-{scheme}");
+        growth(&transport, "flow", [100, 1_000]);
+        growth(&transport, "packet", [1 << 15, 1 << 18]);
+    }
+}
+
+/// Prints how much memory one more of a kind takes, and the estimate for the larger number. Each
+/// number is run in a process of its own, since memory that is freed stays with its process.
+fn growth(transport: &str, kind: &str, counts: [usize; 2]) {
+    let program = std::env::current_exe().expect("the name of this program");
+    let [few, many] = counts.map(|count| {
+        let count = count.to_string();
+        let child = std::process::Command::new(&program)
+            .args(["grown", transport, kind, &count])
+            .output();
+        let output = child.expect("this program starts").stdout;
+        let text = String::from_utf8(output).expect("text");
+        let (taken, estimated) = text.trim().split_once(' ').expect("two numbers");
+        let number = |text: &str| text.parse::<i64>().expect("a number");
+        (number(taken), number(estimated))
+    });
+    let more = i64::try_from(counts[1] - counts[0]).expect("a small number");
+    println!(
+        "memory of a {kind:<6} of {transport:<20} {:>6} bytes; of {}: estimated {}, taken {}",
+        (many.0 - few.0) / more,
+        counts[1],
+        many.1,
+        many.0
+    );
+}
+
+/// Prints what a run takes, and the estimate: of this number of hosts, or of flows of 10 kB from 15
+/// hosts to one, or of packets in one message.
+fn print_grown(transport: &str, kind: &str, count: usize) {
+    let mut transport = Transport::new(transport);
+    if transport.protocol.starts_with("farwrite-") {
+        transport.rate = Some(match kind {
+            "packet" => 90_000_000_000,
+            _ => 5_000_000_000,
+        });
+    }
+    let one = |bytes| Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+    let (taken, estimated) = match kind {
+        "host" => grown(&star(count), &one(1000), &transport),
+        "flow" => {
+            let flows = (0..count).map(|number| Flow::new(number % 15, 15, 10_000, 0));
+            grown(&star(16), &Workload::of(flows.collect()), &transport)
+        }
+        _ => {
+            let bytes = count as u64 * u64::from(transport.mtu);
+            grown(&star(2), &one(bytes), &transport)
+        }
     };
-    let hosts = |count: usize| {
-        let workload = Workload::of(vec![Flow::new(0, 1, 1000, 0)]);
-        grown(&star(count), &workload, &transport)
-    };
-    let [few, many] = [hosts(2_000), hosts(30_000)];
-    println!("memory per host: {} bytes", (many.0 - few.0) / 28_000);
-    println!("  estimated {}, taken {}", many.1, many.0);
-    let [few, many] = [flows(10_000), flows(200_000)];
-    println!("memory per flow: {} bytes", (many.0 - few.0) / 190_000);
-    println!("  estimated {}, taken {}", many.1, many.0);
+    println!("{taken} {estimated}");
 }
 
 /// What a run adds to this process's memory at its peak, and the estimate.

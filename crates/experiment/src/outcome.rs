@@ -27,7 +27,10 @@ pub enum FlowError {
     #[error(transparent)]
     Nic(farwrite_rc::RequestError),
     /// An endpoint tried for a minute, or for 1000 times the ideal time if that is longer.
-    #[error("not done after a minute and 1000 times the ideal time; see whether a path is there")]
+    #[error(
+        "not done after a minute, or after 1000 times the ideal time if that is longer; see whether \
+         a path is there"
+    )]
     Late,
 }
 
@@ -64,6 +67,19 @@ pub struct Outcome {
     pub events: u64,
     /// A hash of everything that happened: equal in two runs if they are the same.
     pub trace_hash: u64,
+}
+
+impl FlowEnd {
+    /// As results have it: `done`, `failed`, `unfinished` or `not started`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Done { .. } => "done",
+            Self::Failed(_) => "failed",
+            Self::Unfinished => "unfinished",
+            Self::NotStarted => "not started",
+        }
+    }
 }
 
 impl FlowOutcome {
@@ -103,9 +119,28 @@ impl Outcome {
         ends.max().unwrap_or(0)
     }
 
+    /// Flows that were given up.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        let failed = |flow: &&FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
+        self.flows.iter().filter(failed).count()
+    }
+
+    /// Packets with payload that were sent, of all flows.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.packets).sum()
+    }
+
     /// Packets sent again, of all flows.
     #[must_use]
     pub fn repeated(&self) -> u64 {
         self.flows.iter().map(|flow| flow.repeated).sum()
+    }
+
+    /// Times that a sender waited in vain, of all flows.
+    #[must_use]
+    pub fn timeouts(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.timeouts).sum()
     }
 }

@@ -166,7 +166,7 @@ impl Plan {
     pub fn parts(&self, case: &Case) -> Result<Parts, PlanError> {
         let (name, layout) = &self.topologies[case.topology];
         let (workload_name, flows) = &self.workloads[case.workload];
-        let transport = &self.transports[case.transport].1;
+        let (transport_name, transport) = &self.transports[case.transport];
         let place_error = |why: String| PlanError::at(&format!("topology.{name}"), why);
         let flow_error = |why: String| PlanError::at(&format!("workload.{workload_name}"), why);
         let laid = layout.build(flows.failures()).map_err(place_error)?;
@@ -181,6 +181,8 @@ impl Plan {
         workload
             .validate(hosts)
             .map_err(|why| flow_error(why.to_string()))?;
+        let carried = transport.check_flows(&workload.flows);
+        carried.map_err(|why| flow_error(format!("with transport.{transport_name}: {why}")))?;
         let own = case.switch.map(|at| self.switches[at].1.clone());
         let framing_bytes = (self.framing_bytes).unwrap_or(Options::default().framing_bytes);
         let mut options = match (own, laid.options) {

@@ -8,6 +8,7 @@ use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{Connection, Nic, Path, QpConfig, Recovery};
 use serde::Deserialize;
 
+use crate::Flow;
 use crate::units::nanoseconds;
 
 /// The parameters of DCQCN, and how often a NIC sends congestion notifications.
@@ -20,6 +21,8 @@ pub enum Dcqcn {
     Ns3,
 }
 
+/// Bits of the immediate that number the packets of an endpoint's message. The paper's split has 18.
+pub(crate) const ENDPOINT_OFFSET_BITS: u8 = 21;
 /// What protocols of endpoints begin with; the name of a scheme follows.
 const ENDPOINT: &str = "farwrite-";
 
@@ -39,7 +42,8 @@ pub struct Transport {
     /// The name of a [`farwrite_rc::Transport`], or `farwrite-` and the name of a scheme. The window,
     /// acknowledgements, the timeout, retries and DCQCN are settings of NICs.
     pub protocol: String,
-    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096; with endpoints any multiple of 4.
+    /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096; with endpoints a multiple of 4
+    /// from 64 to 65,468.
     #[serde(default = "Transport::default_mtu")]
     pub mtu: u32,
     /// Packets that may be unacknowledged; `None`: as [`farwrite_rc::Transport::config`].
@@ -88,6 +92,31 @@ pub enum TransportError {
     /// The priority is out of range.
     #[error("priority = {0}: 0 to 7")]
     Priority(u8),
+    /// A flow has a priority that its endpoint cannot give it.
+    #[error(
+        "flow {flow} has priority {priority}; endpoints send all flows with that of the \
+         transport, {of_transport}: set the priority of the transport to {priority}"
+    )]
+    FlowPriority {
+        /// Which flow, from 0.
+        flow: usize,
+        /// Its priority.
+        priority: u8,
+        /// That of the transport.
+        of_transport: u8,
+    },
+    /// A flow has more packets than a message of an endpoint can have.
+    #[error(
+        "flow {flow} has {bytes} bytes; a message of an endpoint has at most {most} at this mtu"
+    )]
+    FlowLength {
+        /// Which flow, from 0.
+        flow: usize,
+        /// Its bytes.
+        bytes: u64,
+        /// The most bytes.
+        most: u64,
+    },
 }
 
 /// The names of all transports, with commas between them.
@@ -171,6 +200,34 @@ impl Transport {
                 Ok(())
             }
         }
+    }
+
+    /// Checks that the transport can carry all flows of a workload. NICs carry any.
+    ///
+    /// # Errors
+    /// [`TransportError`] names the first flow that it cannot carry.
+    pub(crate) fn check_flows(&self, flows: &[Flow]) -> Result<(), TransportError> {
+        if let Protocol::Nic(_) = self.protocol()? {
+            return Ok(());
+        }
+        let most = u64::from(self.mtu) << ENDPOINT_OFFSET_BITS;
+        for (number, flow) in flows.iter().enumerate() {
+            if let Some(priority) = flow.priority.filter(|own| *own != self.priority) {
+                return Err(TransportError::FlowPriority {
+                    flow: number,
+                    priority,
+                    of_transport: self.priority,
+                });
+            }
+            if flow.bytes > most {
+                return Err(TransportError::FlowLength {
+                    flow: number,
+                    bytes: flow.bytes,
+                    most,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The protocol by its name.

@@ -19,11 +19,10 @@ pub(crate) fn maybe_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Du
 pub(crate) fn maybe_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     let text = String::deserialize(from)?;
     let bps = parse_path_rate(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
-    // Within 1 kbit/s and 1000 Tbit/s.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "in that range"
+        reason = "the parser accepts 1 kbit/s to 1000 Tbit/s, which fits"
     )]
     let bps = (bps + 0.5) as u64;
     Ok(Some(bps))

@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use common::{cable, clos, scene, star};
 use farwrite_experiment::plan::{Plan, sweep};
 use farwrite_experiment::{
-    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, Place, RunError, Transport, Workload,
-    run,
+    Flow, FlowEnd, FlowError, FlowOutcome, Outcome, Pattern, Place, Transport, Workload, run,
 };
 use farwrite_net::{Loss, Options, Shape, Topology};
 
@@ -114,21 +113,57 @@ fn a_flow_that_nothing_of_arrives_fails() {
 }
 
 #[test]
-fn a_flow_with_a_priority_of_its_own_is_refused() {
-    let mut flow = Flow::new(0, 1, 1000, 0);
-    flow.priority = Some(1);
+fn a_flow_may_name_the_priority_of_the_transport_and_no_other() {
     let (topology, options) = (star(2, 10, 1000), Options::default());
     let transport = Transport::new("farwrite-sr-nack");
-    let error = run(&scene(
-        &topology,
-        &options,
-        &Workload::of(vec![flow]),
-        &transport,
-    ));
-    match error.unwrap_err() {
-        RunError::Flow { flow: 0, why } => assert!(why.starts_with("priority: "), "{why}"),
-        other => panic!("{other}"),
-    }
+    let run_with = |priority| {
+        let mut flow = Flow::new(0, 1, 1000, 0);
+        flow.priority = Some(priority);
+        let workload = Workload::of(vec![flow]);
+        run(&scene(&topology, &options, &workload, &transport))
+    };
+    assert_eq!(run_with(transport.priority).unwrap().done(), 1);
+    let error = run_with(1).unwrap_err().to_string();
+    assert!(
+        error.starts_with("flow 0 has priority 1; ")
+            && error.ends_with("set the priority of the transport to 1"),
+        "{error}"
+    );
+}
+
+/// Each flow of ns-3 has a priority.
+#[test]
+fn flows_of_ns3_run_over_endpoints_of_their_priority() {
+    let files = |name: &str| match name {
+        "topology.txt" => Ok("3 1 2\n0\n0 1 100Gbps 1000ns 0\n0 2 100Gbps 0.001ms 0\n".to_owned()),
+        _ => Ok("2\n1 2 3 9000 0.000001\n2 1 3 100 9000 0.000002\n".to_owned()),
+    };
+    let plan = |priority: u8| {
+        let text = format!(
+            "[topology.t]\nfile = \"topology.txt\"\n[workload.w]\nfile = \"flow.txt\"\n\
+             [transport.shipped]\nprotocol = \"farwrite-sr-nack\"\npriority = {priority}\n"
+        );
+        Plan::read(&text, &files)
+    };
+    let outcomes = sweep(&plan(3).unwrap(), 1, None, |_| true);
+    assert_eq!(outcomes[0].outcome.as_ref().unwrap().done(), 2);
+    let error = plan(4).unwrap_err().to_string();
+    assert!(
+        error.starts_with("workload.w: with transport.shipped: flow 0 has priority 3; "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_flow_that_is_too_long_for_a_message_is_refused_before_the_run() {
+    let (topology, options) = (star(2, 10, 1000), Options::default());
+    let transport = Transport::new("farwrite-sr-nack");
+    let workload = Workload::of(vec![Flow::new(0, 1, (8 << 30) + 1, 0)]);
+    let error = run(&scene(&topology, &options, &workload, &transport)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "flow 0 has 8589934593 bytes; a message of an endpoint has at most 8589934592 at this mtu"
+    );
 }
 
 #[test]

@@ -200,7 +200,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[topology.rack]",
         "transport = [\"tcp\"]\n[topology.rack]",
-        "transport: protocol = \"tcp\": choose one of roce, roce-nocc, irn, eqds",
+        "transport: protocol = \"tcp\": choose one of roce, roce-nocc, roce-lossy, irn, eqds",
     ),
     (
         "[topology.rack]",

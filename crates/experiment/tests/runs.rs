@@ -224,7 +224,7 @@ fn samples_begin_with_the_first_flow() {
     assert!(missing_ns <= outcome.depths.interval_ns, "{missing_ns}");
 }
 
-fn every_transport() -> [Transport; 4] {
+fn every_transport() -> [Transport; 5] {
     farwrite_rc::Transport::ALL.map(|protocol| Transport::new(protocol.name()))
 }
 
@@ -260,6 +260,30 @@ fn a_flow_alone_is_near_its_ideal_time_under_every_transport() {
             assert_eq!((outcome.repeated(), outcome.flows[0].timeouts), (0, 0));
         }
     }
+}
+
+/// An incast into a buffer of 200 kB: with PFC nothing is dropped, and without it Go-Back-N repeats
+/// what follows each drop.
+#[test]
+fn roce_without_pfc_drops_and_goes_back() {
+    let topology = star(9, 50, 1000);
+    let flows = (0..8).map(|src| Flow::new(src, 8, 500_000, 0)).collect();
+    let workload = Workload::of(flows);
+    let outcome_of = |protocol| {
+        let transport = Transport::new(protocol);
+        let mut options = switches_for(&transport);
+        if options.switch.pfc.is_none() {
+            options.switch.buffer_bytes = 200_000;
+        }
+        run(&scene(&topology, &options, &workload, &transport)).unwrap()
+    };
+    let (lossless, lossy) = (outcome_of("roce"), outcome_of("roce-lossy"));
+    assert_eq!((lossless.done(), lossy.done()), (8, 8));
+    assert_eq!((lossless.totals.all_dropped(), lossless.repeated()), (0, 0));
+    assert_eq!(lossy.totals.pauses_sent, 0);
+    let dropped = lossy.totals.all_dropped();
+    assert!(dropped > 0 && lossy.repeated() > dropped, "{dropped}");
+    assert!(lossy.totals.marked > 0);
 }
 
 /// The timers of controllers and of receivers that grant credit do not keep a run alive.
@@ -344,4 +368,17 @@ fn memory_grows_with_flows_and_hosts() {
     };
     assert!(memory(2, 1_000_000) > memory(2, 10) + (1 << 30));
     assert!(memory(1000, 10) > memory(2, 10) + 1_000_000);
+}
+
+/// Buffers hold few frames here, so the rest is what endpoints keep of their packets.
+#[test]
+fn memory_of_endpoints_grows_with_packets() {
+    let (topology, options) = (star(2, 100, 1000), Options::default());
+    let transport = Transport::new("farwrite-sr-rto");
+    let memory = |bytes| {
+        let workload = Workload::of(vec![Flow::new(0, 1, bytes, 0)]);
+        memory_bytes(&scene(&topology, &options, &workload, &transport))
+    };
+    let (short, long) = (memory(1 << 30), memory(8 << 30));
+    assert_eq!(long - short, 6 * (7 << 18));
 }

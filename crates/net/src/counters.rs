@@ -57,6 +57,11 @@ pub struct PortCounters {
     pub pauses_sent: u64,
     /// PFC frames received.
     pub pauses_received: u64,
+    /// Nanoseconds for which the peer has stopped at least one priority of the port.
+    pub stopped_ns: u64,
+    /// Frames sent into one of the port's queues although the frame before of the same flow took
+    /// another port of the switch.
+    pub path_changes: u64,
     /// The most bytes that the port's queues held together.
     pub peak_queued_bytes: u64,
     /// Frames dropped, by reason, in the order of [`DropReason::ALL`].
@@ -88,6 +93,8 @@ impl AddAssign for PortCounters {
         self.trimmed += other.trimmed;
         self.pauses_sent += other.pauses_sent;
         self.pauses_received += other.pauses_received;
+        self.stopped_ns += other.stopped_ns;
+        self.path_changes += other.path_changes;
         self.peak_queued_bytes = self.peak_queued_bytes.max(other.peak_queued_bytes);
         for (sum, more) in self.dropped.iter_mut().zip(other.dropped) {
             *sum += more;

@@ -115,7 +115,9 @@ impl<D: Device> Network<D> {
     /// If there is no such node.
     pub fn counters(&self, node: NodeId) -> impl Iterator<Item = PortCounters> + '_ {
         let ports = self.core.nodes[node.index()].ports();
-        self.core.ports[ports].iter().map(|port| port.counters)
+        let now_ns = self.core.now_ns;
+        let ports = self.core.ports[ports].iter();
+        ports.map(move |port| port.counters_at(now_ns))
     }
 
     /// The sum of the counters of all ports.
@@ -123,7 +125,7 @@ impl<D: Device> Network<D> {
     pub fn totals(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         for port in &self.core.ports {
-            sum += port.counters;
+            sum += port.counters_at(self.core.now_ns);
         }
         sum
     }

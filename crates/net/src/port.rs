@@ -27,7 +27,9 @@ pub(crate) struct Port {
     /// Whether `asks` has changed since the last PFC frame.
     pub(crate) asks_changed: bool,
     /// Priorities that the peer has asked this port to stop.
-    pub(crate) stopped: u8,
+    stopped: u8,
+    /// When the first of these was stopped.
+    stopped_since_ns: u64,
     pub(crate) counters: PortCounters,
     rate_bps: u64,
     delay_ns: u64,
@@ -66,6 +68,7 @@ impl Port {
             asks: 0,
             asks_changed: false,
             stopped: 0,
+            stopped_since_ns: 0,
             counters: PortCounters::default(),
             rate_bps: cable.rate_bps,
             delay_ns: cable.delay_ns(),
@@ -131,6 +134,25 @@ impl Port {
         now_ns >= self.free_ns() && !self.has_work()
     }
 
+    /// Stops the priorities of a mask and resumes all others.
+    pub(crate) fn set_stopped(&mut self, now_ns: u64, stopped: u8) {
+        match (self.stopped, stopped) {
+            (0, 1..) => self.stopped_since_ns = now_ns,
+            (1.., 0) => self.counters.stopped_ns += now_ns - self.stopped_since_ns,
+            _ => {}
+        }
+        self.stopped = stopped;
+    }
+
+    /// What the port has done until now.
+    pub(crate) fn counters_at(&self, now_ns: u64) -> PortCounters {
+        let mut counters = self.counters;
+        if self.stopped != 0 {
+            counters.stopped_ns += now_ns - self.stopped_since_ns;
+        }
+        counters
+    }
+
     pub(crate) fn is_paused(&self, priority: u8) -> bool {
         self.stopped & 1 << priority.min(7) != 0
     }
@@ -163,11 +185,11 @@ impl Port {
     }
 
     /// Cuts or mends the cable. This end forgets all pauses, asked and received.
-    pub(crate) fn set_down(&mut self, down: bool) {
+    pub(crate) fn set_down(&mut self, now_ns: u64, down: bool) {
         self.epoch += u32::from(down && !self.down);
         self.down = down;
         self.asks = 0;
         self.asks_changed = false;
-        self.stopped = 0;
+        self.set_stopped(now_ns, 0);
     }
 }

@@ -52,12 +52,14 @@ fn a_box_can_stop_the_hosts_before_it() {
     send(&mut network, 10_000, [frame(ends[0], ends[1], 0, 1000)]);
     network.run_until(50_000);
     assert!(got(&network, ends[1]).is_empty());
+    assert_eq!(network.totals().stopped_ns, 50_000 - 1007);
     network
         .device_mut(at)
         .unwrap()
         .outputs
         .push_back(ask(false));
     network.run();
+    assert_eq!(network.totals().stopped_ns, 50_000);
     // The PFC frame takes 84 bytes, 6.72 ns, and the cable.
     assert_eq!(got(&network, ends[1])[0].0, 50_000 + 1007 + 1087 + 87);
 }

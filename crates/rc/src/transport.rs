@@ -16,6 +16,8 @@ pub enum Transport {
     Roce,
     /// The same without congestion control.
     RoceNocc,
+    /// RoCEv2 over switches that drop: Go-Back-N and DCQCN, without PFC.
+    RoceLossy,
     /// IRN (SIGCOMM 2018): selective repeat and BDP-FC without PFC; DCQCN.
     Irn,
     /// EQDS (NSDI 2022): credit of the receiver, trimming switches, any path for each packet.
@@ -37,7 +39,7 @@ pub struct Path {
 
 /// A name that no transport has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no transport of this name; choose roce, roce-nocc, irn or eqds")]
+#[error("there is no transport of this name; choose roce, roce-nocc, roce-lossy, irn or eqds")]
 pub struct UnknownTransport;
 
 impl Path {
@@ -70,14 +72,21 @@ impl Path {
 
 impl Transport {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Roce, Self::RoceNocc, Self::Irn, Self::Eqds];
+    pub const ALL: [Self; 5] = [
+        Self::Roce,
+        Self::RoceNocc,
+        Self::RoceLossy,
+        Self::Irn,
+        Self::Eqds,
+    ];
 
-    /// The name: `roce`, `roce-nocc`, `irn` or `eqds`.
+    /// The name: `roce`, `roce-nocc`, `roce-lossy`, `irn` or `eqds`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Roce => "roce",
             Self::RoceNocc => "roce-nocc",
+            Self::RoceLossy => "roce-lossy",
             Self::Irn => "irn",
             Self::Eqds => "eqds",
         }
@@ -89,6 +98,7 @@ impl Transport {
         match self {
             Self::Roce => "RoCEv2 with Go-Back-N, PFC and DCQCN",
             Self::RoceNocc => "RoCEv2 with Go-Back-N and PFC, without congestion control",
+            Self::RoceLossy => "RoCEv2 with Go-Back-N and DCQCN, without PFC",
             Self::Irn => "selective repeat, a window of one round trip and DCQCN, without PFC",
             Self::Eqds => "credit of the receiver, trimming, any path for each packet",
         }
@@ -97,11 +107,11 @@ impl Transport {
     /// Whether DCQCN sets the pace of its senders.
     #[must_use]
     pub fn has_dcqcn(self) -> bool {
-        matches!(self, Self::Roce | Self::Irn)
+        matches!(self, Self::Roce | Self::RoceLossy | Self::Irn)
     }
 
     /// A queue pair for a path, with an acknowledgement for each packet and a window of 16,384
-    /// packets or two round trips, whichever is more. `roce` has a timeout of 4 ms. `irn` has the
+    /// packets or two round trips, whichever is more. The three `roce` have a timeout of 4 ms. `irn` has the
     /// values of its paper: a window of one round trip, `RTO_low` 100 us for up to 3 packets,
     /// `RTO_high` 320 us. `eqds` has a timeout of 1 ms. Timeouts are at least four round trips,
     /// and `RTO_low` is at least two.
@@ -118,7 +128,7 @@ impl Transport {
             timeout_ns.max(path.rtt_ns.saturating_mul(round_trips))
         };
         match self {
-            Self::Roce | Self::RoceNocc => QpConfig {
+            Self::Roce | Self::RoceNocc | Self::RoceLossy => QpConfig {
                 ack_timeout_ns: at_least(4_000_000, 4),
                 ..base
             },
@@ -144,7 +154,7 @@ impl Transport {
     #[must_use]
     pub fn control(self, path: &Path, dcqcn: DcqcnOptions) -> Option<Box<dyn RateControl + Send>> {
         match self {
-            Self::Roce | Self::Irn => Some(Box::new(Dcqcn::new(dcqcn))),
+            Self::Roce | Self::RoceLossy | Self::Irn => Some(Box::new(Dcqcn::new(dcqcn))),
             Self::RoceNocc => None,
             Self::Eqds => Some(Box::new(Eqds::new(path.rate_bps, path.round_trip_bytes()))),
         }
@@ -155,7 +165,7 @@ impl Transport {
     /// is that of the farthest sender.
     pub fn prepare(self, nic: &mut Nic, path: &Path, dcqcn: DcqcnOptions) {
         match self {
-            Self::Roce | Self::Irn => {
+            Self::Roce | Self::RoceLossy | Self::Irn => {
                 nic.set_notification_interval(dcqcn.notification_interval_ns);
             }
             Self::RoceNocc => {}
@@ -168,9 +178,9 @@ impl Transport {
         }
     }
 
-    /// Switches as the transport wants them, for data of some priorities. `roce` and `irn` mark
-    /// with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01). `roce` and `roce-nocc` are
-    /// lossless. `eqds` trims at 35 full packets, and sends headers before anything else.
+    /// Switches as the transport wants them, for data of some priorities. `roce`, `roce-lossy` and
+    /// `irn` mark with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01). `roce` and `roce-nocc`
+    /// are lossless. `eqds` trims at 35 full packets, and sends headers before anything else.
     #[must_use]
     pub fn switch(self, priorities: &[u8], path: &Path) -> SwitchConfig {
         let red = Red {
@@ -190,7 +200,7 @@ impl Transport {
                 pfc: Some(Pfc::new(priorities)),
                 ..base
             },
-            Self::Irn => SwitchConfig {
+            Self::RoceLossy | Self::Irn => SwitchConfig {
                 ecn: Some(red),
                 ..base
             },

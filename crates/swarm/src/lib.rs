@@ -10,12 +10,16 @@
 //! let report = run(&Plan::draw(1));
 //! assert!(report.violation.is_none());
 //! ```
+//!
+//! A second kind of case, [`NetworkPlan`], has endpoints and NICs with reliable connections as hosts of
+//! a network of switches ([`farwrite_net`]), with rules of its own.
 
 pub mod boxes;
 mod closing;
 mod coverage;
 mod dice;
 mod ledger;
+mod networks;
 mod oracle;
 mod plan;
 mod remains;
@@ -29,6 +33,10 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use coverage::{Coverage, Table};
+pub use networks::{
+    Carrier, ChangePlan, FlowPlan, NetworkPlan, NetworkReport, Tally, check_network,
+    explain_network,
+};
 pub use plan::{Ending, Fault, MessagePlan, PairPlan, PathPlan, Plan, Repair, Span};
 pub use shrink::shrink;
 pub use violation::{Rule, Violation};

@@ -12,21 +12,29 @@ from pathlib import Path
 from tqdm import tqdm
 
 from farwrite.figures import s11
-from farwrite.figures.claim import Claim, Numbers, load_all
-from farwrite.figures.page import page
+from farwrite.figures.claim import Claim, Numbers, ShippedMaker, load_all
+from farwrite.figures.page import Part, page
 
 
-def make(claim: Claim) -> tuple[Numbers, str, str]:
-    """Our numbers, the plot as SVG, and the conditions; the first two are also written into the folder."""
-    ours = claim.maker.numbers(claim.settings)
+def make(claim: Claim) -> Part:
+    """Make a figure; its numbers and its plot are also written into the folder."""
+    maker, times = claim.maker, claim.times
+    ours = maker.numbers(claim.settings)
     conditions = s11.conditions(claim.settings) if claim.measured else ""
+    figure = maker.draw(claim.settings)
+    shipped: Numbers = {}
+    if isinstance(maker, ShippedMaker) and times.cells:
+        shipped = maker.shipped(claim.settings, times)
+        maker.points(figure, claim.settings, times)
+        conditions = f"shipped protocols in virtual time, {times.messages} messages a cell, seed 1"
     svg = StringIO()
-    claim.maker.draw(claim.settings).savefig(svg, format="svg", metadata={"Date": None})
+    figure.savefig(svg, format="svg", metadata={"Date": None})
     plot = "\n".join(line.rstrip() for line in svg.getvalue().splitlines()) + "\n"
-    results = {"conditions": conditions} if conditions else {}
+    results: dict[str, object] = {"conditions": conditions} if conditions else {}
+    results |= {"numbers": ours} | ({"shipped": shipped} if shipped else {})
     (claim.folder / "plot.svg").write_text(plot)
-    (claim.folder / "results.json").write_text(json.dumps({**results, "numbers": ours}, indent=1) + "\n")
-    return ours, plot, conditions
+    (claim.folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    return Part(claim, ours, shipped, plot, conditions)
 
 
 def main() -> int:
@@ -41,12 +49,12 @@ def main() -> int:
         if claim.measured and s11.VARIABLE not in os.environ:
             print(f"{claim.name}: left out, as {s11.VARIABLE} does not name a measurement", file=sys.stderr)
             continue
-        ours, plot, conditions = make(claim)
-        parts.append((claim, ours, plot, conditions))
+        part = make(claim)
+        parts.append(part)
         for number in claim.expected:
-            if not number.holds(ours[number.name]):
+            value = part.ours[number.name]
+            if not number.holds(value):
                 outside += 1
-                value = ours[number.name]
                 print(
                     f"{claim.name}: {number.name} = {value:.4g}, not within {number.low:g} to {number.high:g}"
                 )

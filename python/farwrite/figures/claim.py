@@ -6,7 +6,10 @@ import tomllib
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+
+from farwrite.figures.shipped import FOLDER, Times
+from farwrite.figures.shipped import load as load_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,6 +27,17 @@ class Maker(Protocol):
 
     def draw(self, settings: Settings) -> Figure:
         """Make a plot like the paper's."""
+
+
+@runtime_checkable
+class ShippedMaker(Maker, Protocol):
+    """A maker that also compares the shipped protocols, as simulated."""
+
+    def shipped(self, settings: Settings, times: Times) -> Numbers:
+        """Those of the numbers that the simulated messages give."""
+
+    def points(self, figure: Figure, settings: Settings, times: Times) -> None:
+        """Add the simulated messages to the plot."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +90,11 @@ class Claim:
     def maker(self) -> Maker:
         """Return the module that makes it."""
         return import_module(f"farwrite.figures.{self.name.lower()}")
+
+    @property
+    def times(self) -> Times:
+        """Return the times of the shipped protocols, which all claims share."""
+        return load_times(self.folder.parent / FOLDER)
 
 
 def load(folder: Path) -> Claim:

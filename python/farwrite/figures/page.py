@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from html import escape
 from math import isfinite
 
@@ -27,24 +28,43 @@ td.number { white-space: nowrap; font-variant-numeric: tabular-nums }
 </head>
 <body>
 <h1>The paper's figures, made anew</h1>
-<p>Each section has a claim of SDR-RDMA (SC '25), our figure for it, and the paper's numbers beside ours.
-Ours are exact values of the paper's formulas unless a row says otherwise; tests hold them to the bounds.</p>
+<p>Each section has a claim of SDR-RDMA (SC '25), our figure for it, and the paper's numbers beside two of
+ours. Those of the model are exact values of the paper's formulas unless a row says otherwise; tests hold them
+to the bounds. Those of the shipped protocols are from simulated messages, where there are any.</p>
 <nav><ul>
 """
 
 
-def page(parts: list[tuple[Claim, Numbers, str, str]]) -> str:
-    """Claims with our numbers, the plot as SVG, and the conditions of measurements."""
-    links = [f'<li><a href="#{of.name}">{of.name}: {escape(of.title)}</a></li>\n' for of, _, _, _ in parts]
-    sections = [section(*part) for part in parts]
+@dataclass(frozen=True)
+class Part:
+    """A claim and what we have for it."""
+
+    claim: Claim
+    #: Numbers of the model, or measured ones.
+    ours: Numbers
+    #: Numbers of the shipped protocols, some of those above or none.
+    shipped: Numbers
+    #: The plot as SVG.
+    plot: str
+    #: Where and how numbers were measured; empty for those of the model.
+    conditions: str
+
+
+def page(parts: list[Part]) -> str:
+    """Put all claims on a page."""
+    claims = [part.claim for part in parts]
+    links = [f'<li><a href="#{of.name}">{of.name}: {escape(of.title)}</a></li>\n' for of in claims]
+    sections = [section(part) for part in parts]
     return "".join([HEAD, *links, "</ul></nav>\n", *sections, "</body>\n</html>\n"])
 
 
-def section(claim: Claim, ours: Numbers, plot: str, conditions: str) -> str:
+def section(part: Part) -> str:
     """One claim."""
-    rows = "".join(row(number, ours[number.name]) for number in claim.expected)
+    claim, plot = part.claim, part.plot
+    names = [(number, part.ours[number.name]) for number in claim.expected]
+    rows = "".join(row(number, ours, part.shipped.get(number.name)) for number, ours in names)
     notes = [
-        f"Measured: {conditions}." if conditions else "",
+        f"Measured: {part.conditions}." if part.conditions else "",
         claim.note,
     ]
     svg = plot[plot.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{escape(claim.title)}"', 1)
@@ -54,14 +74,14 @@ def section(claim: Claim, ours: Numbers, plot: str, conditions: str) -> str:
 {prefixed(svg, claim.name)}
 <p>{" ".join(escape(note) for note in notes if note)}</p>
 <div class="scroll"><table>
-<tr><th>number</th><th>paper</th><th>ours</th><th>deviation</th><th>bounds</th>
-<th>source; why ours differs</th></tr>
+<tr><th>number</th><th>paper</th><th>{"measured" if claim.measured else "model"}</th><th>deviation</th>
+<th>bounds</th><th>shipped protocol</th><th>source; why ours differs</th></tr>
 {rows}</table></div>
 </section>
 """
 
 
-def row(number: Number, ours: float) -> str:
+def row(number: Number, ours: float, shipped: float | None) -> str:
     """One number."""
     deviation = number.deviation(ours)
     within = "" if number.holds(ours) else ' <span class="out">out of bounds</span>'
@@ -71,6 +91,7 @@ def row(number: Number, ours: float) -> str:
         f'<td class="number">{text(ours)}{within}</td>',
         f'<td class="number">{"" if deviation is None else f"{deviation:+.1%}"}</td>',
         f'<td class="number">{bounds(number)}</td>',
+        f'<td class="number">{"" if shipped is None else text(shipped)}</td>',
         f"<td>{escape(number.source)}. {escape(number.why)}</td>",
     ]
     return f"<tr>{''.join(cells)}</tr>\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.shipped import Times
 from farwrite.figures.style import MDS, RTO, Array, between, curve, panels
 from farwrite.model import CompletionTime, completion_time
 
@@ -55,3 +57,32 @@ def draw(settings: Settings) -> Figure:
     axes[0].set_ylabel("mean time, over the lossless")
     axes[0].legend(fontsize=7)
     return figure
+
+
+def shipped(settings: Settings, times: Times) -> Numbers:
+    """Those of the numbers that simulated messages give."""
+    km = settings["distance_km"]
+    places = {"large": (400e9, km), "large_far": (400e9, 10_000), "large_wide": (3.2e12, km)}
+    found: Numbers = {}
+    for name, (bandwidth_bps, distance_km) in places.items():
+        rtt_s = distance_km * settings["rtt_s"] / km
+        ratios = times.ratios("sr-rto", settings["code"], bandwidth_bps, rtt_s)
+        place = (float(settings["large_bytes"]), settings["large_loss_chunk"])
+        found |= {name: ratios[place]} if place in ratios else {}
+    return found
+
+
+def points(figure: Figure, settings: Settings, times: Times) -> None:
+    """Add the means of the shipped protocols, large markers for the large message."""
+    for panel, bandwidth_bps in zip(figure.axes, settings["bandwidths_bps"], strict=True):
+        for cell in times.cells:
+            style = {"sr-rto": RTO, settings["code"]: MDS}.get(cell.scheme)
+            size = (cell.message_bytes, cell.loss_chunk)
+            large = size == (settings["large_bytes"], settings["large_loss_chunk"])
+            small = size == (settings["message_bytes"], settings["loss_chunk"])
+            if style is None or not np.isclose(cell.bandwidth_bps, bandwidth_bps) or not (large or small):
+                continue
+            km = cell.rtt_s * settings["distance_km"] / settings["rtt_s"]
+            ideal = float(time(settings, cell.scheme, cell.message_bytes, bandwidth_bps, km, 0).lossless_s)
+            look = style | {"linestyle": "none", "markerfacecolor": "none", "label": None}
+            panel.plot(km, cell.mean_s / ideal, **look | {"markersize": 9 if large else 6})

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.shipped import Times
 from farwrite.figures.style import MDS, NACK, RTO, Array, between, curve, panels, size_axis
 from farwrite.model import CompletionTime, completion_time
 
@@ -96,3 +97,41 @@ def draw(settings: Settings) -> Figure:
     right.set_xlabel("probability that a chunk is lost")
     left.legend()
     return figure
+
+
+def shipped(settings: Settings, times: Times) -> Numbers:
+    """Those of the numbers that simulated messages give."""
+    path = (settings["bandwidth_bps"], settings["rtt_s"])
+
+    def over_ideal(scheme: str, size: float, loss: float) -> float | None:
+        cell = times.find(scheme, size, *path, loss)
+        ideal = float(time(settings, "sr-rto", message_bytes=size).lossless_s)
+        return cell.mean_s / ideal if cell else None
+
+    coded = [
+        over_ideal(settings["code"], cell.message_bytes, settings["loss_chunk"])
+        for cell in times.of(settings["code"], *path)
+        if cell.message_bytes <= 2**30
+    ]
+    found = {
+        "coded_to_1_gib": max((of for of in coded if of is not None), default=None),
+        "slowdown_1e-4": over_ideal("sr-rto", settings["message_bytes"], 1e-4),
+        "slowdown_1e-1": over_ideal("sr-rto", settings["message_bytes"], 1e-1),
+    }
+    return {name: number for name, number in found.items() if number is not None}
+
+
+def points(figure: Figure, settings: Settings, times: Times) -> None:
+    """Add the means of the shipped protocols by size and by loss, as hollow markers."""
+    by_size, by_loss = figure.axes[0], figure.axes[2]
+    path = (settings["bandwidth_bps"], settings["rtt_s"])
+    for scheme, style in [("sr-rto", RTO), ("sr-nack", NACK), (settings["code"], MDS)]:
+        look = style | {"linestyle": "none", "markerfacecolor": "none", "markersize": 7, "label": None}
+        for cell in times.of(scheme, *path):
+            ideal = float(time(settings, scheme, message_bytes=cell.message_bytes).lossless_s)
+            if np.isclose(cell.loss_chunk, settings["loss_chunk"]):
+                by_size.plot(cell.message_bytes, cell.mean_s / ideal, **look)
+            if np.isclose(cell.message_bytes, settings["message_bytes"]):
+                by_loss.plot(cell.loss_chunk, cell.mean_s / ideal, **look)
+    for panel in (by_size, by_loss):
+        panel.set_title(panel.get_title() + "\nhollow: shipped protocols")

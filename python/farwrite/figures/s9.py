@@ -7,6 +7,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from farwrite.figures.claim import Numbers, Settings
+from farwrite.figures.shipped import Times
 from farwrite.figures.style import Array, bytes_text, panels
 from farwrite.model import completion_time
 
@@ -57,3 +58,32 @@ def draw(settings: Settings) -> Figure:
         panel.set_title(f"{title}: SR's time over EC's")
     figure.colorbar(image, ax=axes, ticks=[0.2, 0.5, 1, 2, 5, 10], format="%g", shrink=0.8)
     return figure
+
+
+def ratios(settings: Settings, times: Times) -> dict[tuple[float, float], float]:
+    """Selective repeat's mean over erasure coding's, by size and loss, of the shipped protocols."""
+    path = (settings["bandwidth_bps"], settings["rtt_s"])
+    return times.ratios("sr-rto", settings["code"], *path)
+
+
+def shipped(settings: Settings, times: Times) -> Numbers:
+    """Those of the numbers that simulated messages give."""
+    within = [
+        ratio
+        for (size, loss), ratio in ratios(settings, times).items()
+        if size <= 2**30 and 0.9e-6 < loss < 1.1e-2
+    ]
+    return {"most": max(within), "least": min(within)} if within else {}
+
+
+def points(figure: Figure, settings: Settings, times: Times) -> None:
+    """Write the ratios of the shipped protocols below those of the model's means."""
+    sizes, losses = grid(settings)
+    panel = figure.axes[0]
+    for (size, loss), ratio in ratios(settings, times).items():
+        rows, columns = np.flatnonzero(np.isclose(sizes, size)), np.flatnonzero(np.isclose(losses, loss))
+        if rows.size and columns.size:
+            shade = "white" if ratio > 4 or ratio < 0.25 else "black"
+            place = (columns[0], rows[0] - 0.32)
+            panel.text(*place, f"[{ratio:.2f}]", ha="center", va="center", fontsize=6, color=shade)
+    panel.set_title(panel.get_title() + "\n[shipped protocols]")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from farwrite.model.table import Table
 
-#: A row of each column of `Results.runs`, and the columns of the flows.
-Ran: TypeAlias = tuple[dict[str, Any], dict[str, list[Any]]]
+#: A row of each column of `Results.runs`, and the columns of the flows and of the queues.
+Ran: TypeAlias = tuple[dict[str, Any], dict[str, list[Any]], dict[str, list[Any]]]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class Results:
     runs: Table
     #: A row for each flow of each run, with the columns of ``flows.csv``. What a flow lacks is NaN.
     flows: Table
+    #: What waits at the ports of switches over time, up to 2048 rows for each run: ``run``, ``time_ns``,
+    #: bytes at the deepest port (``deepest_bytes``) and at all ports (``total_bytes``). Where a row stands
+    #: for several moments, it has the most of each.
+    queues: Table
     #: What was left out of input files, and transports that do not fit the switches.
     notes: Sequence[str]
 
@@ -32,11 +36,14 @@ class Results:
     def of(cls, ran: Sequence[Ran], text: str, notes: Sequence[str]) -> Results:
         """Put rows together; each run knows its number."""
         settings = {"plan": text, "farwrite": version("farwrite")}
-        runs = {name: _column([row[name] for row, _ in ran]) for name in ran[0][0]}
-        flows = {
-            name: _column([value for _, columns in ran for value in columns[name]]) for name in ran[0][1]
-        }
-        return cls(Table(runs, settings), Table(flows, settings), notes)
+        runs = {name: _column([row[name] for row, _, _ in ran]) for name in ran[0][0]}
+        flows = _joined([columns for _, columns, _ in ran])
+        queues = _joined([columns for _, _, columns in ran])
+        return cls(Table(runs, settings), Table(flows, settings), Table(queues, settings), notes)
+
+
+def _joined(parts: Sequence[dict[str, list[Any]]]) -> dict[str, NDArray[Any]]:
+    return {name: _column([value for part in parts for value in part[name]]) for name in parts[0]}
 
 
 def _column(values: list[Any]) -> NDArray[Any]:

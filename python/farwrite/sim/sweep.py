@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, as_completed
+from functools import lru_cache
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -12,6 +14,10 @@ from farwrite.sim.plan import Plan, text_of
 from farwrite.sim.results import Ran, Results
 
 KEY = ("topology", "workload", "switch", "transport", "loss", "seed")
+FLOW = (
+    "src", "dst", "bytes", "start_ns", "fct_ns", "ideal_ns", "slowdown", "packets", "repeated", "timeouts",
+    "end",
+)  # fmt: skip
 
 
 def run(plan: Plan, number: int = 0) -> Results:
@@ -30,6 +36,8 @@ def run(plan: Plan, number: int = 0) -> Results:
     ------
     ValueError
         The plan is impossible; the text names the key, the value and what would do.
+    MemoryError
+        A run of the plan needs more memory than the machine has to spare.
 
     Examples
     --------
@@ -46,7 +54,7 @@ def run(plan: Plan, number: int = 0) -> Results:
     '606.9 us'
     """
     text, directory = text_of(plan)
-    native = _native.SimPlan(text, {}, directory)
+    native = _checked(_native.SimPlan(text, {}, directory))
     return Results.of([_ran(native, number)], text, native.notes())
 
 
@@ -61,12 +69,14 @@ def sweep(plan: Plan, executor: Executor | None = None, *, progress: bool | None
         Any `concurrent.futures.Executor`: a thread or process pool, ``dask.distributed``'s
         ``Client.get_executor()``, ``mpi4py.futures.MPIPoolExecutor``, and so on. A run is a task; its worker
         needs farwrite installed, and gets the files that the plan names. None: one run after another here.
+        A worker refuses a plan of which a run needs more memory than its machine has to spare; with several
+        workers on a machine, choose their number so that as many runs fit.
     progress
         Whether to show a bar. None: if standard error is a terminal, after a second.
     """
     text, directory = text_of(plan)
     native = _native.SimPlan(text, {}, directory)
-    count = len(native.runs())
+    count = native.count()
     ran: dict[int, Ran] = {}
     disable = None if progress is None else not progress
     with tqdm(total=count, unit=" runs", disable=disable, delay=1 if progress is None else 0) as bar:
@@ -81,10 +91,11 @@ def _run_all(
 ) -> Iterator[tuple[int, Ran]]:
     """Results with the number of their run, as they come."""
     if executor is None:
+        _checked(native)
         for number in range(count):
             yield number, _ran(native, number)
         return
-    files = native.files()
+    files = tuple(native.files().items())
     futures: dict[Future[Ran], int] = {
         executor.submit(evaluate, text, files, number): number for number in range(count)
     }
@@ -96,29 +107,52 @@ def _run_all(
             future.cancel()
 
 
-def evaluate(text: str, files: Mapping[str, str], number: int) -> Ran:
+def evaluate(text: str, files: tuple[tuple[str, str], ...], number: int) -> Ran:
     """One task: a run of a plan whose files are given."""
-    return _ran(_native.SimPlan(text, files, "."), number)
+    return _ran(_given(text, files), number)
+
+
+# A worker gets the tasks of one plan, one after another.
+@lru_cache(maxsize=1)
+def _given(text: str, files: tuple[tuple[str, str], ...]) -> _native.SimPlan:
+    """Read a plan whose files are given, and refuse it if a run needs more memory than there is."""
+    return _checked(_native.SimPlan(text, dict(files), "."))
+
+
+def _checked(native: _native.SimPlan) -> _native.SimPlan:
+    wanted, available = native.memory_bytes(), available_bytes()
+    if available is not None and wanted > available:
+        raise MemoryError(
+            f"a run needs {wanted / 2**20:,.0f} MiB of memory and this machine has {available / 2**20:,.0f} "
+            "MiB to spare: take fewer flows or a smaller topology"
+        )
+    return native
+
+
+def available_bytes() -> int | None:
+    """Bytes that programs may still take (proc(5), MemAvailable), or None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) * 1024 if found else None
 
 
 def _ran(native: _native.SimPlan, number: int) -> Ran:
-    counts, flows = native.run(number)
-    row: dict[str, object] = {"run": number, **dict(zip(KEY, native.runs()[number], strict=True))}
+    counts, flows, (start_ns, interval_ns, samples) = native.run(number)
+    row: dict[str, object] = {"run": number, **dict(zip(KEY, native.key(number), strict=True))}
     # The hash is text, since it may not fit the integers of a column.
     row |= {name: f"{count:016x}" if name == "trace" else count for name, count in counts}
     columns: dict[str, list[object]] = {"run": [number] * len(flows), "flow": list(range(len(flows)))}
-    ends = [(src, dst, size, start, time) for src, dst, size, start, time, *_ in flows]
-    for place, name in enumerate(("src", "dst", "bytes", "start_ns", "fct_ns")):
-        columns[name] = [end[place] for end in ends]
-    columns["ideal_ns"] = [flow[5] for flow in flows]
-    columns["slowdown"] = [None if None in (flow[4], flow[5]) else _ratio(flow[4], flow[5]) for flow in flows]
-    for place, name in enumerate(("packets", "repeated", "timeouts")):
-        columns[name] = [flow[6][place] for flow in flows]
-    columns["end"] = [flow[7] for flow in flows]
-    return row, columns
-
-
-def _ratio(time_ns: int | None, ideal_ns: float | None) -> float:
-    assert time_ns is not None
-    assert ideal_ns is not None
-    return time_ns / ideal_ns
+    columns |= {name: [] for name in FLOW}
+    for src, dst, size, times, ideal, sent, end in flows:
+        for name, value in zip(FLOW, (src, dst, size, *times, *ideal, *sent, end), strict=True):
+            columns[name].append(value)
+    queues: dict[str, list[object]] = {
+        "run": [number] * len(samples),
+        "time_ns": [start_ns + interval_ns * (place + 1) for place in range(len(samples))],
+        "deepest_bytes": [deepest for deepest, _ in samples],
+        "total_bytes": [total for _, total in samples],
+    }
+    return row, columns, queues

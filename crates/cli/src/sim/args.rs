@@ -94,7 +94,7 @@ pub(crate) struct QuickArgs {
         conflicts_with = "plan"
     )]
     pub(crate) transport: Vec<String>,
-    /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096; of endpoints any multiple of 4
+    /// Payload bytes of a packet: 256, 512, 1024, 2048 or 4096; with endpoints a multiple of 4 from 64 to 65,468
     #[arg(
         long,
         value_name = "BYTES",

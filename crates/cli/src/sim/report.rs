@@ -2,7 +2,7 @@
 
 use farwrite_experiment::plan::{Case, CaseOutcome, Plan};
 use farwrite_experiment::stats::{self, Summary};
-use farwrite_experiment::{FlowEnd, FlowOutcome, Outcome};
+use farwrite_experiment::{FlowOutcome, Outcome};
 use farwrite_net::DropReason;
 use serde::Serialize;
 
@@ -51,6 +51,9 @@ pub(super) struct Run {
     pub(super) marked: u64,
     pub(super) trimmed: u64,
     pub(super) pfc_frames: u64,
+    /// Summed over all ports.
+    pub(super) pfc_stopped_us: f64,
+    pub(super) path_changes: u64,
     pub(super) queue_peak_bytes: u64,
     pub(super) queue_mean_bytes: f64,
     pub(super) packet_hops: u64,
@@ -137,15 +140,13 @@ impl Key {
 impl Run {
     fn new(plan: &Plan, case: &Case, outcome: &Outcome) -> Self {
         let totals = &outcome.totals;
-        let sum = |of: fn(&FlowOutcome) -> u64| outcome.flows.iter().map(of).sum();
-        let failed = |flow: &&FlowOutcome| matches!(flow.end, FlowEnd::Failed(_));
         Self {
             run: case.number,
             key: Key::new(plan, case),
             seed: case.seed,
             flows: outcome.flows.len(),
             done: outcome.done(),
-            failed: outcome.flows.iter().filter(failed).count(),
+            failed: outcome.failed(),
             fct_us: Spread::of(outcome.flows.iter().filter_map(fct_us).collect()),
             slowdown: Spread::of(
                 outcome
@@ -155,9 +156,9 @@ impl Run {
                     .collect(),
             ),
             last_done_us: real(outcome.last_done_ns()) / 1e3,
-            packets: sum(|flow| flow.packets),
-            repeated: sum(|flow| flow.repeated),
-            timeouts: sum(|flow| flow.timeouts),
+            packets: outcome.packets(),
+            repeated: outcome.repeated(),
+            timeouts: outcome.timeouts(),
             dropped_buffer: totals.dropped_for(DropReason::Buffer),
             dropped_headroom: totals.dropped_for(DropReason::Headroom),
             dropped_cable: totals.dropped_for(DropReason::Cable),
@@ -166,6 +167,8 @@ impl Run {
             marked: totals.marked,
             trimmed: totals.trimmed,
             pfc_frames: totals.pauses_sent,
+            pfc_stopped_us: real(totals.stopped_ns) / 1e3,
+            path_changes: totals.path_changes,
             queue_peak_bytes: totals.peak_queued_bytes,
             queue_mean_bytes: outcome.depths.mean_deepest(),
             packet_hops: totals.transmitted,

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use farwrite_experiment::plan::CaseOutcome;
-use farwrite_experiment::{Flow, FlowEnd, FlowOutcome};
+use farwrite_experiment::{Flow, FlowOutcome};
 
 use super::report::{Estimate, Key, Report, Run, Setting, SizeClass, Spread};
 
@@ -15,7 +15,7 @@ pub(super) fn runs(report: &Report) -> String {
         "run,{KEY},seed,flows,done,failed,fct_mean_us,fct_p50_us,fct_p99_us,fct_max_us,\
          slowdown_mean,slowdown_p50,slowdown_p99,slowdown_max,last_done_us,packets,repeated,timeouts,\
          dropped_buffer,dropped_headroom,dropped_cable,dropped_cable_down,dropped_no_route,marked,\
-         trimmed,pfc_frames,queue_peak_bytes,queue_mean_bytes,packet_hops,events,trace\n"
+         trimmed,pfc_frames,pfc_stopped_us,path_changes,queue_peak_bytes,queue_mean_bytes,packet_hops,events,trace\n"
     );
     for run in &report.runs {
         text += &row(run);
@@ -40,10 +40,12 @@ fn row(run: &Run) -> String {
         run.marked,
         run.trimmed,
         run.pfc_frames,
-        run.queue_peak_bytes,
     ];
     let counts = counts.map(|count| count.to_string());
     let tail = [
+        format!("{:.3}", run.pfc_stopped_us),
+        run.path_changes.to_string(),
+        run.queue_peak_bytes.to_string(),
         format!("{:.0}", run.queue_mean_bytes),
         run.packet_hops.to_string(),
         run.events.to_string(),
@@ -110,12 +112,6 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
     let real = |value: Option<f64>, digits: usize| {
         value.map_or_else(String::new, |value| format!("{value:.digits$}"))
     };
-    let end = match outcome.end {
-        FlowEnd::Done { .. } => "done",
-        FlowEnd::Failed(_) => "failed",
-        FlowEnd::Unfinished => "unfinished",
-        FlowEnd::NotStarted => "not started",
-    };
     [
         flow.src.to_string(),
         flow.dst.to_string(),
@@ -127,7 +123,7 @@ fn flow_cells(flow: &Flow, outcome: &FlowOutcome) -> String {
         outcome.packets.to_string(),
         outcome.repeated.to_string(),
         outcome.timeouts.to_string(),
-        end.to_owned(),
+        outcome.end.name().to_owned(),
     ]
     .join(",")
 }

@@ -15,6 +15,7 @@ use farwrite_net::{BytesError, Network, NodeId};
 use super::{Board, Counted, Done, Host, Starting, What};
 use crate::Transport;
 use crate::outcome::FlowError;
+use crate::transport::ENDPOINT_OFFSET_BITS;
 
 /// The least time after which a flow that is not done fails.
 const PATIENCE_NS: u64 = 60_000_000_000;
@@ -31,6 +32,7 @@ pub(crate) struct Flows {
     board: Board,
     /// Open messages.
     sends: Vec<(usize, SendHandle)>,
+    /// Open receives whose end activates a trigger.
     receives: Vec<(usize, RecvHandle)>,
     /// The queue pair of each flow that the host sends.
     queue_pairs: BTreeMap<usize, QueuePair>,
@@ -118,10 +120,6 @@ pub(super) fn start(
     scheme: SchemeName,
     starting: &Starting,
 ) -> Result<(), String> {
-    if starting.flow.priority.is_some() {
-        let why = "endpoints send all flows with the priority of the transport; name none";
-        return Err(format!("priority: {why}"));
-    }
     let options = options(transport, scheme, starting);
     let mut ends = Vec::new();
     for node in starting.ends {
@@ -141,7 +139,11 @@ pub(super) fn start(
     let memory = Region::ghost(starting.flow.bytes);
     let memory = receiver.endpoint.register_region(memory).map_err(text)?;
     let receive = receiver.endpoint.post_recv(dst_qp, memory.whole());
-    receiver.receives.push((number, receive.map_err(text)?));
+    let receive = receive.map_err(text)?;
+    // All of these are looked at in each poll.
+    if starting.flow.when_received.is_some() {
+        receiver.receives.push((number, receive));
+    }
     let sender = program(network, src)?;
     let memory = Region::ghost(starting.flow.bytes);
     let memory = sender.endpoint.register_region(memory).map_err(text)?;
@@ -177,9 +179,10 @@ fn options(transport: &Transport, scheme: SchemeName, starting: &Starting) -> Qp
         max_message_bytes: bytes.max(parity_bytes(scheme, bytes, transport.mtu)),
         ..QpConfig::default()
     };
-    // The paper's split ends at 2^18 packets; this one at 2^21.
-    sdr.split.id_bits = 7;
-    sdr.split.offset_bits = 21;
+    // The bits that the packets need beyond the paper's split are taken from the message number.
+    let more_bits = ENDPOINT_OFFSET_BITS - sdr.split.offset_bits;
+    sdr.split.offset_bits += more_bits;
+    sdr.split.id_bits -= more_bits;
     QpOptions {
         sdr,
         rate_control,

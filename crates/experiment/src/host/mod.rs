@@ -18,11 +18,12 @@ use nic::NicHost;
 /// Where the hosts of a run put what is done, until the run takes it.
 pub(crate) type Board = Rc<RefCell<Vec<Done>>>;
 
-/// What a host has to say of a flow.
+/// What a host reports about a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
-    /// Which.
+    /// The place of the flow in the workload.
     pub(crate) flow: usize,
+    /// When it happened, in nanoseconds.
     pub(crate) at_ns: u64,
     pub(crate) what: What,
 }

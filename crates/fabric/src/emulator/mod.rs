@@ -100,8 +100,9 @@ impl LinkEmulator {
         self.shared.wake();
     }
 
-    /// From now on, both directions drop datagrams of more than `bytes` of UDP payload, and say
-    /// nothing: a black hole, as RFC 8899 section 4.4 calls it.
+    /// Sets the largest UDP payload, in bytes, that either direction carries. The emulator drops
+    /// longer datagrams and does not report it to the sender, like the black holes of RFC 8899,
+    /// section 4.4.
     pub fn set_most_bytes(&self, bytes: usize) {
         self.shared.most_bytes.store(bytes, Ordering::SeqCst);
     }

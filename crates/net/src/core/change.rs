@@ -78,7 +78,7 @@ impl Core {
             }
             &Action::Down(down) => {
                 for end in ends {
-                    self.ports[end.index()].set_down(down);
+                    self.ports[end.index()].set_down(self.now_ns, down);
                 }
                 for end in ends {
                     self.start(end);

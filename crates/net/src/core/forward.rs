@@ -43,8 +43,10 @@ impl Core {
         let (first, ports) = (node.ports().start, &self.ports);
         let queued_bytes = |number: u16| ports[first + usize::from(number)].queued_bytes();
         let router = &mut self.switches[node.number].router;
-        let number = router.choose(frame, host.number, self.now_ns, queued_bytes)?;
-        Some(PortId(next_id(first + usize::from(number))))
+        let choice = router.choose(frame, host.number, self.now_ns, queued_bytes)?;
+        let place = first + usize::from(choice.port);
+        self.ports[place].counters.path_changes += u64::from(choice.is_change);
+        Some(PortId(next_id(place)))
     }
 
     /// Takes a frame into the shared buffer.

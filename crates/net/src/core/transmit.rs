@@ -40,7 +40,7 @@ impl Core {
             return false;
         }
         port.counters.pauses_received += 1;
-        port.stopped = stopped;
+        port.set_stopped(self.now_ns, stopped);
         self.start(at);
         true
     }

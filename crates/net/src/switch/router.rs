@@ -1,5 +1,8 @@
 //! Which of the equal paths a frame takes.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use farwrite_link::Dice;
 
 use super::config::Policy;
@@ -25,6 +28,38 @@ pub(crate) struct Router {
     /// The least loaded ports of each group as DRILL remembers them.
     remembered: Vec<Vec<u16>>,
     flowlets: Vec<Flowlet>,
+    /// Whether several paths lead to a host, or did so before a change of the tables.
+    has_choice: Vec<bool>,
+    /// The port of each flow's last frame to such a host, by the hash of the flow.
+    last_ports: HashMap<u64, u16, BuildHasherDefault<Hashed>>,
+}
+
+/// What a router has chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) port: u16,
+    /// Whether the flow's last frame took another port.
+    pub(crate) is_change: bool,
+}
+
+/// The hash of a key that is a hash.
+#[derive(Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0 << 8 | u64::from(byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A run of frames of a flow.
@@ -52,12 +87,18 @@ impl Router {
             dice: Dice::new(dice.bits()),
             remembered: Vec::new(),
             flowlets: vec![over; flows],
+            has_choice: Vec::new(),
+            last_ports: HashMap::default(),
         }
     }
 
     /// Replaces the tables, and forgets remembered ports.
     pub(crate) fn set_groups(&mut self, groups: Groups) {
         self.remembered = vec![Vec::new(); groups.ports.len()];
+        self.has_choice.resize(groups.of_host.len(), false);
+        for (has_choice, group) in self.has_choice.iter_mut().zip(&groups.of_host) {
+            *has_choice |= groups.ports[*group as usize].len() > 1;
+        }
         self.groups = groups;
     }
 
@@ -69,24 +110,29 @@ impl Router {
         host: usize,
         now_ns: u64,
         queued_bytes: impl Fn(u16) -> u64,
-    ) -> Option<u16> {
+    ) -> Option<Choice> {
         let group = *self.groups.of_host.get(host)? as usize;
         let ports = &self.groups.ports[group];
-        if ports.len() < 2 {
-            return ports.first().copied();
+        if !self.has_choice[host] {
+            let port = *ports.first()?;
+            let is_change = false;
+            return Some(Choice { port, is_change });
         }
-        match self.policy {
-            Policy::Ecmp => {
-                let hash = self.hash(frame);
-                ports.get(scale(hash, ports.len())).copied()
-            }
-            Policy::Spray => ports.get(self.dice.below(ports.len())).copied(),
-            Policy::Drill { d, m } => Some(self.drill(group, d, m, queued_bytes)),
-            Policy::Flowlet { gap, .. } => {
+        let hash = self.hash(frame);
+        let port = match (&ports[..], self.policy) {
+            ([], _) => return None,
+            (&[only], _) => only,
+            (ports, Policy::Ecmp) => ports[scale(hash, ports.len())],
+            (ports, Policy::Spray) => ports[self.dice.below(ports.len())],
+            (_, Policy::Drill { d, m }) => self.drill(group, d, m, queued_bytes),
+            (_, Policy::Flowlet { gap, .. }) => {
                 let gap_ns = u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX);
-                Some(self.flowlet(group, frame, now_ns, gap_ns))
+                self.flowlet(group, hash, now_ns, gap_ns)
             }
-        }
+        };
+        let before = self.last_ports.insert(hash, port);
+        let is_change = before.is_some_and(|before| before != port);
+        Some(Choice { port, is_change })
     }
 
     /// Chooses the least loaded of `d` random ports and the remembered ones, and remembers the `m`
@@ -115,9 +161,9 @@ impl Router {
         best
     }
 
-    fn flowlet(&mut self, group: usize, frame: &Frame, now_ns: u64, gap_ns: u64) -> u16 {
+    fn flowlet(&mut self, group: usize, hash: u64, now_ns: u64, gap_ns: u64) -> u16 {
         let ports = &self.groups.ports[group];
-        let place = scale(self.hash(frame), self.flowlets.len());
+        let place = scale(hash, self.flowlets.len());
         let flowlet = &mut self.flowlets[place];
         if now_ns >= flowlet.until_ns || !ports.contains(&flowlet.port) {
             flowlet.port = ports[self.dice.below(ports.len())];
@@ -183,8 +229,9 @@ mod tests {
         let mut flows = [0; 8];
         for src_port in 0..8000 {
             let port = router.choose(&frame(src_port), 0, 0, |_| 0).unwrap();
-            let again = router.choose(&frame(src_port), 0, 9, |p| p.into());
-            assert_eq!(again, Some(port));
+            let again = router.choose(&frame(src_port), 0, 9, |p| p.into()).unwrap();
+            assert_eq!(again, port);
+            let port = port.port;
             flows[usize::from(port)] += 1;
         }
         // 1000 each, with a standard deviation of 30.
@@ -196,7 +243,7 @@ mod tests {
         let mut router = router(Policy::Spray, 8);
         let mut frames = [0; 8];
         for _ in 0..80_000 {
-            let port = router.choose(&frame(1), 0, 0, |_| 0).unwrap();
+            let port = router.choose(&frame(1), 0, 0, |_| 0).unwrap().port;
             frames[usize::from(port)] += 1;
         }
         // 10,000 each, with a standard deviation of 94.
@@ -212,12 +259,12 @@ mod tests {
     fn drill_finds_the_least_loaded_port_and_remembers_it() {
         let mut router = router(Policy::Drill { d: 1, m: 1 }, 8);
         let load = |port: u16| if port == 5 { 0 } else { 1000 };
-        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap());
+        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap().port);
         assert!(choices.any(|port| port == 5));
         assert!(choices.all(|port| port == 5));
         // Now another is: the memory follows.
         let load = |port: u16| if port == 2 { 0 } else { 1000 };
-        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap());
+        let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap().port);
         assert!(choices.any(|port| port == 2));
         assert!(choices.all(|port| port == 2));
     }
@@ -229,7 +276,7 @@ mod tests {
         let mut router = router(Policy::Drill { d: 2, m: 0 }, 4);
         let mut frames = [0; 4];
         for _ in 0..16_000 {
-            let port = router.choose(&frame(1), 0, 0, u64::from).unwrap();
+            let port = router.choose(&frame(1), 0, 0, u64::from).unwrap().port;
             frames[usize::from(port)] += 1;
         }
         for (count, want) in frames.into_iter().zip([7000, 5000, 3000, 1000]) {
@@ -244,10 +291,12 @@ mod tests {
         let mut now_ns = 1000;
         let mut ports = Vec::new();
         for _ in 0..200 {
-            let port = router.choose(&frame(1), 0, now_ns, |_| 0).unwrap();
+            let port = router.choose(&frame(1), 0, now_ns, |_| 0).unwrap().port;
             for _ in 0..5 {
                 now_ns += 99;
-                assert_eq!(router.choose(&frame(1), 0, now_ns, |_| 0), Some(port));
+                let is_change = false;
+                let same = Choice { port, is_change };
+                assert_eq!(router.choose(&frame(1), 0, now_ns, |_| 0), Some(same));
             }
             now_ns += 100;
             ports.push(port);
@@ -255,6 +304,25 @@ mod tests {
         for port in 0..8 {
             assert!(ports.contains(&port), "{port} of {ports:?}");
         }
+    }
+
+    /// Under ECMP a flow changes its path when its port is no longer on a shortest path, even if one
+    /// path is left, and not again.
+    #[test]
+    fn a_flow_that_takes_another_port_has_changed_its_path() {
+        let mut router = router(Policy::Ecmp, 2);
+        let changes = |router: &mut Router| {
+            let choices = (0..100).map(|src_port| router.choose(&frame(src_port), 0, 0, |_| 0));
+            choices.flatten().filter(|choice| choice.is_change).count()
+        };
+        assert_eq!((changes(&mut router), changes(&mut router)), (0, 0));
+        router.set_groups(Groups {
+            of_host: vec![0],
+            ports: vec![vec![1]],
+        });
+        let moved = changes(&mut router);
+        assert!((30..70).contains(&moved), "{moved}");
+        assert_eq!(changes(&mut router), 0);
     }
 
     #[test]

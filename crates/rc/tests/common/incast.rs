@@ -144,7 +144,8 @@ impl Setup {
     fn transport(self) -> Transport {
         match self {
             Self::RoceAlone => Transport::RoceNocc,
-            Self::Roce | Self::RoceLossy => Transport::Roce,
+            Self::Roce => Transport::Roce,
+            Self::RoceLossy => Transport::RoceLossy,
             Self::Irn => Transport::Irn,
             Self::Eqds => Transport::Eqds,
         }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use farwrite_swarm::boxes::{self, BoxPlan};
-use farwrite_swarm::{Plan, Table, Violation, check, explain};
+use farwrite_swarm::{
+    NetworkPlan, Plan, Table, Tally, Violation, check, check_network, explain, explain_network,
+};
 
 /// One of this many cases is run twice, and must be the same both times.
 const TWICE: u64 = 16;
@@ -34,8 +36,11 @@ struct Args {
     /// than the usual finds what recovers slowly.
     #[arg(long)]
     patience: Option<u64>,
-    /// Run cases of boxes in the path instead of cases of endpoints.
-    #[arg(long)]
+    /// Run cases in networks of switches instead.
+    #[arg(long, conflicts_with = "patience")]
+    networks: bool,
+    /// Run cases of boxes in the path instead.
+    #[arg(long, conflicts_with_all = ["patience", "networks"])]
     boxes: bool,
     /// Stop at the first broken rule.
     #[arg(long)]
@@ -62,6 +67,7 @@ struct Sums {
     faults: u64,
     failures: u64,
     table: Table,
+    tally: Tally,
     /// In how many cases of boxes each kind was met.
     box_kinds: BTreeMap<&'static str, u64>,
 }
@@ -79,61 +85,67 @@ impl Soak {
 
     fn work(&self) {
         while let Some(seed) = self.next_seed() {
-            if self.args.boxes {
-                self.run_boxes(seed);
-            } else {
-                self.run_endpoints(seed);
+            let ran = match (self.args.networks, self.args.boxes) {
+                (true, _) => self.run_network(seed),
+                (_, true) => self.run_boxes(seed),
+                _ => self.run_case(seed),
+            };
+            let Err((violation, explain)) = ran else {
+                continue;
+            };
+            let mut sums = self.sums();
+            sums.failures += 1;
+            let cases = sums.cases;
+            drop(sums);
+            if self.args.stop {
+                self.stopped.store(true, Ordering::Relaxed);
+            }
+            println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
+            if !self.args.brief {
+                println!("{}", explain());
             }
         }
     }
 
-    fn run_endpoints(&self, seed: u64) {
+    fn run_case(&self, seed: u64) -> Result<(), Failure> {
         let mut plan = Plan::draw(seed);
         if let Some(seconds) = self.args.patience {
             plan.patience_ns = seconds * 1_000_000_000;
         }
         let report = check(&plan, seed.is_multiple_of(TWICE));
         let mut sums = self.sums();
+        sums.cases += 1;
         sums.messages += report.messages;
         sums.packets += report.packets;
         sums.faults += report.faults;
         sums.table.add(&report.coverage);
-        drop(sums);
-        self.end(seed, report.violation.as_ref(), || explain(seed, &plan));
+        failure(report.violation, move || explain(seed, &plan))
     }
 
-    fn run_boxes(&self, seed: u64) {
+    fn run_boxes(&self, seed: u64) -> Result<(), Failure> {
         let plan = BoxPlan::draw(seed);
-        let report = if seed.is_multiple_of(TWICE) {
-            boxes::check(&plan)
-        } else {
-            boxes::run(&plan)
+        let report = match seed.is_multiple_of(TWICE) {
+            true => boxes::check(&plan),
+            false => boxes::run(&plan),
         };
         let mut sums = self.sums();
+        sums.cases += 1;
         for kind in report.met {
             *sums.box_kinds.entry(kind).or_default() += 1;
         }
-        drop(sums);
-        self.end(seed, report.violation.as_ref(), || plan.to_string());
+        failure(report.violation, move || plan.to_string())
     }
 
-    /// Counts a case, and prints what it broke.
-    fn end(&self, seed: u64, violation: Option<&Violation>, explain: impl Fn() -> String) {
+    fn run_network(&self, seed: u64) -> Result<(), Failure> {
+        let plan = NetworkPlan::draw(seed);
+        let report = check_network(&plan, seed.is_multiple_of(TWICE));
         let mut sums = self.sums();
         sums.cases += 1;
-        let Some(violation) = violation else {
-            return;
-        };
-        sums.failures += 1;
-        let cases = sums.cases;
-        drop(sums);
-        if self.args.stop {
-            self.stopped.store(true, Ordering::Relaxed);
-        }
-        println!("FAILED seed {seed:#018x} after {cases} cases: {violation}");
-        if !self.args.brief {
-            println!("{}", explain());
-        }
+        sums.messages += plan.flows.len() as u64;
+        sums.packets += report.frames;
+        sums.faults += plan.changes.len() as u64;
+        sums.tally += report.tally;
+        failure(report.violation, move || explain_network(seed, &plan))
     }
 
     fn sums(&self) -> std::sync::MutexGuard<'_, Sums> {
@@ -151,6 +163,16 @@ impl Soak {
             sums.cases, sums.messages, sums.packets, sums.faults, sums.failures
         );
     }
+}
+
+/// A broken rule, and how to explain it.
+type Failure = (Violation, Box<dyn FnOnce() -> String>);
+
+fn failure(
+    violation: Option<Violation>,
+    explain: impl FnOnce() -> String + 'static,
+) -> Result<(), Failure> {
+    violation.map_or(Ok(()), |violation| Err((violation, Box::new(explain))))
 }
 
 fn main() -> ExitCode {
@@ -181,13 +203,15 @@ fn main() -> ExitCode {
     });
     soak.print_progress();
     let sums = soak.sums();
-    if soak.args.boxes {
-        for kind in boxes::KINDS {
-            let count = sums.box_kinds.get(kind).copied().unwrap_or(0);
-            println!("{count:>9}  {kind}");
+    match (soak.args.networks, soak.args.boxes) {
+        (true, _) => print!("{}", sums.tally),
+        (_, true) => {
+            for kind in boxes::KINDS {
+                let count = sums.box_kinds.get(kind).copied().unwrap_or(0);
+                println!("{count:>9}  {kind}");
+            }
         }
-    } else {
-        print!("{}", sums.table);
+        _ => print!("{}", sums.table),
     }
     ExitCode::from(u8::from(sums.failures > 0))
 }

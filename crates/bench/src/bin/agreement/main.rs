@@ -5,11 +5,13 @@
 //! the final acknowledgement (paper section 4.2).
 
 mod cell;
+mod csv;
 mod expected;
 mod table;
 mod verdict;
 mod world;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -71,6 +73,12 @@ struct Args {
     /// Decides which packets are lost, given when they are sent.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Below each row, print how many messages took which time, in eighths of a round trip.
+    #[arg(long)]
+    spectrum: bool,
+    /// Also write the times to this file, a row a cell (CSV).
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 }
 
 impl Args {
@@ -119,7 +127,13 @@ fn main() -> Result<ExitCode, Failure> {
     );
     table::print_head();
     let begun = Instant::now();
-    let comparisons = compare_all(&cells, threads)?;
+    let comparisons = compare_all(&cells, threads, args.spectrum)?;
+    if let Some(path) = &args.csv {
+        std::fs::write(path, csv::text(&cells, &comparisons)).map_err(|why| {
+            let path = path.display();
+            format!("--csv {path}: {why}")
+        })?;
+    }
     table::print_end(&comparisons, begun.elapsed());
     let is_good = comparisons.iter().all(Comparison::is_good);
     Ok(if is_good {
@@ -130,7 +144,11 @@ fn main() -> Result<ExitCode, Failure> {
 }
 
 /// Runs all cells, one thread a cell, and prints their rows in the order of the cells.
-fn compare_all(cells: &[Cell], threads: usize) -> Result<Vec<Comparison>, Failure> {
+fn compare_all(
+    cells: &[Cell],
+    threads: usize,
+    shows_spectrum: bool,
+) -> Result<Vec<Comparison>, Failure> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let (results, received) = channel();
@@ -156,6 +174,9 @@ fn compare_all(cells: &[Cell], threads: usize) -> Result<Vec<Comparison>, Failur
                 Some(compared.inspect_err(|_| next.store(cells.len(), Ordering::Relaxed))?);
             while let Some(Some(comparison)) = waiting.get(printed) {
                 table::print_row(&cells[printed], comparison);
+                if shows_spectrum {
+                    table::print_spectrum(&cells[printed], comparison);
+                }
                 printed += 1;
             }
         }

@@ -50,6 +50,21 @@ pub(crate) fn print_row(cell: &Cell, comparison: &Comparison) {
     let _ = std::io::stdout().flush();
 }
 
+/// How many messages took which time, to the nearest eighth of a round trip.
+pub(crate) fn print_spectrum(cell: &Cell, comparison: &Comparison) {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a number of round trips is positive and small"
+    )]
+    let eighths = |time_s: &f64| (time_s / cell.rtt_s * 8.0).round() as u32;
+    let times_s = &comparison.times_s;
+    for alike in times_s.chunk_by(|one, other| eighths(one) == eighths(other)) {
+        let round_trips = f64::from(eighths(&alike[0])) / 8.0;
+        println!("{round_trips:>12.3} round trips: {}", alike.len());
+    }
+}
+
 fn numbers(pair: &Pair) -> String {
     let mark = match pair.verdict {
         Verdict::Within => "",

@@ -10,19 +10,20 @@ use crate::expected::Expected;
 const MEAN_GOAL: f64 = 0.02;
 /// Largest deviation of a quantile, relative.
 const TAIL_GOAL: f64 = 0.05;
-/// Standard errors that chance explains: 99 times of 100.
+/// A mean of many samples is within this number of standard errors of the true mean with a
+/// probability of 99%.
 const CHANCE: f64 = 2.58;
 /// Quantiles from which the model's standard deviation is estimated.
 const QUANTILES: u16 = 512;
 
-/// How a measured number stands to the model's.
+/// How a measured number compares with the model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Within the goal.
     Within,
-    /// Beyond the goal by no more than the number of samples explains.
+    /// Beyond the goal, but by no more than the spread of this number of samples explains.
     Chance,
-    /// Beyond.
+    /// Beyond the goal by more than that.
     Beyond,
 }
 
@@ -31,9 +32,9 @@ pub(crate) enum Verdict {
 pub(crate) struct Pair {
     pub(crate) measured_s: f64,
     pub(crate) model_s: f64,
-    /// What the model says with the paper's waits.
+    /// The model's number with the paper's waits.
     pub(crate) paper_s: f64,
-    /// Relative deviation from the model that the number of samples explains.
+    /// The relative deviation that the spread of this number of samples explains.
     pub(crate) chance: f64,
     pub(crate) verdict: Verdict,
 }
@@ -48,11 +49,13 @@ impl Pair {
     }
 }
 
-/// A cell that has run.
+/// The numbers of a cell, measured and from the model.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
+    /// Seconds that each message took, ascending.
+    pub(crate) times_s: Vec<f64>,
     pub(crate) mean: Pair,
-    /// The quantile that the number of samples allows, and its numbers.
+    /// The quantile, 0.99 or 0.999, and its numbers; `None` with fewer than 1000 samples.
     pub(crate) tail: Option<(f64, Pair)>,
 }
 
@@ -71,6 +74,7 @@ impl Comparison {
         Ok(Self {
             mean: mean(&times_s, &ours, &paper)?,
             tail: tail.transpose()?,
+            times_s,
         })
     }
 
@@ -88,7 +92,9 @@ impl Comparison {
 #[expect(clippy::cast_precision_loss, reason = "few samples")]
 fn mean(times_s: &[f64], ours: &Expected, paper: &CompletionTime) -> Result<Pair, Failure> {
     let model_s = ours.mean();
-    // Few samples may lack the rare times that a mean consists of, and these quantiles rarer ones.
+    // A few samples may contain none of the rare long times that decide the mean, so their spread
+    // is too small. Equally spaced quantiles of the model leave out only the rarest times. The
+    // larger of both spreads is used.
     let quantiles =
         (0..QUANTILES).map(|i| ours.quantile((f64::from(i) + 0.5) / f64::from(QUANTILES)));
     let quantiles = quantiles.collect::<Result<Vec<_>, _>>()?;
@@ -116,14 +122,10 @@ fn spread(values: &[f64]) -> f64 {
     average(&squares).sqrt()
 }
 
-/// The smallest time that a share `q` of all do not exceed. The share that lies below the model's
-/// quantile varies by chance, so the model's quantiles at both ends of that share are compared too.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "few samples"
-)]
+/// Compares the smallest time that a share `q` of all samples does not exceed with the model's
+/// quantile. The share of samples below the model's quantile varies by chance. The model's
+/// quantiles at both ends of that variation are the range that chance explains.
+#[expect(clippy::cast_precision_loss, reason = "few samples")]
 fn quantile(
     q: f64,
     times_s: &[f64],
@@ -131,8 +133,7 @@ fn quantile(
     paper: &CompletionTime,
 ) -> Result<Pair, Failure> {
     let count = times_s.len() as f64;
-    let rank = (q * count).ceil() as usize;
-    let measured_s = times_s[rank.clamp(1, times_s.len()) - 1];
+    let measured_s = sample_quantile(q, times_s);
     let model_s = ours.quantile(q)?;
     let width = CHANCE * (q * (1.0 - q) / count).sqrt();
     let lowest_s = ours.quantile(q - width)?;
@@ -148,6 +149,18 @@ fn quantile(
         chance,
         verdict: judge((measured_s / model_s - 1.0).abs(), TAIL_GOAL, chance),
     })
+}
+
+/// The smallest of some times, which ascend, that a share `q` of them does not exceed.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "few samples"
+)]
+pub(crate) fn sample_quantile(q: f64, times_s: &[f64]) -> f64 {
+    let rank = (q * times_s.len() as f64).ceil() as usize;
+    times_s[rank.clamp(1, times_s.len()) - 1]
 }
 
 fn judge(deviation: f64, goal: f64, chance: f64) -> Verdict {

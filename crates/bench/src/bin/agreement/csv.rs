@@ -1,0 +1,37 @@
+//! The times of all cells as CSV, for figures.
+
+use crate::cell::Cell;
+use crate::verdict::{Comparison, sample_quantile};
+
+const HEAD: &str =
+    "scheme,bytes,rate_bps,rtt_s,loss_packet,burst,mtu,samples,seed,mean_s,p99_s,p999_s";
+
+/// A row a cell. A quantile needs ten samples beyond it; the cells of the others are empty.
+pub(crate) fn text(cells: &[Cell], comparisons: &[Comparison]) -> String {
+    let rows = cells.iter().zip(comparisons);
+    let rows: String = rows.map(|(cell, of)| row(cell, of) + "\n").collect();
+    format!("{HEAD}\n{rows}")
+}
+
+fn row(cell: &Cell, comparison: &Comparison) -> String {
+    let times_s = &comparison.times_s;
+    let quantile = |q: f64, least: usize| match times_s.len() {
+        count if count >= least => format!("{:.9}", sample_quantile(q, times_s)),
+        _ => String::new(),
+    };
+    format!(
+        "\"{}\",{},{},{},{},{},{},{},{},{:.9},{},{}",
+        cell.scheme,
+        cell.bytes,
+        cell.rate_bps,
+        cell.rtt_s,
+        cell.loss_packet,
+        cell.burst,
+        cell.mtu,
+        cell.samples,
+        cell.seed,
+        comparison.mean.measured_s,
+        quantile(0.99, 1_000),
+        quantile(0.999, 10_000),
+    )
+}

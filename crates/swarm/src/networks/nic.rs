@@ -1,0 +1,197 @@
+//! Hosts with NICs and reliable connections.
+
+use farwrite_net::{NodeId, Payload};
+use farwrite_rate::DcqcnOptions;
+use farwrite_rc::{
+    Completion, ConfigError, Connection, FIRST_QPN, Nic, Path, PostError, Remote, Request,
+    Transport,
+};
+
+use super::plan::{Carrier, PRIORITY};
+use super::{Bytes, GUARD};
+
+/// The requests of all flows have this number; there is one on each queue pair.
+const REQUEST: u64 = 1;
+/// The receive buffer of a SEND.
+const BUFFER: u64 = 2;
+/// The immediate of a SEND.
+const IMMEDIATE: u32 = 0x00C0_FFEE;
+
+/// A NIC, and the flow of each queue pair. Queue pairs are numbered from [`FIRST_QPN`] on.
+pub(super) struct NicHost {
+    pub(super) nic: Nic,
+    flows: Vec<usize>,
+    /// What came of each flow, in order.
+    pub(super) completions: Vec<(usize, Completion)>,
+}
+
+/// What NICs assume of all paths.
+pub(super) fn path() -> Path {
+    Path {
+        rate_bps: 25_000_000_000,
+        rtt_ns: 100_000,
+        mtu_bytes: 1024,
+        framing_bytes: 38,
+    }
+}
+
+impl NicHost {
+    pub(super) fn new(node: NodeId, transport: Transport) -> Self {
+        let mut nic = Nic::new(node);
+        transport.prepare(&mut nic, &path(), dcqcn());
+        Self {
+            nic,
+            flows: Vec::new(),
+            completions: Vec::new(),
+        }
+    }
+
+    /// Takes in what has completed.
+    pub(super) fn take_completions(&mut self) {
+        for (qpn, &flow) in (FIRST_QPN..).zip(&self.flows) {
+            while let Some(completion) = self.nic.poll_completion(qpn) {
+                self.completions.push((flow, completion));
+            }
+        }
+    }
+
+    /// The number of the queue pair that comes next.
+    fn next_qpn(&self) -> u32 {
+        FIRST_QPN + u32::try_from(self.flows.len()).expect("few queue pairs")
+    }
+
+    /// Posts the buffer of a SEND.
+    pub(super) fn post_buffer(&mut self, qpn: u32, bytes: &Bytes) -> Result<(), PostError> {
+        let length = u32::try_from(bytes.length()).expect("a short message");
+        self.nic.post_receive(qpn, BUFFER, length)
+    }
+
+    /// Posts the request of a flow: that of the receiver for a READ, else that of the sender.
+    pub(super) fn post_request(
+        &mut self,
+        (flow, qpn): (usize, u32),
+        bytes: &Bytes,
+        carrier: Carrier,
+    ) -> Result<(), PostError> {
+        let remote = Remote {
+            rkey: rkey(flow),
+            addr: 0,
+        };
+        let length = u32::try_from(bytes.length()).expect("a short message");
+        let data = || Payload::Bytes(bytes.message().into());
+        let request = match carrier {
+            Carrier::Read => Request::Read {
+                from: remote,
+                bytes: length,
+            },
+            Carrier::Send => Request::Send {
+                data: data(),
+                imm: Some(IMMEDIATE),
+            },
+            Carrier::Write | Carrier::Endpoint(_) => Request::Write {
+                data: data(),
+                to: remote,
+                imm: None,
+            },
+        };
+        self.nic.post(qpn, REQUEST, request)
+    }
+
+    /// Offers the memory of a flow to the peer: the message for a READ, or a buffer with a guard
+    /// behind it for a WRITE.
+    pub(super) fn offer(&mut self, flow: usize, bytes: &Bytes, carrier: Carrier) {
+        let memory = match carrier {
+            Carrier::Read => bytes.message(),
+            _ => vec![0; bytes.length() + GUARD],
+        };
+        let registered = self.nic.memory.register(rkey(flow), 0, memory);
+        registered.expect("each flow has a key of its own");
+    }
+
+    /// The memory of a flow.
+    pub(super) fn memory(&self, flow: usize) -> &[u8] {
+        self.nic.memory.bytes(rkey(flow)).unwrap_or_default()
+    }
+}
+
+/// Joins two NICs for a flow; the numbers of the queue pairs.
+pub(super) fn connect(
+    ends: [(&mut NicHost, NodeId); 2],
+    flow: usize,
+    src_port: u16,
+    transport: Transport,
+) -> Result<[u32; 2], ConfigError> {
+    let [(one, one_node), (other, other_node)] = ends;
+    let qpns = [one.next_qpn(), other.next_qpn()];
+    for (host, peer, peer_qpn) in [(one, other_node, qpns[1]), (other, one_node, qpns[0])] {
+        let to = Connection {
+            peer,
+            src_port,
+            priority: PRIORITY,
+            rate_bps: None,
+        };
+        let config = transport.config(peer_qpn, &path());
+        match transport.control(&path(), dcqcn()) {
+            Some(control) => host.nic.connect_under(to, config, control)?,
+            None => host.nic.connect(to, config)?,
+        };
+        host.flows.push(flow);
+    }
+    Ok(qpns)
+}
+
+/// What came of a request, by the completions of the end that posted it.
+pub(super) enum Came {
+    Nothing,
+    /// Done; with the bytes, if it was a READ.
+    Done(Option<Payload>),
+    Failed,
+}
+
+/// The one outcome of a request, or what is wrong with the completions of its end.
+pub(super) fn came<'a>(completions: impl Iterator<Item = &'a Completion>) -> Result<Came, String> {
+    let mut came = Came::Nothing;
+    for completion in completions {
+        let next = match completion {
+            Completion::Acknowledged { id: REQUEST } => Came::Done(None),
+            Completion::Read { id: REQUEST, data } => Came::Done(Some(data.clone())),
+            Completion::Failed { id: REQUEST, .. } => Came::Failed,
+            other => return Err(format!("the end of the request has {other:?}")),
+        };
+        if !matches!(came, Came::Nothing) {
+            return Err(format!(
+                "the request completed twice, then with {completion:?}"
+            ));
+        }
+        came = next;
+    }
+    Ok(came)
+}
+
+/// The message in the buffer of a SEND, or what is wrong with the completions of its end.
+pub(super) fn buffer<'a>(
+    completions: impl Iterator<Item = &'a Completion>,
+) -> Result<Option<Payload>, String> {
+    let mut found = None;
+    for completion in completions {
+        match completion {
+            Completion::Received {
+                id: BUFFER,
+                data,
+                imm: Some(IMMEDIATE),
+            } if found.is_none() => found = Some(data.clone()),
+            // The queue pair broke.
+            Completion::Unused { id: BUFFER } if found.is_none() => {}
+            other => return Err(format!("the buffer of a SEND has {other:?}")),
+        }
+    }
+    Ok(found)
+}
+
+fn rkey(flow: usize) -> u32 {
+    u32::try_from(flow).expect("few flows") + 1
+}
+
+fn dcqcn() -> DcqcnOptions {
+    DcqcnOptions::paper(path().rate_bps)
+}

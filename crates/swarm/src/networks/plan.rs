@@ -1,0 +1,245 @@
+//! The plan of a case in a network of switches, and how a seed draws it.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use farwrite::{RateControl, SchemeName};
+use farwrite_net::{
+    CableConfig, CableId, Change, LeafSpine, Loss, MarkAt, Pfc, Policy, Red, Shape, SwitchConfig,
+    Topology, XoffThreshold,
+};
+use farwrite_rc::Transport;
+
+use super::nic;
+use crate::dice::Dice;
+use crate::plan::{MS, US};
+
+/// The traffic class of all packets.
+pub(super) const PRIORITY: u8 = 3;
+const GBIT: u64 = 1_000_000_000;
+
+/// A case: a network, flows over it, and what goes wrong. Hosts with even numbers run endpoints, the
+/// others have NICs with reliable connections. Equal plans run alike.
+#[derive(Clone, Debug)]
+pub struct NetworkPlan {
+    /// Decides which frames are lost and marked, paths, keys and the bytes of messages.
+    pub seed: u64,
+    /// Hosts, switches and cables.
+    pub shape: Shape,
+    /// All switches.
+    pub switch: SwitchConfig,
+    /// How long after a failure switches have new tables; `None`: they keep theirs.
+    pub reroute: Option<Duration>,
+    /// What the NICs run.
+    pub transport: Transport,
+    /// How fast endpoints send.
+    pub rate_control: RateControl,
+    /// Messages, each over a queue pair of its own.
+    pub flows: Vec<FlowPlan>,
+    /// What happens to cables.
+    pub changes: Vec<ChangePlan>,
+}
+
+/// A message.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowPlan {
+    /// The host that has the bytes, by its number.
+    pub src: usize,
+    /// The host that gets them.
+    pub dst: usize,
+    /// How many; at least 1.
+    pub bytes: usize,
+    /// When it starts, in nanoseconds.
+    pub start_ns: u64,
+    /// What moves them.
+    pub carrier: Carrier,
+}
+
+/// What moves the bytes of a message.
+#[derive(Clone, Copy, Debug)]
+pub enum Carrier {
+    /// An endpoint, with a scheme.
+    Endpoint(SchemeName),
+    /// A NIC, by a WRITE.
+    Write,
+    /// A NIC, by a SEND into a posted buffer.
+    Send,
+    /// A NIC, by a READ of the receiver.
+    Read,
+}
+
+/// What happens to a cable.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangePlan {
+    /// When, in nanoseconds.
+    pub at_ns: u64,
+    /// Which cable.
+    pub cable: CableId,
+    /// What.
+    pub change: Change,
+}
+
+impl NetworkPlan {
+    /// Draws a case. All failed cables come up again.
+    ///
+    /// # Panics
+    /// Never: all shapes that are drawn can be built.
+    #[must_use]
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0x006e_6574_776f_726b);
+        let shape = shape(&mut dice);
+        let topology = shape.build().expect("shapes that are drawn are valid");
+        let transport = dice.pick(&Transport::ALL);
+        let has_pfc = dice.chance(0.4);
+        let switch = switch(&mut dice, transport, has_pfc);
+        // Packets that take detours while nothing may be dropped can stop each other for ever, in
+        // real networks too: with PFC, tables do not change.
+        let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
+        let rate_control = match dice.chance(0.5) {
+            true => RateControl::default(),
+            false => RateControl::Fixed {
+                rate_bps: dice.within(1..8) * GBIT,
+            },
+        };
+        let hosts = topology.hosts().count();
+        let flows = (0..dice.within(3..10)).map(|_| flow(&mut dice, hosts));
+        let flows = flows.collect();
+        let changes = (0..dice.within(0..4)).flat_map(|_| failure(&mut dice, &topology));
+        let changes = changes.collect();
+        Self {
+            seed,
+            shape,
+            switch,
+            reroute,
+            transport,
+            rate_control,
+            flows,
+            changes,
+        }
+    }
+
+    /// When the last change of a cable and the last start of a flow are over.
+    pub(super) fn settled_ns(&self) -> u64 {
+        let changes = self.changes.iter().map(|change| change.at_ns);
+        let starts = self.flows.iter().map(|flow| flow.start_ns);
+        changes.chain(starts).max().unwrap_or(0)
+    }
+}
+
+fn micros(dice: &mut Dice, range: Range<u64>) -> Duration {
+    Duration::from_micros(dice.within(range))
+}
+
+fn cable(dice: &mut Dice) -> CableConfig {
+    let mut cable = CableConfig::new(dice.pick(&[10, 25, 100]) * GBIT, micros(dice, 1..20));
+    cable.loss = match dice.pick(&[0.0, 0.0, 1e-3, 1e-2]) {
+        0.0 => Loss::None,
+        loss_packet => Loss::Iid { loss_packet },
+    };
+    cable
+}
+
+fn shape(dice: &mut Dice) -> Shape {
+    let (host_cable, other_cable) = (cable(dice), cable(dice));
+    match dice.index(4) {
+        0 => Shape::Star {
+            hosts: dice.pick(&[4, 6, 8]),
+            cable: host_cable,
+        },
+        1 => Shape::Dumbbell {
+            left: 3,
+            right: 3,
+            host_cable,
+            middle_cable: other_cable,
+        },
+        _ => Shape::LeafSpine(LeafSpine {
+            leaves: dice.pick(&[2, 3]),
+            spines: dice.pick(&[2, 3, 4]),
+            hosts_per_leaf: dice.pick(&[2, 4]),
+            host_cable,
+            spine_cable: other_cable,
+        }),
+    }
+}
+
+fn switch(dice: &mut Dice, transport: Transport, has_pfc: bool) -> SwitchConfig {
+    let wanted = transport.switch(&[PRIORITY], &nic::path());
+    let red = Red {
+        kmin_bytes: dice.within(1..100) * 1000,
+        kmax_bytes: 200_000,
+        pmax: dice.unit(),
+        at: dice.pick(&[MarkAt::Arrival, MarkAt::Departure]),
+    };
+    let pfc = Pfc {
+        xoff: dice.pick(&[XoffThreshold::Bytes(20_000), XoffThreshold::Alpha(0.125)]),
+        ..Pfc::new(&[PRIORITY])
+    };
+    SwitchConfig {
+        // With PFC, there must be room for the headroom.
+        buffer_bytes: match has_pfc {
+            true => 16 << 20,
+            false => dice.within(50..2000) * 1000,
+        },
+        latency: Duration::from_nanos(dice.within(0..1000)),
+        ecn: dice.chance(0.6).then_some(red),
+        pfc: has_pfc.then_some(pfc),
+        // A lossless queue is not trimmed.
+        trim: wanted.trim.filter(|_| !has_pfc),
+        routing: match dice.index(4) {
+            0 => Policy::Ecmp,
+            1 => Policy::Spray,
+            2 => Policy::Drill { d: 2, m: 1 },
+            _ => Policy::Flowlet {
+                gap: micros(dice, 1..50),
+                flows: 256,
+            },
+        },
+        ..wanted
+    }
+}
+
+fn flow(dice: &mut Dice, hosts: usize) -> FlowPlan {
+    let is_endpoint = dice.chance(0.5);
+    // Two hosts of a kind, which are all even or all odd numbers.
+    let kind = hosts / 2;
+    let src = dice.index(kind);
+    let dst = (src + 1 + dice.index(kind - 1)) % kind;
+    let number = |place: usize| 2 * place + usize::from(!is_endpoint);
+    let most = dice.pick(&[100, 20_000, 400_000]);
+    FlowPlan {
+        src: number(src),
+        dst: number(dst),
+        bytes: 1 + dice.index(most),
+        start_ns: dice.within(0..2 * MS),
+        carrier: match is_endpoint {
+            true => {
+                let schemes = ["sr-rto", "sr-nack", "gbn", "ec-xor:8,4", "ec-mds:32,8"];
+                let scheme = dice.pick(&schemes).parse();
+                Carrier::Endpoint(scheme.expect("schemes that are drawn exist"))
+            }
+            false => dice.pick(&[Carrier::Write, Carrier::Send, Carrier::Read]),
+        },
+    }
+}
+
+/// A cable that fails or degrades, and is as before after a while.
+fn failure(dice: &mut Dice, topology: &Topology) -> [ChangePlan; 2] {
+    let place = dice.index(topology.cables().len());
+    let cable = CableId(u32::try_from(place).expect("few cables"));
+    let before = topology.cables()[place].config;
+    let mut worse = before;
+    worse.rate_bps /= 10;
+    worse.delay *= 10;
+    worse.loss = Loss::Iid { loss_packet: 0.05 };
+    let [change, back] = match dice.chance(0.6) {
+        true => [Change::Down, Change::Up],
+        false => [Change::Config(worse), Change::Config(before)],
+    };
+    let at_ns = dice.within(0..3 * MS);
+    let back_ns = at_ns + dice.within(20 * US..4 * MS);
+    [(at_ns, change), (back_ns, back)].map(|(at_ns, change)| ChangePlan {
+        at_ns,
+        cable,
+        change,
+    })
+}

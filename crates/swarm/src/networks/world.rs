@@ -1,0 +1,353 @@
+//! A case in a network, while it runs.
+
+use farwrite::{Outcome, QueuePair};
+use farwrite_net::{Network, NodeId, Options, Payload};
+use farwrite_rc::Completion;
+
+use super::nic::{self, Came, NicHost};
+use super::plan::{Carrier, FlowPlan, NetworkPlan};
+use super::tally::{Over, Tally};
+use super::{Bytes, Host, Worker, endpoint};
+use crate::plan::{SECOND, US};
+use crate::violation::{Rule, Violation};
+
+/// Time after the last start and the last change in which all must be over.
+const PATIENCE_NS: u64 = 20 * SECOND;
+/// The longest time between two looks at what is over, while something happens.
+const STEP_NS: u64 = 20 * US;
+/// Where source ports of NICs begin.
+const FIRST_PORT: u16 = 50_000;
+
+/// The queue pairs of a flow, at its sender and at its receiver.
+#[derive(Clone, Copy)]
+enum Joined {
+    Endpoint([QueuePair; 2]),
+    Nic([u32; 2]),
+}
+
+pub(super) struct World<'a> {
+    plan: &'a NetworkPlan,
+    network: Network<Host>,
+    hosts: Vec<NodeId>,
+    joined: Vec<Joined>,
+    over: Over,
+}
+
+impl<'a> World<'a> {
+    /// # Panics
+    /// If the plan is not one that is drawn.
+    pub(super) fn new(plan: &'a NetworkPlan) -> Self {
+        let topology = plan.shape.build().expect("drawn shapes are valid");
+        let hosts: Vec<_> = topology.hosts().collect();
+        let mut made: Vec<_> = hosts.iter().map(|_| None).collect();
+        for (number, (host, &node)) in made.iter_mut().zip(&hosts).enumerate() {
+            *host = Some(match number % 2 {
+                0 => Host::Endpoint(Box::new(endpoint::new(node, plan.seed))),
+                _ => Host::Nic(Box::new(NicHost::new(node, plan.transport))),
+            });
+        }
+        let joined = (0..plan.flows.len()).map(|flow| join(plan, flow, &mut made, &hosts));
+        let joined = joined.collect();
+        let options = Options {
+            reroute: plan.reroute,
+            ..Options::with_switches(plan.switch.clone())
+        };
+        let mut made = made.into_iter().flatten();
+        let device = |_, _: &_| made.next().expect("each host once, in order");
+        let network = Network::new(&topology, &options, plan.seed, device);
+        Self {
+            plan,
+            network: network.expect("drawn networks are valid"),
+            hosts,
+            joined,
+            over: Over::default(),
+        }
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.network.trace_hash()
+    }
+
+    pub(super) fn frames(&self) -> u64 {
+        self.network.sent()
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        Tally::new(self.over, &self.network.totals())
+    }
+
+    pub(super) fn violation(&self, rule: Rule, what: impl ToString) -> Violation {
+        Violation {
+            rule,
+            at_ns: self.network.now_ns(),
+            what: what.to_string(),
+        }
+    }
+
+    /// Runs the case until all is over, and checks it.
+    pub(super) fn run(&mut self) -> Result<(), Violation> {
+        for at in &self.plan.changes {
+            let planned = self.network.plan(at.at_ns, at.cable, at.change);
+            planned.map_err(|why| self.violation(Rule::Call, why))?;
+        }
+        let mut starts: Vec<_> = (0..self.plan.flows.len()).collect();
+        starts.sort_by_key(|flow| std::cmp::Reverse(self.plan.flows[*flow].start_ns));
+        let limit_ns = self.plan.settled_ns() + PATIENCE_NS;
+        loop {
+            let now_ns = self.network.now_ns();
+            let starts_ns = |flow: &usize| self.plan.flows[*flow].start_ns;
+            while starts.last().is_some_and(|flow| starts_ns(flow) <= now_ns) {
+                let flow = starts.pop().unwrap_or_default();
+                self.start(flow)?;
+            }
+            self.take_completions()?;
+            let next_start_ns = starts.last().map(starts_ns);
+            if next_start_ns.is_none() && self.open()?.is_empty() {
+                break;
+            }
+            let next_ns = self
+                .network
+                .next_ns()
+                .map(|at_ns| at_ns.max(now_ns + STEP_NS));
+            match next_ns.into_iter().chain(next_start_ns).min() {
+                Some(at_ns) if at_ns <= limit_ns => self.network.run_until(at_ns),
+                _ => {
+                    let what = format!("flows {:?} are not over", self.open()?);
+                    return Err(self.violation(Rule::Liveness, what));
+                }
+            }
+        }
+        self.judge()?;
+        self.rest()
+    }
+
+    /// Posts what both ends of a flow have to post.
+    fn start(&mut self, number: usize) -> Result<(), Violation> {
+        let FlowPlan {
+            src, dst, carrier, ..
+        } = self.plan.flows[number];
+        let bytes = Bytes::new(self.plan, number);
+        let posted = match (self.joined[number], carrier) {
+            (Joined::Endpoint([from, to]), Carrier::Endpoint(scheme)) => {
+                let received = self.worker(dst).receive(number, to, &bytes);
+                let sent = received.and_then(|()| {
+                    let sender = self.worker(src);
+                    sender.send(number, from, &bytes, scheme)
+                });
+                sent.map_err(|why| why.to_string())
+            }
+            (Joined::Nic([from, to]), carrier) => {
+                let (owner, asks, qpn) = match carrier {
+                    Carrier::Read => (src, dst, to),
+                    _ => (dst, src, from),
+                };
+                let buffer = match carrier {
+                    Carrier::Send => self.nic(dst).post_buffer(to, &bytes),
+                    _ => {
+                        self.nic(owner).offer(number, &bytes, carrier);
+                        Ok(())
+                    }
+                };
+                let posted = buffer.and_then(|()| {
+                    let nic = self.nic(asks);
+                    nic.post_request((number, qpn), &bytes, carrier)
+                });
+                posted.map_err(|why| why.to_string())
+            }
+            (Joined::Endpoint(_), _) => Err("the plan has no scheme for an endpoint".to_owned()),
+        };
+        posted.map_err(|why| self.violation(Rule::Call, format!("flow {number}: {why}")))
+    }
+
+    fn take_completions(&mut self) -> Result<(), Violation> {
+        for number in 0..self.hosts.len() {
+            let failed = match self.network.device_mut(self.hosts[number]) {
+                Some(Host::Nic(host)) => {
+                    host.take_completions();
+                    None
+                }
+                Some(Host::Endpoint(host)) => host.program_mut().error.take(),
+                None => None,
+            };
+            if let Some(why) = failed {
+                return Err(self.violation(Rule::Call, format!("host {number}: {why}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// The flows that are not over.
+    fn open(&self) -> Result<Vec<usize>, Violation> {
+        let mut open = Vec::new();
+        for (number, flow) in self.plan.flows.iter().enumerate() {
+            let is_over = match flow.carrier {
+                Carrier::Endpoint(_) => {
+                    let [sent, received] = self.outcomes(number);
+                    sent.is_some() && received.is_some()
+                }
+                _ => !matches!(self.came(number)?, Came::Nothing),
+            };
+            open.extend((!is_over).then_some(number));
+        }
+        Ok(open)
+    }
+
+    /// Checks what came of all flows, which are over.
+    fn judge(&mut self) -> Result<(), Violation> {
+        for number in 0..self.plan.flows.len() {
+            self.judge_flow(number)?;
+        }
+        Ok(())
+    }
+
+    fn judge_flow(&mut self, number: usize) -> Result<(), Violation> {
+        let FlowPlan { dst, carrier, .. } = self.plan.flows[number];
+        let whole = [Some(Outcome::Whole); 2];
+        if matches!(carrier, Carrier::Endpoint(_)) {
+            let outcomes = self.outcomes(number);
+            if outcomes != whole {
+                let what = format!("flow {number} has outcomes {outcomes:?}");
+                return Err(self.violation(Rule::Outcome, what));
+            }
+            let received = match self.network.device(self.hosts[dst]) {
+                Some(Host::Endpoint(host)) => host.program().received(number),
+                _ => None,
+            };
+            let buffer = received.map(|(buffer, _)| buffer.to_vec());
+            self.over.endpoint += 1;
+            return self.check_bytes(number, buffer);
+        }
+        let read = match self.came(number)? {
+            Came::Done(read) => read,
+            // What a receiver has of a request that failed says nothing.
+            Came::Failed | Came::Nothing => {
+                self.over.given_up += 1;
+                return Ok(());
+            }
+        };
+        let buffer = match carrier {
+            Carrier::Read => {
+                self.over.read += 1;
+                read.map(bytes_of)
+            }
+            Carrier::Send => {
+                self.over.send += 1;
+                let completions = self.completions(dst, number);
+                let buffer = nic::buffer(completions.iter());
+                let buffer = buffer.map_err(|what| self.violation(Rule::Outcome, what))?;
+                buffer.map(bytes_of)
+            }
+            _ => {
+                self.over.write += 1;
+                Some(self.nic(dst).memory(number).to_vec())
+            }
+        };
+        self.check_bytes(number, buffer)
+    }
+
+    fn check_bytes(&self, number: usize, buffer: Option<Vec<u8>>) -> Result<(), Violation> {
+        let what = match buffer.map(|buffer| Bytes::new(self.plan, number).differs_at(&buffer)) {
+            Some(None) => return Ok(()),
+            Some(Some(at)) => format!("flow {number} is done, and differs from byte {at} on"),
+            None => format!("flow {number} is done, and its receiver has nothing"),
+        };
+        Err(self.violation(Rule::Bytes, what))
+    }
+
+    /// Waits for what is still on its way, and checks that each frame was delivered or counted.
+    fn rest(&mut self) -> Result<(), Violation> {
+        let until_ns = self.network.now_ns() + SECOND;
+        while self.network.in_flight() > 0 {
+            let next_ns = self.network.next_ns().filter(|at_ns| *at_ns <= until_ns);
+            let Some(next_ns) = next_ns else {
+                let what = format!("{} frames are left in flight", self.network.in_flight());
+                return Err(self.violation(Rule::Silence, what));
+            };
+            self.network.run_until(next_ns);
+        }
+        let (sent, delivered) = (self.network.sent(), self.network.delivered());
+        let dropped = self.network.totals().all_dropped();
+        if sent != delivered + dropped {
+            let what = format!("{sent} frames were sent, {delivered} delivered, {dropped} dropped");
+            return Err(self.violation(Rule::Counters, what));
+        }
+        // No request completes a second time.
+        self.take_completions()?;
+        self.open().map(|_| ())
+    }
+
+    /// What came of an endpoint's message, at its sender and at its receiver.
+    fn outcomes(&self, number: usize) -> [Option<Outcome>; 2] {
+        let flow = self.plan.flows[number];
+        let program = |host: usize| match self.network.device(self.hosts[host]) {
+            Some(Host::Endpoint(host)) => Some(host.program()),
+            _ => None,
+        };
+        let sent = program(flow.src).and_then(|worker| worker.sent(number));
+        let received = program(flow.dst).and_then(|worker| worker.received(number)?.1);
+        [sent, received]
+    }
+
+    /// What came of a NIC's request.
+    fn came(&self, number: usize) -> Result<Came, Violation> {
+        let flow = self.plan.flows[number];
+        let asks = match flow.carrier {
+            Carrier::Read => flow.dst,
+            _ => flow.src,
+        };
+        let completions = self.completions(asks, number);
+        nic::came(completions.iter())
+            .map_err(|what| self.violation(Rule::Outcome, format!("flow {number}: {what}")))
+    }
+
+    /// The completions of a flow at one of its ends.
+    fn completions(&self, host: usize, number: usize) -> Vec<Completion> {
+        let all = match self.network.device(self.hosts[host]) {
+            Some(Host::Nic(host)) => &host.completions[..],
+            _ => &[],
+        };
+        let of_flow = all.iter().filter(|(flow, _)| *flow == number);
+        of_flow.map(|(_, completion)| completion.clone()).collect()
+    }
+
+    fn worker(&mut self, host: usize) -> &mut Worker {
+        match self.network.device_mut(self.hosts[host]) {
+            Some(Host::Endpoint(host)) => host.program_mut(),
+            _ => panic!("host {host} has no endpoint"),
+        }
+    }
+
+    fn nic(&mut self, host: usize) -> &mut NicHost {
+        match self.network.device_mut(self.hosts[host]) {
+            Some(Host::Nic(host)) => host,
+            _ => panic!("host {host} has no NIC"),
+        }
+    }
+}
+
+/// Connects the queue pairs of a flow.
+fn join(plan: &NetworkPlan, number: usize, made: &mut [Option<Host>], hosts: &[NodeId]) -> Joined {
+    let FlowPlan { src, dst, .. } = plan.flows[number];
+    let both = made.get_disjoint_mut([src, dst]);
+    match both.expect("a flow has two hosts") {
+        [Some(Host::Endpoint(one)), Some(Host::Endpoint(other))] => {
+            let workers = [one.program_mut(), other.program_mut()];
+            let joined = endpoint::connect(workers, plan.rate_control);
+            Joined::Endpoint(joined.expect("endpoints with equal options connect"))
+        }
+        [Some(Host::Nic(one)), Some(Host::Nic(other))] => {
+            let ends = [(&mut **one, hosts[src]), (&mut **other, hosts[dst])];
+            let src_port = FIRST_PORT + u16::try_from(number).expect("few flows");
+            let joined = nic::connect(ends, number, src_port, plan.transport);
+            Joined::Nic(joined.expect("settings of transports are valid"))
+        }
+        _ => panic!("flow {number} is between hosts of two kinds"),
+    }
+}
+
+fn bytes_of(payload: Payload) -> Vec<u8> {
+    match payload {
+        Payload::Bytes(bytes) => bytes.to_vec(),
+        Payload::Ghost(_) | Payload::Trimmed(_) => Vec::new(),
+    }
+}

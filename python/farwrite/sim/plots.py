@@ -1,0 +1,132 @@
+"""Plots of results (needs matplotlib: ``pip install 'farwrite[figures]'``).
+
+Each function returns a `matplotlib.figure.Figure`; its ``savefig`` writes SVG, PDF or PNG. There is one line
+for each setting of the plan. Runs that differ in their seeds alone are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, TypeAlias
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from farwrite.sim.results import Results
+
+#: What makes a setting, in the order of labels.
+SETTING = ("topology", "workload", "switch", "transport", "loss")
+#: Upper ends of size classes, in bytes, as in ``sizes.csv``. Flows of one size are a class of their own.
+CLASSES = 10.0 ** np.arange(3, 9)
+# Colours of Okabe and Ito.
+COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^v<>"
+
+_Line: TypeAlias = dict[str, Any]
+
+
+def slowdowns(results: Results) -> Figure:
+    """Slowdown by message size: the mean, and dashed the 99th percentile.
+
+    Flows that are not done have no slowdown and are left out. Sizes are put into classes, one for each power
+    of ten, at the mean size of their flows.
+    """
+    figure, axes = _axes()
+    for line, flows in _settings(results):
+        points = [
+            (size.mean(), slowdown.mean(), _percentile(slowdown, 99))
+            for size, slowdown in _classes(flows["bytes"], flows["slowdown"])
+        ]
+        if points:
+            size, mean, tail = np.array(points).T
+            axes.plot(size, mean, **line)
+            axes.plot(size, tail, **line | {"label": None, "linestyle": "--", "markerfacecolor": "white"})
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("message size, bytes")
+    axes.set_ylabel("slowdown: mean, and p99 (dashed)")
+    return _finished(figure, axes)
+
+
+def completion_times(results: Results) -> Figure:
+    """Draw the share of flows that are done within a time.
+
+    It ends below 1 where flows of a setting were not done.
+    """
+    figure, axes = _axes()
+    for line, flows in _settings(results):
+        times = flows["fct_ns"]
+        done = np.sort(times[~np.isnan(times)]) / 1e3
+        if done.size:
+            shares = np.arange(1, done.size + 1) / times.size
+            axes.step(done, shares, where="post", **line | {"marker": None})
+    axes.set_xscale("log")
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("completion time, us")
+    axes.set_ylabel("share of flows")
+    return _finished(figure, axes)
+
+
+def queues(results: Results) -> Figure:
+    """Bytes at the deepest port of a switch over time, in the first run of each setting."""
+    figure, axes = _axes()
+    run = results.queues["run"]
+    for line, runs in _runs_of_settings(results):
+        chosen = run == runs[0]
+        time_us = results.queues["time_ns"][chosen] / 1e3
+        deepest = results.queues["deepest_bytes"][chosen] / 1e3
+        axes.step(time_us, deepest, where="pre", **line | {"marker": None})
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("time, us")
+    axes.set_ylabel("deepest queue, kB")
+    return _finished(figure, axes)
+
+
+def _runs_of_settings(results: Results) -> Iterator[tuple[_Line, NDArray[Any]]]:
+    """How the line of each setting looks, and the numbers of its runs."""
+    runs = results.runs
+    keys = list(zip(*(runs[name].astype(str).tolist() for name in SETTING), strict=True))
+    varied = [place for place in range(len(SETTING)) if len({key[place] for key in keys}) > 1]
+    looks = zip(cycle(COLOURS), cycle(MARKERS), strict=False)  # both are endless
+    for key, (colour, marker) in zip(dict.fromkeys(keys), looks, strict=False):
+        label = ", ".join(f"loss {key[at]}" if SETTING[at] == "loss" else key[at] for at in varied)
+        line = {"label": label or None, "color": colour, "marker": marker, "markersize": 4}
+        yield line, runs["run"][[other == key for other in keys]]
+
+
+def _settings(results: Results) -> Iterator[tuple[_Line, dict[str, NDArray[Any]]]]:
+    """How the line of each setting looks, and the columns of its flows."""
+    flows = results.flows
+    for line, runs in _runs_of_settings(results):
+        chosen = np.isin(flows["run"], runs)
+        yield line, {name: column[chosen] for name, column in flows.columns.items()}
+
+
+def _classes(sizes: NDArray[Any], values: NDArray[Any]) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Sizes and values of each class that has any, without those that are NaN."""
+    known = ~np.isnan(values)
+    sizes, values = sizes[known], values[known]
+    classes = np.searchsorted(CLASSES, sizes)
+    for number in np.unique(classes):
+        yield sizes[classes == number], values[classes == number]
+
+
+def _percentile(values: NDArray[Any], percent: float) -> float:
+    """The least value that this share does not exceed, as in ``sizes.csv``."""
+    return float(np.percentile(values, percent, method="inverted_cdf"))
+
+
+def _axes() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6, 3.8), layout="constrained")
+    axes = figure.subplots()
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+def _finished(figure: Figure, axes: Axes) -> Figure:
+    if any(axes.get_legend_handles_labels()[1]):
+        axes.legend(frameon=False)
+    return figure
