@@ -1,0 +1,144 @@
+//! What one rank must know of the others before they can be connected.
+//!
+//! ```text
+//!   0  [u8; 4]  "FWCL"
+//!   4  u16      version
+//!   6  u16      rank
+//!   8  u16      number of ranks
+//!  10  u32      bytes of a packet
+//!  14  u32      packets of a segment
+//!  18  u32      segments in flight
+//!  22           for each other rank, in order:
+//!               u16 bytes, and as many bytes of queue-pair information (P6)
+//! ```
+//!
+//! All numbers are big-endian.
+
+use farwrite::QpInfo;
+
+/// Version of what ranks say to each other.
+pub(crate) const VERSION: u16 = 1;
+/// Most ranks of a group.
+pub(crate) const MAX_RANKS: usize = 1024;
+
+const MAGIC: [u8; 4] = *b"FWCL";
+
+/// The information of one member.
+#[derive(Debug)]
+pub(crate) struct MemberInfo {
+    pub(crate) rank: u16,
+    pub(crate) ranks: u16,
+    pub(crate) shape: Shape,
+    /// For each other rank, in order.
+    pub(crate) queue_pairs: Vec<Vec<u8>>,
+}
+
+/// What all ranks must have alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) packet_bytes: u32,
+    pub(crate) packets_per_segment: u32,
+    pub(crate) segments_in_flight: u32,
+}
+
+impl MemberInfo {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&MAGIC);
+        for number in [VERSION, self.rank, self.ranks] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        let Shape {
+            packet_bytes,
+            packets_per_segment,
+            segments_in_flight,
+        } = self.shape;
+        for number in [packet_bytes, packets_per_segment, segments_in_flight] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        for info in &self.queue_pairs {
+            let length = u16::try_from(info.len()).expect("queue-pair information is short");
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(info);
+        }
+        out
+    }
+
+    /// Reads the bytes of another member, which may come from anybody.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader(bytes);
+        let too_short = || format!("{} bytes are too few for the information", bytes.len());
+        let magic: [u8; 4] = reader.array().ok_or_else(too_short)?;
+        if magic != MAGIC {
+            return Err(format!(
+                "the first four bytes are {magic:02x?}: this is no information of a group's rank"
+            ));
+        }
+        let version = reader.u16().ok_or_else(too_short)?;
+        if version != VERSION {
+            return Err(format!(
+                "it speaks version {version} of the protocol of groups, this rank {VERSION}"
+            ));
+        }
+        let mut read = || {
+            let (rank, ranks) = (reader.u16()?, reader.u16()?);
+            let shape = Shape {
+                packet_bytes: reader.u32()?,
+                packets_per_segment: reader.u32()?,
+                segments_in_flight: reader.u32()?,
+            };
+            let mut queue_pairs = Vec::new();
+            for _ in 1..ranks {
+                let length = reader.u16()?;
+                queue_pairs.push(reader.bytes(length.into())?.to_vec());
+            }
+            Some(Self {
+                rank,
+                ranks,
+                shape,
+                queue_pairs,
+            })
+        };
+        let info = read().ok_or_else(too_short)?;
+        match reader.0.len() {
+            0 => Ok(info),
+            more => Err(format!("{more} bytes follow the information")),
+        }
+    }
+
+    /// What this member tells rank `peer` of its queue pair to it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn queue_pair_to(&self, peer: usize) -> Result<QpInfo, String> {
+        let index = peer - usize::from(peer > usize::from(self.rank));
+        let bytes = self.queue_pairs.get(index);
+        let bytes = bytes.ok_or_else(|| format!("it has no queue pair to rank {peer}"))?;
+        QpInfo::decode(bytes).map_err(|error| error.to_string())
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+}
