@@ -120,7 +120,7 @@ impl Communicator {
         }
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(options.address))?;
         let waker = endpoint.fabric_mut().waker();
-        let member = Member::new(endpoint, rank, size, options.group)?;
+        let mut member = Member::new(endpoint, rank, size, options.group)?;
         let info = member.info()?;
         let info = match &options.key {
             Some(key) => seal::seal(key, &info)?,
@@ -263,7 +263,7 @@ impl Driver {
             let next_ns = self.member.poll(now_ns);
             self.complete();
             let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
-            let all_sent = self.member.segments_in_flight() == 0;
+            let all_sent = self.member.in_flight() == 0;
             if left.is_some_and(|left| all_sent || left.is_zero()) {
                 break;
             }
@@ -298,9 +298,7 @@ impl Driver {
                     self.member.fail(CollectiveError::Ended { rank, reason });
                 }
                 Call::Stop => {
-                    let rank = self.member.rank();
-                    let reason = "its communicator was dropped".into();
-                    self.member.fail(CollectiveError::Ended { rank, reason });
+                    self.member.leave();
                     *end = Some(Instant::now() + self.linger);
                 }
             }

@@ -46,15 +46,11 @@ struct Queues {
 }
 
 impl Execution {
-    pub(crate) fn new(
-        number: u64,
-        times_ns: [u64; 2],
-        ranks: usize,
-        plan: Plan,
-        buffers: Buffers,
-    ) -> Self {
+    /// An operation that begins at the first of two times and may take the second; its number is
+    /// set by whoever runs it.
+    pub(crate) fn new(times_ns: [u64; 2], ranks: usize, plan: Plan, buffers: Buffers) -> Self {
         let mut execution = Self {
-            number,
+            number: 0,
             started_ns: times_ns[0],
             timeout_ns: times_ns[1],
             ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
@@ -78,6 +74,11 @@ impl Execution {
 
     pub(crate) fn name(&self) -> &'static str {
         name(self.plan.descriptor.operation)
+    }
+
+    /// Whether it is between two ranks.
+    pub(crate) fn is_point(&self) -> bool {
+        self.plan.point.is_some()
     }
 
     pub(crate) fn deadline_ns(&self) -> u64 {

@@ -8,7 +8,8 @@
 //!  10  u32      bytes of a packet
 //!  14  u32      packets of a segment
 //!  18  u32      segments in flight
-//!  22           for each other rank, in order:
+//!  22           for each other rank, in order, three times, for collective operations, for
+//!               point-to-point operations and for notes:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
 //! ```
 //!
@@ -21,6 +22,9 @@ pub(crate) const VERSION: u16 = 1;
 /// Most ranks of a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 
+/// Queue pairs between two ranks.
+pub(crate) const LANES: usize = 3;
+
 const MAGIC: [u8; 4] = *b"FWCL";
 
 /// The information of one member.
@@ -29,7 +33,7 @@ pub(crate) struct MemberInfo {
     pub(crate) rank: u16,
     pub(crate) ranks: u16,
     pub(crate) shape: Shape,
-    /// For each other rank, in order.
+    /// For each other rank, in order, [`LANES`].
     pub(crate) queue_pairs: Vec<Vec<u8>>,
 }
 
@@ -91,7 +95,7 @@ impl MemberInfo {
                 segments_in_flight: reader.u32()?,
             };
             let mut queue_pairs = Vec::new();
-            for _ in 1..ranks {
+            for _ in 0..LANES * usize::from(ranks.saturating_sub(1)) {
                 let length = reader.u16()?;
                 queue_pairs.push(reader.bytes(length.into())?.to_vec());
             }
@@ -109,15 +113,18 @@ impl MemberInfo {
         }
     }
 
-    /// What this member tells rank `peer` of its queue pair to it.
+    /// What this member says of its queue pairs to rank `peer`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn queue_pair_to(&self, peer: usize) -> Result<QpInfo, String> {
-        let index = peer - usize::from(peer > usize::from(self.rank));
-        let bytes = self.queue_pairs.get(index);
-        let bytes = bytes.ok_or_else(|| format!("it has no queue pair to rank {peer}"))?;
-        QpInfo::decode(bytes).map_err(|error| error.to_string())
+    pub(crate) fn queue_pairs_to(&self, peer: usize) -> Result<[QpInfo; LANES], String> {
+        let place = LANES * (peer - usize::from(peer > usize::from(self.rank)));
+        let infos = self.queue_pairs.get(place..place + LANES);
+        let infos = infos.ok_or_else(|| format!("it has no queue pairs to rank {peer}"))?;
+        let infos = infos.iter().map(|bytes| QpInfo::decode(bytes));
+        let infos: Result<Vec<QpInfo>, _> = infos.collect();
+        let infos = infos.map_err(|error| error.to_string())?;
+        Ok(infos.try_into().expect("as many as were asked for"))
     }
 }
 

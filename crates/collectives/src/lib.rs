@@ -41,6 +41,7 @@
 //! ```
 
 mod buffer;
+mod collectives;
 mod communicator;
 mod element;
 mod error;
@@ -49,14 +50,17 @@ mod info;
 pub mod kernel;
 mod lane;
 mod member;
+mod note;
 mod operation;
 mod options;
 mod plan;
+mod point;
 mod report;
 pub mod schedule;
 mod seal;
 mod segment;
 mod ticket;
+mod watch;
 
 pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};

@@ -3,21 +3,22 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use farwrite::{Endpoint, Fabric};
+use farwrite::{Endpoint, Fabric, QpOptions};
 
 use crate::buffer::Buffers;
+use crate::collectives::Collectives;
 use crate::error::CollectiveError;
 use crate::execution::Execution;
 use crate::info::{MAX_RANKS, MemberInfo, Shape};
 use crate::lane::Lane;
+use crate::note::Note;
 use crate::operation::Operation;
-use crate::options::{GroupOptions, OperationOptions};
+use crate::options::{GroupOptions, NOTES_IN_FLIGHT, OperationOptions};
 use crate::plan::{self, Place, Plan};
+use crate::point::Points;
 use crate::report::Report;
-use crate::segment::{HEADER_BYTES, Header};
+use crate::watch::Watch;
 
-/// Operations that make progress at a time; later ones wait.
-const ACTIVE: usize = 8;
 /// Most segments that a poll passes on, so that packets do not wait for long.
 const SEGMENTS_A_POLL: usize = 16;
 
@@ -38,26 +39,25 @@ pub struct Finished {
 
 /// One rank of one group, without a clock, threads or sockets of its own.
 ///
-/// All ranks start the same operations in the same order. Several can be in flight: each makes
-/// progress as far as its data allows, and between two ranks data goes in the order of operations.
-/// An operation that fails ends the group at this rank: the ranks no longer agree on what comes
-/// next.
+/// All ranks start the same collective operations in the same order. Several can be in flight: each
+/// makes progress as far as its data allows, and between two ranks data goes in the order of
+/// operations. An operation that fails, or that does not end by its deadline, ends the group, at
+/// this rank and at all that it reaches: the ranks no longer agree on what comes next.
 pub struct Member<F: Fabric> {
     endpoint: Endpoint<F>,
     place: Place,
     options: GroupOptions,
-    /// By rank; `None` for this one.
-    lanes: Vec<Option<Lane>>,
+    collectives: Collectives,
+    points: Points,
+    watch: Watch,
     connected: bool,
-    /// Operations that are not over, in order.
-    running: VecDeque<(OperationId, Execution)>,
-    /// Counts the calls of this rank.
+    /// Counts the operations of this rank.
     next_id: u64,
-    /// Counts the operations of the group.
-    next_number: u64,
     finished: VecDeque<Finished>,
     /// Why the group cannot go on.
     failure: Option<CollectiveError>,
+    /// Whether others may still need what was sent: the group has not failed.
+    data_matters: bool,
 }
 
 impl<F: Fabric> Member<F> {
@@ -88,28 +88,31 @@ impl<F: Fabric> Member<F> {
         if let Some((argument, value, expected)) = options.problem() {
             return Err(wrong(argument, value, expected));
         }
-        let mut lanes = Vec::new();
-        for peer in 0..ranks {
-            let lane = |endpoint: &mut Endpoint<F>| {
-                let qp = endpoint.create_qp(options.queue_pair())?;
-                let bytes = options.segment_bytes() as usize;
-                let depth = options.segments_in_flight as usize;
-                Ok::<_, farwrite::Error>(Lane::new(qp, options.scheme.tag(), bytes, depth))
+        let mut lanes = |wanted: &QpOptions, depth: u32| -> Result<Vec<_>, farwrite::Error> {
+            let bytes = usize::try_from(wanted.sdr.max_message_bytes).unwrap_or(usize::MAX);
+            let mut lane = |_| {
+                let qp = endpoint.create_qp(wanted.clone())?;
+                Ok(Lane::new(qp, wanted.expected_scheme, bytes, depth as usize))
             };
-            let lane = (peer != rank).then(|| lane(&mut endpoint)).transpose()?;
-            lanes.push(lane);
-        }
+            let lane = |peer| (peer != rank).then_some(peer).map(&mut lane).transpose();
+            (0..ranks).map(lane).collect()
+        };
+        let (data, depth) = (options.queue_pair(), options.segments_in_flight);
+        let collectives = Collectives::new(lanes(&data, depth)?);
+        let points = Points::new(lanes(&data, depth)?);
+        let watch = Watch::new(lanes(&options.note_queue_pair(), NOTES_IN_FLIGHT)?);
         Ok(Self {
             endpoint,
             place: Place { rank, ranks },
             options,
-            lanes,
+            collectives,
+            points,
+            watch,
             connected: ranks == 1,
-            running: VecDeque::new(),
             next_id: 0,
-            next_number: 0,
             finished: VecDeque::new(),
             failure: None,
+            data_matters: true,
         })
     }
 
@@ -133,14 +136,21 @@ impl<F: Fabric> Member<F> {
     ///
     /// # Errors
     /// [`CollectiveError::Endpoint`].
-    pub fn info(&self) -> Result<Vec<u8>, CollectiveError> {
+    pub fn info(&mut self) -> Result<Vec<u8>, CollectiveError> {
         let mut queue_pairs = Vec::new();
-        for lane in self.lanes.iter().flatten() {
-            let info = self.endpoint.qp_info(lane.queue_pair())?.encode();
-            queue_pairs.push(info.map_err(|error| CollectiveError::Info {
-                rank: self.place.rank,
-                problem: error.to_string(),
-            })?);
+        for peer in 0..self.place.ranks {
+            for lane in lanes_to(
+                &mut self.collectives,
+                &mut self.points,
+                &mut self.watch,
+                peer,
+            ) {
+                let info = self.endpoint.qp_info(lane.queue_pair())?.encode();
+                queue_pairs.push(info.map_err(|error| CollectiveError::Info {
+                    rank: self.place.rank,
+                    problem: error.to_string(),
+                })?);
+            }
         }
         let info = MemberInfo {
             rank: to_u16(self.place.rank),
@@ -205,12 +215,20 @@ impl<F: Fabric> Member<F> {
         if theirs != ours {
             return Err(format!("it has options {theirs:?}, this rank {ours:?}"));
         }
-        if let Some(lane) = &mut self.lanes[peer] {
-            let info = info.queue_pair_to(self.place.rank)?;
+        if peer == self.place.rank {
+            return Ok(());
+        }
+        let infos = info.queue_pairs_to(self.place.rank)?;
+        let lanes = lanes_to(
+            &mut self.collectives,
+            &mut self.points,
+            &mut self.watch,
+            peer,
+        );
+        for (lane, info) in lanes.zip(infos) {
             let connected = self.endpoint.connect_qp(lane.queue_pair(), &info);
-            connected.map_err(|error| error.to_string())?;
-            lane.open(&mut self.endpoint)
-                .map_err(|error| error.to_string())?;
+            let opened = connected.and_then(|()| lane.open(&mut self.endpoint));
+            opened.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -256,12 +274,25 @@ impl<F: Fabric> Member<F> {
         }
         let timeout = timeout.unwrap_or(self.options.timeout);
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        let number = self.next_number;
-        self.next_number += 1;
-        let ranks = self.place.ranks;
-        let execution = Execution::new(number, [now_ns, timeout_ns], ranks, plan, buffers);
-        self.running.push_back((id, execution));
+        if self.is_idle() {
+            self.watch.note_moved(now_ns);
+        }
+        let point = plan.point;
+        let execution = Execution::new([now_ns, timeout_ns], self.place.ranks, plan, buffers);
+        match point {
+            None => self.collectives.start(id, execution),
+            Some(end) => self.points.start(id, end, execution, &mut self.watch),
+        }
         id
+    }
+
+    /// Whether no operation runs.
+    fn is_idle(&self) -> bool {
+        self.running().next().is_none()
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Execution> {
+        self.collectives.running().chain(self.points.running())
     }
 
     /// Why no operation can start.
@@ -281,31 +312,67 @@ impl<F: Fabric> Member<F> {
     ///
     /// An error of the group ends its operations, each with that error; it is not returned here.
     pub fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        let polled = self.endpoint.poll(now_ns).map_err(CollectiveError::from);
-        let moved = polled.and_then(|next_ns| Ok((next_ns, self.progress(now_ns)?)));
-        let (next_ns, moved) = match moved {
+        let polled = match self.endpoint.poll(now_ns) {
+            Ok(next_ns) => next_ns,
+            Err(error) => {
+                self.fail(error.into());
+                return None;
+            }
+        };
+        let moved = match self.progress(now_ns) {
             Ok(moved) => moved,
             Err(error) => {
+                let is_first = self.failure.is_none();
                 self.fail(error);
-                return None;
+                is_first
             }
         };
         // What was sent leaves with the next poll.
         let again = moved.then_some(now_ns);
-        let deadlines = self.running.iter().map(|(_, e)| e.deadline_ns());
-        let next = [next_ns, again, deadlines.min()];
+        let deadline = self.running().map(Execution::deadline_ns).min();
+        let ask = (!self.is_idle()).then(|| self.watch.ask(now_ns, self.wait_ns()));
+        let next = [polled, again, deadline, ask];
         next.into_iter().flatten().min()
     }
 
-    /// Segments that other ranks have not confirmed.
-    pub fn segments_in_flight(&self) -> usize {
-        self.lanes.iter().flatten().map(Lane::in_flight).sum()
+    /// The shortest time that an operation which runs may take.
+    fn wait_ns(&self) -> u64 {
+        let waits = self.running().map(|execution| execution.timeout_ns);
+        waits.min().unwrap_or(u64::MAX)
     }
 
-    /// Ends the group: every operation that runs or is started later fails with `error`.
+    /// Segments and notes that other ranks have not confirmed, without those to ranks that have
+    /// left or do not answer. Once the group has ended, segments do not count.
+    pub fn in_flight(&self) -> usize {
+        let in_flight = |lanes: &[Option<Lane>], peer: usize| {
+            let lane = lanes[peer].as_ref().filter(|_| self.data_matters);
+            lane.map_or(0, Lane::in_flight)
+        };
+        let peers = (0..self.place.ranks).filter(|&peer| self.watch.is_there(peer));
+        let of_peer = peers.map(|peer| {
+            in_flight(&self.collectives.lanes, peer)
+                + in_flight(&self.points.lanes, peer)
+                + self.watch.in_flight(peer)
+        });
+        of_peer.sum()
+    }
+
+    /// Ends the group: every operation that runs or is started later fails with `error`, here and
+    /// at all ranks that hear of it.
     pub fn fail(&mut self, error: CollectiveError) {
+        self.data_matters = false;
+        if self.failure.is_none() {
+            // Who has heard it from another rank does not pass it on: that rank says it to all.
+            let ended_there = matches!(&error, CollectiveError::Ended { rank, .. }
+                if *rank != self.place.rank);
+            if !ended_there && self.connected {
+                let reason = error.to_string();
+                self.watch.say_to_all(&Note::End { reason });
+            }
+        }
         let error = self.failure.get_or_insert(error);
-        for (id, execution) in self.running.drain(..) {
+        let running = self.collectives.drain().chain(self.points.drain());
+        for (id, execution) in running {
             self.finished.push_back(Finished {
                 id,
                 result: Err(error.clone()),
@@ -314,126 +381,113 @@ impl<F: Fabric> Member<F> {
         }
     }
 
+    /// Says to the other ranks that this one starts no more operations. Operations that run fail,
+    /// and end the group at all ranks.
+    pub fn leave(&mut self) {
+        let rank = self.place.rank;
+        let reason = "it has left".to_owned();
+        if self.is_idle() && self.failure.is_none() {
+            let started = self.collectives.started();
+            if self.connected {
+                self.watch.say_to_all(&Note::Leave { started });
+            }
+            self.failure = Some(CollectiveError::Ended { rank, reason });
+        } else {
+            self.fail(CollectiveError::Ended { rank, reason });
+        }
+    }
+
     /// Passes on what can be. Returns whether it did anything.
     fn progress(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
-        for (rank, lane) in self.lanes.iter_mut().enumerate() {
-            if let Some(lane) = lane {
-                lane.reclaim()
-                    .map_err(|problem| CollectiveError::Connection { rank, problem })?;
-                lane.post(&mut self.endpoint)?;
+        let started = self.collectives.started();
+        let noted = self.watch.progress(&mut self.endpoint, started)?;
+        let ranks = self.place.ranks;
+        for lanes in [&mut self.collectives.lanes, &mut self.points.lanes] {
+            for (rank, lane) in lanes.iter_mut().enumerate() {
+                if let Some(lane) = lane {
+                    let broken = |problem| CollectiveError::Connection { rank, problem };
+                    lane.reclaim().map_err(broken)?;
+                    lane.post(&mut self.endpoint)?;
+                }
             }
         }
+        if self.failure.is_some() {
+            return Ok(noted);
+        }
+        self.points.match_sends(&mut self.watch)?;
+        let most = self.options.payload_bytes();
         let mut segments = 0;
         loop {
             let before = segments;
-            for place in 0..self.running.len().min(ACTIVE) {
-                for peer in 0..self.place.ranks {
-                    segments += usize::from(self.receive(place, peer)?);
-                    segments += usize::from(self.send(place, peer)?);
-                }
+            segments += self.collectives.progress(&mut self.endpoint, most)?;
+            for peer in 0..ranks {
+                segments += usize::from(self.points.receive(&mut self.endpoint, peer)?);
+                segments += usize::from(self.points.send(&mut self.endpoint, peer, most)?);
             }
             if segments == before || segments >= SEGMENTS_A_POLL {
                 break;
             }
         }
+        if segments > 0 {
+            self.watch.note_moved(now_ns);
+        }
         self.end_operations(now_ns)?;
-        Ok(segments > 0)
-    }
-
-    /// Sends one segment of an operation to a rank, if one is ready and it is its turn.
-    fn send(&mut self, place: usize, peer: usize) -> Result<bool, CollectiveError> {
-        let Some(lane) = &mut self.lanes[peer] else {
-            return Ok(false);
-        };
-        let mut earlier = self.running.range(..place);
-        if !lane.has_room() || earlier.any(|(_, e)| e.sends_to(peer)) {
-            return Ok(false);
-        }
-        let execution = &mut self.running[place].1;
-        let Some((header, payload)) = execution.next_send(peer, self.options.payload_bytes())
-        else {
-            return Ok(false);
-        };
-        let bytes = payload.len();
-        let sent = lane.send(&mut self.endpoint, &header.encode(), payload)?;
-        if sent {
-            execution.sent(peer, bytes);
-        }
-        Ok(sent)
-    }
-
-    /// Takes in one segment of an operation from a rank, if it is there and can be used.
-    fn receive(&mut self, place: usize, peer: usize) -> Result<bool, CollectiveError> {
-        let Some(lane) = &mut self.lanes[peer] else {
-            return Ok(false);
-        };
-        let execution = &mut self.running[place].1;
-        if !execution.receives_from(peer) {
-            return Ok(false);
-        }
-        let broken = |problem| CollectiveError::Connection {
-            rank: peer,
-            problem,
-        };
-        let front = lane.front(&self.endpoint).map_err(broken)?;
-        let Some(bytes) = front else {
-            return Ok(false);
-        };
-        let header = Header::decode(bytes);
-        let header = header.ok_or_else(|| broken("a segment has no header".into()))?;
-        let number = execution.number;
-        if header.number < number && self.running.iter().any(|(_, e)| e.number == header.number) {
-            // An earlier operation takes it.
-            return Ok(false);
-        }
-        let execution = &mut self.running[place].1;
-        if header.number != number {
-            return Err(CollectiveError::Mismatch {
-                operation: execution.number,
-                rank: peer,
-                argument: "number of the operation",
-                theirs: header.number.to_string(),
-                ours: execution.number.to_string(),
-            });
-        }
-        let taken = execution.receive(peer, &header, &bytes[HEADER_BYTES..])?;
-        if taken {
-            lane.release(&mut self.endpoint)?;
-        }
-        Ok(taken)
+        Ok(noted || segments > 0)
     }
 
     /// Ends operations that are done, and the group if a deadline has come.
     fn end_operations(&mut self, now_ns: u64) -> Result<(), CollectiveError> {
-        let mut place = 0;
-        while place < self.running.len().min(ACTIVE) {
-            if !self.running[place].1.is_done() {
-                place += 1;
-                continue;
-            }
-            if let Some((id, execution)) = self.running.remove(place) {
-                let (report, buffers) = execution.finish(now_ns);
-                let result = Ok(report);
-                self.finished.push_back(Finished {
-                    id,
-                    result,
-                    buffers,
-                });
-            }
+        let Self {
+            collectives,
+            points,
+            ..
+        } = self;
+        while let Some((id, done)) = collectives.take_done().or_else(|| points.take_done()) {
+            let (report, buffers) = done.finish(now_ns);
+            let result = Ok(report);
+            self.finished.push_back(Finished {
+                id,
+                result,
+                buffers,
+            });
         }
-        let mut running = self.running.iter().map(|(_, execution)| execution);
-        let late = running.find(|e| e.deadline_ns() <= now_ns);
-        match late {
-            None => Ok(()),
-            Some(late) => Err(CollectiveError::Timeout {
-                operation: late.number,
-                name: late.name(),
-                after: Duration::from_nanos(late.timeout_ns),
-                rank: late.waits_for().unwrap_or(self.place.rank),
-                state: "has not sent or taken all of its data".to_owned(),
-            }),
+        let newest = self.collectives.running().last();
+        if let Some(rank) = newest.and_then(|newest| self.watch.left_before(newest.number)) {
+            let reason = "it has left".into();
+            return Err(CollectiveError::Ended { rank, reason });
+        }
+        let late = self.running().find(|e| e.deadline_ns() <= now_ns);
+        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
+    }
+
+    /// The error of an operation whose deadline has come.
+    fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
+        let number = (!late.is_point()).then_some(late.number);
+        let culprit = self.watch.culprit(now_ns, number);
+        let (rank, state) = culprit.unwrap_or_else(|| {
+            let waits_for = late.waits_for().unwrap_or(self.place.rank);
+            (waits_for, "has not sent or taken all of its data")
+        });
+        CollectiveError::Timeout {
+            operation: late.number,
+            name: late.name(),
+            after: Duration::from_nanos(late.timeout_ns),
+            rank,
+            state: state.to_owned(),
         }
     }
+}
+
+/// The lanes to a rank, in the order of its information.
+fn lanes_to<'a>(
+    collectives: &'a mut Collectives,
+    points: &'a mut Points,
+    watch: &'a mut Watch,
+    peer: usize,
+) -> impl Iterator<Item = &'a mut Lane> {
+    let data = [&mut collectives.lanes[peer], &mut points.lanes[peer]];
+    let data = data.into_iter().filter_map(Option::as_mut);
+    data.chain(watch.lane_mut(peer))
 }
 
 fn to_u16(rank: usize) -> u16 {

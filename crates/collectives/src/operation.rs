@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::element::{ElementType, Reduction};
 
-/// What the ranks of a group do together. Sizes are in bytes, `n` is the number of ranks, and
+/// What the ranks of a group do together. Collective operations must be started in the same order at
+/// all ranks; `Send` and `Receive` are between two ranks, and apart from that order. Sizes are in bytes, `n` is the number of ranks, and
 /// "input" and "output" are those of [`Buffers`](crate::Buffers).
 ///
 /// Where an operation works in place, the output is read too, and an input of the same meaning may
@@ -66,6 +67,21 @@ pub enum Operation {
     },
     /// Nobody goes on before everybody has come. No memory.
     Barrier,
+    /// Another rank gets what this one has. An input. It takes part in no order but that of equal
+    /// tags: of the sends to one rank with one tag, the first is received first.
+    Send {
+        /// Who gets it.
+        to: usize,
+        /// Which of its receives takes it.
+        tag: u32,
+    },
+    /// This rank gets what another one has. An output, as long as the send's input.
+    Receive {
+        /// Who has it.
+        from: usize,
+        /// Which of its sends it takes.
+        tag: u32,
+    },
 }
 
 impl Operation {
@@ -87,6 +103,8 @@ impl Operation {
             Self::Gather { .. } => 7,
             Self::Scatter { .. } => 8,
             Self::Barrier => 9,
+            // Two halves of one operation.
+            Self::Send { .. } | Self::Receive { .. } => 10,
         }
     }
 
@@ -124,6 +142,7 @@ pub(crate) fn name(code: u8) -> &'static str {
         7 => "gather",
         8 => "scatter",
         9 => "barrier",
+        10 => "send and receive",
         _ => "an unknown operation",
     }
 }

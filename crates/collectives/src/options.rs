@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
 
+use crate::note::NOTE_BYTES;
 use crate::operation::Algorithm;
 use crate::segment::HEADER_BYTES;
+
+/// Notes that may be on their way to each rank.
+pub(crate) const NOTES_IN_FLIGHT: u32 = 8;
 
 /// How a group works. All ranks must have the same, except where a field says otherwise;
 /// [`Member::connect`](crate::Member::connect) checks it.
@@ -86,6 +90,21 @@ impl GroupOptions {
             rate_control: self.rate_control,
             expected_scheme: self.scheme.tag(),
             ..QpOptions::default()
+        }
+    }
+
+    /// The options of the queue pairs that carry notes.
+    pub(crate) fn note_queue_pair(&self) -> QpOptions {
+        let options = self.queue_pair();
+        QpOptions {
+            sdr: QpConfig {
+                mtu: NOTE_BYTES as u32,
+                slots: 4 * NOTES_IN_FLIGHT,
+                max_message_bytes: NOTE_BYTES as u64,
+                ..options.sdr
+            },
+            expected_scheme: SchemeName::SrNack.tag(),
+            ..options
         }
     }
 

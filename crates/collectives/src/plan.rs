@@ -6,6 +6,7 @@ use crate::buffer::{Buffer, Buffers};
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::operation::{Algorithm, Operation};
+use crate::point::PointEnd;
 use crate::schedule::{self, Action, Step};
 use crate::segment::Descriptor;
 
@@ -30,6 +31,8 @@ pub(crate) struct Plan {
     pub(crate) after: Option<Range<u64>>,
     /// Bytes of the result at this rank.
     pub(crate) bytes: u64,
+    /// Of a point-to-point operation.
+    pub(crate) point: Option<PointEnd>,
 }
 
 /// Who plans.
@@ -77,7 +80,10 @@ pub(crate) fn plan(
     }
     let descriptor = Descriptor {
         bytes: sizes.total,
-        root: to_u32(operation.root().unwrap_or(0)),
+        root: match operation {
+            Operation::Send { tag, .. } | Operation::Receive { tag, .. } => *tag,
+            _ => to_u32(operation.root().unwrap_or(0)),
+        },
         operation: operation.code(),
         element: values.map_or(0, |(element, _)| element.code()),
         reduction: values.map_or(0, |(_, reduction)| reduction.code()),
@@ -92,6 +98,7 @@ pub(crate) fn plan(
         before: None,
         after: None,
         bytes: sizes.output.unwrap_or(0),
+        point: point_end(operation, sizes.total),
     };
     fill(&mut plan, place, operation, algorithm, &sizes);
     plan.steps.retain(|step| !step.range.is_empty());
@@ -149,7 +156,27 @@ fn fill(plan: &mut Plan, place: Place, operation: &Operation, algorithm: Algorit
             plan.before = own_input().map(|_| (parts[rank].clone(), 0));
             plan.steps = schedule::scatter(rank, *root, &parts);
         }
+        Operation::Send { to, .. } => {
+            plan.steps = vec![Step::new(*to, Action::SendInput, &whole)];
+        }
+        Operation::Receive { from, .. } => {
+            plan.steps = vec![Step::new(*from, Action::Copy, &whole)];
+        }
     }
+}
+
+fn point_end(operation: &Operation, bytes: u64) -> Option<PointEnd> {
+    let (peer, tag, is_send) = match operation {
+        Operation::Send { to, tag } => (*to, *tag, true),
+        Operation::Receive { from, tag } => (*from, *tag, false),
+        _ => return None,
+    };
+    Some(PointEnd {
+        peer,
+        tag,
+        is_send,
+        bytes,
+    })
 }
 
 fn all_reduce(
@@ -261,6 +288,12 @@ impl Sizes {
         if let Some(root) = operation.root().filter(|&root| root >= ranks) {
             return Err(place.wrong("root", root, format!("there are {ranks} ranks")));
         }
+        if let Some(end) = point_end(operation, 0)
+            && (end.peer >= ranks || end.peer == rank)
+        {
+            let expected = format!("another one of {ranks} ranks");
+            return Err(place.wrong("peer", end.peer, expected));
+        }
         let length = |buffer: &Option<Buffer>| buffer.as_ref().map(|buffer| buffer.len() as u64);
         let (input, output) = (length(&buffers.input), length(&buffers.output));
         let mut sizes = Self {
@@ -301,6 +334,8 @@ impl Sizes {
                 sizes.none(place)?;
                 1
             }
+            Operation::Send { .. } => sizes.input_only(place)?,
+            Operation::Receive { .. } => sizes.output_only(place)?,
         };
         Ok(sizes)
     }
@@ -341,14 +376,14 @@ impl Sizes {
 
     fn input_only(&self, place: Place) -> Result<u64, CollectiveError> {
         match self.output {
-            Some(bytes) => Err(place.wrong("output", bytes, "only the root has an output")),
+            Some(bytes) => Err(place.wrong("output", bytes, "this rank has no output here")),
             None => self.need_input(place),
         }
     }
 
     fn output_only(&self, place: Place) -> Result<u64, CollectiveError> {
         match self.input {
-            Some(bytes) => Err(place.wrong("input", bytes, "only the root has an input")),
+            Some(bytes) => Err(place.wrong("input", bytes, "this rank has no input here")),
             None => self.need_output(place),
         }
     }

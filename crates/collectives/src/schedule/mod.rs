@@ -51,7 +51,7 @@ impl Action {
 }
 
 impl Step {
-    fn new(peer: usize, action: Action, range: &Range<u64>) -> Self {
+    pub(crate) fn new(peer: usize, action: Action, range: &Range<u64>) -> Self {
         let range = range.clone();
         Self {
             peer,
