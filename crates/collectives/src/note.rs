@@ -39,8 +39,10 @@ impl Note {
             Self::Answer { started } => [&[2][..], &started.to_be_bytes()].concat(),
             Self::Leave { started } => [&[3][..], &started.to_be_bytes()].concat(),
             Self::End { reason } => {
-                let end = reason.floor_char_boundary(NOTE_BYTES - 1);
-                [&[4], reason[..end].as_bytes()].concat()
+                let mut ends = (0..NOTE_BYTES).rev();
+                // Not within a character; 0 is not within one.
+                let end = ends.find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
+                [&[4], &reason.as_bytes()[..end]].concat()
             }
             Self::Want(Want { number, tag, bytes }) => [
                 &[5][..],

@@ -98,7 +98,7 @@ impl GroupOptions {
         let options = self.queue_pair();
         QpOptions {
             sdr: QpConfig {
-                mtu: NOTE_BYTES as u32,
+                mtu: u32::try_from(NOTE_BYTES).unwrap_or(u32::MAX),
                 slots: 4 * NOTES_IN_FLIGHT,
                 max_message_bytes: NOTE_BYTES as u64,
                 ..options.sdr
