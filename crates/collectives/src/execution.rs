@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::buffer::{Buffer, Buffers};
+use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::kernel;
-use crate::operation::name;
+use crate::operation::{Algorithm, name};
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Action, Step};
@@ -182,7 +183,7 @@ impl Execution {
         match (action, self.plan.values) {
             (Action::Reduce { last }, Some((element, reduction))) => {
                 kernel::reduce(element, reduction, target, payload);
-                if last && reduction == crate::Reduction::Mean {
+                if last && reduction == Reduction::Mean {
                     kernel::divide(element, target, self.ranks);
                 }
             }
@@ -230,20 +231,35 @@ impl Execution {
         payload: &[u8],
     ) -> Result<(), CollectiveError> {
         let (ours, theirs) = (self.descriptor(step), header.descriptor);
-        let named = [
+        let pairs = [
             (
                 "operation",
                 name(theirs.operation).to_owned(),
                 name(ours.operation).to_owned(),
             ),
-            number("element type", theirs.element, ours.element),
-            number("reduction", theirs.reduction, ours.reduction),
+            named(
+                &ElementType::ALL,
+                "element type",
+                theirs.element,
+                ours.element,
+            ),
+            named(
+                &Reduction::ALL,
+                "reduction",
+                theirs.reduction,
+                ours.reduction,
+            ),
             number("root", theirs.root, ours.root),
             number("bytes", theirs.bytes, ours.bytes),
-            number("algorithm", theirs.algorithm, ours.algorithm),
+            named(
+                &Algorithm::ALL,
+                "algorithm",
+                theirs.algorithm,
+                ours.algorithm,
+            ),
             number("offset", header.offset, done - step.range.start),
         ];
-        let different = named.into_iter().find(|(_, theirs, ours)| theirs != ours);
+        let different = pairs.into_iter().find(|(_, theirs, ours)| theirs != ours);
         let too_long = payload.len() as u64 > step.range.end - done || payload.is_empty();
         let length = too_long.then(|| {
             let left = format!("at most {}", step.range.end - done);
@@ -282,6 +298,20 @@ impl Execution {
     pub(crate) fn into_buffers(self) -> Buffers {
         self.buffers
     }
+}
+
+/// Two codes of one of `all`, by name. Codes count from 1; 0 stands for none.
+fn named<T: ToString>(
+    all: &[T],
+    argument: &'static str,
+    theirs: u8,
+    ours: u8,
+) -> (&'static str, String, String) {
+    let name = |code: u8| {
+        let value = usize::from(code).checked_sub(1).and_then(|at| all.get(at));
+        value.map_or_else(|| "none".to_owned(), ToString::to_string)
+    };
+    (argument, name(theirs), name(ours))
 }
 
 fn number<T: ToString>(

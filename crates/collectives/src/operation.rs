@@ -164,9 +164,12 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Ring, Self::Direct, Self::Tree];
+
     /// The number that stands for it in messages.
     pub(crate) const fn code(self) -> u8 {
-        self as u8
+        self as u8 + 1
     }
 }
 

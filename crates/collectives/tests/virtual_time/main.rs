@@ -1,0 +1,5 @@
+//! Groups in virtual time: every operation over paths that lose packets, and ranks that fail.
+
+mod exact;
+mod faults;
+mod world;
