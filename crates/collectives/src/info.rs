@@ -8,8 +8,8 @@
 //!  10  u32      bytes of a packet
 //!  14  u32      packets of a segment
 //!  18  u32      segments in flight
-//!  22           for each other rank, in order, three times, for collective operations, for
-//!               point-to-point operations and for notes:
+//!  22           for each other rank, in order, four times, for collective operations, for
+//!               bounded ones, for point-to-point operations and for notes:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
 //! ```
 //!
@@ -23,7 +23,7 @@ pub(crate) const VERSION: u16 = 1;
 pub(crate) const MAX_RANKS: usize = 1024;
 
 /// Queue pairs between two ranks.
-pub(crate) const LANES: usize = 3;
+pub(crate) const LANES: usize = 4;
 
 const MAGIC: [u8; 4] = *b"FWCL";
 

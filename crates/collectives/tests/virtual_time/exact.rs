@@ -3,7 +3,8 @@
 
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
-    Algorithm, Buffers, ElementType, GroupOptions, Operation, OperationOptions, Reduction, kernel,
+    Algorithm, Buffers, Delivery, ElementType, GroupOptions, Operation, OperationOptions,
+    Reduction, kernel,
 };
 
 use crate::world::{World, clean, faulty, options, values};
@@ -11,6 +12,7 @@ use crate::world::{World, clean, faulty, options, values};
 const DEFAULT: OperationOptions = OperationOptions {
     algorithm: Algorithm::Auto,
     timeout: None,
+    delivery: Delivery::Exact,
 };
 
 fn with(algorithm: Algorithm) -> OperationOptions {
