@@ -215,7 +215,7 @@ impl Communicator {
         options: OperationOptions,
         buffers: Buffers,
     ) -> Result<Ticket, CollectiveError> {
-        let plan = plan::plan(self.place, &operation, options, &buffers)?;
+        let plan = plan::plan(&self.place, &operation, options, &buffers)?;
         let (completion, ticket) = Completion::new(self.place.rank);
         self.call(Call::Start(Box::new(Start {
             plan,

@@ -87,6 +87,10 @@ impl<F: Fabric> Member<F> {
             let expected = format!("there are {ranks} ranks, counted from 0");
             return Err(wrong("rank", rank.to_string(), expected));
         }
+        if !options.sites.is_empty() && options.sites.len() != ranks {
+            let sites = options.sites.len().to_string();
+            return Err(wrong("sites", sites, format!("none, or {ranks}")));
+        }
         if let Some((argument, value, expected)) = options.problem() {
             return Err(wrong(argument, value, expected));
         }
@@ -162,10 +166,13 @@ impl<F: Fabric> Member<F> {
     }
 
     fn shape(&self) -> Shape {
+        let sites = &self.options.sites;
+        let site = |rank: usize| sites.get(rank).map_or(0, |site| site.saturating_add(1));
         Shape {
             packet_bytes: self.options.packet_bytes,
             packets_per_segment: self.options.packets_per_segment,
             segments_in_flight: self.options.segments_in_flight,
+            sites: (0..self.place.ranks).map(site).collect(),
         }
     }
 
@@ -211,7 +218,7 @@ impl<F: Fabric> Member<F> {
                 "it has a group of {theirs} ranks, this rank of {ours}"
             ));
         }
-        let (theirs, ours) = (info.shape, self.shape());
+        let (theirs, ours) = (&info.shape, &self.shape());
         if theirs != ours {
             return Err(format!("it has options {theirs:?}, this rank {ours:?}"));
         }
@@ -269,7 +276,7 @@ impl<F: Fabric> Member<F> {
         if let Some(error) = self.unusable() {
             return Err(error);
         }
-        let plan = plan::plan(self.place, operation, options, &buffers)?;
+        let plan = plan::plan(&self.place, operation, options, &buffers)?;
         Ok(self.start_plan(now_ns, plan, options.timeout, buffers))
     }
 

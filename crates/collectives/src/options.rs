@@ -37,6 +37,9 @@ pub struct GroupOptions {
     pub rate_control: RateControl,
     /// How long an operation may take that does not say so itself. Ranks may differ.
     pub timeout: Duration,
+    /// The site of each rank, in order, as any number: ranks of one site are near each other. Empty:
+    /// all are.
+    pub sites: Vec<u32>,
     /// How bounded operations work.
     pub bounded: BoundedOptions,
 }
@@ -53,6 +56,7 @@ impl Default for GroupOptions {
             initial_rtt: Duration::from_millis(10),
             rate_control: RateControl::default(),
             timeout: Duration::from_secs(300),
+            sites: Vec::new(),
             bounded: BoundedOptions::default(),
         }
     }
@@ -78,6 +82,7 @@ impl GroupOptions {
             ranks,
             packet_bytes: self.packet_bytes,
             packets_per_segment: self.packets_per_segment,
+            sites: self.sites.clone(),
         }
     }
 

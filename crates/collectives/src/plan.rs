@@ -45,13 +45,13 @@ pub(crate) struct Plan {
 /// # Errors
 /// [`CollectiveError::Argument`].
 pub(crate) fn plan(
-    place: Place,
+    place: &Place,
     operation: &Operation,
     options: OperationOptions,
     buffers: &Buffers,
 ) -> Result<Plan, CollectiveError> {
     let sizes = Sizes::of(place, operation, buffers)?;
-    let algorithm = choose(place, operation, options.algorithm, &sizes)?;
+    let algorithm = choose(place, operation, options, &sizes)?;
     let values = match operation {
         // A byte that is reduced and sent back.
         Operation::Barrier => Some((ElementType::U8, Reduction::Max)),
@@ -99,8 +99,14 @@ pub(crate) fn plan(
 }
 
 /// Writes the steps and copies of a plan.
-fn fill(plan: &mut Plan, place: Place, operation: &Operation, algorithm: Algorithm, sizes: &Sizes) {
-    let Place { rank, ranks, .. } = place;
+fn fill(
+    plan: &mut Plan,
+    place: &Place,
+    operation: &Operation,
+    algorithm: Algorithm,
+    sizes: &Sizes,
+) {
+    let Place { rank, ranks, .. } = *place;
     let whole = 0..sizes.total;
     let element_bytes = plan.values.map_or(1, |(element, _)| element.bytes());
     let equal = || schedule::cut(sizes.total / element_bytes, element_bytes, ranks);
@@ -109,7 +115,7 @@ fn fill(plan: &mut Plan, place: Place, operation: &Operation, algorithm: Algorit
         Operation::AllReduce { .. } | Operation::Barrier => {
             plan.on_copy = *operation == Operation::Barrier;
             plan.before = own_input().map(|input| (input, 0));
-            plan.steps = all_reduce(place, algorithm, &equal(), &whole);
+            plan.steps = all_reduce(place, algorithm, sizes.total, element_bytes);
         }
         Operation::ReduceScatter { .. } => reduce_scatter(plan, rank, algorithm, &equal()),
         Operation::AllGather => {
@@ -172,26 +178,38 @@ pub(crate) fn point_end(operation: &Operation, bytes: u64) -> Option<PointEnd> {
     })
 }
 
-fn all_reduce(
-    place: Place,
-    algorithm: Algorithm,
-    parts: &[Range<u64>],
-    whole: &Range<u64>,
-) -> Vec<Step> {
-    let Place { rank, ranks, .. } = place;
+fn all_reduce(place: &Place, algorithm: Algorithm, bytes: u64, element_bytes: u64) -> Vec<Step> {
+    let Place { rank, ranks, .. } = *place;
+    let (count, whole) = (bytes / element_bytes, 0..bytes);
+    let parts = |parts| schedule::cut(count, element_bytes, parts);
     let [mut first, second] = match algorithm {
-        Algorithm::Direct => [
-            schedule::direct_reduce_scatter(rank, parts),
-            schedule::direct_gather(rank, parts),
-        ],
+        Algorithm::Direct => {
+            let parts = parts(ranks);
+            let reduced = schedule::direct_reduce_scatter(rank, &parts);
+            [reduced, schedule::direct_gather(rank, &parts)]
+        }
         Algorithm::Tree => [
-            schedule::tree_reduce(rank, ranks, 0, whole),
-            schedule::tree_broadcast(rank, ranks, 0, whole),
+            schedule::tree_reduce(rank, ranks, 0, &whole),
+            schedule::tree_broadcast(rank, ranks, 0, &whole),
         ],
-        Algorithm::Auto | Algorithm::Ring => [
-            schedule::ring_reduce_scatter(rank, parts),
-            schedule::ring_all_gather(rank, parts),
-        ],
+        Algorithm::HalvingDoubling => {
+            let parts = parts(schedule::halving_parts(ranks));
+            return schedule::halving_all_reduce(rank, ranks, &parts);
+        }
+        Algorithm::Hierarchical => {
+            let one_site = vec![0; ranks];
+            let sites = if place.sites.is_empty() {
+                &one_site
+            } else {
+                &place.sites
+            };
+            return schedule::site_all_reduce(rank, sites, count, element_bytes);
+        }
+        Algorithm::Auto | Algorithm::Ring => {
+            let parts = parts(ranks);
+            let reduced = schedule::ring_reduce_scatter(rank, &parts);
+            [reduced, schedule::ring_all_gather(rank, &parts)]
+        }
     };
     first.extend(second);
     first
@@ -218,15 +236,28 @@ fn reduce_scatter(plan: &mut Plan, rank: usize, algorithm: Algorithm, parts: &[R
 
 /// The algorithm that runs.
 fn choose(
-    place: Place,
+    place: &Place,
     operation: &Operation,
-    wanted: Algorithm,
+    options: OperationOptions,
     sizes: &Sizes,
 ) -> Result<Algorithm, CollectiveError> {
-    use Algorithm::{Auto, Direct, Ring, Tree};
+    use Algorithm::{Auto, Direct, HalvingDoubling, Hierarchical, Ring, Tree};
     let small = sizes.total <= DIRECT_BYTES;
+    let is_bounded = options.delivery == Delivery::Bounded;
+    let has_sites = !place.sites.is_empty();
     let (known, chosen): (&[Algorithm], _) = match operation {
-        Operation::AllReduce { .. } => (&[Ring, Direct, Tree], if small { Direct } else { Ring }),
+        // The second phase of a bounded one is a gathering.
+        Operation::AllReduce { .. } if is_bounded => {
+            (&[Ring, Direct], if small { Direct } else { Ring })
+        }
+        Operation::AllReduce { .. } => (
+            &[Ring, Direct, Tree, HalvingDoubling, Hierarchical],
+            match small {
+                true => Direct,
+                false if has_sites => Hierarchical,
+                false => Ring,
+            },
+        ),
         Operation::ReduceScatter { .. } | Operation::AllGather => {
             (&[Ring, Direct], if small { Direct } else { Ring })
         }
@@ -234,7 +265,7 @@ fn choose(
         Operation::Barrier => (&[Tree, Direct], Direct),
         _ => (&[Direct], Direct),
     };
-    match wanted {
+    match options.algorithm {
         Auto => Ok(chosen),
         wanted if known.contains(&wanted) => Ok(wanted),
         wanted => {
@@ -246,7 +277,7 @@ fn choose(
 }
 
 fn check_values(
-    place: Place,
+    place: &Place,
     element: ElementType,
     reduction: Reduction,
     bytes: u64,

@@ -9,18 +9,20 @@ use crate::plan::point_end;
 use crate::schedule;
 
 /// Who plans.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) rank: usize,
     pub(crate) ranks: usize,
     pub(crate) packet_bytes: u32,
     pub(crate) packets_per_segment: u32,
+    /// The site of each rank; empty: all are near each other.
+    pub(crate) sites: Vec<u32>,
 }
 
 impl Place {
     /// An argument that will not do.
     pub(crate) fn wrong(
-        self,
+        &self,
         argument: &'static str,
         value: impl ToString,
         expected: impl Into<String>,
@@ -52,11 +54,11 @@ impl Sizes {
     /// # Errors
     /// [`CollectiveError::Argument`].
     pub(crate) fn of(
-        place: Place,
+        place: &Place,
         operation: &Operation,
         buffers: &Buffers,
     ) -> Result<Self, CollectiveError> {
-        let Place { rank, ranks, .. } = place;
+        let Place { rank, ranks, .. } = *place;
         if let Some(root) = operation.root().filter(|&root| root >= ranks) {
             return Err(place.wrong("root", root, format!("there are {ranks} ranks")));
         }
@@ -113,7 +115,7 @@ impl Sizes {
     }
 
     /// An output, and possibly an input of a `factor`-th of its length.
-    fn in_place(&self, place: Place, factor: u64) -> Result<u64, CollectiveError> {
+    fn in_place(&self, place: &Place, factor: u64) -> Result<u64, CollectiveError> {
         let output = self.need_output(place)?;
         let bad_input = self
             .input
@@ -130,7 +132,7 @@ impl Sizes {
     }
 
     /// An output, and an input that is longer by the number of ranks.
-    fn divided(&self, place: Place) -> Result<u64, CollectiveError> {
+    fn divided(&self, place: &Place) -> Result<u64, CollectiveError> {
         let (input, output) = self.both(place)?;
         if output.checked_mul(place.ranks as u64) != Some(input) {
             let expected = format!(
@@ -142,42 +144,42 @@ impl Sizes {
         Ok(input)
     }
 
-    fn both(&self, place: Place) -> Result<(u64, u64), CollectiveError> {
+    fn both(&self, place: &Place) -> Result<(u64, u64), CollectiveError> {
         Ok((self.need_input(place)?, self.need_output(place)?))
     }
 
-    fn input_only(&self, place: Place) -> Result<u64, CollectiveError> {
+    fn input_only(&self, place: &Place) -> Result<u64, CollectiveError> {
         match self.output {
             Some(bytes) => Err(place.wrong("output", bytes, "this rank has no output here")),
             None => self.need_input(place),
         }
     }
 
-    fn output_only(&self, place: Place) -> Result<u64, CollectiveError> {
+    fn output_only(&self, place: &Place) -> Result<u64, CollectiveError> {
         match self.input {
             Some(bytes) => Err(place.wrong("input", bytes, "this rank has no input here")),
             None => self.need_output(place),
         }
     }
 
-    fn none(&self, place: Place) -> Result<(), CollectiveError> {
+    fn none(&self, place: &Place) -> Result<(), CollectiveError> {
         match self.input.or(self.output) {
             Some(bytes) => Err(place.wrong("buffer", bytes, "a barrier takes no memory")),
             None => Ok(()),
         }
     }
 
-    fn times(&self, place: Place, bytes: u64) -> Result<u64, CollectiveError> {
+    fn times(&self, place: &Place, bytes: u64) -> Result<u64, CollectiveError> {
         let total = bytes.checked_mul(place.ranks as u64);
         total.ok_or_else(|| place.wrong("bytes", bytes, "the bytes of all ranks exceed 2^64"))
     }
 
-    fn need_input(&self, place: Place) -> Result<u64, CollectiveError> {
+    fn need_input(&self, place: &Place) -> Result<u64, CollectiveError> {
         let missing = || place.wrong("input", "none", "the operation reads an input");
         self.input.ok_or_else(missing)
     }
 
-    fn need_output(&self, place: Place) -> Result<u64, CollectiveError> {
+    fn need_output(&self, place: &Place) -> Result<u64, CollectiveError> {
         let missing = || place.wrong("output", "none", "the operation writes an output");
         self.output.ok_or_else(missing)
     }
@@ -185,7 +187,7 @@ impl Sizes {
 
 /// The parts of a buffer of `length` bytes.
 fn split(
-    place: Place,
+    place: &Place,
     argument: &'static str,
     sizes: &[u64],
     length: u64,

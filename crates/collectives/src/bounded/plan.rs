@@ -34,12 +34,12 @@ impl BoundedPlan {
     /// # Errors
     /// [`CollectiveError::Argument`] where it is always exact.
     pub(crate) fn new(
-        place: Place,
+        place: &Place,
         operation: &Operation,
         values: Option<(ElementType, Reduction)>,
         sizes: &Sizes,
     ) -> Result<Self, CollectiveError> {
-        let Place { rank, ranks, .. } = place;
+        let Place { rank, ranks, .. } = *place;
         if let Some((element, _)) = values.filter(|(element, _)| !element.is_float()) {
             return Err(place.wrong("element type", element, "bounded operations are for floats"));
         }
@@ -122,12 +122,12 @@ struct Contributions {
 
 impl Contributions {
     fn of(
-        place: Place,
+        place: &Place,
         operation: &Operation,
         values: Option<(ElementType, Reduction)>,
         sizes: &Sizes,
     ) -> Result<Self, CollectiveError> {
-        let Place { rank, ranks, .. } = place;
+        let Place { rank, ranks, .. } = *place;
         let element_bytes = values.map_or(1, |(element, _)| element.bytes());
         let parts = schedule::cut(sizes.total / element_bytes, element_bytes, ranks);
         let part = parts[rank].clone();
