@@ -47,11 +47,12 @@ impl<F: RealTime> Endpoint<F> {
         }
     }
 
-    pub(crate) fn wait_until(
-        &mut self,
-        next_ns: Option<u64>,
-        at_most: Duration,
-    ) -> Result<(), Error> {
+    /// Sleeps until `next_ns`, which the last poll returned, or until something arrives or a waker
+    /// of the fabric ends the sleep, but at most for `at_most`.
+    ///
+    /// # Errors
+    /// [`Error::Fabric`] when the fabric is broken for good.
+    pub fn wait_until(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
         let now_ns = self.fabric().now_ns();
         let wait = next_ns.map_or(at_most, |next| {
             Duration::from_nanos(next.saturating_sub(now_ns))

@@ -1,0 +1,156 @@
+//! How fast an all-reduce of 64 MB is, beside a copy of memory and a TCP stream on this machine.
+//!
+//! Ranks are threads that talk over loopback sockets. An all-reduce of b bytes among n ranks sends
+//! and receives 2 b (n - 1) / n bytes at each rank, so "bus" is that much by its time.
+//!
+//! `cargo run --release -p farwrite-collectives --example bench [MEGABYTES [PACKET [PACKETS]]]`, where
+//! PACKET is the bytes of a packet, and PACKETS how many make a segment.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use farwrite_collectives::{
+    Buffers, Communicator, CommunicatorOptions, ElementType, Operation, Reduction, kernel,
+};
+
+const ROUNDS: usize = 5;
+const WAIT: Duration = Duration::from_secs(120);
+
+/// Gigabytes a second.
+fn rate(bytes: f64, time: Duration) -> f64 {
+    bytes / time.as_secs_f64() / 1e9
+}
+
+/// The median of several runs.
+fn median(
+    mut run: impl FnMut() -> Result<Duration, Box<dyn Error>>,
+) -> Result<Duration, Box<dyn Error>> {
+    run()?;
+    let mut times = (0..ROUNDS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
+    times.sort();
+    Ok(times[ROUNDS / 2])
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+fn memcpy(bytes: usize) -> Result<Duration, Box<dyn Error>> {
+    let (source, mut target) = (vec![1_u8; bytes], vec![0; bytes]);
+    median(|| {
+        let time = timed(|| target.copy_from_slice(&source));
+        std::hint::black_box(&mut target);
+        Ok(time)
+    })
+}
+
+fn kernels(bytes: usize, memcpy: Duration) -> Result<(), Box<dyn Error>> {
+    let (source, mut target) = (vec![1_u8; bytes], vec![0; bytes]);
+    for element in ElementType::ALL {
+        let time = median(|| {
+            let time = timed(|| kernel::reduce(element, Reduction::Sum, &mut target, &source));
+            std::hint::black_box(&mut target);
+            Ok(time)
+        })?;
+        // A sum reads two streams and writes one, a copy reads one.
+        println!(
+            "sum of {element:<9} {:6.2} GB/s, {:.2} of memcpy",
+            rate(bytes as f64, time),
+            memcpy.as_secs_f64() / time.as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+/// One stream from one thread to another.
+fn tcp(bytes: usize) -> Result<Duration, Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let mut sender = TcpStream::connect(listener.local_addr()?)?;
+    let (mut receiver, _) = listener.accept()?;
+    let source = vec![1_u8; bytes];
+    let mut target = vec![0; bytes];
+    median(|| {
+        let start = Instant::now();
+        std::thread::scope(|scope| -> std::io::Result<()> {
+            let sent = scope.spawn(|| sender.write_all(&source));
+            receiver.read_exact(&mut target)?;
+            sent.join().expect("the sender does not panic")
+        })?;
+        Ok(start.elapsed())
+    })
+}
+
+fn all_reduce(
+    ranks: usize,
+    bytes: usize,
+    options: &CommunicatorOptions,
+) -> Result<Duration, Box<dyn Error>> {
+    let group = (0..ranks)
+        .map(|rank| Communicator::new(rank, ranks, options.clone()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let infos = group
+        .iter()
+        .map(Communicator::info)
+        .collect::<Result<Vec<_>, _>>()?;
+    for rank in &group {
+        rank.connect(infos.clone())?;
+    }
+    let sum = Operation::AllReduce {
+        element: ElementType::F32,
+        reduction: Reduction::Sum,
+    };
+    let mut memories: Vec<Vec<u8>> = vec![vec![0; bytes]; ranks];
+    median(|| {
+        let start = Instant::now();
+        let submit = |(rank, memory): (&Communicator, Vec<u8>)| {
+            rank.submit(sum.clone(), Buffers::in_place(memory))
+        };
+        let tickets = group.iter().zip(memories.drain(..)).map(submit);
+        let tickets = tickets.collect::<Result<Vec<_>, _>>()?;
+        for ticket in &tickets {
+            ticket.wait(WAIT)?;
+        }
+        let time = start.elapsed();
+        let outputs = tickets
+            .iter()
+            .filter_map(|ticket| ticket.take_buffers()?.output?.into_vec());
+        memories.extend(outputs);
+        Ok(time)
+    })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let numbers = std::env::args().skip(1).map(|text| text.parse::<u32>());
+    let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+    let mut options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
+    let group = &mut options.group;
+    let or = |place: usize, default: u32| numbers.get(place).copied().unwrap_or(default);
+    group.packet_bytes = or(1, group.packet_bytes);
+    group.packets_per_segment = or(2, group.packets_per_segment);
+    let megabytes = or(0, 64) as usize;
+    let bytes = megabytes * 1_000_000;
+    let copy = memcpy(bytes)?;
+    println!("memcpy           {:6.2} GB/s", rate(bytes as f64, copy));
+    kernels(bytes, copy)?;
+    let stream = tcp(bytes)?;
+    println!("TCP stream       {:6.2} GB/s", rate(bytes as f64, stream));
+    for ranks in [2, 4] {
+        let time = all_reduce(ranks, bytes, &options)?;
+        let moved = 2.0 * bytes as f64 * (ranks as f64 - 1.0) / ranks as f64;
+        // All ranks share the machine: together they move this much.
+        let together = rate(moved * ranks as f64, time);
+        println!(
+            "all-reduce of {megabytes} MB, {ranks} ranks: {:.1} ms, bus {:.2} GB/s, together {together:.2} \
+             GB/s: {:.3} of memcpy, {:.2} of TCP",
+            time.as_secs_f64() * 1e3,
+            rate(moved, time),
+            together * copy.as_secs_f64() * 1e9 / bytes as f64,
+            together * stream.as_secs_f64() * 1e9 / bytes as f64,
+        );
+    }
+    Ok(())
+}

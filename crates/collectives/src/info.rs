@@ -1,0 +1,210 @@
+//! What one rank must know of the others before they can be connected.
+//!
+//! ```text
+//!   0  [u8; 4]  "FWCL"
+//!   4  u16      version
+//!   6  u16      rank
+//!   8  u16      number of ranks
+//!  10  u32      bytes of a packet
+//!  14  u32      packets of a segment
+//!  18  u32      segments in flight
+//!  22  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!               for each other rank, in order, four times, for collective operations, for
+//!               bounded ones, for point-to-point operations and for notes:
+//!               u16 bytes, and as many bytes of queue-pair information (P6)
+//! ```
+//!
+//! All numbers are big-endian.
+
+use farwrite::QpInfo;
+
+/// Version of what ranks say to each other.
+pub(crate) const VERSION: u16 = 1;
+/// Most ranks of a group.
+pub(crate) const MAX_RANKS: usize = 1024;
+
+/// Queue pairs between two ranks.
+pub(crate) const LANES: usize = 4;
+
+const MAGIC: [u8; 4] = *b"FWCL";
+
+/// The information of one member.
+#[derive(Debug)]
+pub(crate) struct MemberInfo {
+    pub(crate) rank: u16,
+    pub(crate) ranks: u16,
+    pub(crate) shape: Shape,
+    /// For each other rank, in order, [`LANES`].
+    pub(crate) queue_pairs: Vec<Vec<u8>>,
+}
+
+/// What all ranks must have alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) packet_bytes: u32,
+    pub(crate) packets_per_segment: u32,
+    pub(crate) segments_in_flight: u32,
+    /// By rank.
+    pub(crate) sites: Vec<u32>,
+}
+
+impl MemberInfo {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&MAGIC);
+        for number in [VERSION, self.rank, self.ranks] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        let Shape {
+            packet_bytes,
+            packets_per_segment,
+            segments_in_flight,
+            ref sites,
+        } = self.shape;
+        let shape = [packet_bytes, packets_per_segment, segments_in_flight];
+        for number in shape.iter().chain(sites) {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        for info in &self.queue_pairs {
+            let length = u16::try_from(info.len()).expect("queue-pair information is short");
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(info);
+        }
+        out
+    }
+
+    /// Reads the bytes of another member, which may come from anybody.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader(bytes);
+        let too_short = || format!("{} bytes are too few for the information", bytes.len());
+        let magic: [u8; 4] = reader.array().ok_or_else(too_short)?;
+        if magic != MAGIC {
+            return Err(format!(
+                "the first four bytes are {magic:02x?}: this is no information of a group's rank"
+            ));
+        }
+        let version = reader.u16().ok_or_else(too_short)?;
+        if version != VERSION {
+            return Err(format!(
+                "it speaks version {version} of the protocol of groups, this rank {VERSION}"
+            ));
+        }
+        let mut read = || {
+            let (rank, ranks) = (reader.u16()?, reader.u16()?);
+            let mut shape = Shape {
+                packet_bytes: reader.u32()?,
+                packets_per_segment: reader.u32()?,
+                segments_in_flight: reader.u32()?,
+                sites: Vec::new(),
+            };
+            for _ in 0..ranks {
+                shape.sites.push(reader.u32()?);
+            }
+            let mut queue_pairs = Vec::new();
+            for _ in 0..LANES * usize::from(ranks.saturating_sub(1)) {
+                let length = reader.u16()?;
+                queue_pairs.push(reader.bytes(length.into())?.to_vec());
+            }
+            Some(Self {
+                rank,
+                ranks,
+                shape,
+                queue_pairs,
+            })
+        };
+        let info = read().ok_or_else(too_short)?;
+        match reader.0.len() {
+            0 => Ok(info),
+            more => Err(format!("{more} bytes follow the information")),
+        }
+    }
+
+    /// What this member says of its queue pairs to rank `peer`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn queue_pairs_to(&self, peer: usize) -> Result<[QpInfo; LANES], String> {
+        let place = LANES * (peer - usize::from(peer > usize::from(self.rank)));
+        let infos = self.queue_pairs.get(place..place + LANES);
+        let infos = infos.ok_or_else(|| format!("it has no queue pairs to rank {peer}"))?;
+        let infos = infos.iter().map(|bytes| QpInfo::decode(bytes));
+        let infos: Result<Vec<QpInfo>, _> = infos.collect();
+        let infos = infos.map_err(|error| error.to_string())?;
+        Ok(infos.try_into().expect("as many as were asked for"))
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.bytes(N)?.try_into().ok()
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn info() -> MemberInfo {
+        MemberInfo {
+            rank: 1,
+            ranks: 3,
+            shape: Shape {
+                packet_bytes: 1408,
+                packets_per_segment: 512,
+                segments_in_flight: 16,
+                sites: vec![1, 1, 2],
+            },
+            queue_pairs: (0..2 * LANES).map(|i| vec![7; i]).collect(),
+        }
+    }
+
+    #[test]
+    fn information_comes_back() {
+        let decoded = MemberInfo::decode(&info().encode()).unwrap();
+        assert_eq!((decoded.rank, decoded.ranks), (1, 3));
+        assert_eq!(decoded.shape, info().shape);
+        assert_eq!(decoded.queue_pairs, info().queue_pairs);
+        // None of these is queue-pair information.
+        assert!(decoded.queue_pairs_to(0).is_err());
+        assert!(decoded.queue_pairs_to(2).is_err());
+        assert!(decoded.queue_pairs_to(9).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_information_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            at in 0..80_usize,
+            byte in any::<u8>(),
+        ) {
+            let mut changed = info().encode();
+            let at = at % changed.len();
+            changed[at] = byte;
+            for bytes in [bytes, changed] {
+                if let Ok(decoded) = MemberInfo::decode(&bytes) {
+                    prop_assert_eq!(decoded.encode(), bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Operations of a group of ranks: all-reduce, all-gather and the others, over endpoints.
+//!
+//! A [`Member`] is one rank of one group, without a clock, threads or sockets of its own, so it
+//! runs in real and in virtual time. A [`Communicator`] is a member over UDP with a thread that
+//! drives it: what most users want.
+//!
+//! ```
+//! use std::time::Duration;
+//! use farwrite_collectives::{
+//!     Buffers, Communicator, CommunicatorOptions, ElementType, Operation, Reduction,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Two ranks in one process; elsewhere each rank is a process, and `info` travels.
+//! let options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
+//! let ranks = [
+//!     Communicator::new(0, 2, options.clone())?,
+//!     Communicator::new(1, 2, options)?,
+//! ];
+//! let infos = vec![ranks[0].info()?, ranks[1].info()?];
+//! for rank in &ranks {
+//!     rank.connect(infos.clone())?;
+//! }
+//! let sum = Operation::AllReduce {
+//!     element: ElementType::I32,
+//!     reduction: Reduction::Sum,
+//! };
+//! let values = |rank: i32| [1, 2, 3].map(|x: i32| (x + rank).to_ne_bytes()).concat();
+//! let tickets = [
+//!     ranks[0].submit(sum.clone(), Buffers::in_place(values(0)))?,
+//!     ranks[1].submit(sum, Buffers::in_place(values(10)))?,
+//! ];
+//! for ticket in tickets {
+//!     ticket.wait(Duration::from_secs(10))?;
+//!     let result = ticket.take_buffers().and_then(|buffers| buffers.output);
+//!     let result = result.and_then(|buffer| buffer.into_vec());
+//!     assert_eq!(result, Some([12, 14, 16].map(i32::to_ne_bytes).concat()));
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod bounded;
+mod buffer;
+mod collectives;
+mod communicator;
+mod element;
+mod error;
+mod execution;
+mod info;
+pub mod kernel;
+mod lane;
+mod member;
+mod note;
+mod operation;
+mod options;
+mod plan;
+mod point;
+mod report;
+pub mod schedule;
+mod seal;
+mod segment;
+mod sizes;
+mod ticket;
+mod watch;
+
+pub use bounded::BoundedOptions;
+pub use buffer::{Buffer, Buffers};
+pub use communicator::{Communicator, CommunicatorOptions};
+pub use element::{ElementType, Reduction};
+pub use error::CollectiveError;
+pub use member::{Finished, Member, OperationId};
+pub use operation::{Algorithm, Operation};
+pub use options::{Delivery, GroupOptions, OperationOptions};
+pub use report::{Missing, Report};
+pub use ticket::Ticket;

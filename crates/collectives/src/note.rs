@@ -1,0 +1,135 @@
+//! Short messages between ranks beside the data: who is where, who ended the group, and which data
+//! is wanted of a point-to-point send.
+//!
+//! ```text
+//! 0  u8   1: ask      how far the other rank is
+//!         2: answer   u64 collective operations that were started
+//!         3: leave    u64 collective operations that were started; there will be no more
+//!         4: end      UTF-8 text: why the group ended at this rank
+//!         5: want     u64 number of the receive at its rank, u32 tag, u64 bytes
+//! ```
+//!
+//! All numbers are big-endian, and nothing follows.
+
+/// Most bytes of a note.
+pub(crate) const NOTE_BYTES: usize = 512;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Note {
+    Ask,
+    Answer { started: u64 },
+    Leave { started: u64 },
+    End { reason: String },
+    Want(Want),
+}
+
+/// A receive that waits for its send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// Counts the receives of its rank.
+    pub(crate) number: u64,
+    pub(crate) tag: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Note {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Ask => vec![1],
+            Self::Answer { started } => [&[2][..], &started.to_be_bytes()].concat(),
+            Self::Leave { started } => [&[3][..], &started.to_be_bytes()].concat(),
+            Self::End { reason } => {
+                let mut ends = (0..NOTE_BYTES).rev();
+                // Not within a character; 0 is not within one.
+                let end = ends.find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
+                [&[4], &reason.as_bytes()[..end]].concat()
+            }
+            Self::Want(Want { number, tag, bytes }) => [
+                &[5][..],
+                &number.to_be_bytes(),
+                &tag.to_be_bytes(),
+                &bytes.to_be_bytes(),
+            ]
+            .concat(),
+        }
+    }
+
+    /// Reads a note, which may come from anybody; `None` where it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
+        let (&kind, rest) = bytes.split_first()?;
+        match (kind, rest) {
+            (1, []) => Some(Self::Ask),
+            (2, rest) => Some(Self::Answer {
+                started: number(rest)?,
+            }),
+            (3, rest) => Some(Self::Leave {
+                started: number(rest)?,
+            }),
+            (4, rest) => Some(Self::End {
+                reason: str::from_utf8(rest).ok()?.to_owned(),
+            }),
+            (5, rest) => {
+                let (first, rest) = rest.split_first_chunk()?;
+                let (tag, rest) = rest.split_first_chunk()?;
+                Some(Self::Want(Want {
+                    number: u64::from_be_bytes(*first),
+                    tag: u32::from_be_bytes(*tag),
+                    bytes: number(rest)?,
+                }))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn notes_come_back() {
+        let want = Want {
+            number: 1 << 40,
+            tag: 7,
+            bytes: u64::MAX,
+        };
+        let end = Note::End {
+            reason: "rank 3 does not answer".into(),
+        };
+        let notes = [
+            Note::Ask,
+            Note::Answer { started: 5 },
+            Note::Leave { started: 6 },
+            end,
+            Note::Want(want),
+        ];
+        for note in notes {
+            let bytes = note.encode();
+            assert_eq!(Note::decode(&bytes), Some(note.clone()));
+            assert_eq!(
+                Note::decode(&[&bytes[..], &[0xff]].concat()),
+                None,
+                "{note:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn long_reasons_are_cut_between_characters() {
+        let reason = "\u{20ac}".repeat(NOTE_BYTES);
+        let bytes = Note::End { reason }.encode();
+        assert!(bytes.len() <= NOTE_BYTES);
+        assert!(matches!(Note::decode(&bytes), Some(Note::End { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_note_or_none(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(note) = Note::decode(&bytes) {
+                prop_assert_eq!(note.encode(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Groups over loopback sockets, one communicator a rank.
+
+use std::time::Duration;
+
+use farwrite_collectives::{
+    Buffers, CollectiveError, Communicator, CommunicatorOptions, Delivery, ElementType, Operation,
+    OperationOptions, Reduction, Ticket,
+};
+
+const WAIT: Duration = Duration::from_secs(60);
+const SUM: Operation = Operation::AllReduce {
+    element: ElementType::F32,
+    reduction: Reduction::Sum,
+};
+
+fn options() -> CommunicatorOptions {
+    CommunicatorOptions::new("127.0.0.1:0".parse().expect("an address"))
+}
+
+fn group(ranks: usize, options: &CommunicatorOptions) -> Vec<Communicator> {
+    let group: Vec<Communicator> = (0..ranks)
+        .map(|rank| Communicator::new(rank, ranks, options.clone()).expect("a socket"))
+        .collect();
+    let infos: Vec<Vec<u8>> = group.iter().map(|rank| rank.info().unwrap()).collect();
+    for rank in &group {
+        rank.connect(infos.clone()).expect("equal options");
+    }
+    group
+}
+
+/// Starts the operation at every rank.
+fn submit(
+    group: &[Communicator],
+    operation: &Operation,
+    buffers: impl Fn(usize) -> Buffers,
+) -> Vec<Ticket> {
+    let submit = |rank: &Communicator| rank.submit(operation.clone(), buffers(rank.rank()));
+    group
+        .iter()
+        .map(|rank| submit(rank).expect("good arguments"))
+        .collect()
+}
+
+fn outputs(tickets: &[Ticket]) -> Vec<Vec<u8>> {
+    let output = |ticket: &Ticket| {
+        ticket.wait(WAIT).expect("the operation succeeds");
+        let buffers = ticket.take_buffers().expect("taken once");
+        buffers
+            .output
+            .and_then(|buffer| buffer.into_vec())
+            .unwrap_or_default()
+    };
+    tickets.iter().map(output).collect()
+}
+
+fn floats(rank: usize, count: usize) -> Vec<u8> {
+    let value = |i: usize| (i % 1000) as f32 + rank as f32 / 8.0;
+    (0..count).flat_map(|i| value(i).to_ne_bytes()).collect()
+}
+
+#[test]
+fn all_ranks_get_the_sum() {
+    for ranks in [1, 2, 3, 4] {
+        let group = group(ranks, &options());
+        for count in [0, 1, ranks, 1000, 700_001] {
+            let tickets = submit(&group, &SUM, |rank| Buffers::in_place(floats(rank, count)));
+            let outputs = outputs(&tickets);
+            let total: f32 = (0..ranks).map(|rank| rank as f32 / 8.0).sum();
+            let expected = |i: usize| (i % 1000) as f32 * ranks as f32 + total;
+            let expected: Vec<u8> = (0..count).flat_map(|i| expected(i).to_ne_bytes()).collect();
+            for (rank, output) in outputs.iter().enumerate() {
+                assert!(
+                    *output == expected,
+                    "rank {rank} of {ranks}, {count} values"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_root_has_reaches_all() {
+    let group = group(3, &options());
+    for root in 0..3 {
+        let operation = Operation::Broadcast { root };
+        let tickets = submit(&group, &operation, |rank| {
+            Buffers::in_place(floats(rank, 300_000))
+        });
+        let outputs = outputs(&tickets);
+        assert!(
+            outputs
+                .iter()
+                .all(|output| *output == floats(root, 300_000))
+        );
+    }
+}
+
+#[test]
+fn parts_are_gathered_in_the_order_of_ranks() {
+    let group = group(3, &options());
+    let tickets = submit(&group, &Operation::AllGather, |rank| {
+        Buffers::new(floats(rank, 100_000), vec![0; 3 * 400_000])
+    });
+    let expected = [0, 1, 2].map(|rank| floats(rank, 100_000)).concat();
+    assert!(outputs(&tickets).iter().all(|output| *output == expected));
+}
+
+#[test]
+fn nobody_passes_a_barrier_before_everybody_came() {
+    let group = group(3, &options());
+    let early =
+        [0, 1].map(|rank: usize| group[rank].submit(Operation::Barrier, Buffers::default()));
+    let early = early.map(Result::unwrap);
+    for ticket in &early {
+        let waited = ticket.wait(Duration::from_millis(50));
+        assert!(matches!(waited, Err(CollectiveError::StillRunning)));
+        assert!(!ticket.is_done());
+    }
+    let last = group[2]
+        .submit(Operation::Barrier, Buffers::default())
+        .unwrap();
+    for ticket in early.iter().chain([&last]) {
+        ticket.wait(WAIT).unwrap();
+        assert!(ticket.is_done());
+    }
+}
+
+#[test]
+fn many_operations_are_in_flight() {
+    let group = group(2, &options());
+    let tickets: Vec<Vec<Ticket>> = (0..50)
+        .map(|i| {
+            submit(&group, &SUM, |rank| {
+                Buffers::in_place(floats(rank + i, 5_000))
+            })
+        })
+        .collect();
+    for (i, tickets) in tickets.iter().enumerate() {
+        let sums = outputs(tickets);
+        let first = f32::from_ne_bytes(*sums[0].first_chunk().unwrap());
+        assert_eq!(first, (2 * i + 1) as f32 / 8.0, "operation {i}");
+        assert_eq!(sums[0], sums[1]);
+    }
+}
+
+#[test]
+fn sends_meet_receives_by_their_tags() {
+    let group = group(3, &options());
+    let send = |from: usize, to: usize, tag: u32, count: usize| {
+        let buffers = Buffers::input(floats(from * 10 + tag as usize, count));
+        group[from]
+            .submit(Operation::Send { to, tag }, buffers)
+            .unwrap()
+    };
+    let receive = |at: usize, from: usize, tag: u32, count: usize| {
+        let buffers = Buffers::in_place(vec![0; 4 * count]);
+        let operation = Operation::Receive { from, tag };
+        group[at].submit(operation, buffers).unwrap()
+    };
+    // In another order at each end, large ones too, with a collective in between.
+    let sent = [
+        send(0, 1, 1, 400_000),
+        send(0, 1, 2, 3),
+        send(1, 0, 1, 3),
+        send(2, 1, 1, 0),
+    ];
+    let barriers = submit(&group, &Operation::Barrier, |_| Buffers::default());
+    outputs(&barriers);
+    let received = [
+        receive(1, 0, 2, 3),
+        receive(1, 2, 1, 0),
+        receive(1, 0, 1, 400_000),
+        receive(0, 1, 1, 3),
+    ];
+    let expected = [floats(2, 3), vec![], floats(1, 400_000), floats(11, 3)];
+    assert!(outputs(&received) == expected);
+    outputs(&sent);
+
+    let _send = send(0, 1, 5, 8);
+    let error = receive(1, 0, 5, 9).wait(WAIT).unwrap_err().to_string();
+    let expected =
+        "rank 0 ended the group: operation 3: rank 1 has bytes of the receive = 36, this rank 32:";
+    assert!(error.starts_with(expected), "{error}");
+}
+
+#[test]
+fn a_key_seals_the_information_of_ranks() {
+    let with_key = |key: u8| CommunicatorOptions {
+        key: Some([key; 32]),
+        ..options()
+    };
+    let keyed = group(2, &with_key(1));
+    outputs(&submit(&keyed, &SUM, |rank| {
+        Buffers::in_place(floats(rank, 10))
+    }));
+
+    let ours = Communicator::new(0, 2, with_key(1)).unwrap();
+    let theirs = Communicator::new(1, 2, with_key(2)).unwrap();
+    let error = ours.connect(vec![ours.info().unwrap(), theirs.info().unwrap()]);
+    let error = error.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "rank 1: its information was not sealed with the key of this rank"
+    );
+}
+
+#[test]
+fn ranks_that_differ_are_named() {
+    let group = group(2, &options());
+    let tickets = submit(&group, &SUM, |rank| {
+        Buffers::in_place(floats(rank, 10 + rank))
+    });
+    let error = tickets[0].wait(WAIT).unwrap_err().to_string();
+    // Whichever rank finds it out first says it to the other.
+    let ways = [
+        "operation 0: rank 1 has bytes = 44, this rank 40:",
+        "rank 1 ended the group: operation 0: rank 0 has bytes = 40, this rank 44:",
+    ];
+    assert!(ways.iter().any(|way| error.starts_with(way)), "{error}");
+    // The group is over, and says why.
+    let later = submit(&group, &SUM, |rank| Buffers::in_place(floats(rank, 10)));
+    assert_eq!(later[0].wait(WAIT).unwrap_err().to_string(), error);
+}
+
+#[test]
+fn a_dropped_communicator_ends_its_tickets() {
+    let mut group = group(2, &options());
+    let ticket = group[0]
+        .submit(SUM, Buffers::in_place(floats(0, 10)))
+        .unwrap();
+    drop(group.remove(0));
+    let error = ticket.wait(Duration::ZERO).unwrap_err().to_string();
+    assert_eq!(error, "rank 0 ended the group: it has left");
+    assert!(ticket.take_buffers().is_some());
+}
+
+#[test]
+fn bounded_sums_are_the_same_at_all_ranks() {
+    let group = group(3, &options());
+    let bounded = OperationOptions {
+        delivery: Delivery::Bounded,
+        ..OperationOptions::default()
+    };
+    for round in 0..5 {
+        let submit = |rank: &Communicator| {
+            let buffers = Buffers::in_place(floats(rank.rank(), 300_000));
+            rank.submit_with(SUM, bounded, buffers).unwrap()
+        };
+        let tickets: Vec<Ticket> = group.iter().map(submit).collect();
+        let reports: Vec<_> = tickets.iter().map(|t| t.wait(WAIT).unwrap()).collect();
+        let outputs = outputs(&tickets);
+        assert!(outputs.iter().all(|output| *output == outputs[0]));
+        assert!(
+            reports
+                .iter()
+                .all(|report| report.missing == reports[0].missing)
+        );
+        assert_eq!(reports[0].limit.is_none(), round == 0);
+        assert_eq!(group[0].tally().operations, round);
+        if reports[0].missing.is_empty() {
+            assert!(outputs[0][..4] == 0.375_f32.to_ne_bytes());
+        }
+    }
+}
+
+#[test]
+fn an_aborted_group_ends_at_all_ranks() {
+    let group = group(3, &options());
+    let early =
+        [0, 1].map(|rank: usize| group[rank].submit(SUM, Buffers::in_place(floats(rank, 9))));
+    group[2].abort("the user pressed a key");
+    for ticket in early {
+        let error = ticket.unwrap().wait(WAIT).unwrap_err().to_string();
+        assert_eq!(error, "rank 2 ended the group: the user pressed a key");
+    }
+    assert!(!format!("{:?}", group[0]).contains("key"));
+}

@@ -1,0 +1,260 @@
+//! Ranks that die, stall, differ or leave: every operation ends by its deadline, and the error
+//! names the rank.
+
+use std::time::Duration;
+
+use farwrite_collectives::{
+    Algorithm, Buffers, CollectiveError, Delivery, ElementType, Operation, OperationOptions,
+    Reduction,
+};
+
+use crate::world::{MS, SECOND, World, address, clean, faulty, options, values};
+
+const SUM: Operation = Operation::AllReduce {
+    element: ElementType::F32,
+    reduction: Reduction::Sum,
+};
+const RING: OperationOptions = OperationOptions {
+    algorithm: Algorithm::Ring,
+    timeout: Some(Duration::from_secs(2)),
+    delivery: Delivery::Exact,
+};
+
+fn start_all(world: &mut World, count: usize, without: Option<usize>) {
+    for rank in (0..world.ranks()).filter(|rank| Some(*rank) != without) {
+        let buffers = Buffers::in_place(values(ElementType::F32, rank, count));
+        world.start(rank, &SUM, RING, buffers);
+    }
+}
+
+/// Every rank but `without` has failed by `limit_ns`, and names it.
+fn check_named(world: &mut World, without: usize, limit_ns: u64, state: &str) {
+    assert!(
+        world.network.now_ns() <= limit_ns,
+        "late: {}",
+        world.network.now_ns()
+    );
+    for rank in (0..world.ranks()).filter(|&rank| rank != without) {
+        let error = world.take(rank).remove(0).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("rank {without} {state}")),
+            "rank {rank}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_dies_is_named_by_all() {
+    for link in [clean(), faulty()] {
+        let mut world = World::new(1, 5, link, &options());
+        start_all(&mut world, 200_000, None);
+        world.run(3 * MS, |_| false);
+        world.stopped[3] = true;
+        world.run_until_over(1);
+        check_named(&mut world, 3, 3 * SECOND, "does not answer");
+        // Nothing can start any more.
+        let error = world.members[0].start(world.network.now_ns(), &SUM, RING, Buffers::default());
+        assert!(error.is_err());
+    }
+}
+
+#[test]
+fn a_rank_that_is_cut_off_is_named_by_the_others() {
+    let mut world = World::new(1, 4, clean(), &options());
+    start_all(&mut world, 200_000, None);
+    world.run(3 * MS, |_| false);
+    for other in [0, 1, 3] {
+        for (a, b) in [(2, other), (other, 2)] {
+            world
+                .network
+                .set_down(address(a).ip(), address(b).ip(), true)
+                .unwrap();
+        }
+    }
+    world.run_until_over(1);
+    assert!(matches!(
+        world.take(2).remove(0),
+        Err(CollectiveError::Timeout { .. })
+    ));
+    check_named(&mut world, 2, 3 * SECOND, "does not answer");
+}
+
+#[test]
+fn a_rank_that_has_not_started_is_named() {
+    let mut world = World::new(1, 4, faulty(), &options());
+    start_all(&mut world, 1000, Some(1));
+    let over = |world: &World| world.network.now_ns() > 2_100 * MS;
+    world.run(3 * SECOND, over);
+    check_named(&mut world, 1, 3 * SECOND, "has not started it");
+    // It returns late, and hears what happened.
+    let now_ns = world.network.now_ns();
+    let buffers = Buffers::in_place(values(ElementType::F32, 1, 1000));
+    let error = world.members[1]
+        .start(now_ns, &SUM, RING, buffers)
+        .unwrap_err();
+    assert!(
+        matches!(error, CollectiveError::Ended { rank, .. } if rank != 1),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_rank_that_comes_back_in_time_is_waited_for() {
+    let mut world = World::new(1, 4, faulty(), &options());
+    start_all(&mut world, 50_000, None);
+    world.run(2 * MS, |_| false);
+    world.stopped[2] = true;
+    world.run(SECOND, |_| false);
+    world.stopped[2] = false;
+    world.run_until_over(1);
+    for rank in 0..4 {
+        let (report, _) = world.take(rank).remove(0).unwrap();
+        assert!(report.elapsed > Duration::from_secs(1) && report.elapsed < report.timeout);
+    }
+}
+
+#[test]
+fn ranks_that_differ_are_named_with_argument_and_values() {
+    let f32s = |count: usize| Buffers::in_place(vec![0; 4 * count]);
+    let reduce = |element, reduction| Operation::AllReduce { element, reduction };
+    let sum = || reduce(ElementType::F32, Reduction::Sum);
+    let with = |algorithm| OperationOptions { algorithm, ..RING };
+    let ring = Algorithm::Ring;
+    type Side = (Operation, OperationOptions, Buffers);
+    let cases: [(Side, Side, &str); 5] = [
+        (
+            (sum(), with(ring), f32s(8)),
+            (sum(), with(ring), f32s(9)),
+            "rank 1 has bytes = 36, this rank 32",
+        ),
+        (
+            (sum(), with(ring), f32s(8)),
+            (
+                reduce(ElementType::I32, Reduction::Sum),
+                with(ring),
+                f32s(8),
+            ),
+            "rank 1 has element type = int32, this rank float32",
+        ),
+        (
+            (sum(), with(ring), f32s(8)),
+            (
+                reduce(ElementType::F32, Reduction::Max),
+                with(ring),
+                f32s(8),
+            ),
+            "rank 1 has reduction = max, this rank sum",
+        ),
+        (
+            (sum(), with(ring), f32s(8)),
+            (sum(), with(Algorithm::Direct), f32s(8)),
+            "rank 1 has algorithm = direct, this rank ring",
+        ),
+        (
+            (sum(), with(Algorithm::Direct), f32s(8)),
+            (Operation::AllGather, with(Algorithm::Direct), f32s(8)),
+            "rank 1 has operation = all-gather, this rank all-reduce",
+        ),
+    ];
+    for (ours, theirs, expected) in cases {
+        let mut world = World::new(1, 2, clean(), &options());
+        for (rank, (operation, options, buffers)) in [ours, theirs].into_iter().enumerate() {
+            world.start(rank, &operation, options, buffers);
+        }
+        world.run_until_over(1);
+        let error = world.take(0).remove(0).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(world.take(1).remove(0).is_err());
+    }
+}
+
+#[test]
+fn an_operation_that_another_rank_does_not_run_is_named() {
+    let mut world = World::new(1, 3, clean(), &options());
+    let empty = || Buffers::in_place(Vec::new());
+    // Without values, rank 2 is done at once.
+    for rank in 0..3 {
+        let count = if rank == 2 { 0 } else { 100 };
+        world.start(rank, &SUM, RING, Buffers::in_place(vec![0; 4 * count]));
+    }
+    world.start(2, &SUM, RING, empty());
+    world.run(3 * SECOND, |world| world.network.now_ns() > 2_500 * MS);
+    for rank in 0..2 {
+        assert!(world.take(rank).remove(0).is_err());
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_ends_later_operations_alone() {
+    let mut world = World::new(1, 3, faulty(), &options());
+    start_all(&mut world, 20_000, None);
+    world.run_until_over(1);
+    for rank in 0..3 {
+        world.take(rank).remove(0).unwrap();
+    }
+    world.members[1].leave();
+    world.run(SECOND, |_| false);
+    assert_eq!(world.members[1].in_flight(), 0);
+    start_all(&mut world, 10, Some(1));
+    world.run(SECOND, |_| false);
+    for rank in [0, 2] {
+        let error = world.take(rank).remove(0).unwrap_err().to_string();
+        assert!(
+            error.contains("rank 1 ended the group: it has left"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn information_that_does_not_fit_is_refused_by_name() {
+    let info = |rank, ranks, packet_bytes| {
+        let network = farwrite::fabric::sim::SimNetwork::new(1);
+        let fabric = network.endpoint(address(rank), 1).unwrap();
+        let endpoint = farwrite::Endpoint::new(fabric, [1; 32]);
+        let options = farwrite_collectives::GroupOptions {
+            packet_bytes,
+            ..options()
+        };
+        let member = farwrite_collectives::Member::new(endpoint, rank, ranks, options);
+        member.unwrap()
+    };
+    let ours = info(0, 2, 512).info().unwrap();
+    let good = info(1, 2, 512).info().unwrap();
+    let mut newer = good.clone();
+    newer[5] = 9;
+    let cases = [
+        (vec![1, 2, 3], "3 bytes are too few"),
+        (good[..good.len() - 1].to_vec(), "bytes are too few"),
+        ([&good[..], &[0]].concat(), "1 bytes follow"),
+        ([b"ABCD", &good[4..]].concat(), "this is no information"),
+        (
+            newer,
+            "it speaks version 9 of the protocol of groups, this rank 1",
+        ),
+        (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
+        (
+            info(1, 3, 512).info().unwrap(),
+            "it has a group of 3 ranks, this rank of 2",
+        ),
+        (info(1, 2, 1024).info().unwrap(), "it has options"),
+    ];
+    for (theirs, expected) in cases {
+        let error = info(0, 2, 512)
+            .connect(&[ours.clone(), theirs])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("rank 1: ") && error.contains(expected),
+            "{error}"
+        );
+    }
+    // No bytes cut short are taken for information, whatever they are.
+    for length in 0..good.len() {
+        assert!(
+            info(0, 2, 512)
+                .connect(&[ours.clone(), good[..length].to_vec()])
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,7 @@
+//! Groups in virtual time: every operation over paths that lose packets, and ranks that fail.
+
+mod bounded;
+mod exact;
+mod faults;
+mod random;
+mod world;

@@ -1,0 +1,205 @@
+//! Members of one group in a simulated network, and the loop that advances their common time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use farwrite::fabric::sim::{LinkConfig, Loss, SimFabric, SimNetwork};
+use farwrite::{Endpoint, RateControl};
+use farwrite_collectives::{
+    Buffers, CollectiveError, ElementType, Finished, GroupOptions, Member, Operation, OperationId,
+    OperationOptions, Report,
+};
+
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const SECOND: u64 = 1_000 * MS;
+
+/// How an operation ended at one rank: its output, or why not.
+pub(crate) type Ended = Result<(Report, Vec<u8>), CollectiveError>;
+
+pub(crate) struct World {
+    pub(crate) network: SimNetwork,
+    pub(crate) members: Vec<Member<SimFabric>>,
+    /// Ranks that do nothing any more.
+    pub(crate) stopped: Vec<bool>,
+    finished: Vec<Vec<Finished>>,
+}
+
+pub(crate) fn address(rank: usize) -> SocketAddr {
+    let host = u8::try_from(rank + 1).expect("few ranks");
+    SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4791))
+}
+
+/// A path of 1 ms there and back at 10 Gbit/s.
+pub(crate) fn clean() -> LinkConfig {
+    LinkConfig {
+        delay: Duration::from_micros(500),
+        rate_bps: Some(10_000_000_000),
+        ..LinkConfig::default()
+    }
+}
+
+/// The same that loses, reorders, duplicates and damages packets.
+pub(crate) fn faulty() -> LinkConfig {
+    let mut link = LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.02 },
+        duplicate: 0.01,
+        corrupt: 0.002,
+        ..clean()
+    };
+    link.reorder.probability = 0.05;
+    link.reorder.extra_delay = Duration::from_micros(100);
+    link
+}
+
+/// Small segments, so that operations have many.
+pub(crate) fn options() -> GroupOptions {
+    GroupOptions {
+        packet_bytes: 512,
+        packets_per_segment: 4,
+        segments_in_flight: 4,
+        initial_rtt: Duration::from_millis(1),
+        rate_control: RateControl::Fixed {
+            rate_bps: 1_000_000_000,
+        },
+        timeout: Duration::from_secs(20),
+        ..GroupOptions::default()
+    }
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, ranks: usize, link: LinkConfig, options: &GroupOptions) -> Self {
+        let network = SimNetwork::new(seed);
+        let member = |rank| {
+            let fabric = network.endpoint(address(rank), 1).expect("a free address");
+            let byte = u8::try_from(rank + 1).expect("few ranks");
+            let endpoint = Endpoint::new(fabric, [byte; 32]);
+            Member::new(endpoint, rank, ranks, options.clone()).expect("good options")
+        };
+        let mut members: Vec<_> = (0..ranks).map(member).collect();
+        for a in 0..ranks {
+            for b in a + 1..ranks {
+                let (a, b) = (address(a).ip(), address(b).ip());
+                network.connect(a, b, link, link).expect("a good link");
+            }
+        }
+        let infos: Vec<_> = members
+            .iter_mut()
+            .map(|m| m.info().expect("information"))
+            .collect();
+        for member in &mut members {
+            member.connect(&infos).expect("equal options");
+        }
+        Self {
+            network,
+            stopped: vec![false; ranks],
+            finished: members.iter().map(|_| Vec::new()).collect(),
+            members,
+        }
+    }
+
+    pub(crate) fn ranks(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(crate) fn start(
+        &mut self,
+        rank: usize,
+        operation: &Operation,
+        options: OperationOptions,
+        buffers: Buffers,
+    ) -> OperationId {
+        let now_ns = self.network.now_ns();
+        let started = self.members[rank].start(now_ns, operation, options, buffers);
+        started.expect("good arguments")
+    }
+
+    /// Polls all members at one moment after another until `done`, at most for `span_ns`. Returns
+    /// whether it was done.
+    pub(crate) fn run(&mut self, span_ns: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let limit_ns = self.network.now_ns() + span_ns;
+        loop {
+            let now_ns = self.network.now_ns();
+            let mut wanted = self.network.next_ns();
+            for rank in 0..self.ranks() {
+                if self.stopped[rank] {
+                    continue;
+                }
+                let next = self.members[rank].poll(now_ns);
+                wanted = wanted.into_iter().chain(next).min();
+                let member = &mut self.members[rank];
+                self.finished[rank].extend(std::iter::from_fn(|| member.take_finished()));
+            }
+            if done(self) {
+                return true;
+            }
+            let next = self.network.next_ns().into_iter().chain(wanted).min();
+            // Who wants to be polled at once makes no progress without time passing.
+            let next = next.map(|next| next.max(now_ns + 1));
+            let Some(next) = next.filter(|&next| next <= limit_ns) else {
+                self.network.advance_to(limit_ns);
+                return false;
+            };
+            self.network.advance_to(next);
+        }
+    }
+
+    /// Runs until as many operations are over at each rank that runs.
+    pub(crate) fn run_until_over(&mut self, operations: usize) {
+        let is_over = |world: &Self| {
+            let finished = world.finished.iter().zip(&world.stopped);
+            let mut finished = finished.filter(|(_, stopped)| !**stopped);
+            finished.all(|(finished, _)| finished.len() >= operations)
+        };
+        assert!(self.run(100 * SECOND, is_over), "operations hang");
+    }
+
+    /// How operations ended at a rank, in the order of their end.
+    pub(crate) fn take(&mut self, rank: usize) -> Vec<Ended> {
+        let ended = |finished: Finished| {
+            let output = finished.buffers.output.and_then(|buffer| buffer.into_vec());
+            finished
+                .result
+                .map(|report| (report, output.unwrap_or_default()))
+        };
+        self.finished[rank].drain(..).map(ended).collect()
+    }
+
+    /// Runs one operation at all ranks, and returns their outputs.
+    pub(crate) fn all(
+        &mut self,
+        operation: &Operation,
+        options: OperationOptions,
+        buffers: impl Fn(usize) -> Buffers,
+    ) -> Vec<Vec<u8>> {
+        for rank in 0..self.ranks() {
+            self.start(rank, operation, options, buffers(rank));
+        }
+        self.run_until_over(1);
+        let ranks = 0..self.ranks();
+        let output = |rank| {
+            let ended = self.take(rank).remove(0);
+            ended.expect("the operation succeeds").1
+        };
+        ranks.map(output).collect()
+    }
+}
+
+/// `count` values of a rank, whose sums depend on the order of adding.
+pub(crate) fn values(element: ElementType, rank: usize, count: usize) -> Vec<u8> {
+    let bytes = |i: usize| {
+        let small = i32::try_from((i * 7 + rank * 13) % 31).expect("small") - 11;
+        let exact = f64::from(small) * [1.0, 0.013, 170.5][(i + rank) % 3];
+        #[expect(clippy::cast_possible_truncation, reason = "values are small")]
+        match element {
+            ElementType::F64 => exact.to_ne_bytes().to_vec(),
+            ElementType::F32 => (exact as f32).to_ne_bytes().to_vec(),
+            ElementType::F16 => half::f16::from_f64(exact).to_ne_bytes().to_vec(),
+            ElementType::Bf16 => half::bf16::from_f64(exact).to_ne_bytes().to_vec(),
+            ElementType::I64 => (i64::from(small) << 33).to_ne_bytes().to_vec(),
+            ElementType::I32 => (small << 5).to_ne_bytes().to_vec(),
+            ElementType::U8 => vec![(small & 0xff) as u8],
+            ElementType::Bool => vec![u8::from(small > 0)],
+        }
+    };
+    (0..count).flat_map(bytes).collect()
+}
