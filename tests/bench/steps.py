@@ -11,6 +11,8 @@ RATE = 200_000_000
 RTT = 0.04
 #: One round trip at the rate.
 QUEUE = int(RATE / 8 * RTT)
+#: Seconds for which the receiver is stopped.
+_STOP = 5
 #: How long packets may wait at a quarter of the rate: 0.3 of the queue.
 _BOUND = 0.3 * QUEUE * 8 / (RATE / 4)
 
@@ -18,7 +20,10 @@ _BOUND = 0.3 * QUEUE * 8 / (RATE / 4)
 def run(programs):
     """Prints how long a flow takes to follow, and what it loses at the start."""
     rows = []
+    # Four periods, a stop, and a period to recover.
+    seconds = 5 * _period(programs) + _STOP
     for name, start in _contestants(programs):
+        print(f"changes of the path: {name}, about {seconds:.0f} s", flush=True)
         rows.append([name, *_steps(programs, start)])
     table.show(
         "After a change of the path: seconds until the flow has followed",
@@ -48,8 +53,12 @@ def _contestants(programs):
         yield f"TCP {cc}", tcp
 
 
+def _period(programs):
+    return max(4.0, 20 * programs.scale)
+
+
 def _steps(programs, start):
-    period = max(4.0, 20 * programs.scale)
+    period = _period(programs)
     down, up, far, stop = (period * number for number in (1, 2, 3, 4))
     with programs.path("--rate", RATE, "--rtt", "40ms", "--queue", QUEUE, "--no-offload",
                        "--step", f"{int(down * 1000)}ms:rate={RATE // 4}",
@@ -65,7 +74,7 @@ def _steps(programs, start):
             ahead = meter.start - path.started
             time.sleep(stop - ahead)
             receiver.send_signal(signal.SIGSTOP)
-            time.sleep(5)
+            time.sleep(_STOP)
             receiver.send_signal(signal.SIGCONT)
             resumed = time.monotonic() - meter.start
             time.sleep(period)

@@ -11,8 +11,8 @@ const RISE_ROUNDS: u64 = 8;
 /// window of CUBIC takes longer to return.
 const YIELD_ROUNDS: u64 = 16;
 
-/// Round trips with much loss, less those with little, that are no passing excess. BBR keeps a rate
-/// for 10 round trips.
+/// Much loss counts when this many more round trips with losses had much than had little. BBR keeps
+/// a rate for 10 round trips.
 const OVERFULL_ROUNDS: u32 = 8;
 
 /// Round trips until the first attempt to drain the queue. The next pauses are twice as long each,
@@ -56,7 +56,7 @@ impl Compete {
         }
     }
 
-    /// Puts the next attempt to drain the queue off.
+    /// Sets when to try to drain the queue next.
     pub(super) fn pause(&mut self, now_ns: u64, path: &Path) {
         let pause_ns = path.base_ns().saturating_mul(self.pause_rounds);
         self.drain_ns = now_ns.saturating_add(pause_ns);

@@ -5,8 +5,8 @@ use crate::math::mul_div;
 
 /// Attempts to drain the queue before it is taken to be that of others, and how many if others kept
 /// it full shortly before. Many flows that start one after the other, or have few packets each, take
-/// more than ten attempts to empty a queue together; once they compete, they keep it full for good.
-const PATIENCE: [u32; 2] = [16, 2];
+/// more than six attempts to empty a queue together. Once they compete, they keep it full for good.
+const PATIENCE: [u32; 2] = [10, 2];
 
 /// Attempts to drain the queue that are deep because what is known of the path is young.
 const YOUNG: u32 = 3;

@@ -85,7 +85,7 @@ impl Path {
         }
         let gap_ns = feedback.now_ns.saturating_sub(self.reported_ns);
         if self.reported_ns > 0 && self.base_ns > 0 {
-            // A receiver that stood still reported nothing for long, and is no rare reporter for it.
+            // One long gap, while the receiver stood still, must not make the mean interval long.
             let gap_ns = gap_ns.min(self.base_ns.saturating_add(self.interval_ns));
             self.interval_ns = (self.interval_ns / 4 * 3).saturating_add(gap_ns / 4);
         }

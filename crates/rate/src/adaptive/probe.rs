@@ -4,11 +4,11 @@ use super::path::Sample;
 use crate::Start;
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
 
-/// A train lasts for this share of the round trip.
+/// A train lasts for this share of the round trip, if the hosts make little noise.
 const TRAIN_SHARE: u64 = 16;
 
-/// A train that searches lasts for at most this share of the round trip, as long as it exceeds the
-/// noise of hosts.
+/// Between noisy hosts a train that searches lasts for at most this share of the round trip, or for
+/// 5/4 of the noise if that is longer.
 const NOISY_SHARE: u64 = 8;
 
 /// Fewest packets of a train, and those of the first on an unknown path (RFC 6928 allows 10 of 1500
@@ -20,7 +20,8 @@ const FIRST_PACKETS: u64 = 16;
 const FIRST_NS: u64 = 1_000_000;
 
 /// Rate of a train over that of the one before, which the path carried: so a train meets a path of
-/// at least a quarter of its rate, and queues at most 3/16 of what that holds.
+/// at least a quarter of its rate. A train of a sixteenth of the round trip queues at most 3/16 of
+/// what that holds, and one of an eighth at most 3/8.
 const STEP: u64 = 4;
 
 /// A train under way.

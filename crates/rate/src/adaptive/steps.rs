@@ -7,15 +7,16 @@ use super::{Adaptive, AdaptiveOptions, State};
 use crate::Start;
 use crate::math::{bytes_in, mul_div};
 
-/// Loss beyond the random one that a steady delay does not come with, in parts of a million.
+/// Loss beyond the random loss, in parts of a million, above which a steady delay is a full queue and
+/// not a longer path.
 const STRAY_LOSS_PPM: u64 = 1_000;
 
-/// Loss beyond the random one that several flows cause which each hold what the path holds. Beside one
-/// flow of BBR it is a fifth in the mean.
+/// Loss beyond the random loss, in parts of a million, that shows several flows which each hold what
+/// the path holds. One flow of BBR causes less: the column `dropped` of the example `grid noisy`.
 const OVERFULL_LOSS_PPM: u64 = 300_000;
 
-/// A queue that does not drain this soon after `Compete` is taken to be that of others at once: in
-/// round trips, and in nanoseconds. BBR stays away for 200 ms.
+/// For this time after `Compete`, the longer of both, a queue that does not drain is taken to be that
+/// of others after fewer attempts: in round trips, and in nanoseconds. BBR stays away for 200 ms.
 const WARNED_ROUNDS: u64 = 32;
 const WARNED_NS: u64 = 1_000_000_000;
 
