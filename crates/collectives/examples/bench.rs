@@ -3,7 +3,8 @@
 //! Ranks are threads that talk over loopback sockets. An all-reduce of b bytes among n ranks sends
 //! and receives 2 b (n - 1) / n bytes at each rank, so "bus" is that much by its time.
 //!
-//! `cargo run --release -p farwrite-collectives --example bench [MEGABYTES]`
+//! `cargo run --release -p farwrite-collectives --example bench [MEGABYTES [PACKET [PACKETS]]]`, where
+//! PACKET is the bytes of a packet, and PACKETS how many make a segment.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -83,8 +84,11 @@ fn tcp(bytes: usize) -> Result<Duration, Box<dyn Error>> {
     })
 }
 
-fn all_reduce(ranks: usize, bytes: usize) -> Result<Duration, Box<dyn Error>> {
-    let options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
+fn all_reduce(
+    ranks: usize,
+    bytes: usize,
+    options: &CommunicatorOptions,
+) -> Result<Duration, Box<dyn Error>> {
     let group = (0..ranks)
         .map(|rank| Communicator::new(rank, ranks, options.clone()))
         .collect::<Result<Vec<_>, _>>()?;
@@ -120,9 +124,14 @@ fn all_reduce(ranks: usize, bytes: usize) -> Result<Duration, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let megabytes = std::env::args()
-        .nth(1)
-        .map_or(Ok(64), |text| text.parse::<usize>())?;
+    let numbers = std::env::args().skip(1).map(|text| text.parse::<u32>());
+    let numbers = numbers.collect::<Result<Vec<_>, _>>()?;
+    let mut options = CommunicatorOptions::new("127.0.0.1:0".parse()?);
+    let group = &mut options.group;
+    let or = |place: usize, default: u32| numbers.get(place).copied().unwrap_or(default);
+    group.packet_bytes = or(1, group.packet_bytes);
+    group.packets_per_segment = or(2, group.packets_per_segment);
+    let megabytes = or(0, 64) as usize;
     let bytes = megabytes * 1_000_000;
     let copy = memcpy(bytes)?;
     println!("memcpy           {:6.2} GB/s", rate(bytes as f64, copy));
@@ -130,7 +139,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stream = tcp(bytes)?;
     println!("TCP stream       {:6.2} GB/s", rate(bytes as f64, stream));
     for ranks in [2, 4] {
-        let time = all_reduce(ranks, bytes)?;
+        let time = all_reduce(ranks, bytes, &options)?;
         let moved = 2.0 * bytes as f64 * (ranks as f64 - 1.0) / ranks as f64;
         // All ranks share the machine: together they move this much.
         let together = rate(moved * ranks as f64, time);

@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 
+use farwrite::deadline::{Tally, Timeouts};
 use farwrite::{Endpoint, Fabric};
 
+use crate::bounded::BoundedOptions;
+use crate::bounded::lane::BoundedLane;
 use crate::error::CollectiveError;
 use crate::execution::Execution;
 use crate::lane::Lane;
@@ -21,6 +24,9 @@ const ACTIVE: usize = 8;
 pub(crate) struct Collectives {
     /// By rank; `None` for this one.
     pub(crate) lanes: Vec<Option<Lane>>,
+    /// The same, for contributions to bounded operations.
+    pub(crate) bounded_lanes: Vec<Option<BoundedLane>>,
+    timeouts: Timeouts,
     /// Operations that are not over, in order.
     running: VecDeque<(OperationId, Execution)>,
     /// Operations that were started.
@@ -28,9 +34,15 @@ pub(crate) struct Collectives {
 }
 
 impl Collectives {
-    pub(crate) fn new(lanes: Vec<Option<Lane>>) -> Self {
+    pub(crate) fn new(
+        lanes: Vec<Option<Lane>>,
+        bounded_lanes: Vec<Option<BoundedLane>>,
+        options: BoundedOptions,
+    ) -> Self {
         Self {
             lanes,
+            bounded_lanes,
+            timeouts: Timeouts::new(options.policy, options.bounds),
             running: VecDeque::new(),
             started: 0,
         }
@@ -60,7 +72,45 @@ impl Collectives {
     pub(crate) fn take_done(&mut self) -> Option<(OperationId, Execution)> {
         let mut active = self.running.iter().take(ACTIVE);
         let place = active.position(|(_, execution)| execution.is_done())?;
-        self.running.remove(place)
+        let (id, execution) = self.running.remove(place)?;
+        execution.settle(&mut self.bounded_lanes, &mut self.timeouts);
+        Some((id, execution))
+    }
+
+    /// When the first phase of a bounded operation ends.
+    pub(crate) fn limit_ns(&self) -> Option<u64> {
+        self.running().find_map(Execution::limit_ns)
+    }
+
+    /// Bounded operations are cut: how often, and what that cost.
+    pub(crate) fn tally(&self) -> Tally {
+        self.timeouts.tally()
+    }
+
+    /// Goes on with the first phase of the oldest bounded operation. One at a time is in it: the
+    /// records of one say where the next one's messages begin.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn collect<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        now_ns: u64,
+    ) -> Result<bool, farwrite::Error> {
+        for lane in self.bounded_lanes.iter_mut().flatten() {
+            lane.tend(endpoint)?;
+        }
+        let mut active = self.running.iter_mut().take(ACTIVE);
+        let oldest = active.find(|(_, execution)| execution.is_bounded());
+        let Some((_, oldest)) = oldest else {
+            return Ok(false);
+        };
+        oldest.collect(
+            endpoint,
+            &mut self.bounded_lanes,
+            &mut self.timeouts,
+            now_ns,
+        )
     }
 
     /// Passes on one segment in each direction for each operation and rank. Returns how many.

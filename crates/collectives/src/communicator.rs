@@ -5,6 +5,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use farwrite::deadline::Tally;
 use farwrite::fabric::contract::Waker;
 use farwrite::{Endpoint, RealTime, UdpConfig, UdpFabric};
 
@@ -13,8 +14,9 @@ use crate::error::CollectiveError;
 use crate::member::{Member, OperationId};
 use crate::operation::Operation;
 use crate::options::{GroupOptions, OperationOptions};
-use crate::plan::{self, Place, Plan};
+use crate::plan::{self, Plan};
 use crate::seal;
+use crate::sizes::Place;
 use crate::ticket::{Completion, Ticket};
 
 /// Longest sleep of the thread. Packets, timers and calls end it at once.
@@ -87,6 +89,7 @@ pub struct Communicator {
 enum Call {
     Connect(Vec<Vec<u8>>, Sender<Result<(), CollectiveError>>),
     Start(Box<Start>),
+    Tally(Sender<Tally>),
     Abort(String),
     Stop,
 }
@@ -120,7 +123,8 @@ impl Communicator {
         }
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(options.address))?;
         let waker = endpoint.fabric_mut().waker();
-        let mut member = Member::new(endpoint, rank, size, options.group)?;
+        let place = options.group.place(rank, size);
+        let member = Member::new(endpoint, rank, size, options.group)?;
         let info = member.info()?;
         let info = match &options.key {
             Some(key) => seal::seal(key, &info)?,
@@ -137,7 +141,7 @@ impl Communicator {
         let thread = builder.spawn(move || driver.run());
         let thread = thread.map_err(CollectiveError::thread)?;
         Ok(Self {
-            place: Place { rank, ranks: size },
+            place,
             key: options.key,
             info,
             calls,
@@ -211,7 +215,7 @@ impl Communicator {
         options: OperationOptions,
         buffers: Buffers,
     ) -> Result<Ticket, CollectiveError> {
-        let plan = plan::plan(self.place, &operation, options.algorithm, &buffers)?;
+        let plan = plan::plan(&self.place, &operation, options, &buffers)?;
         let (completion, ticket) = Completion::new(self.place.rank);
         self.call(Call::Start(Box::new(Start {
             plan,
@@ -220,6 +224,15 @@ impl Communicator {
             completion,
         })));
         Ok(ticket)
+    }
+
+    /// How often the bounded operations of this rank were cut, and what that cost. Operations count
+    /// that had a limit.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let (answer, answered) = mpsc::channel();
+        self.call(Call::Tally(answer));
+        answered.recv().unwrap_or_default()
     }
 
     /// Ends the group: operations that run, and those that are submitted later, fail with
@@ -292,6 +305,9 @@ impl Driver {
                     } = *start;
                     let id = self.member.start_plan(now_ns, plan, timeout, buffers);
                     self.completions.push((id, completion));
+                }
+                Call::Tally(answer) => {
+                    let _ = answer.send(self.member.tally());
                 }
                 Call::Abort(reason) => {
                     let rank = self.member.rank();

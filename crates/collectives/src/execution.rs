@@ -3,6 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use farwrite::deadline::Timeouts;
+use farwrite::{Endpoint, Fabric};
+
+use crate::bounded::Bounded;
+use crate::bounded::lane::BoundedLane;
 use crate::buffer::{Buffer, Buffers};
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
@@ -29,6 +34,8 @@ pub(crate) struct Execution {
     queues: Vec<Queues>,
     /// Steps that are not done.
     left: usize,
+    /// Of a bounded operation, whose steps begin when its first phase is over.
+    bounded: Option<Bounded>,
 }
 
 #[derive(Debug)]
@@ -49,14 +56,20 @@ struct Queues {
 impl Execution {
     /// An operation that begins at the first of two times and may take the second; its number is
     /// set by whoever runs it.
-    pub(crate) fn new(times_ns: [u64; 2], ranks: usize, plan: Plan, buffers: Buffers) -> Self {
+    pub(crate) fn new(times_ns: [u64; 2], ranks: usize, mut plan: Plan, buffers: Buffers) -> Self {
+        let bounded = plan.bounded.take();
+        let working_memory = bounded.as_ref().map(|bounded| {
+            let source = buffers.input.as_ref().or(buffers.output.as_ref());
+            bounded.working_memory(source.map_or(&[][..], Buffer::as_slice))
+        });
         let mut execution = Self {
             number: 0,
             started_ns: times_ns[0],
             timeout_ns: times_ns[1],
             ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
             buffers,
-            copy: None,
+            copy: working_memory.map(Buffer::from),
+            bounded: bounded.map(|bounded| Bounded::new(*bounded)),
             steps: with_dependencies(&plan.steps),
             queues: vec![Queues::default(); ranks],
             left: plan.steps.len(),
@@ -89,6 +102,9 @@ impl Execution {
     fn copy_before(&mut self) {
         let Buffers { input, output } = &mut self.buffers;
         let input = input.as_ref().map_or(&[][..], Buffer::as_slice);
+        if self.copy.is_some() {
+            return;
+        }
         if self.plan.on_copy {
             let length = usize_of(self.plan.descriptor.bytes);
             let copy = if input.is_empty() {
@@ -106,7 +122,56 @@ impl Execution {
 
     /// Whether every step is done.
     pub(crate) fn is_done(&self) -> bool {
-        self.left == 0
+        self.left == 0 && self.has_collected()
+    }
+
+    /// Whether the operation ends in time.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.bounded.is_some()
+    }
+
+    /// Whether the steps can begin.
+    fn has_collected(&self) -> bool {
+        self.bounded.as_ref().is_none_or(Bounded::has_collected)
+    }
+
+    /// When the first phase of a bounded operation ends.
+    pub(crate) fn limit_ns(&self) -> Option<u64> {
+        self.bounded.as_ref().and_then(Bounded::deadline_ns)
+    }
+
+    /// Goes on with the first phase of a bounded operation. Returns whether it did anything.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn collect<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        lanes: &mut [Option<BoundedLane>],
+        timeouts: &mut Timeouts,
+        now_ns: u64,
+    ) -> Result<bool, farwrite::Error> {
+        let Buffers { input, output } = &mut self.buffers;
+        let source = input.as_ref().or(output.as_ref());
+        let source = source.map_or(&[][..], Buffer::as_slice);
+        let (Some(bounded), Some(work)) = (&mut self.bounded, &mut self.copy) else {
+            return Ok(false);
+        };
+        bounded.progress(
+            endpoint,
+            lanes,
+            timeouts,
+            source,
+            work.as_mut_slice(),
+            now_ns,
+        )
+    }
+
+    /// Learns from a bounded operation that is done.
+    pub(crate) fn settle(&self, lanes: &mut [Option<BoundedLane>], timeouts: &mut Timeouts) {
+        if let (Some(bounded), Some(work)) = (&self.bounded, &self.copy) {
+            bounded.settle(lanes, timeouts, work.as_slice());
+        }
     }
 
     /// Whether bytes are left to send to a rank.
@@ -128,7 +193,10 @@ impl Execution {
 
     /// The next segment for a rank, of at most `most` bytes; `None` until its bytes are ready.
     pub(crate) fn next_send(&self, peer: usize, most: u64) -> Option<(Header, &[u8])> {
-        let index = *self.queues[peer].sends.front()?;
+        let index = *self.queues[peer]
+            .sends
+            .front()
+            .filter(|_| self.has_collected())?;
         let StepProgress { step, done, .. } = &self.steps[index];
         let end = step.range.end.min(done + most);
         if self.ready_to(index) < end {
@@ -172,7 +240,7 @@ impl Execution {
         let StepProgress { step, done, .. } = &self.steps[index];
         self.check(peer, step, *done, header, payload)?;
         let range = *done..done + payload.len() as u64;
-        if self.ready_to(index) < range.end {
+        if self.ready_to(index) < range.end || !self.has_collected() {
             return Ok(false);
         }
         let action = step.action;
@@ -250,6 +318,11 @@ impl Execution {
                 ours.reduction,
             ),
             number("root", theirs.root, ours.root),
+            (
+                "delivery",
+                delivery(theirs.is_bounded),
+                delivery(ours.is_bounded),
+            ),
             number("bytes", theirs.bytes, ours.bytes),
             named(
                 &Algorithm::ALL,
@@ -284,10 +357,20 @@ impl Execution {
             let bytes = &copy.as_slice()[slice(&result)];
             output.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
         }
+        let missing = match (&self.bounded, &self.copy) {
+            (Some(bounded), Some(work)) => bounded.missing(work.as_slice()),
+            _ => Vec::new(),
+        };
+        let limit_ns = self.bounded.as_ref().and_then(Bounded::timeout_ns);
+        let missing_bytes = missing
+            .iter()
+            .map(|missing| missing.range.end - missing.range.start);
         let report = Report {
             operation: self.number,
             bytes: self.plan.bytes,
-            missing_bytes: 0,
+            missing_bytes: missing_bytes.sum(),
+            limit: limit_ns.map(std::time::Duration::from_nanos),
+            missing,
             elapsed: std::time::Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             timeout: std::time::Duration::from_nanos(self.timeout_ns),
         };
@@ -298,6 +381,10 @@ impl Execution {
     pub(crate) fn into_buffers(self) -> Buffers {
         self.buffers
     }
+}
+
+fn delivery(is_bounded: bool) -> String {
+    if is_bounded { "bounded" } else { "exact" }.to_owned()
 }
 
 /// Two codes of one of `all`, by name. Codes count from 1; 0 stands for none.

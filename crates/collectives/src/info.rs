@@ -8,8 +8,9 @@
 //!  10  u32      bytes of a packet
 //!  14  u32      packets of a segment
 //!  18  u32      segments in flight
-//!  22           for each other rank, in order, three times, for collective operations, for
-//!               point-to-point operations and for notes:
+//!  22  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!               for each other rank, in order, four times, for collective operations, for
+//!               bounded ones, for point-to-point operations and for notes:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
 //! ```
 //!
@@ -23,7 +24,7 @@ pub(crate) const VERSION: u16 = 1;
 pub(crate) const MAX_RANKS: usize = 1024;
 
 /// Queue pairs between two ranks.
-pub(crate) const LANES: usize = 3;
+pub(crate) const LANES: usize = 4;
 
 const MAGIC: [u8; 4] = *b"FWCL";
 
@@ -38,11 +39,13 @@ pub(crate) struct MemberInfo {
 }
 
 /// What all ranks must have alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) packet_bytes: u32,
     pub(crate) packets_per_segment: u32,
     pub(crate) segments_in_flight: u32,
+    /// By rank.
+    pub(crate) sites: Vec<u32>,
 }
 
 impl MemberInfo {
@@ -56,8 +59,10 @@ impl MemberInfo {
             packet_bytes,
             packets_per_segment,
             segments_in_flight,
+            ref sites,
         } = self.shape;
-        for number in [packet_bytes, packets_per_segment, segments_in_flight] {
+        let shape = [packet_bytes, packets_per_segment, segments_in_flight];
+        for number in shape.iter().chain(sites) {
             out.extend_from_slice(&number.to_be_bytes());
         }
         for info in &self.queue_pairs {
@@ -89,11 +94,15 @@ impl MemberInfo {
         }
         let mut read = || {
             let (rank, ranks) = (reader.u16()?, reader.u16()?);
-            let shape = Shape {
+            let mut shape = Shape {
                 packet_bytes: reader.u32()?,
                 packets_per_segment: reader.u32()?,
                 segments_in_flight: reader.u32()?,
+                sites: Vec::new(),
             };
+            for _ in 0..ranks {
+                shape.sites.push(reader.u32()?);
+            }
             let mut queue_pairs = Vec::new();
             for _ in 0..LANES * usize::from(ranks.saturating_sub(1)) {
                 let length = reader.u16()?;

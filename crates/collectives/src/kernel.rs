@@ -3,6 +3,8 @@
 //! Tensors are bytes without alignment: arrays of bytes become values and go back, which costs
 //! nothing on the machines of today. Values that do not fill an element at the end are not touched.
 
+mod wide;
+
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 use crate::element::{ElementType, Reduction};
@@ -13,6 +15,12 @@ const BLOCK: usize = 512;
 /// `target = target (reduction) source`, value by value. `Mean` adds; [`divide`] completes it.
 pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], source: &[u8]) {
     debug_assert_eq!(target.len(), source.len());
+    wide::reduce(element, reduction, target, source);
+}
+
+/// The same, as vector code of whatever instructions the caller is compiled for.
+#[inline(always)]
+fn reduce_inline(element: ElementType, reduction: Reduction, target: &mut [u8], source: &[u8]) {
     match element {
         ElementType::F64 => reduce_f64(reduction, target, source),
         ElementType::F32 => reduce_f32(reduction, target, source),
@@ -65,6 +73,7 @@ fn each<const N: usize>(target: &mut [u8], change: impl Fn([u8; N]) -> [u8; N]) 
 }
 
 /// `target[i] = join(target[i], source[i])`.
+#[inline(always)]
 fn fold<const N: usize>(
     target: &mut [u8],
     source: &[u8],
@@ -79,7 +88,9 @@ fn fold<const N: usize>(
 /// A function for a type of numbers: `$add` and `$multiply` say what a sum and a product are.
 macro_rules! reduce_numbers {
     ($name:ident, $number:ty, $add:expr, $multiply:expr) => {
+        #[inline(always)]
         fn $name(reduction: Reduction, target: &mut [u8], source: &[u8]) {
+            #[inline(always)]
             fn join(target: &mut [u8], source: &[u8], join: impl Fn($number, $number) -> $number) {
                 fold(target, source, |a, b| {
                     join(<$number>::from_ne_bytes(a), <$number>::from_ne_bytes(b)).to_ne_bytes()
@@ -115,6 +126,7 @@ fn greatest<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if a > b || a != a { a } else { b }
 }
 
+#[inline(always)]
 fn reduce_bool(reduction: Reduction, target: &mut [u8], source: &[u8]) {
     let either = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from(a | b != 0)];
     let both = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from(a != 0) & u8::from(b != 0)];
@@ -133,10 +145,12 @@ trait Half {
 }
 
 impl Half for half::f16 {
+    #[inline(always)]
     fn widen(bits: &[u16], out: &mut [f32]) {
         bits.reinterpret_cast::<Self>().convert_to_f32_slice(out);
     }
 
+    #[inline(always)]
     fn narrow(values: &[f32], out: &mut [u16]) {
         out.reinterpret_cast_mut::<Self>()
             .convert_from_f32_slice(values);
@@ -144,6 +158,7 @@ impl Half for half::f16 {
 }
 
 impl Half for half::bf16 {
+    #[inline(always)]
     fn widen(bits: &[u16], out: &mut [f32]) {
         for (out, bits) in out.iter_mut().zip(bits) {
             *out = f32::from_bits(u32::from(*bits) << 16);
@@ -151,6 +166,7 @@ impl Half for half::bf16 {
     }
 
     // Without a branch, so that it becomes vector code.
+    #[inline(always)]
     fn narrow(values: &[f32], out: &mut [u16]) {
         for (out, value) in out.iter_mut().zip(values) {
             let bits = value.to_bits();
@@ -165,6 +181,7 @@ impl Half for half::bf16 {
     }
 }
 
+#[inline(always)]
 fn reduce_half<H: Half>(reduction: Reduction, target: &mut [u8], source: &[u8]) {
     let blocks = target.chunks_mut(2 * BLOCK).zip(source.chunks(2 * BLOCK));
     let (mut ours, mut theirs) = ([0.0; BLOCK], [0.0; BLOCK]);
@@ -199,6 +216,7 @@ fn divide_half<H: Half>(target: &mut [u8], count: u32) {
     }
 }
 
+#[inline(always)]
 fn load<H: Half>(bytes: &[u8], out: &mut [f32]) {
     let mut bits = [0_u16; BLOCK];
     for (bits, bytes) in bits.iter_mut().zip(bytes.as_chunks().0) {
@@ -207,6 +225,7 @@ fn load<H: Half>(bytes: &[u8], out: &mut [f32]) {
     H::widen(&bits[..out.len()], out);
 }
 
+#[inline(always)]
 fn store<H: Half>(values: &[f32], out: &mut [u8]) {
     let mut bits = [0_u16; BLOCK];
     H::narrow(values, &mut bits[..values.len()]);

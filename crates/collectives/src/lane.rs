@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 
 use farwrite::{
-    Endpoint, Error, Fabric, MemoryRegion, Outcome, QueuePair, RecvHandle, SchemeTag, SendHandle,
-    SendOptions,
+    Endpoint, Error, Fabric, MemoryRegion, Outcome, QpOptions, QueuePair, RecvHandle, SchemeTag,
+    SendHandle, SendOptions,
 };
 
 /// One queue pair, and its buffers.
@@ -30,12 +30,13 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// A lane over a queue pair that has no messages yet.
-    pub(crate) fn new(qp: QueuePair, scheme: SchemeTag, buffer_bytes: usize, depth: usize) -> Self {
+    /// A lane over a queue pair with these options that has no messages yet.
+    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: usize) -> Self {
+        let bytes = options.sdr.max_message_bytes;
         Self {
             qp,
-            scheme,
-            buffer_bytes,
+            scheme: options.expected_scheme,
+            buffer_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             depth,
             receives: VecDeque::new(),
             unposted: Vec::new(),

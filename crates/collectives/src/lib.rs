@@ -40,6 +40,7 @@
 //! # }
 //! ```
 
+mod bounded;
 mod buffer;
 mod collectives;
 mod communicator;
@@ -59,15 +60,17 @@ mod report;
 pub mod schedule;
 mod seal;
 mod segment;
+mod sizes;
 mod ticket;
 mod watch;
 
+pub use bounded::BoundedOptions;
 pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use element::{ElementType, Reduction};
 pub use error::CollectiveError;
 pub use member::{Finished, Member, OperationId};
 pub use operation::{Algorithm, Operation};
-pub use options::{GroupOptions, OperationOptions};
-pub use report::Report;
+pub use options::{Delivery, GroupOptions, OperationOptions};
+pub use report::{Missing, Report};
 pub use ticket::Ticket;

@@ -1,10 +1,14 @@
 //! One rank of one group.
 
+mod polling;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use farwrite::{Endpoint, Fabric, QpOptions};
+use farwrite::deadline::Tally;
+use farwrite::{Endpoint, Fabric, QpOptions, QueuePair};
 
+use crate::bounded::lane::BoundedLane;
 use crate::buffer::Buffers;
 use crate::collectives::Collectives;
 use crate::error::CollectiveError;
@@ -14,13 +18,11 @@ use crate::lane::Lane;
 use crate::note::Note;
 use crate::operation::Operation;
 use crate::options::{GroupOptions, NOTES_IN_FLIGHT, OperationOptions};
-use crate::plan::{self, Place, Plan};
+use crate::plan::{self, Plan};
 use crate::point::Points;
 use crate::report::Report;
+use crate::sizes::Place;
 use crate::watch::Watch;
-
-/// Most segments that a poll passes on, so that packets do not wait for long.
-const SEGMENTS_A_POLL: usize = 16;
 
 /// Names an operation of a [`Member`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,25 +87,33 @@ impl<F: Fabric> Member<F> {
             let expected = format!("there are {ranks} ranks, counted from 0");
             return Err(wrong("rank", rank.to_string(), expected));
         }
+        if !options.sites.is_empty() && options.sites.len() != ranks {
+            let sites = options.sites.len().to_string();
+            return Err(wrong("sites", sites, format!("none, or {ranks}")));
+        }
         if let Some((argument, value, expected)) = options.problem() {
             return Err(wrong(argument, value, expected));
         }
-        let mut lanes = |wanted: &QpOptions, depth: u32| -> Result<Vec<_>, farwrite::Error> {
-            let bytes = usize::try_from(wanted.sdr.max_message_bytes).unwrap_or(usize::MAX);
-            let mut lane = |_| {
-                let qp = endpoint.create_qp(wanted.clone())?;
-                Ok(Lane::new(qp, wanted.expected_scheme, bytes, depth as usize))
-            };
-            let lane = |peer| (peer != rank).then_some(peer).map(&mut lane).transpose();
-            (0..ranks).map(lane).collect()
+        let mut pairs = |wanted: &QpOptions| -> Result<Vec<_>, farwrite::Error> {
+            let mut pair = |_| endpoint.create_qp(wanted.clone());
+            let pair = |peer| (peer != rank).then_some(peer).map(&mut pair).transpose();
+            (0..ranks).map(pair).collect()
         };
         let (data, depth) = (options.queue_pair(), options.segments_in_flight);
-        let collectives = Collectives::new(lanes(&data, depth)?);
-        let points = Points::new(lanes(&data, depth)?);
-        let watch = Watch::new(lanes(&options.note_queue_pair(), NOTES_IN_FLIGHT)?);
+        let (bounded, notes) = (options.bounded_queue_pair(), options.note_queue_pair());
+        let bounded_lane = |qp| BoundedLane::new(qp, &bounded, depth as usize);
+        let collectives = Collectives::new(
+            lanes(pairs(&data)?, |qp| Lane::new(qp, &data, depth as usize)),
+            lanes(pairs(&bounded)?, bounded_lane),
+            options.bounded,
+        );
+        let point_lane = |qp| Lane::new(qp, &data, depth as usize);
+        let points = Points::new(lanes(pairs(&data)?, point_lane));
+        let note_lane = |qp| Lane::new(qp, &notes, NOTES_IN_FLIGHT as usize);
+        let watch = Watch::new(lanes(pairs(&notes)?, note_lane));
         Ok(Self {
             endpoint,
-            place: Place { rank, ranks },
+            place: options.place(rank, ranks),
             options,
             collectives,
             points,
@@ -136,21 +146,15 @@ impl<F: Fabric> Member<F> {
     ///
     /// # Errors
     /// [`CollectiveError::Endpoint`].
-    pub fn info(&mut self) -> Result<Vec<u8>, CollectiveError> {
+    pub fn info(&self) -> Result<Vec<u8>, CollectiveError> {
         let mut queue_pairs = Vec::new();
-        for peer in 0..self.place.ranks {
-            for lane in lanes_to(
-                &mut self.collectives,
-                &mut self.points,
-                &mut self.watch,
-                peer,
-            ) {
-                let info = self.endpoint.qp_info(lane.queue_pair())?.encode();
-                queue_pairs.push(info.map_err(|error| CollectiveError::Info {
-                    rank: self.place.rank,
-                    problem: error.to_string(),
-                })?);
-            }
+        let peers = (0..self.place.ranks).filter(|&peer| peer != self.place.rank);
+        for qp in peers.flat_map(|peer| self.queue_pairs_to(peer)) {
+            let info = self.endpoint.qp_info(qp)?.encode();
+            queue_pairs.push(info.map_err(|error| CollectiveError::Info {
+                rank: self.place.rank,
+                problem: error.to_string(),
+            })?);
         }
         let info = MemberInfo {
             rank: to_u16(self.place.rank),
@@ -162,10 +166,13 @@ impl<F: Fabric> Member<F> {
     }
 
     fn shape(&self) -> Shape {
+        let sites = &self.options.sites;
+        let site = |rank: usize| sites.get(rank).map_or(0, |site| site.saturating_add(1));
         Shape {
             packet_bytes: self.options.packet_bytes,
             packets_per_segment: self.options.packets_per_segment,
             segments_in_flight: self.options.segments_in_flight,
+            sites: (0..self.place.ranks).map(site).collect(),
         }
     }
 
@@ -211,7 +218,7 @@ impl<F: Fabric> Member<F> {
                 "it has a group of {theirs} ranks, this rank of {ours}"
             ));
         }
-        let (theirs, ours) = (info.shape, self.shape());
+        let (theirs, ours) = (&info.shape, &self.shape());
         if theirs != ours {
             return Err(format!("it has options {theirs:?}, this rank {ours:?}"));
         }
@@ -219,16 +226,37 @@ impl<F: Fabric> Member<F> {
             return Ok(());
         }
         let infos = info.queue_pairs_to(self.place.rank)?;
-        let lanes = lanes_to(
-            &mut self.collectives,
-            &mut self.points,
-            &mut self.watch,
-            peer,
-        );
-        for (lane, info) in lanes.zip(infos) {
-            let connected = self.endpoint.connect_qp(lane.queue_pair(), &info);
-            let opened = connected.and_then(|()| lane.open(&mut self.endpoint));
-            opened.map_err(|error| error.to_string())?;
+        for (qp, info) in self.queue_pairs_to(peer).zip(infos) {
+            let connected = self.endpoint.connect_qp(qp, &info);
+            connected.map_err(|error| error.to_string())?;
+        }
+        self.open_lanes(peer).map_err(|error| error.to_string())
+    }
+
+    /// The queue pairs to a rank, in the order of their information.
+    fn queue_pairs_to(&self, peer: usize) -> impl Iterator<Item = QueuePair> + use<F> {
+        let exact = self.collectives.lanes[peer].as_ref().map(Lane::queue_pair);
+        let bounded = self.collectives.bounded_lanes[peer].as_ref();
+        let bounded = bounded.map(BoundedLane::queue_pair);
+        let points = self.points.lanes[peer].as_ref().map(Lane::queue_pair);
+        let notes = self.watch.lane(peer).map(Lane::queue_pair);
+        [exact, bounded, points, notes].into_iter().flatten()
+    }
+
+    /// Posts the receives of the lanes to a rank.
+    fn open_lanes(&mut self, peer: usize) -> Result<(), farwrite::Error> {
+        let endpoint = &mut self.endpoint;
+        if let Some(lane) = &mut self.collectives.lanes[peer] {
+            lane.open(endpoint)?;
+        }
+        if let Some(lane) = &mut self.collectives.bounded_lanes[peer] {
+            lane.open(endpoint)?;
+        }
+        if let Some(lane) = &mut self.points.lanes[peer] {
+            lane.open(endpoint)?;
+        }
+        if let Some(lane) = self.watch.lane_mut(peer) {
+            lane.open(endpoint)?;
         }
         Ok(())
     }
@@ -248,7 +276,7 @@ impl<F: Fabric> Member<F> {
         if let Some(error) = self.unusable() {
             return Err(error);
         }
-        let plan = plan::plan(self.place, operation, options.algorithm, &buffers)?;
+        let plan = plan::plan(&self.place, operation, options, &buffers)?;
         Ok(self.start_plan(now_ns, plan, options.timeout, buffers))
     }
 
@@ -306,39 +334,10 @@ impl<F: Fabric> Member<F> {
         self.finished.pop_front()
     }
 
-    /// Takes in what has arrived, and sends what is ready, at `now_ns`, which must not run
-    /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
-    /// only an arrival can bring more to do. Call it also after [`Member::start`].
-    ///
-    /// An error of the group ends its operations, each with that error; it is not returned here.
-    pub fn poll(&mut self, now_ns: u64) -> Option<u64> {
-        let polled = match self.endpoint.poll(now_ns) {
-            Ok(next_ns) => next_ns,
-            Err(error) => {
-                self.fail(error.into());
-                return None;
-            }
-        };
-        let moved = match self.progress(now_ns) {
-            Ok(moved) => moved,
-            Err(error) => {
-                let is_first = self.failure.is_none();
-                self.fail(error);
-                is_first
-            }
-        };
-        // What was sent leaves with the next poll.
-        let again = moved.then_some(now_ns);
-        let deadline = self.running().map(Execution::deadline_ns).min();
-        let ask = (!self.is_idle()).then(|| self.watch.ask(now_ns, self.wait_ns()));
-        let next = [polled, again, deadline, ask];
-        next.into_iter().flatten().min()
-    }
-
-    /// The shortest time that an operation which runs may take.
-    fn wait_ns(&self) -> u64 {
-        let waits = self.running().map(|execution| execution.timeout_ns);
-        waits.min().unwrap_or(u64::MAX)
+    /// How often the bounded operations of this rank were cut, and what that cost; operations count
+    /// that had a limit.
+    pub fn tally(&self) -> Tally {
+        self.collectives.tally()
     }
 
     /// Segments and notes that other ranks have not confirmed, without those to ranks that have
@@ -396,98 +395,11 @@ impl<F: Fabric> Member<F> {
             self.fail(CollectiveError::Ended { rank, reason });
         }
     }
-
-    /// Passes on what can be. Returns whether it did anything.
-    fn progress(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
-        let started = self.collectives.started();
-        let noted = self.watch.progress(&mut self.endpoint, started)?;
-        let ranks = self.place.ranks;
-        for lanes in [&mut self.collectives.lanes, &mut self.points.lanes] {
-            for (rank, lane) in lanes.iter_mut().enumerate() {
-                if let Some(lane) = lane {
-                    let broken = |problem| CollectiveError::Connection { rank, problem };
-                    lane.reclaim().map_err(broken)?;
-                    lane.post(&mut self.endpoint)?;
-                }
-            }
-        }
-        if self.failure.is_some() {
-            return Ok(noted);
-        }
-        self.points.match_sends(&mut self.watch)?;
-        let most = self.options.payload_bytes();
-        let mut segments = 0;
-        loop {
-            let before = segments;
-            segments += self.collectives.progress(&mut self.endpoint, most)?;
-            for peer in 0..ranks {
-                segments += usize::from(self.points.receive(&mut self.endpoint, peer)?);
-                segments += usize::from(self.points.send(&mut self.endpoint, peer, most)?);
-            }
-            if segments == before || segments >= SEGMENTS_A_POLL {
-                break;
-            }
-        }
-        if segments > 0 {
-            self.watch.note_moved(now_ns);
-        }
-        self.end_operations(now_ns)?;
-        Ok(noted || segments > 0)
-    }
-
-    /// Ends operations that are done, and the group if a deadline has come.
-    fn end_operations(&mut self, now_ns: u64) -> Result<(), CollectiveError> {
-        let Self {
-            collectives,
-            points,
-            ..
-        } = self;
-        while let Some((id, done)) = collectives.take_done().or_else(|| points.take_done()) {
-            let (report, buffers) = done.finish(now_ns);
-            let result = Ok(report);
-            self.finished.push_back(Finished {
-                id,
-                result,
-                buffers,
-            });
-        }
-        let newest = self.collectives.running().last();
-        if let Some(rank) = newest.and_then(|newest| self.watch.left_before(newest.number)) {
-            let reason = "it has left".into();
-            return Err(CollectiveError::Ended { rank, reason });
-        }
-        let late = self.running().find(|e| e.deadline_ns() <= now_ns);
-        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
-    }
-
-    /// The error of an operation whose deadline has come.
-    fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
-        let number = (!late.is_point()).then_some(late.number);
-        let culprit = self.watch.culprit(now_ns, number);
-        let (rank, state) = culprit.unwrap_or_else(|| {
-            let waits_for = late.waits_for().unwrap_or(self.place.rank);
-            (waits_for, "has not sent or taken all of its data")
-        });
-        CollectiveError::Timeout {
-            operation: late.number,
-            name: late.name(),
-            after: Duration::from_nanos(late.timeout_ns),
-            rank,
-            state: state.to_owned(),
-        }
-    }
 }
 
-/// The lanes to a rank, in the order of its information.
-fn lanes_to<'a>(
-    collectives: &'a mut Collectives,
-    points: &'a mut Points,
-    watch: &'a mut Watch,
-    peer: usize,
-) -> impl Iterator<Item = &'a mut Lane> {
-    let data = [&mut collectives.lanes[peer], &mut points.lanes[peer]];
-    let data = data.into_iter().filter_map(Option::as_mut);
-    data.chain(watch.lane_mut(peer))
+/// A lane for each rank that has a queue pair.
+fn lanes<L>(pairs: Vec<Option<QueuePair>>, lane: impl Fn(QueuePair) -> L) -> Vec<Option<L>> {
+    pairs.into_iter().map(|qp| qp.map(&lane)).collect()
 }
 
 fn to_u16(rank: usize) -> u16 {

@@ -161,11 +161,24 @@ pub enum Algorithm {
     Direct,
     /// Along a binomial tree.
     Tree,
+    /// Pairs of ranks exchange ever smaller halves, then ever larger ones: the fewest rounds with
+    /// the fewest bytes.
+    HalvingDoubling,
+    /// Within sites first, then between them ([`GroupOptions::sites`](crate::GroupOptions::sites)):
+    /// the fewest bytes between sites.
+    Hierarchical,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Ring, Self::Direct, Self::Tree];
+    pub const ALL: [Self; 6] = [
+        Self::Auto,
+        Self::Ring,
+        Self::Direct,
+        Self::Tree,
+        Self::HalvingDoubling,
+        Self::Hierarchical,
+    ];
 
     /// The number that stands for it in messages.
     pub(crate) const fn code(self) -> u8 {
@@ -180,6 +193,8 @@ impl fmt::Display for Algorithm {
             Self::Ring => "ring",
             Self::Direct => "direct",
             Self::Tree => "tree",
+            Self::HalvingDoubling => "halving-doubling",
+            Self::Hierarchical => "hierarchical",
         })
     }
 }

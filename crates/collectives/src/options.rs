@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
 
+use crate::bounded::BoundedOptions;
 use crate::note::NOTE_BYTES;
 use crate::operation::Algorithm;
 use crate::segment::HEADER_BYTES;
+use crate::sizes::Place;
 
 /// Notes that may be on their way to each rank.
 pub(crate) const NOTES_IN_FLIGHT: u32 = 8;
@@ -35,6 +37,11 @@ pub struct GroupOptions {
     pub rate_control: RateControl,
     /// How long an operation may take that does not say so itself. Ranks may differ.
     pub timeout: Duration,
+    /// The site of each rank, in order, as any number: ranks of one site are near each other. Empty:
+    /// all are.
+    pub sites: Vec<u32>,
+    /// How bounded operations work.
+    pub bounded: BoundedOptions,
 }
 
 impl Default for GroupOptions {
@@ -49,6 +56,8 @@ impl Default for GroupOptions {
             initial_rtt: Duration::from_millis(10),
             rate_control: RateControl::default(),
             timeout: Duration::from_secs(300),
+            sites: Vec::new(),
+            bounded: BoundedOptions::default(),
         }
     }
 }
@@ -63,6 +72,17 @@ impl GroupOptions {
             packets_per_segment: 32,
             initial_rtt: Duration::from_millis(1),
             ..Self::default()
+        }
+    }
+
+    /// What a rank needs to plan.
+    pub(crate) fn place(&self, rank: usize, ranks: usize) -> Place {
+        Place {
+            rank,
+            ranks,
+            packet_bytes: self.packet_bytes,
+            packets_per_segment: self.packets_per_segment,
+            sites: self.sites.clone(),
         }
     }
 
@@ -90,6 +110,14 @@ impl GroupOptions {
             rate_control: self.rate_control,
             expected_scheme: self.scheme.tag(),
             ..QpOptions::default()
+        }
+    }
+
+    /// The options of the queue pairs that carry contributions to bounded operations.
+    pub(crate) fn bounded_queue_pair(&self) -> QpOptions {
+        QpOptions {
+            expected_scheme: self.bounded.scheme.tag(),
+            ..self.queue_pair()
         }
     }
 
@@ -144,6 +172,10 @@ impl GroupOptions {
         if !self.scheme.is_exact() {
             return say("scheme", &self.scheme, "a scheme that brings everything");
         }
+        if self.bounded.scheme.is_exact() {
+            let expected = "a scheme of best effort";
+            return say("bounded scheme", &self.bounded.scheme, expected);
+        }
         None
     }
 }
@@ -153,6 +185,26 @@ impl GroupOptions {
 pub struct OperationOptions {
     /// Which ranks talk to which.
     pub algorithm: Algorithm,
-    /// How long it may take; `None`: [`GroupOptions::timeout`].
+    /// How long it may take; `None`: [`GroupOptions::timeout`]. A bounded operation too fails if it
+    /// takes longer.
     pub timeout: Option<Duration>,
+    /// Whether it waits for everything.
+    pub delivery: Delivery,
+}
+
+/// Whether an operation waits for everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delivery {
+    /// The result is whole.
+    #[default]
+    Exact,
+    /// Contributions that have not come after some time are left out: see [`BoundedOptions`].
+    /// [`Report::missing`](crate::Report::missing) names them. For `AllReduce` and `ReduceScatter`
+    /// of floats, and for `AllGather` and `AllToAll`, whose values should be floats too.
+    ///
+    /// Each value is the reduction of exactly the contributors that are named; a mean divides by
+    /// their number. Where nothing is reduced, missing bytes are 0. The result of an all-reduce is
+    /// the same at all ranks. The first operation of each kind and size waits for everything that
+    /// the path does not drop, to find out how long that takes.
+    Bounded,
 }

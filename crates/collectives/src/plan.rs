@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 
-use crate::buffer::{Buffer, Buffers};
+use crate::bounded::plan::BoundedPlan;
+use crate::buffer::Buffers;
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::operation::{Algorithm, Operation};
+use crate::options::{Delivery, OperationOptions};
 use crate::point::PointEnd;
 use crate::schedule::{self, Action, Step};
 use crate::segment::Descriptor;
+use crate::sizes::{Place, Sizes};
 
 /// All-reduces and reduce-scatters up to this size go directly: rounds cost more than bytes.
 const DIRECT_BYTES: u64 = 64 << 10;
@@ -33,29 +36,8 @@ pub(crate) struct Plan {
     pub(crate) bytes: u64,
     /// Of a point-to-point operation.
     pub(crate) point: Option<PointEnd>,
-}
-
-/// Who plans.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) rank: usize,
-    pub(crate) ranks: usize,
-}
-
-impl Place {
-    fn wrong(
-        self,
-        argument: &'static str,
-        value: impl ToString,
-        expected: impl Into<String>,
-    ) -> CollectiveError {
-        CollectiveError::Argument {
-            rank: self.rank,
-            argument,
-            value: value.to_string(),
-            expected: expected.into(),
-        }
-    }
+    /// Of a bounded operation; the steps are those of its second phase.
+    pub(crate) bounded: Option<Box<BoundedPlan>>,
 }
 
 /// Plans an operation.
@@ -63,13 +45,13 @@ impl Place {
 /// # Errors
 /// [`CollectiveError::Argument`].
 pub(crate) fn plan(
-    place: Place,
+    place: &Place,
     operation: &Operation,
-    algorithm: Algorithm,
+    options: OperationOptions,
     buffers: &Buffers,
 ) -> Result<Plan, CollectiveError> {
     let sizes = Sizes::of(place, operation, buffers)?;
-    let algorithm = choose(place, operation, algorithm, &sizes)?;
+    let algorithm = choose(place, operation, options, &sizes)?;
     let values = match operation {
         // A byte that is reduced and sent back.
         Operation::Barrier => Some((ElementType::U8, Reduction::Max)),
@@ -88,6 +70,7 @@ pub(crate) fn plan(
         element: values.map_or(0, |(element, _)| element.code()),
         reduction: values.map_or(0, |(_, reduction)| reduction.code()),
         algorithm: algorithm.code(),
+        is_bounded: options.delivery == Delivery::Bounded,
     };
     let mut plan = Plan {
         descriptor,
@@ -99,15 +82,31 @@ pub(crate) fn plan(
         after: None,
         bytes: sizes.output.unwrap_or(0),
         point: point_end(operation, sizes.total),
+        bounded: None,
     };
-    fill(&mut plan, place, operation, algorithm, &sizes);
+    match options.delivery {
+        Delivery::Exact => fill(&mut plan, place, operation, algorithm, &sizes),
+        Delivery::Bounded => {
+            let bounded = BoundedPlan::new(place, operation, plan.values, &sizes)?;
+            plan.steps = bounded.steps(algorithm);
+            plan.on_copy = true;
+            plan.after = Some(0..bounded.result_bytes);
+            plan.bounded = Some(Box::new(bounded));
+        }
+    }
     plan.steps.retain(|step| !step.range.is_empty());
     Ok(plan)
 }
 
 /// Writes the steps and copies of a plan.
-fn fill(plan: &mut Plan, place: Place, operation: &Operation, algorithm: Algorithm, sizes: &Sizes) {
-    let Place { rank, ranks } = place;
+fn fill(
+    plan: &mut Plan,
+    place: &Place,
+    operation: &Operation,
+    algorithm: Algorithm,
+    sizes: &Sizes,
+) {
+    let Place { rank, ranks, .. } = *place;
     let whole = 0..sizes.total;
     let element_bytes = plan.values.map_or(1, |(element, _)| element.bytes());
     let equal = || schedule::cut(sizes.total / element_bytes, element_bytes, ranks);
@@ -116,7 +115,7 @@ fn fill(plan: &mut Plan, place: Place, operation: &Operation, algorithm: Algorit
         Operation::AllReduce { .. } | Operation::Barrier => {
             plan.on_copy = *operation == Operation::Barrier;
             plan.before = own_input().map(|input| (input, 0));
-            plan.steps = all_reduce(place, algorithm, &equal(), &whole);
+            plan.steps = all_reduce(place, algorithm, sizes.total, element_bytes);
         }
         Operation::ReduceScatter { .. } => reduce_scatter(plan, rank, algorithm, &equal()),
         Operation::AllGather => {
@@ -165,7 +164,7 @@ fn fill(plan: &mut Plan, place: Place, operation: &Operation, algorithm: Algorit
     }
 }
 
-fn point_end(operation: &Operation, bytes: u64) -> Option<PointEnd> {
+pub(crate) fn point_end(operation: &Operation, bytes: u64) -> Option<PointEnd> {
     let (peer, tag, is_send) = match operation {
         Operation::Send { to, tag } => (*to, *tag, true),
         Operation::Receive { from, tag } => (*from, *tag, false),
@@ -179,26 +178,38 @@ fn point_end(operation: &Operation, bytes: u64) -> Option<PointEnd> {
     })
 }
 
-fn all_reduce(
-    place: Place,
-    algorithm: Algorithm,
-    parts: &[Range<u64>],
-    whole: &Range<u64>,
-) -> Vec<Step> {
-    let Place { rank, ranks } = place;
+fn all_reduce(place: &Place, algorithm: Algorithm, bytes: u64, element_bytes: u64) -> Vec<Step> {
+    let Place { rank, ranks, .. } = *place;
+    let (count, whole) = (bytes / element_bytes, 0..bytes);
+    let parts = |parts| schedule::cut(count, element_bytes, parts);
     let [mut first, second] = match algorithm {
-        Algorithm::Direct => [
-            schedule::direct_reduce_scatter(rank, parts),
-            schedule::direct_gather(rank, parts),
-        ],
+        Algorithm::Direct => {
+            let parts = parts(ranks);
+            let reduced = schedule::direct_reduce_scatter(rank, &parts);
+            [reduced, schedule::direct_gather(rank, &parts)]
+        }
         Algorithm::Tree => [
-            schedule::tree_reduce(rank, ranks, 0, whole),
-            schedule::tree_broadcast(rank, ranks, 0, whole),
+            schedule::tree_reduce(rank, ranks, 0, &whole),
+            schedule::tree_broadcast(rank, ranks, 0, &whole),
         ],
-        Algorithm::Auto | Algorithm::Ring => [
-            schedule::ring_reduce_scatter(rank, parts),
-            schedule::ring_all_gather(rank, parts),
-        ],
+        Algorithm::HalvingDoubling => {
+            let parts = parts(schedule::halving_parts(ranks));
+            return schedule::halving_all_reduce(rank, ranks, &parts);
+        }
+        Algorithm::Hierarchical => {
+            let one_site = vec![0; ranks];
+            let sites = if place.sites.is_empty() {
+                &one_site
+            } else {
+                &place.sites
+            };
+            return schedule::site_all_reduce(rank, sites, count, element_bytes);
+        }
+        Algorithm::Auto | Algorithm::Ring => {
+            let parts = parts(ranks);
+            let reduced = schedule::ring_reduce_scatter(rank, &parts);
+            [reduced, schedule::ring_all_gather(rank, &parts)]
+        }
     };
     first.extend(second);
     first
@@ -225,15 +236,28 @@ fn reduce_scatter(plan: &mut Plan, rank: usize, algorithm: Algorithm, parts: &[R
 
 /// The algorithm that runs.
 fn choose(
-    place: Place,
+    place: &Place,
     operation: &Operation,
-    wanted: Algorithm,
+    options: OperationOptions,
     sizes: &Sizes,
 ) -> Result<Algorithm, CollectiveError> {
-    use Algorithm::{Auto, Direct, Ring, Tree};
+    use Algorithm::{Auto, Direct, HalvingDoubling, Hierarchical, Ring, Tree};
     let small = sizes.total <= DIRECT_BYTES;
+    let is_bounded = options.delivery == Delivery::Bounded;
+    let has_sites = !place.sites.is_empty();
     let (known, chosen): (&[Algorithm], _) = match operation {
-        Operation::AllReduce { .. } => (&[Ring, Direct, Tree], if small { Direct } else { Ring }),
+        // The second phase of a bounded one is a gathering.
+        Operation::AllReduce { .. } if is_bounded => {
+            (&[Ring, Direct], if small { Direct } else { Ring })
+        }
+        Operation::AllReduce { .. } => (
+            &[Ring, Direct, Tree, HalvingDoubling, Hierarchical],
+            match small {
+                true => Direct,
+                false if has_sites => Hierarchical,
+                false => Ring,
+            },
+        ),
         Operation::ReduceScatter { .. } | Operation::AllGather => {
             (&[Ring, Direct], if small { Direct } else { Ring })
         }
@@ -241,7 +265,7 @@ fn choose(
         Operation::Barrier => (&[Tree, Direct], Direct),
         _ => (&[Direct], Direct),
     };
-    match wanted {
+    match options.algorithm {
         Auto => Ok(chosen),
         wanted if known.contains(&wanted) => Ok(wanted),
         wanted => {
@@ -253,7 +277,7 @@ fn choose(
 }
 
 fn check_values(
-    place: Place,
+    place: &Place,
     element: ElementType,
     reduction: Reduction,
     bytes: u64,
@@ -267,181 +291,6 @@ fn check_values(
         return Err(place.wrong("bytes", bytes, expected));
     }
     Ok(())
-}
-
-/// How long what is.
-#[derive(Debug, Default)]
-struct Sizes {
-    input: Option<u64>,
-    output: Option<u64>,
-    /// Of the operation; all ranks must have the same.
-    total: u64,
-    /// Of all-to-all: the parts of the input and of the output.
-    sends: Vec<Range<u64>>,
-    receives: Vec<Range<u64>>,
-}
-
-impl Sizes {
-    /// Checks which buffers there are, and their lengths.
-    fn of(place: Place, operation: &Operation, buffers: &Buffers) -> Result<Self, CollectiveError> {
-        let Place { rank, ranks } = place;
-        if let Some(root) = operation.root().filter(|&root| root >= ranks) {
-            return Err(place.wrong("root", root, format!("there are {ranks} ranks")));
-        }
-        if let Some(end) = point_end(operation, 0)
-            && (end.peer >= ranks || end.peer == rank)
-        {
-            let expected = format!("another one of {ranks} ranks");
-            return Err(place.wrong("peer", end.peer, expected));
-        }
-        let length = |buffer: &Option<Buffer>| buffer.as_ref().map(|buffer| buffer.len() as u64);
-        let (input, output) = (length(&buffers.input), length(&buffers.output));
-        let mut sizes = Self {
-            input,
-            output,
-            ..Self::default()
-        };
-        let is_root = operation.root() == Some(rank);
-        let factor = ranks as u64;
-        sizes.total = match operation {
-            Operation::AllReduce { .. } => sizes.in_place(place, 1)?,
-            Operation::AllGather => sizes.in_place(place, factor)?,
-            Operation::Broadcast { .. } if is_root => sizes.in_place(place, 1)?,
-            Operation::Broadcast { .. } => sizes.output_only(place)?,
-            Operation::Reduce { .. } if is_root => sizes.in_place(place, 1)?,
-            Operation::Gather { .. } if is_root => sizes.in_place(place, factor)?,
-            Operation::Reduce { .. } => sizes.input_only(place)?,
-            Operation::Gather { .. } => sizes.times(place, sizes.input_only(place)?)?,
-            Operation::ReduceScatter { .. } => sizes.divided(place)?,
-            Operation::Scatter { .. } if is_root => sizes.divided(place)?,
-            Operation::Scatter { .. } => sizes.times(place, sizes.output_only(place)?)?,
-            Operation::AllToAll {
-                send_bytes,
-                receive_bytes,
-            } => {
-                let (input, output) = sizes.both(place)?;
-                sizes.sends = split(place, "send_bytes", send_bytes, input)?;
-                sizes.receives = split(place, "receive_bytes", receive_bytes, output)?;
-                let own = [&sizes.sends[rank], &sizes.receives[rank]];
-                let [sent, received] = own.map(|range| range.end - range.start);
-                if sent != received {
-                    let expected = format!("as many as the {sent} bytes for itself");
-                    return Err(place.wrong("receive_bytes of itself", received, expected));
-                }
-                0
-            }
-            Operation::Barrier => {
-                sizes.none(place)?;
-                1
-            }
-            Operation::Send { .. } => sizes.input_only(place)?,
-            Operation::Receive { .. } => sizes.output_only(place)?,
-        };
-        Ok(sizes)
-    }
-
-    /// An output, and possibly an input of a `factor`-th of its length.
-    fn in_place(&self, place: Place, factor: u64) -> Result<u64, CollectiveError> {
-        let output = self.need_output(place)?;
-        let bad_input = self
-            .input
-            .filter(|input| Some(output) != input.checked_mul(factor));
-        if let Some(input) = bad_input {
-            let expected = format!("{factor} times as long as the input, which has {input}");
-            return Err(place.wrong("bytes of the output", output, expected));
-        }
-        if !output.is_multiple_of(factor) {
-            let expected = format!("a multiple of the {factor} ranks");
-            return Err(place.wrong("bytes of the output", output, expected));
-        }
-        Ok(output)
-    }
-
-    /// An output, and an input that is longer by the number of ranks.
-    fn divided(&self, place: Place) -> Result<u64, CollectiveError> {
-        let (input, output) = self.both(place)?;
-        if output.checked_mul(place.ranks as u64) != Some(input) {
-            let expected = format!(
-                "{} times as long as the output, which has {output}",
-                place.ranks
-            );
-            return Err(place.wrong("bytes of the input", input, expected));
-        }
-        Ok(input)
-    }
-
-    fn both(&self, place: Place) -> Result<(u64, u64), CollectiveError> {
-        Ok((self.need_input(place)?, self.need_output(place)?))
-    }
-
-    fn input_only(&self, place: Place) -> Result<u64, CollectiveError> {
-        match self.output {
-            Some(bytes) => Err(place.wrong("output", bytes, "this rank has no output here")),
-            None => self.need_input(place),
-        }
-    }
-
-    fn output_only(&self, place: Place) -> Result<u64, CollectiveError> {
-        match self.input {
-            Some(bytes) => Err(place.wrong("input", bytes, "this rank has no input here")),
-            None => self.need_output(place),
-        }
-    }
-
-    fn none(&self, place: Place) -> Result<(), CollectiveError> {
-        match self.input.or(self.output) {
-            Some(bytes) => Err(place.wrong("buffer", bytes, "a barrier takes no memory")),
-            None => Ok(()),
-        }
-    }
-
-    fn times(&self, place: Place, bytes: u64) -> Result<u64, CollectiveError> {
-        let total = bytes.checked_mul(place.ranks as u64);
-        total.ok_or_else(|| place.wrong("bytes", bytes, "the bytes of all ranks exceed 2^64"))
-    }
-
-    fn need_input(&self, place: Place) -> Result<u64, CollectiveError> {
-        let missing = || place.wrong("input", "none", "the operation reads an input");
-        self.input.ok_or_else(missing)
-    }
-
-    fn need_output(&self, place: Place) -> Result<u64, CollectiveError> {
-        let missing = || place.wrong("output", "none", "the operation writes an output");
-        self.output.ok_or_else(missing)
-    }
-}
-
-/// The parts of a buffer of `length` bytes.
-fn split(
-    place: Place,
-    argument: &'static str,
-    sizes: &[u64],
-    length: u64,
-) -> Result<Vec<Range<u64>>, CollectiveError> {
-    let ranks = place.ranks;
-    if sizes.is_empty() {
-        if !length.is_multiple_of(ranks as u64) {
-            let expected = format!("equal parts for {ranks} ranks, or {argument}");
-            return Err(place.wrong("bytes", length, expected));
-        }
-        return Ok(schedule::cut(length, 1, ranks));
-    }
-    if sizes.len() != ranks {
-        let expected = format!("one size for each of {ranks} ranks");
-        return Err(place.wrong(argument, format!("{sizes:?}"), expected));
-    }
-    let mut end = 0_u64;
-    let mut parts = Vec::with_capacity(ranks);
-    for size in sizes {
-        let start = end;
-        end = end.saturating_add(*size);
-        parts.push(start..end);
-    }
-    if end != length {
-        let expected = format!("a sum of {length}, the bytes of the buffer");
-        return Err(place.wrong(argument, format!("{sizes:?}"), expected));
-    }
-    Ok(parts)
 }
 
 /// Ranks are counted with 16 bits in the information of a member.

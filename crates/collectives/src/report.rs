@@ -1,5 +1,6 @@
 //! How an operation went.
 
+use std::ops::Range;
 use std::time::Duration;
 
 /// How an operation went at this rank.
@@ -15,4 +16,19 @@ pub struct Report {
     pub elapsed: Duration,
     /// How long it was allowed to take.
     pub timeout: Duration,
+    /// Of a bounded operation: how long contributions were waited for at most; `None`: it was the
+    /// warm-up, which has no such limit.
+    pub limit: Option<Duration>,
+    /// Which bytes of the result lack contributions, in order; nothing of an exact operation.
+    pub missing: Vec<Missing>,
+}
+
+/// Bytes of a result that are the reduction of all ranks but some; where nothing is reduced, zeros,
+/// because what the rank sent has not come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Bytes of the result.
+    pub range: Range<u64>,
+    /// Ranks that they lack, in ascending order.
+    pub ranks: Vec<usize>,
 }

@@ -8,7 +8,7 @@
 //! 28  u8   operation
 //! 29  u8   element type, or 0
 //! 30  u8   reduction, or 0
-//! 31  u8   algorithm
+//! 31  u8   algorithm; plus 128 if the operation is bounded
 //! ```
 //!
 //! All numbers are big-endian. The bytes of the step follow.
@@ -25,7 +25,11 @@ pub(crate) struct Descriptor {
     pub(crate) element: u8,
     pub(crate) reduction: u8,
     pub(crate) algorithm: u8,
+    pub(crate) is_bounded: bool,
 }
+
+/// The bit of bounded operations beside the algorithm.
+const BOUNDED: u8 = 0x80;
 
 /// What is in front of the bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +50,7 @@ impl Header {
         out[28] = descriptor.operation;
         out[29] = descriptor.element;
         out[30] = descriptor.reduction;
-        out[31] = descriptor.algorithm;
+        out[31] = descriptor.algorithm | if descriptor.is_bounded { BOUNDED } else { 0 };
         out
     }
 
@@ -66,7 +70,8 @@ impl Header {
                 operation,
                 element,
                 reduction,
-                algorithm,
+                algorithm: algorithm & !BOUNDED,
+                is_bounded: algorithm & BOUNDED != 0,
             },
         })
     }

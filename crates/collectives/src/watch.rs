@@ -61,6 +61,10 @@ impl Watch {
         }
     }
 
+    pub(crate) fn lane(&self, peer: usize) -> Option<&Lane> {
+        self.peers[peer].as_ref().map(|peer| &peer.lane)
+    }
+
     pub(crate) fn lane_mut(&mut self, peer: usize) -> Option<&mut Lane> {
         self.peers[peer].as_mut().map(|peer| &mut peer.lane)
     }

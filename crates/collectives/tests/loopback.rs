@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use farwrite_collectives::{
-    Buffers, CollectiveError, Communicator, CommunicatorOptions, ElementType, Operation, Reduction,
-    Ticket,
+    Buffers, CollectiveError, Communicator, CommunicatorOptions, Delivery, ElementType, Operation,
+    OperationOptions, Reduction, Ticket,
 };
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -232,4 +232,33 @@ fn a_dropped_communicator_ends_its_tickets() {
     let error = ticket.wait(Duration::ZERO).unwrap_err().to_string();
     assert_eq!(error, "rank 0 ended the group: it has left");
     assert!(ticket.take_buffers().is_some());
+}
+
+#[test]
+fn bounded_sums_are_the_same_at_all_ranks() {
+    let group = group(3, &options());
+    let bounded = OperationOptions {
+        delivery: Delivery::Bounded,
+        ..OperationOptions::default()
+    };
+    for round in 0..5 {
+        let submit = |rank: &Communicator| {
+            let buffers = Buffers::in_place(floats(rank.rank(), 300_000));
+            rank.submit_with(SUM, bounded, buffers).unwrap()
+        };
+        let tickets: Vec<Ticket> = group.iter().map(submit).collect();
+        let reports: Vec<_> = tickets.iter().map(|t| t.wait(WAIT).unwrap()).collect();
+        let outputs = outputs(&tickets);
+        assert!(outputs.iter().all(|output| *output == outputs[0]));
+        assert!(
+            reports
+                .iter()
+                .all(|report| report.missing == reports[0].missing)
+        );
+        assert_eq!(reports[0].limit.is_none(), round == 0);
+        assert_eq!(group[0].tally().operations, round);
+        if reports[0].missing.is_empty() {
+            assert!(outputs[0][..4] == 0.375_f32.to_ne_bytes());
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Every schedule, interpreted step by step for all ranks, against what it is for.
 
+#![allow(clippy::cast_possible_truncation, reason = "there are few ranks")]
+
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -301,4 +303,88 @@ fn a_root_gathers_and_scatters() {
             }
         }
     });
+}
+
+/// Every rank has the same for each value, to which every rank has contributed once, and the last
+/// reduction of each is marked once.
+fn check_all_reduced(ranks: usize, values: usize, steps: &[Vec<Step>]) {
+    let mut memories = memories(ranks, values);
+    interpret(&mut memories, steps, 1);
+    for memory in &memories {
+        assert_eq!(memory.work, memories[0].work);
+    }
+    for value in &memories[0].work {
+        assert_eq!(contributors(value), (0..ranks).collect::<Vec<_>>());
+    }
+    let mut marked = vec![0; values];
+    let steps = steps.iter().flatten();
+    for step in steps.filter(|step| step.action == Action::Reduce { last: true }) {
+        for mark in &mut marked[usize_range(&step.range)] {
+            *mark += 1;
+        }
+    }
+    let expected = usize::from(ranks > 1);
+    assert!(
+        marked.iter().all(|&mark| mark == expected),
+        "{ranks}: {marked:?}"
+    );
+}
+
+#[test]
+fn halving_and_doubling_reduces_all() {
+    for ranks in 1..=MOST_RANKS {
+        for values in [1, ranks, 2 * ranks + 1] {
+            let parts = schedule::cut(values as u64, 1, schedule::halving_parts(ranks));
+            let steps = lists(ranks, |r| schedule::halving_all_reduce(r, ranks, &parts));
+            check_all_reduced(ranks, values, &steps);
+        }
+    }
+    let parts = schedule::cut(4, 1, 4);
+    let mut memories = memories(4, 4);
+    let steps = lists(4, |r| schedule::halving_all_reduce(r, 4, &parts));
+    interpret(&mut memories, &steps, 1);
+    // What arrives is written on the left.
+    assert_eq!(memories[3].work[0], "((3+1)+(2+0))");
+}
+
+#[test]
+fn sites_of_any_sizes_reduce_all() {
+    for ranks in 1..=MOST_RANKS {
+        let patterns: [&dyn Fn(usize) -> u32; 5] = [
+            &|_| 7,
+            &|rank| rank as u32,
+            &|rank| rank as u32 % 2,
+            &|rank| rank as u32 / 3,
+            &|rank| u32::from(rank == 0),
+        ];
+        for site in patterns {
+            let sites: Vec<u32> = (0..ranks).map(site).collect();
+            for values in [1, 2 * ranks + 1] {
+                let steps = lists(ranks, |r| {
+                    schedule::site_all_reduce(r, &sites, values as u64, 1)
+                });
+                check_all_reduced(ranks, values, &steps);
+            }
+        }
+    }
+}
+
+#[test]
+fn between_even_sites_each_byte_goes_once_in_each_direction() {
+    let sites = [0, 0, 0, 0, 1, 1, 1, 1];
+    let steps = lists(8, |r| schedule::site_all_reduce(r, &sites, 64, 4));
+    let sent = |from: u32| {
+        let ranks = steps
+            .iter()
+            .enumerate()
+            .filter(|(rank, _)| sites[*rank] == from);
+        let sends = ranks
+            .flat_map(|(_, steps)| steps)
+            .filter(|step| step.action.is_send());
+        let across = sends.filter(|step| sites[step.peer] != from);
+        across
+            .map(|step| step.range.end - step.range.start)
+            .sum::<u64>()
+    };
+    assert_eq!([sent(0), sent(1)], [256, 256]);
 }

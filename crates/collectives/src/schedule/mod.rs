@@ -6,12 +6,16 @@
 //! order of the lists.
 
 mod direct;
+mod halving;
+mod hierarchy;
 mod ring;
 mod tree;
 
 use std::ops::Range;
 
 pub use direct::{all_to_all, direct_gather, direct_reduce_scatter, gather, scatter};
+pub use halving::{halving_all_reduce, halving_parts};
+pub use hierarchy::site_all_reduce;
 pub use ring::{ring_all_gather, ring_reduce_scatter};
 pub use tree::{tree_broadcast, tree_reduce};
 

@@ -3,7 +3,8 @@
 
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
-    Algorithm, Buffers, ElementType, GroupOptions, Operation, OperationOptions, Reduction, kernel,
+    Algorithm, Buffers, Delivery, ElementType, GroupOptions, Operation, OperationOptions,
+    Reduction, kernel,
 };
 
 use crate::world::{World, clean, faulty, options, values};
@@ -11,6 +12,7 @@ use crate::world::{World, clean, faulty, options, values};
 const DEFAULT: OperationOptions = OperationOptions {
     algorithm: Algorithm::Auto,
     timeout: None,
+    delivery: Delivery::Exact,
 };
 
 fn with(algorithm: Algorithm) -> OperationOptions {
@@ -283,6 +285,30 @@ fn operations_overlap_and_keep_their_order() {
             let i = usize::try_from(report.operation).unwrap();
             let sum: i32 = (0..ranks).map(|rank| value(i, rank)).sum();
             assert!(output.chunks(4).all(|bytes| bytes == sum.to_ne_bytes()));
+        }
+    }
+}
+
+#[test]
+fn other_algorithms_reduce_whatever_the_path_does() {
+    let element = ElementType::I64;
+    let operation = Operation::AllReduce {
+        element,
+        reduction: Reduction::Sum,
+    };
+    for sites in [vec![0, 1, 0, 1, 0, 1], vec![0, 0, 0, 1, 1, 2]] {
+        let options = GroupOptions { sites, ..options() };
+        let mut world = World::new(9, 6, faulty(), &options);
+        let all: Vec<_> = (0..6).map(|rank| values(element, rank, 5000)).collect();
+        let expected = join(element, Reduction::Sum, &all, &[0, 1, 2, 3, 4, 5]);
+        for algorithm in [Algorithm::HalvingDoubling, Algorithm::Hierarchical] {
+            let outputs = world.all(&operation, with(algorithm), |rank| {
+                Buffers::in_place(all[rank].clone())
+            });
+            assert!(
+                outputs.iter().all(|output| *output == expected),
+                "{algorithm}"
+            );
         }
     }
 }

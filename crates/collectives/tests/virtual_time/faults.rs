@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use farwrite_collectives::{
-    Algorithm, Buffers, CollectiveError, ElementType, Operation, OperationOptions, Reduction,
+    Algorithm, Buffers, CollectiveError, Delivery, ElementType, Operation, OperationOptions,
+    Reduction,
 };
 
 use crate::world::{MS, SECOND, World, address, clean, faulty, options, values};
@@ -16,6 +17,7 @@ const SUM: Operation = Operation::AllReduce {
 const RING: OperationOptions = OperationOptions {
     algorithm: Algorithm::Ring,
     timeout: Some(Duration::from_secs(2)),
+    delivery: Delivery::Exact,
 };
 
 fn start_all(world: &mut World, count: usize, without: Option<usize>) {

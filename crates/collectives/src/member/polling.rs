@@ -1,0 +1,130 @@
+//! What a member does when it is polled.
+
+use std::time::Duration;
+
+use farwrite::Fabric;
+
+use super::{Finished, Member};
+use crate::error::CollectiveError;
+use crate::execution::Execution;
+
+/// Most segments that a poll passes on, so that packets do not wait for long.
+const SEGMENTS_A_POLL: usize = 16;
+
+impl<F: Fabric> Member<F> {
+    /// Takes in what has arrived, and sends what is ready, at `now_ns`, which must not run
+    /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
+    /// only an arrival can bring more to do. Call it also after [`Member::start`].
+    ///
+    /// An error of the group ends its operations, each with that error; it is not returned here.
+    pub fn poll(&mut self, now_ns: u64) -> Option<u64> {
+        let polled = match self.endpoint.poll(now_ns) {
+            Ok(next_ns) => next_ns,
+            Err(error) => {
+                self.fail(error.into());
+                return None;
+            }
+        };
+        let moved = match self.progress(now_ns) {
+            Ok(moved) => moved,
+            Err(error) => {
+                let is_first = self.failure.is_none();
+                self.fail(error);
+                is_first
+            }
+        };
+        // What was sent leaves with the next poll.
+        let again = moved.then_some(now_ns);
+        let deadline = self.running().map(Execution::deadline_ns).min();
+        let ask = (!self.is_idle()).then(|| self.watch.ask(now_ns, self.wait_ns()));
+        let next = [polled, again, deadline, ask, self.collectives.limit_ns()];
+        next.into_iter().flatten().min()
+    }
+
+    /// The shortest time that an operation which runs may take.
+    fn wait_ns(&self) -> u64 {
+        let waits = self.running().map(|execution| execution.timeout_ns);
+        waits.min().unwrap_or(u64::MAX)
+    }
+
+    /// Passes on what can be. Returns whether it did anything.
+    fn progress(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
+        let started = self.collectives.started();
+        let noted = self.watch.progress(&mut self.endpoint, started)?;
+        let ranks = self.place.ranks;
+        for lanes in [&mut self.collectives.lanes, &mut self.points.lanes] {
+            for (rank, lane) in lanes.iter_mut().enumerate() {
+                if let Some(lane) = lane {
+                    let broken = |problem| CollectiveError::Connection { rank, problem };
+                    lane.reclaim().map_err(broken)?;
+                    lane.post(&mut self.endpoint)?;
+                }
+            }
+        }
+        if self.failure.is_some() {
+            return Ok(noted);
+        }
+        self.points.match_sends(&mut self.watch)?;
+        let most = self.options.payload_bytes();
+        let collected = self.collectives.collect(&mut self.endpoint, now_ns)?;
+        let mut segments = usize::from(collected);
+        loop {
+            let before = segments;
+            segments += self.collectives.progress(&mut self.endpoint, most)?;
+            for peer in 0..ranks {
+                segments += usize::from(self.points.receive(&mut self.endpoint, peer)?);
+                segments += usize::from(self.points.send(&mut self.endpoint, peer, most)?);
+            }
+            if segments == before || segments >= SEGMENTS_A_POLL {
+                break;
+            }
+        }
+        if segments > 0 {
+            self.watch.note_moved(now_ns);
+        }
+        self.end_operations(now_ns)?;
+        Ok(noted || segments > 0)
+    }
+
+    /// Ends operations that are done, and the group if a deadline has come.
+    fn end_operations(&mut self, now_ns: u64) -> Result<(), CollectiveError> {
+        let Self {
+            collectives,
+            points,
+            ..
+        } = self;
+        while let Some((id, done)) = collectives.take_done().or_else(|| points.take_done()) {
+            let (report, buffers) = done.finish(now_ns);
+            let result = Ok(report);
+            self.finished.push_back(Finished {
+                id,
+                result,
+                buffers,
+            });
+        }
+        let newest = self.collectives.running().last();
+        if let Some(rank) = newest.and_then(|newest| self.watch.left_before(newest.number)) {
+            let reason = "it has left".into();
+            return Err(CollectiveError::Ended { rank, reason });
+        }
+        let late = self.running().find(|e| e.deadline_ns() <= now_ns);
+        late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
+    }
+
+    /// The error of an operation whose deadline has come.
+    fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
+        let number = (!late.is_point()).then_some(late.number);
+        let culprit = self.watch.culprit(now_ns, number);
+        let (rank, state) = culprit.unwrap_or_else(|| {
+            let waits_for = late.waits_for().unwrap_or(self.place.rank);
+            (waits_for, "has not sent or taken all of its data")
+        });
+        CollectiveError::Timeout {
+            operation: late.number,
+            name: late.name(),
+            after: Duration::from_nanos(late.timeout_ns),
+            rank,
+            state: state.to_owned(),
+        }
+    }
+}
