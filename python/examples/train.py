@@ -22,14 +22,21 @@ def main() -> None:
     """Train, and print the accuracy and how long steps took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backend", default="farwrite")
+    parser.add_argument(
+        "--bounded", type=float, help="a share of gradients that may be missing, such as 0.02"
+    )
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--width", type=int, default=512, help="of the hidden layers")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
 
     if arguments.backend == "farwrite":
+        target = arguments.bounded
+        policy = farwrite.torch.Bounded(target) if target else farwrite.torch.Exact()
         # The second line: a store on a network that only the ranks use.
-        dist.init_process_group("farwrite", pg_options=farwrite.torch.Options(trusted_store=True))
+        dist.init_process_group(
+            "farwrite", pg_options=farwrite.torch.Options(trusted_store=True, policy=policy)
+        )
     else:
         dist.init_process_group(arguments.backend)
     rank, ranks = dist.get_rank(), dist.get_world_size()
@@ -55,6 +62,8 @@ def main() -> None:
             loss.backward()
             optimizer.step()
             seconds.append(time.monotonic() - begin)
+    if arguments.backend == "farwrite" and rank == 0:
+        print(farwrite.torch.last_report())
     with torch.no_grad():
         outputs = model.module(images[tests])
     right = (outputs.argmax(1) == labels[tests]).float().mean().item()
@@ -66,6 +75,12 @@ def main() -> None:
             f"step mean {milliseconds.mean():.1f} ms, p99 {np.quantile(milliseconds, 0.99):.1f} ms, "
             f"test loss {test_loss:.4f}, accuracy {right:.3f}"
         )
+    weights = torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+    least, most = weights.clone(), weights.clone()
+    dist.all_reduce(least, dist.ReduceOp.MIN)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    if rank == 0:
+        print(f"drift between replicas: {(most - least).max().item()}")
     dist.destroy_process_group()
 
 

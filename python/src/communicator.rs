@@ -5,9 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use farwrite::deadline::Policy;
 use farwrite_collectives as collectives;
 use farwrite_collectives::{
-    Buffer, Buffers, CommunicatorOptions, ElementType, Operation, OperationOptions, Reduction,
+    Buffer, Buffers, CommunicatorOptions, Delivery, ElementType, Operation, OperationOptions,
+    Reduction,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueError};
@@ -43,7 +45,7 @@ struct Lent {
 #[pymethods]
 impl Communicator {
     #[new]
-    #[pyo3(signature = (rank, size, *, address, timeout_s, key, scheme))]
+    #[pyo3(signature = (rank, size, *, address, timeout_s, key, scheme, bounded=None))]
     fn new(
         rank: usize,
         size: usize,
@@ -51,11 +53,18 @@ impl Communicator {
         timeout_s: f64,
         key: Option<[u8; 32]>,
         scheme: &str,
+        bounded: Option<(&str, u32)>,
     ) -> PyResult<Self> {
         let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
         options.key = key;
         options.group.timeout = seconds("timeout_s", timeout_s)?;
         options.group.scheme = scheme.parse().map_err(value_error)?;
+        if let Some((scheme, loss_target_ppm)) = bounded {
+            options.group.bounded.scheme = scheme.parse().map_err(value_error)?;
+            if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
+                *target_ppm = loss_target_ppm;
+            }
+        }
         let inner = collectives::Communicator::new(rank, size, options).map_err(exception)?;
         Ok(Self {
             inner: Mutex::new(Some(Arc::new(inner))),
@@ -79,7 +88,7 @@ impl Communicator {
     /// the other rank of a send or a receive.
     #[pyo3(signature = (
         operation, *, input=None, output=None, peer=0, tag=0, element=None, reduction=None,
-        send_bytes=Vec::new(), receive_bytes=Vec::new(),
+        send_bytes=Vec::new(), receive_bytes=Vec::new(), bounded=false,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn submit(
@@ -93,6 +102,7 @@ impl Communicator {
         reduction: Option<&str>,
         send_bytes: Vec<u64>,
         receive_bytes: Vec<u64>,
+        bounded: bool,
     ) -> PyResult<Ticket> {
         let operation = match operation {
             "all-reduce" => Operation::AllReduce {
@@ -126,9 +136,17 @@ impl Communicator {
             input: input.as_ref().map(readable),
             output: output_buffer,
         };
+        let delivery = match bounded {
+            true => Delivery::Bounded,
+            false => Delivery::Exact,
+        };
+        let options = OperationOptions {
+            delivery,
+            ..OperationOptions::default()
+        };
         let ticket = self
             .open()?
-            .submit_with(operation, OperationOptions::default(), buffers)
+            .submit_with(operation, options, buffers)
             .map_err(exception)?;
         let ticket = Arc::new(ticket);
         let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,7 +202,7 @@ impl Ticket {
     }
 
     /// Waits for the end without the interpreter's lock. Gives the bytes of the result and those
-    /// that are missing, the seconds that it took and those that it was allowed to take.
+    /// that are missing, the seconds that it took and those that it waited at most.
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<(u64, u64, f64, f64)> {
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
@@ -193,12 +211,12 @@ impl Ticket {
             let slice = left.map_or(SIGNALS_EVERY, |left| left.min(SIGNALS_EVERY));
             match py.detach(|| self.0.wait(slice)) {
                 Ok(report) => {
-                    let (elapsed, timeout) = (report.elapsed, report.timeout);
+                    let limit = report.limit.unwrap_or(report.timeout);
                     return Ok((
                         report.bytes,
                         report.missing_bytes,
-                        elapsed.as_secs_f64(),
-                        timeout.as_secs_f64(),
+                        report.elapsed.as_secs_f64(),
+                        limit.as_secs_f64(),
                     ));
                 }
                 Err(collectives::CollectiveError::StillRunning) if left != Some(Duration::ZERO) => {

@@ -13,7 +13,7 @@ from ranks import OPTIONS, Ranks, message
 from torch.distributed import ReduceOp
 
 import farwrite.torch
-from farwrite.torch import Exact, Options
+from farwrite.torch import Bounded, Exact, Options
 
 
 def every_rank(check: Callable[[], None]) -> Callable[[Ranks], None]:
@@ -162,6 +162,18 @@ def test_options(arguments: dict[str, Any], problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem) as raised:
         Options(**arguments)
     assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("arguments", "problem"), [
+    ({"loss_target": 0.0}, r"loss_target = 0.0: must be a share from 1e-6 to below 1"),
+    ({"loss_target": 1.5}, r"loss_target = 1.5: must be a share"),
+    ({"loss_target": float("nan")}, r"loss_target = nan: must be a share"),
+    ({"operations": ("broadcast",)}, r"operations has 'broadcast': must be of all-reduce"),
+    ({"min_bytes": -1}, r"min_bytes = -1: must be a number of bytes"),
+])  # fmt: skip
+def test_bounded(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Bounded(**arguments)
 
 
 def test_a_key_is_not_shown() -> None:

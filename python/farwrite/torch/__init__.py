@@ -18,11 +18,12 @@ from torch._C._distributed_c10d import _DistributedBackendOptions
 
 from farwrite._native import CollectiveError
 from farwrite.torch.group import ProcessGroup
-from farwrite.torch.options import Exact, Options, Policy
+from farwrite.torch.options import Bounded, Exact, Options, Policy
 from farwrite.torch.rendezvous import Place, RendezvousError
 from farwrite.torch.reports import Report
 
 __all__ = [
+    "Bounded",
     "CollectiveError",
     "Exact",
     "Options",

@@ -19,6 +19,8 @@ ELEMENTS = {
     torch.uint8: "uint8",
     torch.bool: "bool",
 }
+#: Types of which values may be missing.
+FLOATS = tuple(dtype for dtype in ELEMENTS if dtype.is_floating_point)
 _REDUCTIONS = (
     (ReduceOp.SUM, "sum"),
     (ReduceOp.AVG, "mean"),

@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from farwrite import _native
-from farwrite.torch.arguments import Call
+from farwrite.torch.arguments import FLOATS, Call
 from farwrite.torch.memory import Memory, overlap
-from farwrite.torch.options import Options
+from farwrite.torch.options import Bounded, Options
 from farwrite.torch.rendezvous import Place, local_address, meet
 from farwrite.torch.reports import Report, Tally
 from farwrite.torch.work import Work
@@ -36,6 +36,9 @@ class ProcessGroup(dist.ProcessGroup):
         self._place = place
         self._description = "undefined"
         self._tally = Tally()
+        bounded = options.policy if isinstance(options.policy, Bounded) else None
+        exact = bounded.exact if bounded else options.policy
+        self._bounded = bounded
         address = local_address(place, options)
         self._communicator = _native.Communicator(
             place.rank,
@@ -43,7 +46,8 @@ class ProcessGroup(dist.ProcessGroup):
             address=ip_address(address),
             timeout_s=timeout.total_seconds(),
             key=options.key,
-            scheme=options.policy.scheme,
+            scheme=exact.scheme,
+            bounded=(bounded.scheme, round(bounded.loss_target * 1e6)) if bounded else None,
         )
         self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))
 
@@ -342,9 +346,21 @@ class ProcessGroup(dist.ProcessGroup):
             operation,
             input=read.buffer() if read else None,
             output=written.buffer() if written else None,
+            bounded=self._is_bounded(operation, output, how),
             **how,
         )
         return ticket, written.store if written else _nothing
+
+    def _is_bounded(self, operation: str, output: Sequence[torch.Tensor], how: dict[str, Any]) -> bool:
+        # All ranks must decide the same, so only by what is the same at all ranks: parts of different sizes
+        # are not.
+        return (
+            self._bounded is not None
+            and operation in self._bounded.operations
+            and output[0].dtype in FLOATS
+            and not how.get("send_bytes")
+            and sum(tensor.nbytes for tensor in output) >= self._bounded.min_bytes
+        )
 
     def _start_all(
         self,

@@ -17,7 +17,8 @@ class Report:
     missing_bytes: int
     #: Seconds from its start to its end.
     elapsed_s: float
-    #: Seconds that it was allowed to take.
+    #: Seconds that it waited for contributions at most; of an exact operation those that it was allowed
+    #: to take.
     timeout_s: float
     #: How many operations of the group have ended.
     operations: int
