@@ -158,3 +158,53 @@ impl<'a> Reader<'a> {
         self.array().map(u32::from_be_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn info() -> MemberInfo {
+        MemberInfo {
+            rank: 1,
+            ranks: 3,
+            shape: Shape {
+                packet_bytes: 1408,
+                packets_per_segment: 512,
+                segments_in_flight: 16,
+                sites: vec![1, 1, 2],
+            },
+            queue_pairs: (0..2 * LANES).map(|i| vec![7; i]).collect(),
+        }
+    }
+
+    #[test]
+    fn information_comes_back() {
+        let decoded = MemberInfo::decode(&info().encode()).unwrap();
+        assert_eq!((decoded.rank, decoded.ranks), (1, 3));
+        assert_eq!(decoded.shape, info().shape);
+        assert_eq!(decoded.queue_pairs, info().queue_pairs);
+        // None of these is queue-pair information.
+        assert!(decoded.queue_pairs_to(0).is_err());
+        assert!(decoded.queue_pairs_to(2).is_err());
+        assert!(decoded.queue_pairs_to(9).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_information_or_refused(
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            at in 0..80_usize,
+            byte in any::<u8>(),
+        ) {
+            let mut changed = info().encode();
+            let at = at % changed.len();
+            changed[at] = byte;
+            for bytes in [bytes, changed] {
+                if let Ok(decoded) = MemberInfo::decode(&bytes) {
+                    prop_assert_eq!(decoded.encode(), bytes);
+                }
+            }
+        }
+    }
+}

@@ -3,8 +3,7 @@
 //! Tensors are bytes without alignment: arrays of bytes become values and go back, which costs
 //! nothing on the machines of today. Values that do not fill an element at the end are not touched.
 
-mod wide;
-
+use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 use crate::element::{ElementType, Reduction};
@@ -15,17 +14,11 @@ const BLOCK: usize = 512;
 /// `target = target (reduction) source`, value by value. `Mean` adds; [`divide`] completes it.
 pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], source: &[u8]) {
     debug_assert_eq!(target.len(), source.len());
-    wide::reduce(element, reduction, target, source);
-}
-
-/// The same, as vector code of whatever instructions the caller is compiled for.
-#[inline(always)]
-fn reduce_inline(element: ElementType, reduction: Reduction, target: &mut [u8], source: &[u8]) {
     match element {
         ElementType::F64 => reduce_f64(reduction, target, source),
         ElementType::F32 => reduce_f32(reduction, target, source),
-        ElementType::F16 => reduce_half::<half::f16>(reduction, target, source),
-        ElementType::Bf16 => reduce_half::<half::bf16>(reduction, target, source),
+        ElementType::F16 => reduce_f16(reduction, target, source),
+        ElementType::Bf16 => reduce_bf16(reduction, target, source),
         ElementType::I64 => reduce_i64(reduction, target, source),
         ElementType::I32 => reduce_i32(reduction, target, source),
         ElementType::U8 => reduce_u8(reduction, target, source),
@@ -49,8 +42,15 @@ pub fn divide(element: ElementType, target: &mut [u8], count: u32) {
             let count = count as f32;
             each(target, |x| (f32::from_ne_bytes(x) / count).to_ne_bytes());
         }
-        ElementType::F16 => divide_half::<half::f16>(target, count),
-        ElementType::Bf16 => divide_half::<half::bf16>(target, count),
+        ElementType::F16 => divide_f16(target, count),
+        ElementType::Bf16 => {
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "groups have fewer than 2^24 ranks"
+            )]
+            let count = count as f32;
+            each(target, |x| bf16_bytes(bf16_value(x) / count));
+        }
         ElementType::I64 => each(target, |x| {
             (i64::from_ne_bytes(x) / i64::from(count)).to_ne_bytes()
         }),
@@ -73,7 +73,6 @@ fn each<const N: usize>(target: &mut [u8], change: impl Fn([u8; N]) -> [u8; N]) 
 }
 
 /// `target[i] = join(target[i], source[i])`.
-#[inline(always)]
 fn fold<const N: usize>(
     target: &mut [u8],
     source: &[u8],
@@ -88,9 +87,7 @@ fn fold<const N: usize>(
 /// A function for a type of numbers: `$add` and `$multiply` say what a sum and a product are.
 macro_rules! reduce_numbers {
     ($name:ident, $number:ty, $add:expr, $multiply:expr) => {
-        #[inline(always)]
         fn $name(reduction: Reduction, target: &mut [u8], source: &[u8]) {
-            #[inline(always)]
             fn join(target: &mut [u8], source: &[u8], join: impl Fn($number, $number) -> $number) {
                 fold(target, source, |a, b| {
                     join(<$number>::from_ne_bytes(a), <$number>::from_ne_bytes(b)).to_ne_bytes()
@@ -126,7 +123,6 @@ fn greatest<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if a > b || a != a { a } else { b }
 }
 
-#[inline(always)]
 fn reduce_bool(reduction: Reduction, target: &mut [u8], source: &[u8]) {
     let either = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from(a | b != 0)];
     let both = |[a]: [u8; 1], [b]: [u8; 1]| [u8::from(a != 0) & u8::from(b != 0)];
@@ -136,60 +132,46 @@ fn reduce_bool(reduction: Reduction, target: &mut [u8], source: &[u8]) {
     }
 }
 
-/// A format of two bytes, by its bits.
-trait Half {
-    /// The values that bits stand for.
-    fn widen(bits: &[u16], out: &mut [f32]);
-    /// The bits of the nearest values.
-    fn narrow(values: &[f32], out: &mut [u16]);
-}
-
-impl Half for half::f16 {
-    #[inline(always)]
-    fn widen(bits: &[u16], out: &mut [f32]) {
-        bits.reinterpret_cast::<Self>().convert_to_f32_slice(out);
+fn reduce_bf16(reduction: Reduction, target: &mut [u8], source: &[u8]) {
+    fn join(target: &mut [u8], source: &[u8], join: impl Fn(f32, f32) -> f32) {
+        fold(target, source, |a, b| {
+            bf16_bytes(join(bf16_value(a), bf16_value(b)))
+        });
     }
-
-    #[inline(always)]
-    fn narrow(values: &[f32], out: &mut [u16]) {
-        out.reinterpret_cast_mut::<Self>()
-            .convert_from_f32_slice(values);
+    match reduction {
+        Reduction::Sum | Reduction::Mean => join(target, source, |a, b| a + b),
+        Reduction::Min => join(target, source, least),
+        Reduction::Max => join(target, source, greatest),
+        Reduction::Product => join(target, source, |a, b| a * b),
     }
 }
 
-impl Half for half::bf16 {
-    #[inline(always)]
-    fn widen(bits: &[u16], out: &mut [f32]) {
-        for (out, bits) in out.iter_mut().zip(bits) {
-            *out = f32::from_bits(u32::from(*bits) << 16);
-        }
-    }
-
-    // Without a branch, so that it becomes vector code.
-    #[inline(always)]
-    fn narrow(values: &[f32], out: &mut [u16]) {
-        for (out, value) in out.iter_mut().zip(values) {
-            let bits = value.to_bits();
-            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-            // A NaN stays one: rounding could carry it over to infinity or zero.
-            let quiet = bits >> 16 | 0x40;
-            let chosen = if value.is_nan() { quiet } else { rounded };
-            #[expect(clippy::cast_possible_truncation, reason = "shifted down to 16 bits")]
-            let chosen = chosen as u16;
-            *out = chosen;
-        }
-    }
+#[inline]
+fn bf16_value(bytes: [u8; 2]) -> f32 {
+    f32::from_bits(u32::from(u16::from_ne_bytes(bytes)) << 16)
 }
 
-#[inline(always)]
-fn reduce_half<H: Half>(reduction: Reduction, target: &mut [u8], source: &[u8]) {
+/// The nearest value, without a branch, so that loops become vector code.
+#[inline]
+fn bf16_bytes(value: f32) -> [u8; 2] {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // A NaN stays one: rounding could carry it over to infinity or zero.
+    let quiet = bits >> 16 | 0x40;
+    let chosen = if value.is_nan() { quiet } else { rounded };
+    #[expect(clippy::cast_possible_truncation, reason = "shifted down to 16 bits")]
+    let chosen = chosen as u16;
+    chosen.to_ne_bytes()
+}
+
+fn reduce_f16(reduction: Reduction, target: &mut [u8], source: &[u8]) {
     let blocks = target.chunks_mut(2 * BLOCK).zip(source.chunks(2 * BLOCK));
     let (mut ours, mut theirs) = ([0.0; BLOCK], [0.0; BLOCK]);
     for (target, source) in blocks {
         let values = target.len() / 2;
         let (ours, theirs) = (&mut ours[..values], &mut theirs[..values]);
-        load::<H>(target, ours);
-        load::<H>(source, theirs);
+        load_f16(target, ours);
+        load_f16(source, theirs);
         let pairs = ours.iter_mut().zip(theirs.iter());
         match reduction {
             Reduction::Sum | Reduction::Mean => pairs.for_each(|(a, b)| *a += b),
@@ -197,11 +179,11 @@ fn reduce_half<H: Half>(reduction: Reduction, target: &mut [u8], source: &[u8]) 
             Reduction::Max => pairs.for_each(|(a, b)| *a = greatest(*a, *b)),
             Reduction::Product => pairs.for_each(|(a, b)| *a *= b),
         }
-        store::<H>(ours, target);
+        store_f16(ours, target);
     }
 }
 
-fn divide_half<H: Half>(target: &mut [u8], count: u32) {
+fn divide_f16(target: &mut [u8], count: u32) {
     #[expect(
         clippy::cast_precision_loss,
         reason = "groups have fewer than 2^24 ranks"
@@ -210,25 +192,25 @@ fn divide_half<H: Half>(target: &mut [u8], count: u32) {
     let mut values = [0.0; BLOCK];
     for target in target.chunks_mut(2 * BLOCK) {
         let values = &mut values[..target.len() / 2];
-        load::<H>(target, values);
+        load_f16(target, values);
         values.iter_mut().for_each(|value| *value /= count);
-        store::<H>(values, target);
+        store_f16(values, target);
     }
 }
 
-#[inline(always)]
-fn load<H: Half>(bytes: &[u8], out: &mut [f32]) {
+fn load_f16(bytes: &[u8], out: &mut [f32]) {
     let mut bits = [0_u16; BLOCK];
     for (bits, bytes) in bits.iter_mut().zip(bytes.as_chunks().0) {
         *bits = u16::from_ne_bytes(*bytes);
     }
-    H::widen(&bits[..out.len()], out);
+    let values = bits[..out.len()].reinterpret_cast::<f16>();
+    values.convert_to_f32_slice(out);
 }
 
-#[inline(always)]
-fn store<H: Half>(values: &[f32], out: &mut [u8]) {
+fn store_f16(values: &[f32], out: &mut [u8]) {
     let mut bits = [0_u16; BLOCK];
-    H::narrow(values, &mut bits[..values.len()]);
+    let narrow = bits[..values.len()].reinterpret_cast_mut::<f16>();
+    narrow.convert_from_f32_slice(values);
     for (bytes, bits) in out.as_chunks_mut().0.iter_mut().zip(bits) {
         *bytes = bits.to_ne_bytes();
     }

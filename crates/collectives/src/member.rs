@@ -365,7 +365,10 @@ impl<F: Fabric> Member<F> {
             let ended_there = matches!(&error, CollectiveError::Ended { rank, .. }
                 if *rank != self.place.rank);
             if !ended_there && self.connected {
-                let reason = error.to_string();
+                let reason = match &error {
+                    CollectiveError::Ended { reason, .. } => reason.clone(),
+                    error => error.to_string(),
+                };
                 self.watch.say_to_all(&Note::End { reason });
             }
         }

@@ -50,7 +50,7 @@ impl Default for GroupOptions {
         Self {
             scheme: SchemeName::SrNack,
             packet_bytes: 1408,
-            packets_per_segment: 192,
+            packets_per_segment: 512,
             segments_in_flight: 16,
             timing: Timing::wide_area(),
             initial_rtt: Duration::from_millis(10),
@@ -69,7 +69,8 @@ impl GroupOptions {
     pub fn loopback() -> Self {
         Self {
             packet_bytes: 8192,
-            packets_per_segment: 32,
+            packets_per_segment: 128,
+            segments_in_flight: 8,
             initial_rtt: Duration::from_millis(1),
             ..Self::default()
         }

@@ -201,7 +201,12 @@ impl Peer {
     fn take(&mut self, rank: usize, note: Note, started: u64) -> Result<(), CollectiveError> {
         self.unanswered_ns = None;
         match note {
-            Note::Ask => self.outgoing.push_back(Note::Answer { started }),
+            Note::Ask => {
+                // One answer is enough, however often it asks.
+                let is_answer = |note: &Note| matches!(note, Note::Answer { .. });
+                self.outgoing.retain(|note| !is_answer(note));
+                self.outgoing.push_back(Note::Answer { started });
+            }
             Note::Answer { started } => self.started = self.started.max(started),
             Note::Leave { started } => {
                 self.has_left = true;

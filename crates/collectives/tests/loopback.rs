@@ -262,3 +262,16 @@ fn bounded_sums_are_the_same_at_all_ranks() {
         }
     }
 }
+
+#[test]
+fn an_aborted_group_ends_at_all_ranks() {
+    let group = group(3, &options());
+    let early =
+        [0, 1].map(|rank: usize| group[rank].submit(SUM, Buffers::in_place(floats(rank, 9))));
+    group[2].abort("the user pressed a key");
+    for ticket in early {
+        let error = ticket.unwrap().wait(WAIT).unwrap_err().to_string();
+        assert_eq!(error, "rank 2 ended the group: the user pressed a key");
+    }
+    assert!(!format!("{:?}", group[0]).contains("key"));
+}

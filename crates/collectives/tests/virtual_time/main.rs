@@ -3,4 +3,5 @@
 mod bounded;
 mod exact;
 mod faults;
+mod random;
 mod world;
