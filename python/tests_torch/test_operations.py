@@ -212,6 +212,31 @@ def _coalesced() -> None:
         equal(scattered[index], expected("SUM", torch.float32, (size(), *shape))[rank])
 
 
+def test_older_names(job: Ranks) -> None:
+    job.run(_older_names)
+
+
+def _older_names() -> None:
+    rank, group = dist.get_rank(), dist.group.WORLD
+    mine, whole = values(rank, torch.float32, (3,)), values(rank, torch.float32, (size(), 3)).view(-1)
+    gathered, reduced = torch.empty(3 * size()), torch.empty(3)
+    want = torch.cat(everyone(torch.float32, (3,)))
+    for gather in (lambda: group._allgather_base(gathered, mine),
+                   lambda: group.allgather_into_tensor_coalesced([gathered], [mine])):  # fmt: skip
+        gathered.zero_()
+        gather().wait()
+        equal(gathered, want)
+    options = dist.ReduceScatterOptions()
+    for scatter in (lambda: group._reduce_scatter_base(reduced, whole, options),
+                    lambda: group.reduce_scatter_tensor_coalesced([reduced], [whole], options)):  # fmt: skip
+        reduced.zero_()
+        scatter().wait()
+        equal(reduced, expected("SUM", torch.float32, (size(), 3))[rank])
+    exchanged = torch.empty(size(), 3)
+    group.alltoall_base(exchanged, whole.view(size(), 3), [], []).wait()
+    equal(exchanged, torch.stack([values(of, torch.float32, (size(), 3))[rank] for of in range(size())]))
+
+
 def test_functional_operations_of_compiled_code(job: Ranks) -> None:
     job.run(_functional)
 

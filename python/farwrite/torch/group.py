@@ -26,8 +26,8 @@ from farwrite.torch.work import Work
 class ProcessGroup(dist.ProcessGroup):
     """A group of ranks. `torch.distributed` makes it, and calls its methods.
 
-    The methods have the names and arguments that torch wants. Names that older versions of torch use are
-    at the end.
+    The methods have the names and arguments that torch wants. The older names of some, such as
+    `_allgather_base`, are methods of the base class that call these.
     """
 
     def __init__(self, place: Place, options: Options, timeout: timedelta) -> None:
@@ -383,14 +383,6 @@ class ProcessGroup(dist.ProcessGroup):
             partial(_each, stores),
             self._tally,
         )
-
-    # Names that torch had before 2.15.
-
-    _allgather_base = all_gather_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    _reduce_scatter_base = reduce_scatter_single
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-    alltoall_base = all_to_all_single
 
 
 def _nothing() -> None:
