@@ -11,6 +11,9 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
+import farwrite.torch
+from farwrite.torch import Sites, average_between_sites
+
 STEPS = 5
 
 
@@ -72,6 +75,28 @@ def _ddp() -> tuple[list[float], list[float]]:
         dist.all_gather(everyone, weights)
         assert all(torch.equal(other, weights) for other in everyone), "replicas have drifted apart"
     return losses[0], losses[1]
+
+
+def test_a_hook_between_sites_trains_like_one_process(four: Ranks) -> None:
+    answers = four.run(_sites)
+    losses, _ = alone(four.size)
+    for rank, ours in enumerate(answers):
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(losses[rank]), msg=f"rank {rank}")
+
+
+def _sites() -> list[float]:
+    # Ranks 0 and 1 are one site, 2 and 3 another.
+    rank = dist.get_rank()
+    insides = [dist.new_group(site, backend="gloo") for site in ([0, 1], [2, 3])]
+    betweens = [dist.new_group(peers) for peers in ([0, 2], [1, 3])]
+    module = DistributedDataParallel(model(), bucket_cap_mb=0.01)
+    sites = Sites(insides[rank // 2], betweens[rank % 2])
+    module.register_comm_hook(sites, average_between_sites)
+    losses = train(module, module.parameters(), rank)
+    report = farwrite.torch.last_report(sites.between)
+    assert report is not None
+    assert report.operation == "all_reduce"
+    return losses
 
 
 def test_fsdp2_trains_like_one_process(job: Ranks) -> None:

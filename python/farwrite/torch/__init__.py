@@ -21,6 +21,7 @@ from farwrite.torch.group import ProcessGroup
 from farwrite.torch.options import Bounded, Exact, Options, Policy
 from farwrite.torch.rendezvous import Place, RendezvousError
 from farwrite.torch.reports import Report
+from farwrite.torch.sites import Sites, average_between_sites
 
 __all__ = [
     "Bounded",
@@ -31,6 +32,8 @@ __all__ = [
     "ProcessGroup",
     "RendezvousError",
     "Report",
+    "Sites",
+    "average_between_sites",
     "last_report",
 ]
 
