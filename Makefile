@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python wheel figures figures-protocol bench bench-completion bench-agreement bench-path bench-model bench-sim model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol bench bench-completion bench-agreement bench-path bench-model bench-sim model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ explorer: ## the completion-time model as a web page that needs no network: out/
 	python3 crates/explorer/bundle.py \
 		$${CARGO_TARGET_DIR:-target}/$(WASM)/page/farwrite_explorer.wasm out/explorer.html
 
-test: check deny unit isal loom system browser python ## all tests: format, lints, dependency policy, unit, scenario, system, browser and Python tests
+test: check deny unit isal loom system browser python torch ## all tests: format, lints, dependency policy, unit, scenario, system, browser, Python and PyTorch tests
 
 CORES := wire codes link path rate deadline sdr schemes rc boxes
 
@@ -69,6 +69,9 @@ browser: explorer ## the explorer in headless Chromium (installs it on Debian as
 
 python: ## the Python package: format, lints, types, tests
 	python/run $(TOOLS) python/check
+
+torch: ## farwrite.torch, in an environment of its own with PyTorch (4.3 GB, downloaded once): types, tests
+	python/run $(TOOLS) --torch python/check-torch
 
 wheel: ## the Python package as a wheel, in target/wheels
 	@python/run $(TOOLS) sh -c 'ls "$$PYTHONPATH"/../wheels/*.whl'

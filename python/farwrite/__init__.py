@@ -2,5 +2,5 @@
 
 `farwrite.model` has distributions of completion times, `farwrite.plan` the planner that chooses a scheme
 by them, `farwrite.figures` the figures of the paper made from them, `farwrite.sim` simulations of flows in
-networks.
+networks. `farwrite.torch` is a backend of `torch.distributed`.
 """

@@ -1,6 +1,7 @@
 """Native half of farwrite; not for use by itself. Columns have one entry a point."""
 
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address
 from os import PathLike
 from typing import TypeAlias, final
 
@@ -8,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "CollectiveError",
     "CollectiveTimes",
+    "Communicator",
     "CompletionTimes",
     "Plan",
     "PointError",
     "Settings",
     "SimPlan",
+    "Ticket",
     "chunk_loss",
     "group_failure",
     "parity_overhead",
@@ -116,6 +120,50 @@ class SimPlan:
     def run(
         self, number: int
     ) -> tuple[list[tuple[str, int]], list[_Flow], tuple[int, int, list[tuple[int, int]]]]: ...
+
+class CollectiveError(RuntimeError):
+    """An operation failed, or its group did; the message names the rank."""
+
+@final
+class Communicator:
+    """One rank of a group, over UDP."""
+
+    def __new__(
+        cls,
+        rank: int,
+        size: int,
+        *,
+        address: IPv4Address | IPv6Address,
+        timeout_s: float,
+        key: bytes | None,
+        scheme: str,
+        bounded: tuple[str, int] | None = None,
+    ) -> Communicator: ...
+    def info(self) -> bytes: ...
+    def connect(self, infos: Sequence[bytes]) -> None: ...
+    def submit(
+        self,
+        operation: str,
+        *,
+        input: NDArray[np.uint8] | None = None,
+        output: NDArray[np.uint8] | None = None,
+        peer: int = 0,
+        tag: int = 0,
+        element: str | None = None,
+        reduction: str | None = None,
+        send_bytes: Sequence[int] = ...,
+        receive_bytes: Sequence[int] = ...,
+        bounded: bool = False,
+    ) -> Ticket: ...
+    def abort(self, reason: str) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class Ticket:
+    """An operation that was started."""
+
+    def is_done(self) -> bool: ...
+    def wait(self, timeout_s: float | None) -> tuple[int, int, float, float]: ...
 
 def chunk_loss(loss_packet: _Column, packets: Sequence[int]) -> _Column: ...
 def group_failure(scheme: Sequence[str], loss_chunk: _Column) -> _Column: ...

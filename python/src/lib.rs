@@ -1,10 +1,12 @@
-//! The native half of the Python package `farwrite`: arrays in, arrays out, one number a point.
+//! The native half of the Python package `farwrite`: arrays in, arrays out, one number a point; and
+//! the operations of `farwrite.torch`, on memory of tensors.
 //!
 //! There is no logic here. Shapes, broadcasting and the checks of what a caller passes are in Python
 //! (`python/farwrite/`); formulas and their ranges in `farwrite-model`, plans and runs in
-//! `farwrite-experiment`.
+//! `farwrite-experiment`, operations of a group in `farwrite-collectives`.
 
 mod collective;
+mod communicator;
 mod completion;
 mod plan;
 mod points;
@@ -19,6 +21,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::collective::CollectiveTimes;
+    #[pymodule_export]
+    use crate::communicator::{CollectiveError, Communicator, Ticket};
     #[pymodule_export]
     use crate::completion::CompletionTimes;
     #[pymodule_export]

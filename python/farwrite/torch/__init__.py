@@ -1,0 +1,74 @@
+"""Farwrite as a backend of `torch.distributed`, for ranks on networks that lose packets.
+
+Importing this module registers the backend::
+
+    import farwrite.torch
+
+    dist.init_process_group("farwrite", pg_options=farwrite.torch.Options(trusted_store=True))
+
+`docs/torch.md` of the repository says what it does and what its limits are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import _DistributedBackendOptions
+
+from farwrite._native import CollectiveError
+from farwrite.torch.group import ProcessGroup
+from farwrite.torch.options import Bounded, Exact, Options, Policy
+from farwrite.torch.rendezvous import Place, RendezvousError
+from farwrite.torch.reports import Report
+from farwrite.torch.sites import Sites, average_between_sites
+
+__all__ = [
+    "Bounded",
+    "CollectiveError",
+    "Exact",
+    "Options",
+    "Policy",
+    "ProcessGroup",
+    "RendezvousError",
+    "Report",
+    "Sites",
+    "average_between_sites",
+    "last_report",
+]
+
+
+def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
+    """Return how the last operation of a group that ended went; None where none has.
+
+    Parameters
+    ----------
+    group
+        A group of this backend; the default group where it is None.
+    """
+    group = group or dist.group.WORLD
+    if not isinstance(group, ProcessGroup):
+        raise TypeError(f"group = {group!r}: must be a group of the backend farwrite")
+    return group.last_report()
+
+
+#: How many groups of each name this process has made.
+_made: Counter[str] = Counter()
+
+
+def _create(wanted: _DistributedBackendOptions, options: object) -> ProcessGroup:
+    name = wanted.group_id
+    place = Place(name, wanted.store, wanted.group_rank, wanted.group_size, before=_made[name])
+    _made[name] += 1
+    default = dist.group.WORLD
+    if options is None and isinstance(default, ProcessGroup):
+        options = default.options
+    if not isinstance(options, Options):
+        raise TypeError(
+            f"{place.describe()}: pg_options = {options!r}: must be farwrite.torch.Options(...), such as "
+            "Options(trusted_store=True)"
+        )
+    return ProcessGroup(place, options, wanted.timeout)
+
+
+dist.Backend.register_backend("farwrite", _create, extended_api=True, devices=["cpu", "cuda"])

@@ -1,0 +1,181 @@
+"""What torch passes to operations, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+#: Types whose values can be reduced, and what the native half calls them.
+ELEMENTS = {
+    torch.float64: "float64",
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.int64: "int64",
+    torch.int32: "int32",
+    torch.uint8: "uint8",
+    torch.bool: "bool",
+}
+#: Types of which values may be missing.
+FLOATS = tuple(dtype for dtype in ELEMENTS if dtype.is_floating_point)
+_REDUCTIONS = (
+    (ReduceOp.SUM, "sum"),
+    (ReduceOp.AVG, "mean"),
+    (ReduceOp.MIN, "min"),
+    (ReduceOp.MAX, "max"),
+    (ReduceOp.PRODUCT, "product"),
+)
+_DEVICES = ("cpu", "cuda")
+
+
+class Call:
+    """One call of an operation at a rank; it says what is wrong with an argument."""
+
+    def __init__(self, rank: int, ranks: int, operation: str) -> None:
+        self._rank = rank
+        self._ranks = ranks
+        self.operation = operation
+
+    def value_error(self, argument: str, problem: str) -> ValueError:
+        """Return the exception for an argument whose value will not do."""
+        return ValueError(f"rank {self._rank}: {self.operation}: {argument} {problem}")
+
+    def type_error(self, argument: str, problem: str) -> TypeError:
+        """Return the exception for an argument whose type will not do."""
+        return TypeError(f"rank {self._rank}: {self.operation}: {argument} {problem}")
+
+    def check(self, argument: str, tensor: object) -> torch.Tensor:
+        """Return the tensor if its bytes can be sent and received as they lie in memory."""
+        if not isinstance(tensor, torch.Tensor):
+            raise self.type_error(argument, f"is {tensor!r}, not a tensor")
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            raise self.type_error(argument, f"has layout {tensor.layout}: it must be dense")
+        if tensor.device.type not in _DEVICES:
+            raise self.type_error(argument, f"is on {tensor.device}: it must be on {' or '.join(_DEVICES)}")
+        if not tensor.is_contiguous():
+            raise self.value_error(
+                argument,
+                f"is not contiguous: shape {tuple(tensor.shape)}, strides {tensor.stride()}; "
+                "pass tensor.contiguous()",
+            )
+        return tensor
+
+    def only(self, argument: str, tensors: Sequence[Any]) -> Any:
+        """Return the one item of a list: torch passes lists, as of several devices of a process."""
+        if len(tensors) != 1:
+            raise self.value_error(argument, f"has {len(tensors)} tensors: one a process is supported")
+        return tensors[0]
+
+    def element(self, argument: str, tensor: torch.Tensor) -> str:
+        """Return the name of the type of values that are to be reduced."""
+        try:
+            return ELEMENTS[tensor.dtype]
+        except KeyError:
+            supported = ", ".join(ELEMENTS.values())
+            raise self.type_error(
+                argument, f"is of {tensor.dtype}, which cannot be reduced: only {supported}"
+            ) from None
+
+    def alike(self, argument: str, tensors: Sequence[torch.Tensor], like: torch.Tensor) -> None:
+        """Check that tensors have the type, device and number of values of another one."""
+        for index, tensor in enumerate(tensors):
+            name = f"{argument}[{index}]"
+            self.same_type(name, tensor, like)
+            if tensor.numel() != like.numel():
+                raise self.value_error(
+                    name, f"has {tensor.numel()} values, other tensors of the call {like.numel()}"
+                )
+
+    def same_type(self, argument: str, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """Check that a tensor has the type and device of another one."""
+        mine, other = (tensor.dtype, tensor.device), (like.dtype, like.device)
+        if mine != other:
+            raise self.type_error(
+                argument, f"is of {mine[0]} on {mine[1]}, other tensors of the call {other[0]} on {other[1]}"
+            )
+
+    def reduction(self, argument: str, tensor: torch.Tensor, opts: Any) -> dict[str, Any]:
+        """Return how values are reduced, as the native half wants it."""
+        wanted = ReduceOp.SUM if opts is None else opts.reduceOp
+        names = [name for reduction, name in _REDUCTIONS if wanted == reduction]
+        if not names:
+            supported = ", ".join(str(reduction) for reduction, _ in _REDUCTIONS)
+            raise self.value_error("op", f"= {wanted}: must be one of {supported}")
+        element = self.element(argument, tensor)
+        if (names[0], element) == ("mean", "bool"):
+            raise self.value_error("op", f"= {wanted}: {argument} is of bool, which has no mean")
+        return {"reduction": names[0], "element": element}
+
+    def peer(self, argument: str, rank: int) -> int:
+        """Return a rank of the group."""
+        if not 0 <= rank < self._ranks:
+            raise self.value_error(argument, f"= {rank}: the group has ranks 0 to {self._ranks - 1}")
+        return rank
+
+    def tag(self, tag: int) -> int:
+        """Return what tells the sends to one rank apart."""
+        if not 0 <= tag < 2**32:
+            raise self.value_error("tag", f"= {tag}: must be from 0 to {2**32 - 1}")
+        return tag
+
+    def one_each(self, argument: str, tensors: Sequence[Any]) -> None:
+        """Check that a list has an item for each rank."""
+        if len(tensors) != self._ranks:
+            raise self.value_error(
+                argument, f"has {len(tensors)} tensors: one for each of {self._ranks} ranks is needed"
+            )
+
+    def list_for_ranks(
+        self, argument: str, tensors: Sequence[torch.Tensor], like: torch.Tensor
+    ) -> Sequence[torch.Tensor]:
+        """Return a list of a tensor for each rank, all like another one."""
+        self.one_each(argument, tensors)
+        for index, tensor in enumerate(tensors):
+            self.check(f"{argument}[{index}]", tensor)
+        self.alike(argument, tensors, like)
+        return tensors
+
+    def list_of_any(self, argument: str, tensors: Sequence[Any]) -> list[torch.Tensor]:
+        """Return a list of at least one tensor."""
+        if not tensors:
+            raise self.value_error(argument, "has no tensors")
+        return [self.check(f"{argument}[{index}]", tensor) for index, tensor in enumerate(tensors)]
+
+    def pairs(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Return an output with each input."""
+        if len(outputs) != len(inputs) or not inputs:
+            raise self.value_error(
+                "outputs", f"are {len(outputs)}, and inputs {len(inputs)}: must be as many"
+            )
+        return list(zip(outputs, inputs, strict=True))
+
+    def times_larger(self, large: str, larger: torch.Tensor, small: str, smaller: torch.Tensor) -> None:
+        """Check that one tensor has a part like the other one for each rank."""
+        self.check(large, larger)
+        self.check(small, smaller)
+        self.same_type(large, larger, smaller)
+        if larger.numel() != self._ranks * smaller.numel():
+            raise self.value_error(
+                large,
+                f"has {larger.numel()} values, and {small} {smaller.numel()}: "
+                f"with {self._ranks} ranks it must have {self._ranks * smaller.numel()}",
+            )
+
+    def split(self, argument: str, tensor: torch.Tensor, sizes: Sequence[int]) -> list[int]:
+        """Return the bytes of each rank's rows; none where all are the same."""
+        rows = tensor.shape[0] if tensor.dim() else 1
+        if not sizes:
+            if rows % self._ranks:
+                raise self.value_error(
+                    argument, f"has {rows} rows, which {self._ranks} ranks cannot share equally"
+                )
+            return []
+        if len(sizes) != self._ranks or sum(sizes) != rows or min(sizes) < 0:
+            raise self.value_error(
+                f"{argument}_split_sizes",
+                f"= {list(sizes)}: must be {self._ranks} numbers with the sum {rows}",
+            )
+        return [size * (tensor.nbytes // rows) if rows else 0 for size in sizes]

@@ -1,0 +1,394 @@
+"""The process group: torch's operations, on those of `farwrite-collectives`."""
+
+# torch's stubs declare overloads of these methods that it calls on its own classes only.
+# mypy: disable-error-code="override, assignment"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from ipaddress import ip_address
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from farwrite import _native
+from farwrite.torch.arguments import FLOATS, Call
+from farwrite.torch.memory import Memory, overlap
+from farwrite.torch.options import Bounded, Options
+from farwrite.torch.rendezvous import Place, local_address, meet
+from farwrite.torch.reports import Report, Tally
+from farwrite.torch.work import Work
+
+
+class ProcessGroup(dist.ProcessGroup):
+    """A group of ranks. `torch.distributed` makes it, and calls its methods.
+
+    The methods have the names and arguments that torch wants. The older names of some, such as
+    `_allgather_base`, are methods of the base class that call these.
+    """
+
+    def __init__(self, place: Place, options: Options, timeout: timedelta) -> None:
+        super().__init__(place.store, place.rank, place.size)
+        self.options = options
+        self._place = place
+        self._description = "undefined"
+        self._tally = Tally()
+        bounded = options.policy if isinstance(options.policy, Bounded) else None
+        exact = bounded.exact if bounded else options.policy
+        self._bounded = bounded
+        address = local_address(place, options)
+        self._communicator = _native.Communicator(
+            place.rank,
+            place.size,
+            address=ip_address(address),
+            timeout_s=timeout.total_seconds(),
+            key=options.key,
+            scheme=exact.scheme,
+            bounded=(bounded.scheme, round(bounded.loss_target * 1e6)) if bounded else None,
+        )
+        self._communicator.connect(meet(place, self._communicator.info(), address, options, timeout))
+
+    # What the group is.
+
+    def getBackendName(self) -> str:
+        """Return the name that the backend is registered by."""
+        return "farwrite"
+
+    def getGroupName(self) -> str:
+        """Return the name that torch gave to the group."""
+        return self._place.group
+
+    def setGroupName(self, name: str) -> None:
+        """Take the name that torch gives to the group: the one it was made with."""
+
+    def getGroupDesc(self) -> str:
+        """Return the description that torch gave to the group."""
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        """Keep the description that torch gives to the group."""
+        self._description = description
+
+    def _get_backend(self, device: torch.device) -> ProcessGroup:
+        return self
+
+    def last_report(self) -> Report | None:
+        """Return how the last operation that ended went."""
+        return self._tally.last
+
+    # Its life.
+
+    def abort(self) -> None:
+        """End all operations, here and on the other ranks, with an error."""
+        self._communicator.abort(f"rank {self._place.rank} aborted group {self._place.group!r}")
+
+    def shutdown(self) -> None:
+        """Leave the group. What the other ranks still need of ended operations reaches them first."""
+        self._communicator.close()
+
+    # Operations.
+
+    def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
+        """Give every rank the reduction of a tensor of all ranks, in place."""
+        call = self._call("all_reduce")
+        tensor = call.check("tensor", call.only("tensors", tensors))
+        how = call.reduction("tensor", tensor, opts)
+        return self._start(call, "all-reduce", output=[tensor], load_output=True, **how)
+
+    def allreduce_coalesced(self, tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
+        """Reduce several tensors of one type as if they were one."""
+        call = self._call("all_reduce_coalesced")
+        checked = call.list_of_any("tensors", tensors)
+        for index, tensor in enumerate(checked):
+            call.same_type(f"tensors[{index}]", tensor, checked[0])
+        how = call.reduction("tensors[0]", checked[0], opts)
+        return self._start(call, "all-reduce", output=checked, load_output=True, **how)
+
+    def broadcast(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
+        """Give every rank the root's tensor, in place."""
+        call = self._call("broadcast")
+        tensor = call.check("tensor", call.only("tensors", tensors))
+        root = call.peer("root", opts.rootRank)
+        return self._start(call, "broadcast", output=[tensor], load_output=True, peer=root)
+
+    def reduce(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
+        """Give the root the reduction of a tensor of all ranks, in place."""
+        call = self._call("reduce")
+        tensor = call.check("tensor", call.only("tensors", tensors))
+        root = call.peer("root", opts.rootRank)
+        how = call.reduction("tensor", tensor, opts)
+        if root == self.rank():
+            return self._start(call, "reduce", output=[tensor], load_output=True, peer=root, **how)
+        return self._start(call, "reduce", input=[tensor], peer=root, **how)
+
+    def allgather(
+        self,
+        output_tensors: Sequence[Sequence[torch.Tensor]],
+        input_tensors: Sequence[torch.Tensor],
+        opts: Any = None,
+    ) -> Work:
+        """Give every rank the tensors of all ranks, in a list."""
+        call = self._call("all_gather")
+        tensor = call.check("tensor", call.only("input_tensors", input_tensors))
+        outputs = call.list_for_ranks("tensor_list", call.only("output_tensors", output_tensors), tensor)
+        return self._start(call, "all-gather", input=[tensor], output=outputs)
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """Give every rank the tensors of all ranks, one after the other in one tensor."""
+        return self.all_gather_single_coalesced([output], [input], opts)
+
+    def all_gather_single_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Do what `all_gather_single` does for several pairs of tensors."""
+        call = self._call("all_gather_into_tensor")
+        pairs = call.pairs(outputs, inputs)
+        for output, input in pairs:
+            call.times_larger("output", output, "input", input)
+        return self._start_all(call, "all-gather", pairs)
+
+    def allgather_coalesced(
+        self,
+        output_lists: Sequence[Sequence[torch.Tensor]],
+        input_list: Sequence[torch.Tensor],
+        opts: Any = None,
+    ) -> Work:
+        """Give every rank several tensors of all ranks, in a list for each rank."""
+        call = self._call("all_gather_coalesced")
+        inputs = call.list_of_any("input_list", input_list)
+        if len(output_lists) != self.size():
+            raise call.value_error(
+                "output_lists",
+                f"has {len(output_lists)} lists: one for each of {self.size()} ranks is needed",
+            )
+        for outputs in output_lists:
+            for index, (output, input) in enumerate(call.pairs(outputs, inputs)):
+                call.check(f"output_lists[..][{index}]", output)
+                call.alike(f"output_lists[..][{index}]", [output], input)
+        flat = [output for outputs in output_lists for output in outputs]
+        return self._start(call, "all-gather", input=inputs, output=flat)
+
+    def reduce_scatter(
+        self,
+        output_tensors: Sequence[torch.Tensor],
+        input_tensors: Sequence[Sequence[torch.Tensor]],
+        opts: Any = None,
+    ) -> Work:
+        """Give each rank the reduction of the tensor for it in every rank's list."""
+        call = self._call("reduce_scatter")
+        output = call.check("output", call.only("output_tensors", output_tensors))
+        inputs = call.list_for_ranks("input_list", call.only("input_tensors", input_tensors), output)
+        how = call.reduction("output", output, opts)
+        return self._start(call, "reduce-scatter", input=inputs, output=[output], **how)
+
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """Give each rank the reduction of its part of every rank's tensor."""
+        return self.reduce_scatter_single_coalesced([output], [input], opts)
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Do what `reduce_scatter_single` does for several pairs of tensors."""
+        call = self._call("reduce_scatter_tensor")
+        pairs = call.pairs(outputs, inputs)
+        for output, input in pairs:
+            call.times_larger("input", input, "output", output)
+        how = [call.reduction("output", output, opts) for output, _ in pairs]
+        return self._start_all(call, "reduce-scatter", pairs, how)
+
+    def alltoall(
+        self, output_tensors: Sequence[torch.Tensor], input_tensors: Sequence[torch.Tensor], opts: Any = None
+    ) -> Work:
+        """Give each rank the tensor for it in every rank's list. Sizes may differ."""
+        call = self._call("all_to_all")
+        lists = {"output_tensor_list": output_tensors, "input_tensor_list": input_tensors}
+        for name, tensors in lists.items():
+            call.one_each(name, tensors)
+            for index, tensor in enumerate(tensors):
+                call.check(f"{name}[{index}]", tensor)
+                call.same_type(f"{name}[{index}]", tensor, input_tensors[0])
+        return self._start(
+            call,
+            "all-to-all",
+            input=input_tensors,
+            output=output_tensors,
+            send_bytes=[tensor.nbytes for tensor in input_tensors],
+            receive_bytes=[tensor.nbytes for tensor in output_tensors],
+        )
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = None,
+    ) -> Work:
+        """Give each rank its part of every rank's tensor. Parts are rows; all have one size by default."""
+        call = self._call("all_to_all_single")
+        call.check("output", output)
+        call.check("input", input)
+        call.same_type("output", output, input)
+        return self._start(
+            call,
+            "all-to-all",
+            input=[input],
+            output=[output],
+            send_bytes=call.split("input", input, input_split_sizes),
+            receive_bytes=call.split("output", output, output_split_sizes),
+        )
+
+    def gather(
+        self,
+        output_tensors: Sequence[Sequence[torch.Tensor]],
+        input_tensors: Sequence[torch.Tensor],
+        opts: Any,
+    ) -> Work:
+        """Give the root the tensors of all ranks, in a list."""
+        call = self._call("gather")
+        tensor = call.check("tensor", call.only("input_tensors", input_tensors))
+        root = call.peer("root", opts.rootRank)
+        if root != self.rank():
+            return self._start(call, "gather", input=[tensor], peer=root)
+        outputs = call.list_for_ranks("gather_list", call.only("output_tensors", output_tensors), tensor)
+        return self._start(call, "gather", input=[tensor], output=outputs, peer=root)
+
+    def gather_single(self, output: torch.Tensor | None, input: torch.Tensor, opts: Any) -> Work:
+        """Give the root the tensors of all ranks, one after the other in one tensor."""
+        call = self._call("gather_into_tensor")
+        call.check("input", input)
+        root = call.peer("root", opts.rootRank)
+        if root != self.rank():
+            return self._start(call, "gather", input=[input], peer=root)
+        output = call.check("output", output)
+        call.times_larger("output", output, "input", input)
+        return self._start(call, "gather", input=[input], output=[output], peer=root)
+
+    def scatter(
+        self,
+        output_tensors: Sequence[torch.Tensor],
+        input_tensors: Sequence[Sequence[torch.Tensor]],
+        opts: Any,
+    ) -> Work:
+        """Give each rank the tensor for it in the root's list."""
+        call = self._call("scatter")
+        tensor = call.check("tensor", call.only("output_tensors", output_tensors))
+        root = call.peer("root", opts.rootRank)
+        if root != self.rank():
+            return self._start(call, "scatter", output=[tensor], peer=root)
+        inputs = call.list_for_ranks("scatter_list", call.only("input_tensors", input_tensors), tensor)
+        return self._start(call, "scatter", input=inputs, output=[tensor], peer=root)
+
+    def barrier(self, opts: Any = None) -> Work:
+        """Let nobody go on before everybody has come."""
+        return self._start(self._call("barrier"), "barrier")
+
+    def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
+        """Let nobody go on before everybody has come, within a time."""
+        self.barrier().wait(timeout)
+
+    def send(self, tensors: Sequence[torch.Tensor], dst: int, tag: int) -> Work:
+        """Send a tensor to one rank. Those of one tag arrive in the order in which they are sent."""
+        call = self._call("send")
+        tensor = call.check("tensor", call.only("tensors", tensors))
+        return self._start(call, "send", input=[tensor], peer=call.peer("dst", dst), tag=call.tag(tag))
+
+    def recv(self, tensors: Sequence[torch.Tensor], src: int, tag: int) -> Work:
+        """Receive a tensor from one rank."""
+        call = self._call("recv")
+        tensor = call.check("tensor", call.only("tensors", tensors))
+        return self._start(call, "receive", output=[tensor], peer=call.peer("src", src), tag=call.tag(tag))
+
+    def recv_anysource(self, tensors: Sequence[torch.Tensor], tag: int) -> Work:
+        """Refuse: a receive names its sender."""
+        raise self._call("recv").value_error("src", "= None: the rank of the sender is needed")
+
+    # How operations start.
+
+    def _call(self, operation: str) -> Call:
+        return Call(self.rank(), self.size(), operation)
+
+    def _start(
+        self,
+        call: Call,
+        operation: str,
+        *,
+        input: Sequence[torch.Tensor] = (),
+        output: Sequence[torch.Tensor] = (),
+        load_output: bool = False,
+        **how: Any,
+    ) -> Work:
+        ticket, store = self._submit(operation, input, output, load_output, how)
+        return Work(call.operation, [ticket], output, store, self._tally)
+
+    def _submit(
+        self,
+        operation: str,
+        input: Sequence[torch.Tensor],
+        output: Sequence[torch.Tensor],
+        load_output: bool,
+        how: dict[str, Any],
+    ) -> tuple[_native.Ticket, Callable[[], None]]:
+        """Start an operation; also return what copies its result to where it belongs."""
+        if any(overlap(one, other) for one in input for other in output):
+            # As when every rank gathers into a tensor of which its own input is a part.
+            input = [tensor.clone() for tensor in input]
+        read = Memory(input) if input else None
+        written = Memory(output) if output else None
+        if read:
+            read.load()
+        if written and load_output:
+            written.load()
+        ticket = self._communicator.submit(
+            operation,
+            input=read.buffer() if read else None,
+            output=written.buffer() if written else None,
+            bounded=self._is_bounded(operation, output, how),
+            **how,
+        )
+        return ticket, written.store if written else _nothing
+
+    def _is_bounded(self, operation: str, output: Sequence[torch.Tensor], how: dict[str, Any]) -> bool:
+        # All ranks must decide the same, so only by what is the same at all ranks: parts of different sizes
+        # are not.
+        return (
+            self._bounded is not None
+            and operation in self._bounded.operations
+            and output[0].dtype in FLOATS
+            and not how.get("send_bytes")
+            and sum(tensor.nbytes for tensor in output) >= self._bounded.min_bytes
+        )
+
+    def _start_all(
+        self,
+        call: Call,
+        operation: str,
+        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        how: Sequence[dict[str, Any]] = (),
+    ) -> Work:
+        """Start one operation for each pair of an output and an input."""
+        hows = how or [{}] * len(pairs)
+        started = [
+            self._submit(operation, [input], [output], False, one)
+            for (output, input), one in zip(pairs, hows, strict=True)
+        ]
+        stores = [store for _, store in started]
+        return Work(
+            call.operation,
+            [ticket for ticket, _ in started],
+            [output for output, _ in pairs],
+            partial(_each, stores),
+            self._tally,
+        )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _each(calls: Sequence[Callable[[], None]]) -> None:
+    for call in calls:
+        call()

@@ -1,0 +1,98 @@
+"""What a group of ranks may be made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Every byte of every operation arrives: a scheme repairs what the network loses."""
+
+    #: Name of the scheme: `sr-rto`, `sr-nack`, `ec-mds:32,8` and others of docs/plan.md.
+    scheme: str = "sr-nack"
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """Large operations on floats end in time: contributions that are late or lost are left out.
+
+    All ranks get the same result of an all-reduce, so replicas of a model stay equal, bit for bit. A sum
+    lacks what was left out; a mean divides by the number of contributions that came. Where nothing is
+    reduced, missing values are 0. All other operations are exact.
+    """
+
+    #: How many of the bytes may be missing, as a share from 1e-6 to 1. The wait is the shortest that keeps
+    #: below it, as far as waiting helps.
+    loss_target: float = 0.01
+    #: Name of the scheme that carries contributions: `best-effort`, or with repairs that fit the time,
+    #: `best-effort+sr` and `best-effort+ec-mds:32,8`.
+    scheme: str = "best-effort"
+    #: Which operations end in time: of `all-reduce`, `reduce-scatter`, `all-gather`, `all-to-all`. Leave out
+    #: `all-gather` where it carries weights, as with FSDP and ZeRO-3. An all-to-all of parts whose sizes are
+    #: given is exact.
+    operations: tuple[str, ...] = ("all-reduce", "reduce-scatter")
+    #: Operations on fewer bytes at a rank are exact.
+    min_bytes: int = 65536
+    #: What repairs losses of exact operations.
+    exact: Exact = field(default_factory=Exact)
+
+    def __post_init__(self) -> None:  # noqa: D105
+        if not isinstance(self.loss_target, float) or not 1e-6 <= self.loss_target < 1:
+            raise ValueError(f"loss_target = {self.loss_target!r}: must be a share from 1e-6 to below 1")
+        unknown = [name for name in self.operations if name not in _BOUNDED]
+        if unknown:
+            raise ValueError(f"operations has {unknown[0]!r}: must be of {', '.join(_BOUNDED)}")
+        if not isinstance(self.min_bytes, int) or self.min_bytes < 0:
+            raise ValueError(f"min_bytes = {self.min_bytes!r}: must be a number of bytes")
+
+
+_BOUNDED = ("all-reduce", "reduce-scatter", "all-gather", "all-to-all")
+#: What the operations of a group do about what the network loses.
+Policy = Exact | Bounded
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of one group: ``dist.init_process_group("farwrite", pg_options=Options(...))``.
+
+    A group that is made without options, such as by ``dist.new_group(ranks)``, has those of the default
+    group. The ranks exchange keys through torch's store. Whoever has these can change the results of the
+    job. So one of `trusted_store` and `key` must be given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where an option will not do; the message names the option and its value.
+    """
+
+    #: The user says that only the ranks can read and write the store and the way to it.
+    trusted_store: bool = False
+    #: 32 secret bytes that all ranks have. What the ranks put into the store is encrypted with them.
+    key: bytes | None = field(default=None, repr=False)
+    #: What operations do about what the network loses. It must be the same on all ranks.
+    policy: Policy = field(default_factory=Exact)
+    #: The address of this rank that the other ranks can reach. The default is the one that this machine
+    #: uses toward the store.
+    address: str | None = None
+
+    def __post_init__(self) -> None:  # noqa: D105
+        if not isinstance(self.trusted_store, bool):
+            raise TypeError(f"trusted_store = {self.trusted_store!r}: must be True or False")
+        if self.key is not None and not isinstance(self.key, bytes):
+            raise TypeError(f"key is of {type(self.key).__name__}: must be bytes")
+        if self.key is not None and len(self.key) != 32:
+            raise ValueError(f"key has {len(self.key)} bytes: must have 32")
+        if not isinstance(self.policy, Exact | Bounded):
+            raise TypeError(f"policy = {self.policy!r}: must be Exact(...) or Bounded(...)")
+        if self.address is not None:
+            try:
+                ip_address(self.address)
+            except ValueError:
+                raise ValueError(f"address = {self.address!r}: must be an IPv4 or IPv6 address") from None
+        if self.key is None and not self.trusted_store:
+            raise ValueError(
+                "trusted_store = False, key = None: the ranks exchange keys through the store, so pass "
+                "trusted_store=True if only the ranks can read it, or else key=..., 32 secret bytes"
+            )

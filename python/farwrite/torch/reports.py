@@ -1,0 +1,50 @@
+"""How operations went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Report:
+    """How the last operation of a group that ended went at this rank."""
+
+    #: Which operation.
+    operation: str
+    #: Bytes of its result at this rank.
+    result_bytes: int
+    #: Bytes of the result that lack the contribution of a rank. Always 0 in an exact group.
+    missing_bytes: int
+    #: Seconds from its start to its end.
+    elapsed_s: float
+    #: Seconds that it waited for contributions at most; of an exact operation those that it was allowed
+    #: to take.
+    timeout_s: float
+    #: How many operations of the group have ended.
+    operations: int
+    #: Which share of them ended with bytes missing.
+    cut_share: float
+
+
+class Tally:
+    """Counts the operations of a group that have ended."""
+
+    def __init__(self) -> None:
+        self._ended = 0
+        self._cut = 0
+        self.last: Report | None = None
+
+    def add(self, operation: str, ended: tuple[int, int, float, float]) -> None:
+        """Count one: bytes of the result, missing bytes, elapsed and allowed seconds."""
+        result_bytes, missing_bytes, elapsed_s, timeout_s = ended
+        self._ended += 1
+        self._cut += missing_bytes > 0
+        self.last = Report(
+            operation,
+            result_bytes,
+            missing_bytes,
+            elapsed_s,
+            timeout_s,
+            self._ended,
+            self._cut / self._ended,
+        )

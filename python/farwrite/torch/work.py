@@ -1,0 +1,106 @@
+"""An operation that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from threading import Lock, Thread
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from farwrite import _native
+from farwrite.torch.reports import Tally
+from farwrite.torch.stream import Stream
+
+
+class Work(dist.Work):
+    """What an asynchronous call returns. Any thread may wait for it, more than once."""
+
+    def __init__(
+        self,
+        operation: str,
+        tickets: Sequence[_native.Ticket],
+        outputs: Sequence[torch.Tensor],
+        store: Callable[[], None],
+        tally: Tally,
+    ) -> None:
+        super().__init__()
+        self._operation = operation
+        self._tickets = tickets
+        self._outputs = list(outputs)
+        self._store = store
+        self._tally = tally
+        self._stream = Stream(outputs)
+        self._lock = Lock()
+        self._stored = False
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Wait for the end, and make the result visible to what this thread does next.
+
+        Parameters
+        ----------
+        timeout
+            How long to wait at most; 0 is until the operation's own timeout.
+
+        Raises
+        ------
+        CollectiveError
+            Where the operation failed.
+        TimeoutError
+            Where the operation still runs after ``timeout``.
+        """
+        # torch has no timeout where it is 0, or -1 ms.
+        limit_s = timeout.total_seconds() if timeout > timedelta(0) else None
+        ended = [ticket.wait(limit_s) for ticket in self._tickets]
+        with self._lock:
+            if not self._stored:
+                with self._stream.after_start():
+                    self._store()
+                for one in ended:
+                    self._tally.add(self._operation, one)
+                self._stored = True
+        self._stream.join()
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether the operation has ended, well or not."""
+        return all(ticket.is_done() for ticket in self._tickets)
+
+    def exception(self) -> BaseException | None:
+        """Return why the operation failed, if it has."""
+        if self.is_completed():
+            try:
+                self.wait()
+            except RuntimeError as error:
+                return error
+        return None
+
+    def is_success(self) -> bool:
+        """Return whether the operation has ended well."""
+        return self.is_completed() and self.exception() is None
+
+    def result(self) -> list[torch.Tensor]:
+        """Return the tensors that the operation writes."""
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """Do what `wait` does."""
+        self.wait()
+
+    def get_future(self) -> Future[Any]:
+        """Return a future of the tensors that the operation writes."""
+        future: Future[Any] = Future(devices=self._stream.devices())
+        # Operations may end in another order than they began, so no two futures share a thread.
+        Thread(target=self._fulfil, args=(future,), name="farwrite-future", daemon=True).start()
+        return future
+
+    def _fulfil(self, future: Future[Any]) -> None:
+        try:
+            self.wait()
+        except Exception as error:
+            future.set_exception(error)
+        else:
+            future.set_result(self._outputs)

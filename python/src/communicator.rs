@@ -1,0 +1,287 @@
+//! One rank of a group, for `farwrite.torch`.
+#![allow(unsafe_code)]
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use farwrite::deadline::Policy;
+use farwrite_collectives as collectives;
+use farwrite_collectives::{
+    Buffer, Buffers, CommunicatorOptions, Delivery, ElementType, Operation, OperationOptions,
+    Reduction,
+};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTimeoutError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+pyo3::create_exception!(
+    farwrite._native,
+    CollectiveError,
+    PyRuntimeError,
+    "An operation failed, or its group did; the message names the rank."
+);
+
+/// Longest wait without a look at signals, such as that of Ctrl-C.
+const SIGNALS_EVERY: Duration = Duration::from_millis(100);
+
+/// One rank of a group, over UDP.
+#[pyclass(frozen, module = "farwrite._native")]
+pub(crate) struct Communicator {
+    /// `None` once it is closed.
+    inner: Mutex<Option<Arc<collectives::Communicator>>>,
+    /// Memory of operations that may still run.
+    lent: Mutex<Vec<Lent>>,
+}
+
+/// Memory that an operation uses until its ticket is done. Holding the views keeps it where it is.
+struct Lent {
+    ticket: Arc<collectives::Ticket>,
+    _input: Option<PyBuffer<u8>>,
+    _output: Option<PyBuffer<u8>>,
+}
+
+#[pymethods]
+impl Communicator {
+    #[new]
+    #[pyo3(signature = (rank, size, *, address, timeout_s, key, scheme, bounded=None))]
+    fn new(
+        rank: usize,
+        size: usize,
+        address: IpAddr,
+        timeout_s: f64,
+        key: Option<[u8; 32]>,
+        scheme: &str,
+        bounded: Option<(&str, u32)>,
+    ) -> PyResult<Self> {
+        let mut options = CommunicatorOptions::new(SocketAddr::new(address, 0));
+        options.key = key;
+        options.group.timeout = seconds("timeout_s", timeout_s)?;
+        options.group.scheme = scheme.parse().map_err(value_error)?;
+        if let Some((scheme, loss_target_ppm)) = bounded {
+            options.group.bounded.scheme = scheme.parse().map_err(value_error)?;
+            if let Policy::LossTarget { target_ppm, .. } = &mut options.group.bounded.policy {
+                *target_ppm = loss_target_ppm;
+            }
+        }
+        let inner = collectives::Communicator::new(rank, size, options).map_err(exception)?;
+        Ok(Self {
+            inner: Mutex::new(Some(Arc::new(inner))),
+            lent: Mutex::default(),
+        })
+    }
+
+    /// What the other ranks need to connect.
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let info = self.open()?.info().map_err(exception)?;
+        Ok(PyBytes::new(py, &info))
+    }
+
+    /// Joins this rank to all others, by what `info` of each gave, in the order of ranks.
+    fn connect(&self, py: Python<'_>, infos: Vec<Vec<u8>>) -> PyResult<()> {
+        let inner = self.open()?;
+        py.detach(|| inner.connect(infos)).map_err(exception)
+    }
+
+    /// Starts an operation on memory, which it uses until its ticket is done. `peer` is the root, or
+    /// the other rank of a send or a receive.
+    #[pyo3(signature = (
+        operation, *, input=None, output=None, peer=0, tag=0, element=None, reduction=None,
+        send_bytes=Vec::new(), receive_bytes=Vec::new(), bounded=false,
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn submit(
+        &self,
+        operation: &str,
+        input: Option<PyBuffer<u8>>,
+        output: Option<PyBuffer<u8>>,
+        peer: usize,
+        tag: u32,
+        element: Option<&str>,
+        reduction: Option<&str>,
+        send_bytes: Vec<u64>,
+        receive_bytes: Vec<u64>,
+        bounded: bool,
+    ) -> PyResult<Ticket> {
+        let operation = match operation {
+            "all-reduce" => Operation::AllReduce {
+                element: element_type(element)?,
+                reduction: reduction_of(reduction)?,
+            },
+            "reduce-scatter" => Operation::ReduceScatter {
+                element: element_type(element)?,
+                reduction: reduction_of(reduction)?,
+            },
+            "all-gather" => Operation::AllGather,
+            "all-to-all" => Operation::AllToAll {
+                send_bytes,
+                receive_bytes,
+            },
+            "broadcast" => Operation::Broadcast { root: peer },
+            "reduce" => Operation::Reduce {
+                root: peer,
+                element: element_type(element)?,
+                reduction: reduction_of(reduction)?,
+            },
+            "gather" => Operation::Gather { root: peer },
+            "scatter" => Operation::Scatter { root: peer },
+            "barrier" => Operation::Barrier,
+            "send" => Operation::Send { to: peer, tag },
+            "receive" => Operation::Receive { from: peer, tag },
+            _ => return Err(value_error(format!("operation = {operation:?}: unknown"))),
+        };
+        let output_buffer = output.as_ref().map(writable).transpose()?;
+        let buffers = Buffers {
+            input: input.as_ref().map(readable),
+            output: output_buffer,
+        };
+        let delivery = match bounded {
+            true => Delivery::Bounded,
+            false => Delivery::Exact,
+        };
+        let options = OperationOptions {
+            delivery,
+            ..OperationOptions::default()
+        };
+        let ticket = self
+            .open()?
+            .submit_with(operation, options, buffers)
+            .map_err(exception)?;
+        let ticket = Arc::new(ticket);
+        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.retain(|lent| !lent.ticket.is_done());
+        lent.push(Lent {
+            ticket: Arc::clone(&ticket),
+            _input: input,
+            _output: output,
+        });
+        Ok(Ticket(ticket))
+    }
+
+    /// Ends the operations of all ranks with an error that has this reason.
+    fn abort(&self, reason: &str) -> PyResult<()> {
+        self.open()?.abort(reason);
+        Ok(())
+    }
+
+    /// Leaves the group. Waits a while until the other ranks have what was sent to them.
+    fn close(&self, py: Python<'_>) {
+        let inner = self.lock().take();
+        py.detach(|| drop(inner));
+    }
+}
+
+impl Communicator {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<collectives::Communicator>>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> PyResult<Arc<collectives::Communicator>> {
+        let inner = self.lock().clone();
+        inner.ok_or_else(|| CollectiveError::new_err("the group was left: it was shut down"))
+    }
+}
+
+impl Drop for Communicator {
+    fn drop(&mut self) {
+        // Before the memory in `lent`: operations that run may use it until then.
+        Python::attach(|py| self.close(py));
+    }
+}
+
+/// An operation that was started.
+#[pyclass(frozen, module = "farwrite._native")]
+pub(crate) struct Ticket(Arc<collectives::Ticket>);
+
+#[pymethods]
+impl Ticket {
+    /// Whether the operation has ended.
+    fn is_done(&self) -> bool {
+        self.0.is_done()
+    }
+
+    /// Waits for the end without the interpreter's lock. Gives the bytes of the result and those
+    /// that are missing, the seconds that it took and those that it waited at most.
+    fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<(u64, u64, f64, f64)> {
+        let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
+        let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let slice = left.map_or(SIGNALS_EVERY, |left| left.min(SIGNALS_EVERY));
+            match py.detach(|| self.0.wait(slice)) {
+                Ok(report) => {
+                    let limit = report.limit.unwrap_or(report.timeout);
+                    return Ok((
+                        report.bytes,
+                        report.missing_bytes,
+                        report.elapsed.as_secs_f64(),
+                        limit.as_secs_f64(),
+                    ));
+                }
+                Err(collectives::CollectiveError::StillRunning) if left != Some(Duration::ZERO) => {
+                    py.check_signals()?;
+                }
+                Err(error) => return Err(exception(error)),
+            }
+        }
+    }
+}
+
+/// Memory that an operation reads.
+fn readable(view: &PyBuffer<u8>) -> Buffer {
+    // SAFETY: the caller keeps the view in `lent` until the ticket is done, and with it the bytes.
+    // An input is only read. The user of `submit` leaves the memory alone meanwhile.
+    unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) }
+}
+
+/// Memory that an operation writes.
+fn writable(view: &PyBuffer<u8>) -> PyResult<Buffer> {
+    if view.readonly() {
+        return Err(PyBufferError::new_err("output: must be writable memory"));
+    }
+    // An output is lent as an input is, and may be written.
+    Ok(readable(view))
+}
+
+fn element_type(name: Option<&str>) -> PyResult<ElementType> {
+    let all = ElementType::ALL.into_iter();
+    named(
+        "element",
+        name,
+        all.map(|element| (element.to_string(), element)),
+    )
+}
+
+fn reduction_of(name: Option<&str>) -> PyResult<Reduction> {
+    let all = Reduction::ALL.into_iter();
+    named("reduction", name, all.map(|how| (how.to_string(), how)))
+}
+
+fn named<T>(
+    argument: &str,
+    name: Option<&str>,
+    mut all: impl Iterator<Item = (String, T)>,
+) -> PyResult<T> {
+    let found = all.find(|(known, _)| Some(known.as_str()) == name);
+    let found = found.map(|(_, value)| value);
+    found.ok_or_else(|| value_error(format!("{argument} = {name:?}: unknown")))
+}
+
+fn seconds(argument: &str, value: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|why| value_error(format!("{argument} = {value} s: {why}")))
+}
+
+fn value_error(why: impl ToString) -> PyErr {
+    PyValueError::new_err(why.to_string())
+}
+
+fn exception(error: collectives::CollectiveError) -> PyErr {
+    let message = error.to_string();
+    match error {
+        collectives::CollectiveError::Argument { .. } => PyValueError::new_err(message),
+        collectives::CollectiveError::StillRunning => PyTimeoutError::new_err(message),
+        _ => CollectiveError::new_err(message),
+    }
+}

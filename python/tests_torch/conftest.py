@@ -1,0 +1,31 @@
+"""Fixtures: jobs of some ranks, which live as long as the tests."""
+
+from collections.abc import Iterator
+
+import pytest
+from ranks import Ranks
+
+
+def _job(size: int) -> Iterator[Ranks]:
+    job = Ranks(size)
+    yield job
+    job.close()
+
+
+@pytest.fixture(scope="session")
+def two() -> Iterator[Ranks]:
+    """Two ranks."""
+    yield from _job(2)
+
+
+@pytest.fixture(scope="session")
+def four() -> Iterator[Ranks]:
+    """Four ranks."""
+    yield from _job(4)
+
+
+@pytest.fixture(scope="session", params=[2, 4])
+def job(request: pytest.FixtureRequest) -> Ranks:
+    """Two ranks, and four."""
+    ranks: Ranks = request.getfixturevalue({2: "two", 4: "four"}[request.param])
+    return ranks

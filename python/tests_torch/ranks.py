@@ -1,0 +1,100 @@
+"""Ranks of a job as processes that run functions of tests, one after the other."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import farwrite.torch
+
+OPTIONS = farwrite.torch.Options(trusted_store=True)
+
+
+class Ranks:
+    """Processes with a default group of a backend, and beside it one of gloo."""
+
+    def __init__(self, size: int, backend: str = "farwrite") -> None:
+        self.size = size
+        # The server imports torch once, and its children find it there.
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["farwrite.torch", "torch.distributed.fsdp"])
+        port = _free_port()
+        self._ends: list[Connection] = []
+        self._processes = []
+        for rank in range(size):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, rank, size, port, backend), daemon=True)
+            process.start()
+            theirs.close()
+            self._ends.append(ours)
+            self._processes.append(process)
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call a function of a module on every rank at once, and return what it returns, by rank.
+
+        Raises
+        ------
+        AssertionError
+            Where it raises on a rank; the message has the rank and the traceback.
+        """
+        for end in self._ends:
+            end.send((function, arguments))
+        answers = [end.recv() if end.poll(60) else (False, "no answer in 60 s") for end in self._ends]
+        failures = [f"rank {rank}: {what}" for rank, (ok, what) in enumerate(answers) if not ok]
+        assert not failures, "\n".join(failures)
+        return [what for _, what in answers]
+
+    def close(self) -> None:
+        """End the processes."""
+        for end in self._ends:
+            end.send(None)
+        for process in self._processes:
+            process.join(30)
+            process.kill()
+
+
+def message(kind: type[BaseException], call: Callable[[], Any]) -> str:
+    """Return the message of the exception that a call must raise."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+def gloo() -> dist.ProcessGroup:
+    """Return a group of all ranks that is not of farwrite."""
+    return _groups[0]
+
+
+_groups: list[dist.ProcessGroup] = []
+
+
+def _serve(end: Connection, rank: int, size: int, port: int, backend: str) -> None:
+    import traceback
+
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE=str(size))
+    dist.init_process_group(backend, pg_options=OPTIONS if backend == "farwrite" else None)
+    _groups.append(dist.new_group(backend="gloo"))
+    while (request := end.recv()) is not None:
+        function, arguments = request
+        try:
+            answer = True, function(*arguments)
+        except BaseException:
+            answer = False, traceback.format_exc()
+        end.send(answer)
+    dist.destroy_process_group()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

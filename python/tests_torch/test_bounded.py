@@ -1,0 +1,96 @@
+"""Operations that end in time: what they leave out, and that replicas stay equal."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+import torch.distributed as dist
+from ranks import Ranks
+from test_training import model, train
+from torch.nn.parallel import DistributedDataParallel
+
+import farwrite.torch
+from farwrite.torch import Bounded, Options
+
+OPTIONS = Options(trusted_store=True, policy=Bounded(0.02, min_bytes=4096))
+VALUES = 100_000
+
+
+def contributors(tensor: torch.Tensor, ranks: int) -> int:
+    """Check a sum to which rank r has contributed 2^r or nothing; return how many values lack some."""
+    values = tensor.long()
+    assert torch.equal(values.float(), tensor)
+    assert values.min() >= 0
+    assert values.max() < 2**ranks
+    return int((values != 2**ranks - 1).sum())
+
+
+def test_an_all_reduce_names_what_it_lacks(job: Ranks) -> None:
+    for results in zip(*job.run(_all_reduces), strict=True):
+        assert len(set(results)) == 1, "ranks have different results"
+
+
+def _all_reduces() -> list[bytes]:
+    group = dist.new_group(pg_options=OPTIONS)
+    results = []
+    for _ in range(10):
+        tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
+        dist.all_reduce(tensor, group=group)
+        report = farwrite.torch.last_report(group)
+        assert report is not None
+        assert report.missing_bytes == 4 * contributors(tensor, dist.get_world_size())
+        results.append(tensor.numpy().tobytes())
+    dist.destroy_process_group(group)
+    return results
+
+
+def test_a_rank_that_is_late_is_left_out(two: Ranks) -> None:
+    assert all(two.run(_late))
+
+
+def _late() -> bool:
+    group = dist.new_group(pg_options=OPTIONS)
+    cut = False
+    for step in range(30):
+        tensor = torch.full((VALUES,), 2.0 ** dist.get_rank())
+        if dist.get_rank() == 1 and step % 6 == 5:
+            time.sleep(0.5)
+        dist.all_reduce(tensor, group=group)
+        cut = cut or contributors(tensor, 2) > 0
+    report = farwrite.torch.last_report(group)
+    assert report is not None
+    assert (report.cut_share > 0) == cut
+    dist.destroy_process_group(group)
+    return cut
+
+
+def test_small_and_whole_numbered_operations_are_exact(two: Ranks) -> None:
+    two.run(_exact)
+
+
+def _exact() -> None:
+    group = dist.new_group(pg_options=OPTIONS)
+    for tensor in (torch.ones(1000), torch.ones(VALUES, dtype=torch.int64)):
+        for _ in range(3):
+            once = tensor.clone()
+            if dist.get_rank() == 1:
+                time.sleep(0.1)
+            dist.all_reduce(once, group=group)
+            assert torch.equal(once, tensor * 2)
+    dist.destroy_process_group(group)
+
+
+def test_replicas_do_not_drift_apart(job: Ranks) -> None:
+    job.run(_ddp)
+
+
+def _ddp() -> None:
+    group = dist.new_group(pg_options=OPTIONS)
+    module = DistributedDataParallel(model(), process_group=group, bucket_cap_mb=0.01)
+    train(module, module.parameters(), dist.get_rank())
+    weights = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    everyone = [torch.empty_like(weights) for _ in range(dist.get_world_size())]
+    dist.all_gather(everyone, weights)
+    assert all(torch.equal(other, weights) for other in everyone)
+    dist.destroy_process_group(group)

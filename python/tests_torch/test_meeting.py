@@ -1,0 +1,101 @@
+"""How ranks meet: two threads stand for two ranks."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
+
+from farwrite.torch import Exact, Options, Place, RendezvousError, rendezvous
+
+OPTIONS = Options(trusted_store=True)
+SHORT = timedelta(seconds=1)
+
+
+def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
+         addresses: tuple[str, str] = ("10.0.0.1", "10.0.0.2"), sizes: tuple[int, int] = (2, 2),
+         ) -> list[list[bytes] | str]:  # fmt: skip
+    """What each of two ranks gets, or the message of its exception."""
+
+    def meet(rank: int) -> list[bytes] | str:
+        place = Place("g", store, rank, sizes[rank])
+        try:
+            return rendezvous.meet(place, b"of %d" % rank, addresses[rank], options[rank], SHORT)
+        except RendezvousError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(meet, range(2)))
+
+
+def test_everyone_gets_the_information_of_all(tmp_path: Path) -> None:
+    for store in (HashStore(), FileStore(str(tmp_path / "store"), 2), PrefixStore("p", HashStore())):
+        assert both(store) == [[b"of 0", b"of 1"]] * 2
+        # Nothing secret is left behind.
+        assert [store.get(f"farwrite/0/{rank}") for rank in range(2)] == [b"met"] * 2
+
+
+def test_a_second_group_of_one_name() -> None:
+    store = HashStore()
+    both(store)
+    for rank, said in enumerate(both(store)):
+        assert isinstance(said, str)
+        assert said.startswith(
+            f"rank {rank} of group 'g': the store has a rank {rank} of a group of this name"
+        )
+
+
+def test_a_group_that_is_made_again() -> None:
+    store = HashStore()
+    both(store)
+    with ThreadPoolExecutor(2) as threads:
+        places = [Place("g", store, rank, 2, before=1) for rank in range(2)]
+        meetings = [
+            threads.submit(rendezvous.meet, place, b"new", "10.0.0.1", OPTIONS, SHORT) for place in places
+        ]
+        assert [meeting.result() for meeting in meetings] == [[b"new", b"new"]] * 2
+
+
+def test_a_rank_that_does_not_come() -> None:
+    with pytest.raises(RendezvousError, match=r"^rank 0 of group 'g': no sign of rank 1, 2 after 0:00:01$"):
+        rendezvous.meet(Place("g", HashStore(), 0, 3), b"", "10.0.0.1", OPTIONS, SHORT)
+
+
+def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Options(trusted_store=True, policy=Exact("ec-mds:32,8"))
+    said = both(HashStore(), options=(OPTIONS, other))
+    assert "rank 1 has policy Exact(scheme='ec-mds:32,8'), this rank Exact(scheme='sr-nack')" in said[0]
+    assert "rank 0 has policy Exact(scheme='sr-nack')" in said[1]
+    said = both(HashStore(), sizes=(2, 3))
+    assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]
+    assert "no sign of rank 2" in said[1]
+    versions = iter(["0.1.0", "0.2.0"])
+    monkeypatch.setattr(rendezvous, "version", lambda _: next(versions))
+    said = both(HashStore())
+    assert any("has version 0.1.0, this rank 0.2.0: all ranks must have the same" in one for one in said)
+
+
+def test_what_is_no_rank_of_farwrite() -> None:
+    for value in (b"\xff\x00", b"[]", b'{"farwrite": 1}', b"x" * 1000):
+        store = HashStore()
+        store.set("farwrite/0/1", value)  # type: ignore[arg-type] # bytes will do
+        with pytest.raises(RendezvousError, match="what rank 1 put into the store is not of this version"):
+            rendezvous.meet(Place("g", store, 0, 2), b"", "10.0.0.1", OPTIONS, SHORT)
+
+
+def test_addresses_that_others_cannot_reach() -> None:
+    for said in both(HashStore(), addresses=("127.0.0.1", "10.0.0.2")):
+        assert "rank 0 announces 127.0.0.1, which only its own machine can reach" in said
+
+
+def test_the_local_address() -> None:
+    tcp = TCPStore("127.0.0.1", 0, 1, True)
+    place = Place("g", PrefixStore("a", PrefixStore("b", tcp)), 0, 1)
+    assert rendezvous.local_address(place, OPTIONS) == "127.0.0.1"
+    own = Options(trusted_store=True, address="10.1.2.3")
+    assert rendezvous.local_address(place, own) == "10.1.2.3"
+    with pytest.raises(RendezvousError, match=r"a HashStore does not show .*: pass Options\(address="):
+        rendezvous.local_address(Place("g", HashStore(), 0, 1), OPTIONS)

@@ -1,0 +1,192 @@
+"""Bad input: an exception that names the rank, the argument and its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import OPTIONS, Ranks, message
+from torch.distributed import ReduceOp
+
+import farwrite.torch
+from farwrite.torch import Bounded, Exact, Options
+
+
+def every_rank(check: Callable[[], None]) -> Callable[[Ranks], None]:
+    """Make a test of what every rank of two does."""
+
+    def test(two: Ranks) -> None:
+        two.run(check)
+
+    return test
+
+
+def _tensors() -> None:
+    rank = dist.get_rank()
+    flat, square = torch.zeros(6), torch.zeros(2, 3)
+    refused: list[tuple[type[Exception], Callable[[], Any], str]] = [
+        (ValueError, lambda: dist.all_reduce(square.t()),
+         "all_reduce: tensor is not contiguous: shape (3, 2), strides (1, 3)"),
+        (TypeError, lambda: dist.all_reduce(flat.to(torch.int16)),
+         "all_reduce: tensor is of torch.int16, which cannot be reduced: only float64, float32"),
+        (TypeError, lambda: dist.broadcast(flat.to_sparse(), 0),
+         "broadcast: tensor has layout torch.sparse_coo: it must be dense"),
+        (TypeError, lambda: dist.broadcast(flat.to("meta"), 0), "broadcast: tensor is on meta"),
+        (ValueError, lambda: dist.all_reduce(flat, ReduceOp.BXOR), "all_reduce: op = "),
+        (ValueError, lambda: dist.all_reduce(flat.bool(), ReduceOp.AVG), "which has no mean"),
+        (ValueError, lambda: dist.all_gather([flat], flat),
+         "all_gather: tensor_list has 1 tensors: one for each of 2 ranks is needed"),
+        (ValueError, lambda: dist.all_gather([flat, flat[:3]], flat),
+         "all_gather: tensor_list[1] has 3 values, other tensors of the call 6"),
+        (ValueError, lambda: dist.all_gather_into_tensor(torch.zeros(7), flat),
+         "all_gather_into_tensor: output has 7 values, and input 6: with 2 ranks it must have 12"),
+        (ValueError, lambda: dist.reduce_scatter_tensor(torch.zeros(2), flat),
+         "reduce_scatter_tensor: input has 6 values, and output 2: with 2 ranks it must have 4"),
+        (ValueError, lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)),
+         "all_to_all_single: input has 3 rows, which 2 ranks cannot share equally"),
+        (ValueError, lambda: dist.all_to_all_single(flat, flat.clone(), [3, 3], [1, 1]),
+         "all_to_all_single: input_split_sizes = [1, 1]: must be 2 numbers with the sum 6"),
+        (ValueError, lambda: dist.isend(flat, 1 - rank, tag=-1), "send: tag = -1: must be from 0 to"),
+        (ValueError, lambda: dist.irecv(flat), "recv: src = None: the rank of the sender is needed"),
+    ]  # fmt: skip
+    for kind, call, problem in refused:
+        said = message(kind, call)
+        assert said.startswith(f"rank {rank}: ")
+        assert problem in said
+    # Nothing was sent: the ranks still work together.
+    dist.all_reduce(flat)
+
+
+test_tensors = every_rank(_tensors)
+
+
+def _sizes_that_differ() -> None:
+    rank = dist.get_rank()
+    group = dist.new_group()
+    said = message(
+        farwrite.torch.CollectiveError, lambda: dist.all_reduce(torch.zeros(4 + rank), group=group)
+    )
+    assert f"rank {1 - rank}" in said
+    assert "16" in said
+    assert "20" in said
+    dist.destroy_process_group(group)
+
+
+test_sizes_that_differ = every_rank(_sizes_that_differ)
+
+
+def _operations_that_differ() -> None:
+    rank = dist.get_rank()
+    group = dist.new_group()
+    tensor = torch.zeros(4)
+    calls = [lambda: dist.all_reduce(tensor, group=group), lambda: dist.broadcast(tensor, 0, group=group)]
+    said = message(farwrite.torch.CollectiveError, calls[rank])
+    assert f"rank {1 - rank}" in said
+    dist.destroy_process_group(group)
+
+
+test_operations_that_differ = every_rank(_operations_that_differ)
+
+
+def _abort() -> None:
+    group = dist.new_group()
+    work = None
+    if dist.get_rank() == 1:
+        work = dist.all_reduce(torch.zeros(4), group=group, async_op=True)
+    dist.barrier()
+    if work is None:
+        group.abort()
+        error = message(RuntimeError, lambda: dist.all_reduce(torch.zeros(4), group=group))
+    else:
+        error = message(farwrite.torch.CollectiveError, work.wait)
+        assert work.is_completed()
+        assert not work.is_success()
+        assert isinstance(work.exception(), farwrite.torch.CollectiveError)
+        future = work.get_future()
+        assert "rank 0 aborted group" in message(RuntimeError, future.wait)
+    assert "rank 0 aborted group" in error
+    # Other groups go on.
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+test_abort = every_rank(_abort)
+
+
+def _timeout() -> None:
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if dist.get_rank() == 0:
+        work = dist.all_reduce(torch.zeros(4), group=group, async_op=True)
+        message(TimeoutError, lambda: work.wait(timedelta(milliseconds=20)))
+        said = message(farwrite.torch.CollectiveError, work.wait)
+        assert "rank 1" in said
+        assert "all-reduce" in said
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+test_timeout_names_the_absent_rank = every_rank(_timeout)
+
+
+def _groups() -> None:
+    rank = dist.get_rank()
+    said = message(TypeError, lambda: dist.new_group(pg_options=object()))
+    assert said.startswith(f"rank {rank} of group ")
+    assert "pg_options = <object" in said
+    group = dist.new_group(pg_options=Options(key=bytes(32)))
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor, group=group)
+    assert tensor.tolist() == [2, 2, 2]
+    group.shutdown()
+    assert "shut down" in message(RuntimeError, lambda: dist.all_reduce(tensor, group=group))
+    assert "must be a group of the backend farwrite" in message(TypeError, lambda: farwrite.torch.last_report(
+        dist.new_group(backend="gloo")))  # fmt: skip
+
+
+test_groups = every_rank(_groups)
+
+
+@pytest.mark.parametrize(("arguments", "problem"), [
+    ({}, r"trusted_store = False, key = None: the ranks exchange keys"),
+    ({"trusted_store": 1}, r"trusted_store = 1: must be True or False"),
+    ({"key": "hush"}, r"key is of str: must be bytes"),
+    ({"key": b"hush"}, r"key has 4 bytes: must have 32"),
+    ({"trusted_store": True, "policy": "exact"}, r"policy = 'exact': must be Exact"),
+    ({"trusted_store": True, "address": "localhost"}, r"address = 'localhost': must be an IPv4 or IPv6"),
+])  # fmt: skip
+def test_options(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=problem) as raised:
+        Options(**arguments)
+    assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("arguments", "problem"), [
+    ({"loss_target": 0.0}, r"loss_target = 0.0: must be a share from 1e-6 to below 1"),
+    ({"loss_target": 1.5}, r"loss_target = 1.5: must be a share"),
+    ({"loss_target": float("nan")}, r"loss_target = nan: must be a share"),
+    ({"operations": ("broadcast",)}, r"operations has 'broadcast': must be of all-reduce"),
+    ({"min_bytes": -1}, r"min_bytes = -1: must be a number of bytes"),
+])  # fmt: skip
+def test_bounded(arguments: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        Bounded(**arguments)
+
+
+def test_a_key_is_not_shown() -> None:
+    assert "key" not in repr(Options(key=bytes(range(32))))
+
+
+def test_options_of_the_default_group_are_those_of_others(two: Ranks) -> None:
+    two.run(_inherited)
+
+
+def _inherited() -> None:
+    group = dist.new_group()
+    assert isinstance(group, farwrite.torch.ProcessGroup)
+    assert group.options == OPTIONS
+    assert group.options.policy == Exact()
+    dist.destroy_process_group(group)
