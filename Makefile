@@ -6,7 +6,7 @@ DENY := $(TOOLS)/bin/cargo-deny
 DENY_VERSION := 0.20.2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol bench bench-completion bench-agreement bench-path bench-model bench-sim model-check fuzz soak mutants miri deb install clean
+.PHONY: help demo explorer test check unit isal arm loom tsan system browser deny python torch wheel figures figures-protocol bench bench-completion bench-agreement bench-path bench-model bench-sim bench-torch model-check fuzz soak mutants miri deb install clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,6 +131,9 @@ bench-sim: ## measure: packet-hops a second and memory of simulated networks, on
 
 bench-model: ## measure: the map of the paper's Fig. 9, exact and by a NumPy sampler
 	python/run $(TOOLS) python python/benches/map.py
+
+bench-torch: ## measure: all-reduces through PyTorch beside gloo, over loopback
+	python/run $(TOOLS) --torch python -P python/benches/allreduce.py
 
 model-check: ## the exact completion-time model against a million draws a setting (minutes)
 	$(CARGO) test --release --package farwrite-model --test agreement -- --ignored --nocapture

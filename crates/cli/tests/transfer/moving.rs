@@ -331,7 +331,8 @@ fn links_are_refused_or_left_out() {
 #[test]
 fn a_sender_remembers_the_path() {
     let rig = Rig::new();
-    let file = rig.file("data", 8_000_000);
+    // Long enough that what limits the rate is seen, which is looked at every 10 ms.
+    let file = rig.file("data", 64_000_000);
     let cache = rig.path("cache/farwrite/paths.toml");
     let send = |args: &[&str]| {
         let receiver = rig.recv(V4, &["--once"]);

@@ -1,0 +1,92 @@
+"""Times all-reduces through PyTorch: farwrite, exact and bounded, beside gloo in the same run.
+
+Ranks are processes of this machine, over its loopback interface, with one thread of PyTorch each. The
+backends take turns, and each time is that of the slowest rank. Rows are medians.
+"""
+
+import argparse
+import os
+import socket
+import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from statistics import median
+
+import torch
+import torch.distributed as dist
+
+import farwrite.torch
+from farwrite.torch import Bounded, Options
+
+BACKENDS = ("gloo", "exact", "bounded")
+WARM_UP = 2
+
+
+def serve(end: Connection, rank: int, size: int, port: int, elements: int, rounds: int) -> None:
+    """Run all rounds on a rank, and send the times of each backend, in seconds."""
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    groups = {
+        "gloo": dist.group.WORLD,
+        "exact": dist.new_group(backend="farwrite", pg_options=Options(trusted_store=True)),
+        "bounded": dist.new_group(
+            backend="farwrite",
+            pg_options=Options(trusted_store=True, policy=Bounded(loss_target=0.01)),
+        ),
+    }
+    values = torch.ones(elements)
+    times: dict[str, list[float]] = {name: [] for name in BACKENDS}
+    for _ in range(WARM_UP + rounds):
+        for name, group in groups.items():
+            values.fill_(1.0)
+            dist.barrier()
+            start = time.perf_counter()
+            dist.all_reduce(values, group=group)
+            times[name].append(time.perf_counter() - start)
+            assert name == "bounded" or bool((values == size).all()), f"{name}: a wrong sum"
+    end.send({name: some[WARM_UP:] for name, some in times.items()})
+    end.recv()
+    dist.destroy_process_group()
+
+
+def run(size: int, elements: int, rounds: int) -> dict[str, float]:
+    """Return the median time of each backend among `size` ranks, in seconds."""
+    context = get_context("forkserver")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ends, processes = [], []
+    for rank in range(size):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=serve, args=(theirs, rank, size, port, elements, rounds))
+        process.start()
+        ends.append(ours)
+        processes.append(process)
+    answers = [end.recv() for end in ends]
+    for end in ends:
+        end.send(None)
+    for process in processes:
+        process.join(60)
+    slowest = {name: [max(some) for some in zip(*(a[name] for a in answers), strict=True)] for name in BACKENDS}
+    return {name: median(times) for name, times in slowest.items()}
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mib", type=int, default=64, help="MiB of each tensor of float32")
+    parser.add_argument("--rounds", type=int, default=5, help="all-reduces that count")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    args = parser.parse_args()
+    print(f"{args.mib} MiB of float32, medians of {args.rounds}, {os.cpu_count()} cores")
+    print(f"{'ranks':>5}  {'gloo':>8}  {'exact':>8}  {'bounded':>8}  exact/gloo  bounded/gloo")
+    for size in args.ranks:
+        times = run(size, args.mib * 2**18, args.rounds)
+        cells = "  ".join(f"{times[name] * 1e3:>5.0f} ms" for name in BACKENDS)
+        ratios = [times[name] / times["gloo"] for name in ("exact", "bounded")]
+        print(f"{size:>5}  {cells}  {ratios[0]:>10.2f}  {ratios[1]:>12.2f}")
+
+
+if __name__ == "__main__":
+    main()
