@@ -2,6 +2,7 @@
 
 import gzip
 import pathlib
+import re
 import shlex
 import subprocess
 
@@ -64,7 +65,7 @@ def _units(report, there):
         words = shlex.split(start.removeprefix("ExecStart="))
         options = [word for word in words if word.startswith("--") and word != "--quiet"]
         command = next(word for word in words[1:] if not word.startswith("-"))
-        known = _run(there / "usr/bin/farwrite", command, "--help")
+        known = set(re.findall(r"--[\w-]+", _run(there / "usr/bin/farwrite", command, "--help")))
         unknown = [option for option in options if option not in known]
         report.check(f"{unit.name}: its options are those of farwrite {command}",
                      f"{unknown}" if unknown or words[0] != "/usr/bin/farwrite" else None)

@@ -25,8 +25,8 @@ pub(crate) struct Counter {
     /// What it counts.
     pub(crate) help: &'static str,
     pub(crate) value: u64,
-    /// Whether it only grows by one event at a time. The others are what something is now, or the
-    /// most of it.
+    /// Whether it is a count that only grows. The others say what something is now, or the most of
+    /// it.
     is_sum: bool,
 }
 

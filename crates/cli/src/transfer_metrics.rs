@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
+use farwrite::{Counters, QpStats};
 use farwrite_transfer::{EndpointCounters, Event, Observer};
 
 use crate::console::Console;
@@ -48,7 +49,11 @@ impl Watched {
     /// A transfer begins.
     pub(crate) fn begin(&self) {
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        sums.earlier = std::mem::take(&mut sums.newest);
+        // A transfer that failed before its stream began has counted nothing.
+        let newest = std::mem::take(&mut sums.newest);
+        if !newest.is_empty() {
+            sums.earlier = newest;
+        }
     }
 }
 
@@ -73,20 +78,55 @@ fn of_endpoint(counters: &EndpointCounters) -> Vec<Counter> {
     let EndpointCounters {
         stats,
         path,
-        packets: ip,
+        packets,
     } = counters;
-    let (sent, dropped) = (&stats.sender, ip.dropped.iter().sum());
-    let sums = [
+    let gauges = [
+        ("rtt_nanoseconds", "smoothed round-trip time", path.rtt_ns),
+        ("pace_bits_per_second", "rate of the pacer", path.pace_bps),
+        (
+            "in_flight_bytes",
+            "bytes not reported",
+            path.in_flight_bytes,
+        ),
+    ];
+    let sums = of_packets(packets).into_iter().chain(of_chunks(stats));
+    let marked = path.marked_packets;
+    let sums = sums.chain([("marked_packets", "packets that arrived with ECN CE", marked)]);
+    let sums = sums.map(|(name, help, value)| Counter::new(name, help, value));
+    let gauges = gauges.map(|(name, help, value)| Counter::gauge(name, help, value));
+    sums.chain(gauges).collect()
+}
+
+/// A name, what it counts, and how many.
+type Row = (&'static str, &'static str, u64);
+
+fn of_packets(ip: &Counters) -> [Row; 6] {
+    let dropped = ip.dropped.iter().sum();
+    [
         ("sent_packets", "packets sent", ip.sent_packets),
         ("sent_bytes", "bytes of IP packets sent", ip.sent_bytes),
-        ("received_packets", "packets received", ip.received_packets),
-        ("received_bytes", "their bytes", ip.received_bytes),
+        (
+            "received_packets",
+            "packets received and applied",
+            ip.received_packets,
+        ),
+        (
+            "received_bytes",
+            "bytes of IP packets received and applied",
+            ip.received_bytes,
+        ),
         ("dropped_packets", "packets not applied", dropped),
         (
             "socket_drops",
             "packets without room in a socket",
             ip.socket_drops,
         ),
+    ]
+}
+
+fn of_chunks(stats: &QpStats) -> [Row; 7] {
+    let sent = &stats.sender;
+    [
         (
             "sent_chunks",
             "chunks sent, repeats included",
@@ -114,30 +154,9 @@ fn of_endpoint(counters: &EndpointCounters) -> Vec<Counter> {
             stats.late_packets,
         ),
         (
-            "marked_packets",
-            "packets that arrived with ECN CE",
-            path.marked_packets,
-        ),
-        (
             "refused_controls",
             "control packets refused",
             stats.refused_controls,
         ),
-    ];
-    let gauges = [
-        ("rtt_nanoseconds", "smoothed round-trip time", path.rtt_ns),
-        ("pace_bits_per_second", "rate of the pacer", path.pace_bps),
-        (
-            "in_flight_bytes",
-            "bytes sent and not reported",
-            path.in_flight_bytes,
-        ),
-    ];
-    let sums = sums
-        .into_iter()
-        .map(|(name, help, value)| Counter::new(name, help, value));
-    let gauges = gauges
-        .into_iter()
-        .map(|(name, help, value)| Counter::gauge(name, help, value));
-    sums.chain(gauges).collect()
+    ]
 }

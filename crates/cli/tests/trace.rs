@@ -152,7 +152,12 @@ fn what_is_no_trace_is_refused_with_its_line() {
             1,
         ),
         ("negative", event.replace("1.5", "-1.5"), 1),
-        ("huge", event.replace("1.5", "1e999"), 1),
+        ("huge", event.replace("1.5", "1e300"), 1),
+        (
+            "reversed",
+            event.replace("\"qp\":0", "\"first_chunk\":2,\"end_chunk\":1"),
+            1,
+        ),
         (
             "types",
             long.clone() + &event.replace("\"message\":0", "\"message\":\"0\""),

@@ -105,7 +105,7 @@ pub enum Event {
         /// Whether this is the last one.
         is_last: bool,
     },
-    /// What the endpoint has counted; several times a second, and when all files have arrived.
+    /// What the endpoint has counted: about every 10 ms, and when all files have arrived.
     Counters(Box<EndpointCounters>),
 }
 

@@ -59,7 +59,7 @@ struct RunReport {
     repeated_chunks: u64,
     parity_chunks: u64,
     rebuilt_chunks: u64,
-    nacks: usize,
+    reported_gaps: usize,
     late_packets: u64,
     duplicate_packets: u64,
     dropped_packets: u64,
@@ -120,7 +120,7 @@ impl RunReport {
             repeated_chunks: run.chunks(Kind::Repeat),
             parity_chunks: run.chunks(Kind::Parity),
             rebuilt_chunks: run.counts.rebuilt,
-            nacks: run.marks(Kind::Nack).count(),
+            reported_gaps: run.marks(Kind::Nack).count(),
             late_packets: run.counts.late,
             duplicate_packets: run.counts.duplicates,
             dropped_packets: run.counts.dropped,
@@ -137,13 +137,13 @@ fn described(run: &Run, report: &RunReport) -> String {
     let time = waits::shown(run.end_ms - run.start_ms);
     text.push_str(&match run.side() {
         Side::Sender => format!(
-            "{} messages in {time}: {} chunks sent, {} of them again; {} of parity; {} NACKs\n",
+            "{} messages in {time}: {} chunks sent, {} of them again; {} of parity; {} gaps reported\n",
             report.messages, report.sent_chunks, report.repeated_chunks, report.parity_chunks,
-            report.nacks,
+            report.reported_gaps,
         ),
         Side::Receiver => format!(
-            "{} messages in {time}: {} NACKs, {} chunks rebuilt, {} duplicate and {} late packets\n",
-            report.messages, report.nacks, report.rebuilt_chunks, report.duplicate_packets,
+            "{} messages in {time}: {} gaps reported, {} chunks rebuilt, {} duplicate and {} late packets\n",
+            report.messages, report.reported_gaps, report.rebuilt_chunks, report.duplicate_packets,
             report.late_packets,
         ),
     });

@@ -12,6 +12,9 @@ use serde_json::Value;
 use super::{NAMESPACE, RUN};
 use crate::exit::{Exit, Failure, OrExit};
 
+/// The latest time of an event, in milliseconds: 300 years.
+const MOST_MS: f64 = 1e13;
+
 /// One transfer of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Run {
@@ -41,7 +44,7 @@ pub(super) enum Side {
     Receiver,
 }
 
-/// When what happened to a message, in milliseconds.
+/// Sizes of a message, and the times of its events in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Message {
     /// Chunks of data and of parity that were seen.
@@ -79,6 +82,8 @@ pub(super) enum Kind {
     Nack,
     /// Chunks `0..end` have arrived, as the sender knows or as the receiver counts.
     Arrived,
+    /// Parity has arrived. It is not drawn.
+    ArrivedParity,
 }
 
 impl Kind {
@@ -86,7 +91,7 @@ impl Kind {
     pub(super) fn is_traffic(self, side: Side) -> bool {
         match side {
             Side::Sender => matches!(self, Self::New | Self::Repeat | Self::Parity),
-            Side::Receiver => self == Self::Arrived,
+            Side::Receiver => matches!(self, Self::Arrived | Self::ArrivedParity),
         }
     }
 }
@@ -101,7 +106,7 @@ pub(super) struct PathReport {
     pub(super) limit: String,
 }
 
-/// How often what happened.
+/// Numbers of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) events: u64,
@@ -129,6 +134,7 @@ struct Fields {
     end_chunk: u32,
     cumulative: u32,
     chunks: u32,
+    seen: u32,
     count: u64,
     parity: bool,
     repeat: bool,
@@ -173,7 +179,7 @@ fn not_a_trace(path: &Path, line: usize) -> Failure {
 /// Takes a line in; fails if it is no event.
 fn take(runs: &mut Vec<Run>, line: Line) -> Result<(), ()> {
     let name = line.name.strip_prefix(NAMESPACE).ok_or(())?;
-    if !line.time.is_finite() || line.time < 0.0 {
+    if !(0.0..=MOST_MS).contains(&line.time) {
         return Err(());
     }
     if name == "path_feedback" {
@@ -186,6 +192,9 @@ fn take(runs: &mut Vec<Run>, line: Line) -> Result<(), ()> {
         return Ok(());
     }
     let fields: Fields = serde_json::from_value(line.data).map_err(|_| ())?;
+    if fields.first_chunk > fields.end_chunk {
+        return Err(());
+    }
     if name == RUN {
         runs.push(Run {
             title: fields.title,
@@ -232,11 +241,17 @@ impl Run {
             "send_cleared" => self.messages.entry(of).or_default().cleared_ms = Some(ms),
             "send_chunks" => self.sent(ms, of, range, fields),
             "send_acked" => self.mark(ms, of, Kind::Arrived, 0..fields.cumulative),
-            "recv_arrived" if !fields.parity => {
+            "recv_arrived" => {
                 let message = self.messages.entry(of).or_default();
                 message.first_ms.get_or_insert(ms);
-                message.chunks = message.chunks.max(fields.chunks);
-                self.mark(ms, of, Kind::Arrived, 0..fields.chunks);
+                let kind = match fields.parity {
+                    true => Kind::ArrivedParity,
+                    false => Kind::Arrived,
+                };
+                if !fields.parity {
+                    message.chunks = message.chunks.max(fields.seen);
+                }
+                self.mark(ms, of, kind, 0..fields.chunks);
             }
             "send_nacked" | "recv_nacked" => self.mark(ms, of, Kind::Nack, range),
             "send_ended" | "recv_ended" => {

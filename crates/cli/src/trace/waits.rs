@@ -85,8 +85,11 @@ pub(super) fn longest_pause(run: &Run) -> Option<String> {
         .filter(|mark| mark.of.side == side && mark.kind.is_traffic(side))
         .map(|mark| mark.ms)
         .collect();
-    let gaps = times.windows(2).map(|two| (two[0], two[1]));
-    let (from, to) = gaps.max_by(|a, b| (a.1 - a.0).total_cmp(&(b.1 - b.0)))?;
+    let mut gaps: Vec<(f64, f64)> = times.windows(2).map(|two| (two[0], two[1])).collect();
+    gaps.sort_by(|a, b| (b.1 - b.0).total_cmp(&(a.1 - a.0)));
+    let (from, to) = gaps
+        .into_iter()
+        .find(|(from, _)| is_busy(run, side, *from))?;
     let what = match side {
         Side::Sender => "no packet left",
         Side::Receiver => "no packet arrived",
@@ -106,6 +109,15 @@ pub(super) fn longest_pause(run: &Run) -> Option<String> {
         ));
     }
     Some(text)
+}
+
+/// Whether a message was under way at a time.
+fn is_busy(run: &Run, side: Side, at_ms: f64) -> bool {
+    run.messages.iter().any(|(of, message)| {
+        let from_ms = message.offered_ms.or(message.first_ms);
+        let has_begun = from_ms.is_some_and(|from_ms| from_ms <= at_ms);
+        of.side == side && has_begun && message.ended_ms.is_none_or(|end_ms| end_ms > at_ms)
+    })
 }
 
 /// A time in milliseconds, for people.
