@@ -209,6 +209,7 @@ fn head(what: &str) {
 fn print_row(name: &str, scene: &Scene, sum: &Sum) {
     let mut times = sum.times_us.clone();
     times.sort_by(f64::total_cmp);
+    assert!(!times.is_empty(), "{name}: no write ended");
     let mean = times.iter().sum::<f64>() / times.len() as f64;
     let p99 = times[(times.len() * 99).div_ceil(100) - 1];
     let writes = (times.len() + sum.failed) as f64;

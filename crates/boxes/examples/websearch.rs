@@ -100,8 +100,8 @@ fn main() {
         assert_eq!(arg, "--flows", "the only option is --flows");
         let number = args.next().and_then(|number| number.parse().ok());
         count = number
-            .filter(|&number: &usize| number > 0)
-            .expect("--flows needs a number from 1 on");
+            .filter(|number: &usize| (100..=65_535).contains(number))
+            .expect("--flows needs a number from 100 to 65535");
     }
     let began = Instant::now();
     for (load, buffer_kib) in [(0.5, 2048), (0.8, 1024), (0.8, 512)] {

@@ -59,8 +59,8 @@ pub struct PortCounters {
     pub pauses_received: u64,
     /// Nanoseconds for which the peer has stopped at least one priority of the port.
     pub stopped_ns: u64,
-    /// Frames sent into one of the port's queues although the frame before of the same flow took
-    /// another port of the switch.
+    /// Frames for which the switch chose this port although the frame before of the same flow took
+    /// another one. Frames that the buffer then drops count too.
     pub path_changes: u64,
     /// The most bytes that the port's queues held together.
     pub peak_queued_bytes: u64,

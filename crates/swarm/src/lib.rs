@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A second kind of case, [`NetworkPlan`], has endpoints and NICs with reliable connections as hosts of
-//! a network of switches ([`farwrite_net`]), with rules of its own.
+//! a network of switches ([`farwrite_net`]), with rules of its own. A third kind, in [`boxes`], has RDMA
+//! NICs behind LoWAR or NetRT boxes.
 
 pub mod boxes;
 mod closing;

@@ -241,7 +241,9 @@ impl<'a, B: Watched> World<'a, B> {
         (0..self.courses.len()).all(|connection| {
             (0..2).all(|at| {
                 let outcomes = self.outcomes[connection][at].each_ref().map(Vec::len);
-                outcomes == self.wanted(connection, at)
+                // More outcomes than requests break a rule, which `check_end` names.
+                let pairs = outcomes.iter().zip(self.wanted(connection, at));
+                pairs.into_iter().all(|(got, wanted)| *got >= wanted)
             })
         })
     }

@@ -92,7 +92,7 @@ impl NetworkPlan {
         let transport = dice.pick(&Transport::ALL);
         let has_pfc = dice.chance(0.4);
         let switch = switch(&mut dice, transport, has_pfc);
-        // Packets that take detours while nothing may be dropped can stop each other for ever, in
+        // Packets that take detours while nothing may be dropped can block each other permanently, in
         // real networks too: with PFC, tables do not change.
         let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
         let rate_control = match dice.chance(0.5) {

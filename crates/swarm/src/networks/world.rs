@@ -117,8 +117,9 @@ impl<'a> World<'a> {
                 }
             }
         }
-        self.judge()?;
-        self.rest()
+        // Late packets come before the bytes are looked at.
+        self.rest()?;
+        self.judge()
     }
 
     /// Posts what both ends of a flow have to post.
