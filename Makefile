@@ -121,7 +121,7 @@ figures-protocol: ## measure: shipped endpoints in virtual time at the settings 
 	-$(PROTOCOL) --size-kib 8388608 --loss 1e-6 --rtt-ms 25,66.66666666666667 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib.csv
 	-$(AGREEMENT) --rate-gbps 3250 --size-kib 8388608 --loss 1e-6 --schemes "sr-rto;ec-mds:32,8" --samples 6 --csv $(PROTOCOL_OUT)/8gib-wide.csv
 
-figures: ## the paper's figures, made anew in figures/ and held against its numbers in out/figures.html
+figures: ## make the paper's figures again in figures/, and compare them with its numbers in out/figures.html
 	@mkdir -p out
 	$(CARGO) run --release --package farwrite-cli -- codes bench --json > out/codes.json
 	FARWRITE_CODES_BENCH=out/codes.json python/run $(TOOLS) python -m farwrite.figures figures --page out/figures.html

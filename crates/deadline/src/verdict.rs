@@ -59,7 +59,7 @@ impl Verdict {
         best.map_or(Self::CannotBeMet { least_ppm }, |(way, _)| way)
     }
 
-    /// What an operation that costs `cost` without it costs with it.
+    /// The cost, with this repair, of an operation that costs `cost` without it.
     pub(crate) fn cost(self, cost: Cost, rtt: Cost) -> Cost {
         match self {
             Self::Wait | Self::CannotBeMet { .. } => cost,
@@ -70,7 +70,7 @@ impl Verdict {
         }
     }
 
-    /// What an operation that costs `cost` with it would cost without.
+    /// The cost, without this repair, of an operation that costs `cost` with it.
     pub(crate) fn cost_without(self, cost: Cost, rtt: Cost) -> Cost {
         match self {
             Self::Wait | Self::CannotBeMet { .. } => cost,

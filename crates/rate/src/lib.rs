@@ -169,7 +169,7 @@
 //! - CUBIC and Reno at a buffer of 0.2: the flow mostly takes 0.8 to 0.95, for their window does not fill
 //!   the path after a cut. CUBIC at 0.5: the flow mostly gets 0.15 to 0.2, for it still sees the queue run
 //!   empty and does not compete.
-//! - CUBIC on a path of 8 packets and a buffer below 1: the flow takes 0.12.
+//! - CUBIC on a path of 8 packets: the flow takes 0.12 at some buffers.
 //! - CUBIC at 300 ms and a buffer of 1 to 4: the flow takes 0.72 to 0.75.
 //! - BBR at a buffer of 0.25: the flow gets 0.03, for the queue runs empty too often to compete.
 //! - At a buffer of 0.25, 4 to 16 equal flows lose 1 to 11 % of their packets (part `many`).

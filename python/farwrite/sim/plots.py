@@ -19,7 +19,7 @@ from farwrite.sim.results import Results
 
 #: What makes a setting, in the order of labels.
 SETTING = ("topology", "workload", "switch", "transport", "loss")
-#: Upper ends of size classes, in bytes, as in ``sizes.csv``. Flows of one size are a class of their own.
+#: Upper ends of size classes, in bytes, as in ``sizes.csv``.
 CLASSES = 10.0 ** np.arange(3, 9)
 # Colours of Okabe and Ito.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -115,7 +115,7 @@ def _classes(sizes: NDArray[Any], values: NDArray[Any]) -> Iterator[tuple[NDArra
 
 
 def _percentile(values: NDArray[Any], percent: float) -> float:
-    """The least value that this share does not exceed, as in ``sizes.csv``."""
+    """The least value that this share of the values, of all seeds together, does not exceed."""
     return float(np.percentile(values, percent, method="inverted_cdf"))
 
 

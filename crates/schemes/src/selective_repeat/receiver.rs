@@ -132,7 +132,7 @@ impl Receiver for SelectiveReceiver {
 
 impl RepairReceiver for SelectiveReceiver {
     fn look(&mut self, _path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        // Nothing need have arrived: the timers of ACKs and NACKs stay as they are.
+        // This call does not mean that something has arrived, so the timers of ACKs and NACKs stay.
         if let Some(incoming) = self.messages.get_mut(&message) {
             incoming.arrived(arrivals);
             if incoming.is_whole() {
