@@ -285,7 +285,7 @@ impl Driver {
             let next_ns = self.member.poll(now_ns);
             self.complete();
             let left = end.map(|end: Instant| end.saturating_duration_since(Instant::now()));
-            let all_sent = self.member.in_flight() == 0;
+            let all_sent = self.member.in_flight(now_ns) == 0;
             if left.is_some_and(|left| all_sent || left.is_zero()) {
                 break;
             }

@@ -97,6 +97,12 @@ impl CollectiveError {
         farwrite::Error::from(farwrite::fabric::contract::FabricError::Io { what, source }).into()
     }
 
+    /// A rank starts no more operations.
+    pub(crate) fn left(rank: usize) -> Self {
+        let reason = "it has left".into();
+        Self::Ended { rank, reason }
+    }
+
     /// The thread of the communicator has ended.
     pub(crate) fn stopped(rank: usize) -> Self {
         let reason = "its communicator has stopped".into();

@@ -8,7 +8,14 @@
 //!  10  u32      bytes of a packet
 //!  14  u32      packets of a segment
 //!  18  u32      segments in flight
-//!  22  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!  22  u8       id of the bounded scheme (P5)
+//!  23  [u8; 6]  its parameters
+//!  29  u64      policy of bounded operations: 0 OptiNIC, 1 Celeris, 2 loss target
+//!  37  u64      its target, in millionths; 0 where it has none
+//!  45  u64      its round trip, in nanoseconds; 0 where it has none
+//!  53  u64      the least time of bounded operations, in nanoseconds
+//!  61  u64      the most time
+//!  69  u32      for each rank: its site, plus 1; 0 where there are no sites
 //!               for each other rank, in order, four times, for collective operations, for
 //!               bounded ones, for point-to-point operations and for notes:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
@@ -16,10 +23,13 @@
 //!
 //! All numbers are big-endian.
 
-use farwrite::QpInfo;
+use farwrite::deadline::Policy;
+use farwrite::{QpInfo, SchemeTag};
+
+use crate::bounded::BoundedOptions;
 
 /// Version of what ranks say to each other.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Most ranks of a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 
@@ -44,8 +54,38 @@ pub(crate) struct Shape {
     pub(crate) packet_bytes: u32,
     pub(crate) packets_per_segment: u32,
     pub(crate) segments_in_flight: u32,
+    pub(crate) bounded: BoundedShape,
     /// By rank.
     pub(crate) sites: Vec<u32>,
+}
+
+/// [`BoundedOptions`], in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BoundedShape {
+    scheme: SchemeTag,
+    /// Which, its target in millionths, and its round trip in nanoseconds.
+    policy: [u64; 3],
+    /// The least and the most time.
+    bounds_ns: [u64; 2],
+}
+
+impl From<BoundedOptions> for BoundedShape {
+    fn from(options: BoundedOptions) -> Self {
+        let BoundedOptions {
+            scheme,
+            policy,
+            bounds,
+        } = options;
+        Self {
+            scheme: scheme.tag(),
+            policy: match policy {
+                Policy::OptiNic => [0; 3],
+                Policy::Celeris => [1, 0, 0],
+                Policy::LossTarget { target_ppm, rtt_ns } => [2, target_ppm.into(), rtt_ns],
+            },
+            bounds_ns: [bounds.min_ns, bounds.max_ns],
+        }
+    }
 }
 
 impl MemberInfo {
@@ -59,11 +99,19 @@ impl MemberInfo {
             packet_bytes,
             packets_per_segment,
             segments_in_flight,
+            bounded,
             ref sites,
         } = self.shape;
-        let shape = [packet_bytes, packets_per_segment, segments_in_flight];
-        for number in shape.iter().chain(sites) {
+        for number in [packet_bytes, packets_per_segment, segments_in_flight] {
             out.extend_from_slice(&number.to_be_bytes());
+        }
+        out.push(bounded.scheme.id);
+        out.extend_from_slice(&bounded.scheme.params);
+        for number in bounded.policy.iter().chain(&bounded.bounds_ns) {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
+        for site in sites {
+            out.extend_from_slice(&site.to_be_bytes());
         }
         for info in &self.queue_pairs {
             let length = u16::try_from(info.len()).expect("queue-pair information is short");
@@ -73,7 +121,7 @@ impl MemberInfo {
         out
     }
 
-    /// Reads the bytes of another member, which may come from anybody.
+    /// Reads the bytes of another member, which may be any bytes.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -83,7 +131,7 @@ impl MemberInfo {
         let magic: [u8; 4] = reader.array().ok_or_else(too_short)?;
         if magic != MAGIC {
             return Err(format!(
-                "the first four bytes are {magic:02x?}: this is no information of a group's rank"
+                "the first four bytes are {magic:02x?}: this is not the information of a rank"
             ));
         }
         let version = reader.u16().ok_or_else(too_short)?;
@@ -98,6 +146,14 @@ impl MemberInfo {
                 packet_bytes: reader.u32()?,
                 packets_per_segment: reader.u32()?,
                 segments_in_flight: reader.u32()?,
+                bounded: BoundedShape {
+                    scheme: SchemeTag {
+                        id: reader.array::<1>()?[0],
+                        params: reader.array()?,
+                    },
+                    policy: [reader.u64()?, reader.u64()?, reader.u64()?],
+                    bounds_ns: [reader.u64()?, reader.u64()?],
+                },
                 sites: Vec::new(),
             };
             for _ in 0..ranks {
@@ -157,6 +213,10 @@ impl<'a> Reader<'a> {
     fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_be_bytes)
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +232,7 @@ mod tests {
                 packet_bytes: 1408,
                 packets_per_segment: 512,
                 segments_in_flight: 16,
+                bounded: BoundedOptions::default().into(),
                 sites: vec![1, 1, 2],
             },
             queue_pairs: (0..2 * LANES).map(|i| vec![7; i]).collect(),
@@ -190,11 +251,27 @@ mod tests {
         assert!(decoded.queue_pairs_to(9).is_err());
     }
 
+    #[test]
+    fn every_bounded_option_counts() {
+        let default = BoundedOptions::default();
+        let mut others = [default; 4];
+        others[0].scheme = "best-effort+sr".parse().unwrap();
+        others[1].policy = Policy::Celeris;
+        others[2].policy = Policy::LossTarget {
+            target_ppm: 10_000,
+            rtt_ns: 10_000_001,
+        };
+        others[3].bounds.max_ns += 1;
+        for other in others {
+            assert_ne!(BoundedShape::from(other), BoundedShape::from(default));
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_information_or_refused(
-            bytes in prop::collection::vec(any::<u8>(), 0..80),
-            at in 0..80_usize,
+            bytes in prop::collection::vec(any::<u8>(), 0..120),
+            at in 0..120_usize,
             byte in any::<u8>(),
         ) {
             let mut changed = info().encode();

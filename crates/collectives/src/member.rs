@@ -1,6 +1,8 @@
 //! One rank of one group.
 
 mod polling;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +17,6 @@ use crate::error::CollectiveError;
 use crate::execution::Execution;
 use crate::info::{MAX_RANKS, MemberInfo, Shape};
 use crate::lane::Lane;
-use crate::note::Note;
 use crate::operation::Operation;
 use crate::options::{GroupOptions, NOTES_IN_FLIGHT, OperationOptions};
 use crate::plan::{self, Plan};
@@ -172,6 +173,7 @@ impl<F: Fabric> Member<F> {
             packet_bytes: self.options.packet_bytes,
             packets_per_segment: self.options.packets_per_segment,
             segments_in_flight: self.options.segments_in_flight,
+            bounded: self.options.bounded.into(),
             sites: (0..self.place.ranks).map(site).collect(),
         }
     }
@@ -340,14 +342,15 @@ impl<F: Fabric> Member<F> {
         self.collectives.tally()
     }
 
-    /// Segments and notes that other ranks have not confirmed, without those to ranks that have
-    /// left or do not answer. Once the group has ended, segments do not count.
-    pub fn in_flight(&self) -> usize {
+    /// Segments and notes that other ranks have not confirmed at `now_ns`, without those to ranks
+    /// that have left, or that have not answered for a second. Once the group has ended, segments
+    /// do not count.
+    pub fn in_flight(&self, now_ns: u64) -> usize {
         let in_flight = |lanes: &[Option<Lane>], peer: usize| {
             let lane = lanes[peer].as_ref().filter(|_| self.data_matters);
             lane.map_or(0, Lane::in_flight)
         };
-        let peers = (0..self.place.ranks).filter(|&peer| self.watch.is_there(peer));
+        let peers = (0..self.place.ranks).filter(|&peer| self.watch.is_there(peer, now_ns));
         let of_peer = peers.map(|peer| {
             in_flight(&self.collectives.lanes, peer)
                 + in_flight(&self.points.lanes, peer)
@@ -361,15 +364,17 @@ impl<F: Fabric> Member<F> {
     pub fn fail(&mut self, error: CollectiveError) {
         self.data_matters = false;
         if self.failure.is_none() {
-            // Who has heard it from another rank does not pass it on: that rank says it to all.
+            // A rank that heard this from another rank does not pass it on: the other rank says it
+            // to all. A rank that has left in good order has said nothing of the end.
+            let own = self.place.rank;
             let ended_there = matches!(&error, CollectiveError::Ended { rank, .. }
-                if *rank != self.place.rank);
+                if *rank != own && self.watch.has_served(*rank).is_none());
             if !ended_there && self.connected {
                 let reason = match &error {
-                    CollectiveError::Ended { reason, .. } => reason.clone(),
+                    CollectiveError::Ended { rank, reason } if *rank == own => reason.clone(),
                     error => error.to_string(),
                 };
-                self.watch.say_to_all(&Note::End { reason });
+                self.watch.say_end(&reason);
             }
         }
         let error = self.failure.get_or_insert(error);
@@ -386,16 +391,15 @@ impl<F: Fabric> Member<F> {
     /// Says to the other ranks that this one starts no more operations. Operations that run fail,
     /// and end the group at all ranks.
     pub fn leave(&mut self) {
-        let rank = self.place.rank;
-        let reason = "it has left".to_owned();
+        let error = CollectiveError::left(self.place.rank);
         if self.is_idle() && self.failure.is_none() {
             let started = self.collectives.started();
             if self.connected {
-                self.watch.say_to_all(&Note::Leave { started });
+                self.watch.say_leave(started);
             }
-            self.failure = Some(CollectiveError::Ended { rank, reason });
+            self.failure = Some(error);
         } else {
-            self.fail(CollectiveError::Ended { rank, reason });
+            self.fail(error);
         }
     }
 }

@@ -4,7 +4,8 @@
 //! ```text
 //! 0  u8   1: ask      how far the other rank is
 //!         2: answer   u64 collective operations that were started
-//!         3: leave    u64 collective operations that were started; there will be no more
+//!         3: leave    u64 collective operations that were started; there will be no more,
+//!                     u64 receives of the other rank that were matched, without those of 0 bytes
 //!         4: end      UTF-8 text: why the group ended at this rank
 //!         5: want     u64 number of the receive at its rank, u32 tag, u64 bytes
 //! ```
@@ -18,7 +19,7 @@ pub(crate) const NOTE_BYTES: usize = 512;
 pub(crate) enum Note {
     Ask,
     Answer { started: u64 },
-    Leave { started: u64 },
+    Leave { started: u64, served: u64 },
     End { reason: String },
     Want(Want),
 }
@@ -37,7 +38,9 @@ impl Note {
         match self {
             Self::Ask => vec![1],
             Self::Answer { started } => [&[2][..], &started.to_be_bytes()].concat(),
-            Self::Leave { started } => [&[3][..], &started.to_be_bytes()].concat(),
+            Self::Leave { started, served } => {
+                [&[3][..], &started.to_be_bytes(), &served.to_be_bytes()].concat()
+            }
             Self::End { reason } => {
                 let mut ends = (0..NOTE_BYTES).rev();
                 // Not within a character; 0 is not within one.
@@ -54,7 +57,7 @@ impl Note {
         }
     }
 
-    /// Reads a note, which may come from anybody; `None` where it is none.
+    /// Reads a note, which may be any bytes; `None` where it is none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
         let (&kind, rest) = bytes.split_first()?;
@@ -63,9 +66,13 @@ impl Note {
             (2, rest) => Some(Self::Answer {
                 started: number(rest)?,
             }),
-            (3, rest) => Some(Self::Leave {
-                started: number(rest)?,
-            }),
+            (3, rest) => {
+                let (started, rest) = rest.split_first_chunk()?;
+                Some(Self::Leave {
+                    started: u64::from_be_bytes(*started),
+                    served: number(rest)?,
+                })
+            }
             (4, rest) => Some(Self::End {
                 reason: str::from_utf8(rest).ok()?.to_owned(),
             }),
@@ -101,7 +108,10 @@ mod tests {
         let notes = [
             Note::Ask,
             Note::Answer { started: 5 },
-            Note::Leave { started: 6 },
+            Note::Leave {
+                started: 6,
+                served: 1 << 50,
+            },
             end,
             Note::Want(want),
         ];

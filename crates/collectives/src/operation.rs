@@ -5,8 +5,9 @@ use std::fmt;
 use crate::element::{ElementType, Reduction};
 
 /// What the ranks of a group do together. Collective operations must be started in the same order at
-/// all ranks; `Send` and `Receive` are between two ranks, and apart from that order. Sizes are in bytes, `n` is the number of ranks, and
-/// "input" and "output" are those of [`Buffers`](crate::Buffers).
+/// all ranks; `Send` and `Receive` are between two ranks, and apart from that order. Sizes are in
+/// bytes, `n` is the number of ranks, and "input" and "output" are those of
+/// [`Buffers`](crate::Buffers).
 ///
 /// Where an operation works in place, the output is read too, and an input of the same meaning may
 /// be given instead: then it is copied first, and stays as it is.
@@ -65,7 +66,7 @@ pub enum Operation {
         /// Who has it.
         root: usize,
     },
-    /// Nobody goes on before everybody has come. No memory.
+    /// Every rank waits until all ranks have started it. No memory.
     Barrier,
     /// Another rank gets what this one has. An input. It takes part in no order but that of equal
     /// tags: of the sends to one rank with one tag, the first is received first.
@@ -75,7 +76,8 @@ pub enum Operation {
         /// Which of its receives takes it.
         tag: u32,
     },
-    /// This rank gets what another one has. An output, as long as the send's input.
+    /// This rank gets what another one has. An output, as long as the send's input. Of 0 bytes it
+    /// is done at once.
     Receive {
         /// Who has it.
         from: usize,

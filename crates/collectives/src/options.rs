@@ -13,8 +13,8 @@ use crate::sizes::Place;
 /// Notes that may be on their way to each rank.
 pub(crate) const NOTES_IN_FLIGHT: u32 = 8;
 
-/// How a group works. All ranks must have the same, except where a field says otherwise;
-/// [`Member::connect`](crate::Member::connect) checks it.
+/// How a group works. All ranks must have the same, except where a field says otherwise.
+/// [`Member::connect`](crate::Member::connect) checks this for all fields but `scheme` and `timing`.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
     /// What repairs losses of exact operations; an exact scheme. Each rank chooses what it sends
@@ -29,7 +29,7 @@ pub struct GroupOptions {
     /// Segments that may be on their way to each rank. Together they should be as long as a round
     /// trip at full rate. Each rank has memory for as many, in both directions, for every other.
     pub segments_in_flight: u32,
-    /// How long an end waits for what.
+    /// The waits that do not follow from the round trip.
     pub timing: Timing,
     /// Round trip assumed until the first one was measured. Ranks may differ.
     pub initial_rtt: Duration,
@@ -201,7 +201,8 @@ pub enum Delivery {
     Exact,
     /// Contributions that have not come after some time are left out: see [`BoundedOptions`].
     /// [`Report::missing`](crate::Report::missing) names them. For `AllReduce` and `ReduceScatter`
-    /// of floats, and for `AllGather` and `AllToAll`, whose values should be floats too.
+    /// of floats, and for `AllGather` and `AllToAll` of equal parts, whose values should be floats
+    /// too.
     ///
     /// Each value is the reduction of exactly the contributors that are named; a mean divides by
     /// their number. Where nothing is reduced, missing bytes are 0. The result of an all-reduce is

@@ -23,6 +23,8 @@ pub(crate) struct Points {
     /// In the order of posting.
     running: VecDeque<Point>,
     next_receive: u64,
+    /// By rank: receives from it that are done, without those of 0 bytes.
+    received: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,7 @@ pub(crate) struct PointEnd {
 impl Points {
     pub(crate) fn new(lanes: Vec<Option<Lane>>) -> Self {
         Self {
+            received: vec![0; lanes.len()],
             lanes,
             running: VecDeque::new(),
             next_receive: 0,
@@ -91,21 +94,38 @@ impl Points {
         let is_done = |point: &Point| point.is_matched && point.execution.is_done();
         let place = self.running.iter().position(is_done)?;
         let point = self.running.remove(place)?;
+        let PointEnd {
+            peer,
+            is_send,
+            bytes,
+            ..
+        } = point.end;
+        self.received[peer] += u64::from(!is_send && bytes > 0);
         Some((point.id, point.execution))
+    }
+
+    /// A rank that has left, and whose data a receive waits for. What it sent before has come.
+    pub(crate) fn waits_for_left(&self, watch: &Watch) -> Option<usize> {
+        let receives = self.running.iter().filter(|point| !point.end.is_send);
+        let mut peers = receives.map(|point| point.end.peer);
+        peers.find(|&peer| {
+            let served = watch.has_served(peer);
+            served.is_some_and(|served| self.received[peer] >= served)
+        })
     }
 
     /// Matches sends with the receives that are known.
     ///
     /// # Errors
-    /// [`CollectiveError::Mismatch`] where the two differ in length.
+    /// [`CollectiveError::Mismatch`] where the two differ in length, [`CollectiveError::Ended`]
+    /// where no receive will come, since the rank has left.
     pub(crate) fn match_sends(&mut self, watch: &mut Watch) -> Result<(), CollectiveError> {
         for point in self.running.iter_mut().filter(|point| !point.is_matched) {
             let PointEnd { peer, tag, .. } = point.end;
-            let Some(wants) = watch.wants_mut(peer) else {
-                continue;
-            };
-            let place = wants.iter().position(|want| want.tag == tag);
-            let Some(want) = place.and_then(|place| wants.remove(place)) else {
+            let Some(want) = watch.serve(peer, tag) else {
+                if watch.has_left(peer) {
+                    return Err(CollectiveError::left(peer));
+                }
                 continue;
             };
             if want.bytes != point.end.bytes {

@@ -54,7 +54,7 @@ impl Header {
         out
     }
 
-    /// Reads a header, which may come from anybody; `None` where there are too few bytes.
+    /// Reads a header, which may be any bytes; `None` where there are too few bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (number, bytes) = bytes.split_first_chunk()?;
         let (offset, bytes) = bytes.split_first_chunk()?;

@@ -36,12 +36,12 @@ impl Place {
     }
 }
 
-/// How long what is.
+/// Lengths of the memory of an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     pub(crate) input: Option<u64>,
     pub(crate) output: Option<u64>,
-    /// Of the operation; all ranks must have the same.
+    /// Of the operation; all ranks must have the same. 0 for an all-to-all of given sizes.
     pub(crate) total: u64,
     /// Of all-to-all: the parts of the input and of the output.
     pub(crate) sends: Vec<Range<u64>>,
@@ -102,7 +102,12 @@ impl Sizes {
                     let expected = format!("as many as the {sent} bytes for itself");
                     return Err(place.wrong("receive_bytes of itself", received, expected));
                 }
-                0
+                // Given sizes may differ between ranks: each step is compared by its own.
+                if send_bytes.is_empty() && receive_bytes.is_empty() {
+                    input
+                } else {
+                    0
+                }
             }
             Operation::Barrier => {
                 sizes.none(place)?;

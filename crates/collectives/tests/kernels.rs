@@ -104,9 +104,15 @@ fn is_nan(element: ElementType, value: &[u8]) -> bool {
     }
 }
 
-fn is_zero(value: &[u8]) -> bool {
-    // Of either sign: a minimum of two zeros may be either.
-    value.iter().all(|&byte| byte == 0 || byte == 0x80)
+/// Whether it is a zero of either sign: a minimum of two zeros may be either.
+fn is_zero(element: ElementType, value: &[u8]) -> bool {
+    match element {
+        ElementType::F64 => f64::from_ne_bytes(value.try_into().unwrap()) == 0.0,
+        ElementType::F32 => f32::from_ne_bytes(value.try_into().unwrap()) == 0.0,
+        ElementType::F16 => f16::from_ne_bytes(value.try_into().unwrap()) == f16::ZERO,
+        ElementType::Bf16 => bf16::from_ne_bytes(value.try_into().unwrap()) == bf16::ZERO,
+        _ => false,
+    }
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn every_reduction_of_every_type_is_right() {
                 for (value, (a, b)) in target.chunks(size).zip(pairs) {
                     let expected = expected(element, reduction, a, b);
                     let both_nan = is_nan(element, value) && is_nan(element, &expected);
-                    let both_zero = is_zero(value) && is_zero(&expected);
+                    let both_zero = is_zero(element, value) && is_zero(element, &expected);
                     assert!(
                         value == expected || both_nan || both_zero,
                         "{reduction} of {element} {a:?} and {b:?}: {value:?}, not {expected:?}"

@@ -230,7 +230,7 @@ impl Collect {
         let range = self.exchange.receives[peer].clone();
         let first = number * segment_bytes;
         let bytes = segment_bytes.min(range.end - range.start - first);
-        let arrived = arrival.packets(to_usize(bytes.div_ceil(packet_bytes)));
+        let arrived = arrival.packets(to_usize(bytes.div_ceil(packet_bytes)), packet_bytes);
         let incoming = &mut self.incoming[peer];
         let target = match self.exchange.reduction {
             Some(_) => &mut incoming.staged[..],

@@ -188,11 +188,16 @@ impl Arrival<'_> {
         self.receive.outcome().is_some()
     }
 
-    /// Which of its packets are there.
-    pub(crate) fn packets(&self, count: usize) -> Vec<bool> {
+    /// Which of its first `count` packets, of `packet_bytes` each, are there. A message that is
+    /// shorter has fewer.
+    pub(crate) fn packets(&self, count: usize, packet_bytes: u64) -> Vec<bool> {
         let numbers = (0_u32..).take(count);
         match self.receive.outcome() {
-            Some(Outcome::Whole) => vec![true; count],
+            Some(Outcome::Whole) => {
+                let length = self.receive.length().unwrap_or(0);
+                let begins = |packet| u64::from(packet) * packet_bytes < length;
+                numbers.map(begins).collect()
+            }
             Some(Outcome::Failed) => vec![false; count],
             Some(Outcome::Partial) => {
                 let partial = self.receive.partial();

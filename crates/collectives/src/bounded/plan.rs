@@ -60,11 +60,7 @@ impl BoundedPlan {
                 packets: to_usize(packets),
             },
             collective,
-            bytes: if sizes.total > 0 {
-                sizes.total
-            } else {
-                result_bytes
-            },
+            bytes: sizes.total,
             result_bytes,
             own,
             exchange: Exchange {
@@ -149,7 +145,14 @@ impl Contributions {
                 let sends = vec![source.clone(); ranks];
                 (Collective::AllGather, sends, parts, (source, start))
             }
-            Operation::AllToAll { .. } => {
+            Operation::AllToAll {
+                send_bytes,
+                receive_bytes,
+            } => {
+                if !send_bytes.is_empty() || !receive_bytes.is_empty() {
+                    let expected = "an all-to-all of given sizes is always exact";
+                    return Err(place.wrong("delivery", "bounded", expected));
+                }
                 let own = (sizes.sends[rank].clone(), sizes.receives[rank].start);
                 let (sends, receives) = (sizes.sends.clone(), sizes.receives.clone());
                 (Collective::AllToAll, sends, receives, own)

@@ -103,9 +103,9 @@ impl<F: Fabric> Member<F> {
             });
         }
         let newest = self.collectives.running().last();
-        if let Some(rank) = newest.and_then(|newest| self.watch.left_before(newest.number)) {
-            let reason = "it has left".into();
-            return Err(CollectiveError::Ended { rank, reason });
+        let left = newest.and_then(|newest| self.watch.left_before(newest.number));
+        if let Some(rank) = left.or_else(|| self.points.waits_for_left(&self.watch)) {
+            return Err(CollectiveError::left(rank));
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
         late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
@@ -114,7 +114,7 @@ impl<F: Fabric> Member<F> {
     /// The error of an operation whose deadline has come.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
-        let culprit = self.watch.culprit(now_ns, number);
+        let culprit = self.watch.culprit(now_ns, self.wait_ns(), number);
         let (rank, state) = culprit.unwrap_or_else(|| {
             let waits_for = late.waits_for().unwrap_or(self.place.rank);
             (waits_for, "has not sent or taken all of its data")

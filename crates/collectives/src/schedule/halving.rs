@@ -15,10 +15,10 @@ pub fn halving_parts(ranks: usize) -> usize {
 /// [`halving_parts`] parts of the memory, in order.
 ///
 /// With n ranks and p parts, the first 2 (n - p) ranks go in pairs: the even one gives what it has
-/// to the odd one before, and gets the result after. The p ranks that are left count anew. In each
-/// round two whose numbers differ in one bit, the highest first, exchange halves of what they still
-/// reduce, and join the other's to their own. With 4 ranks, part 0 is `(x0 + x2) + (x1 + x3)`. Then
-/// the rounds run backward with copies.
+/// to the odd one before, and gets the result after. The p ranks that are left are numbered again
+/// from 0. In each round two whose numbers differ in one bit, the highest first, exchange halves of
+/// what they still reduce, and join the other's to their own. With 4 ranks, part 0 is
+/// `(x0 + x2) + (x1 + x3)`. Then the rounds run backward with copies.
 #[must_use]
 pub fn halving_all_reduce(rank: usize, ranks: usize, parts: &[Range<u64>]) -> Vec<Step> {
     let left = parts.len();

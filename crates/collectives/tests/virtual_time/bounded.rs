@@ -295,9 +295,19 @@ fn what_cannot_be_bounded_is_refused_by_name() {
             Operation::Broadcast { root: 0 },
             "rank 0: delivery = bounded: broadcast is always exact",
         ),
+        (
+            Operation::AllToAll {
+                send_bytes: vec![4, 4],
+                receive_bytes: vec![4, 4],
+            },
+            "rank 0: delivery = bounded: an all-to-all of given sizes is always exact",
+        ),
     ];
     for (operation, expected) in cases {
-        let buffers = Buffers::in_place(vec![0; 8]);
+        let buffers = match operation {
+            Operation::AllToAll { .. } => Buffers::new(vec![0; 8], vec![0; 8]),
+            _ => Buffers::in_place(vec![0; 8]),
+        };
         let error = world.members[0]
             .start(0, &operation, BOUNDED, buffers)
             .unwrap_err();
@@ -335,8 +345,8 @@ fn what_cannot_be_bounded_is_refused_by_name() {
 }
 
 #[test]
-fn most_operations_end_soon_on_a_path_that_bursts() {
-    // Losses come in bursts, and the timeout adapts: no operation takes long.
+fn operations_end_soon_on_a_path_that_loses_packets() {
+    // The timeout adapts: no operation takes long.
     let link = LinkConfig {
         loss: Loss::Iid { loss_packet: 0.05 },
         ..clean()
@@ -350,4 +360,23 @@ fn most_operations_end_soon_on_a_path_that_bursts() {
         slowest = slowest.max(report.elapsed);
     }
     assert!(slowest < Duration::from_millis(200), "{slowest:?}");
+}
+
+#[test]
+fn an_all_to_all_of_different_sizes_is_refused_by_name() {
+    let mut world = World::new(1, 2, clean(), &options());
+    for (rank, bytes) in [1600, 800].into_iter().enumerate() {
+        let exchange = Operation::AllToAll {
+            send_bytes: vec![],
+            receive_bytes: vec![],
+        };
+        let buffers = Buffers::new(vec![1; bytes], vec![0; bytes]);
+        world.start(rank, &exchange, BOUNDED, buffers);
+    }
+    world.run_until_over(1);
+    let error = world.take(0).remove(0).unwrap_err().to_string();
+    assert!(
+        error.contains("rank 1 has bytes = 800, this rank 1600"),
+        "{error}"
+    );
 }

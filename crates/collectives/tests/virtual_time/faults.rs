@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use farwrite::fabric::sim::LinkConfig;
 use farwrite_collectives::{
     Algorithm, Buffers, CollectiveError, Delivery, ElementType, Operation, OperationOptions,
     Reduction,
@@ -18,6 +19,10 @@ const RING: OperationOptions = OperationOptions {
     algorithm: Algorithm::Ring,
     timeout: Some(Duration::from_secs(2)),
     delivery: Delivery::Exact,
+};
+const POINT: OperationOptions = OperationOptions {
+    algorithm: Algorithm::Auto,
+    ..RING
 };
 
 fn start_all(world: &mut World, count: usize, without: Option<usize>) {
@@ -169,7 +174,7 @@ fn ranks_that_differ_are_named_with_argument_and_values() {
 }
 
 #[test]
-fn an_operation_that_another_rank_does_not_run_is_named() {
+fn an_operation_that_another_rank_does_not_run_ends_by_its_deadline() {
     let mut world = World::new(1, 3, clean(), &options());
     let empty = || Buffers::in_place(Vec::new());
     // Without values, rank 2 is done at once.
@@ -185,6 +190,86 @@ fn an_operation_that_another_rank_does_not_run_is_named() {
 }
 
 #[test]
+fn a_live_rank_on_a_long_path_is_not_named_as_silent() {
+    let link = LinkConfig {
+        delay: Duration::from_millis(30),
+        ..clean()
+    };
+    let options = farwrite_collectives::GroupOptions {
+        initial_rtt: Duration::from_millis(60),
+        ..options()
+    };
+    let mut world = World::new(1, 2, link, &options);
+    // Ranks are asked every 2 s: the last answer is on its way when the deadline comes.
+    let late = OperationOptions {
+        timeout: Some(Duration::from_millis(16_030)),
+        ..RING
+    };
+    let buffers = Buffers::in_place(values(ElementType::F32, 0, 1000));
+    world.start(0, &SUM, late, buffers);
+    world.run(17 * SECOND, |_| false);
+    check_named(&mut world, 1, 17 * SECOND, "has not started it");
+}
+
+#[test]
+fn a_send_to_a_rank_that_has_left_fails_at_once() {
+    let mut world = World::new(1, 3, faulty(), &options());
+    world.members[1].leave();
+    world.run(SECOND, |_| false);
+    let send = Operation::Send { to: 1, tag: 4 };
+    world.start(0, &send, POINT, Buffers::input(vec![1; 5000]));
+    world.run(SECOND, |_| false);
+    let error = world.take(0).remove(0).unwrap_err().to_string();
+    assert_eq!(error, "rank 1 ended the group: it has left");
+    // Rank 2 hears that rank 0 runs nothing any more.
+    let buffers = Buffers::in_place(values(ElementType::F32, 2, 10));
+    let now_ns = world.network.now_ns();
+    let error = world.members[2].start(now_ns, &SUM, RING, buffers);
+    let error = error.unwrap_err().to_string();
+    let expected = "rank 0 ended the group: rank 1 ended the group: it has left";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn receives_get_what_a_rank_sent_before_it_left_and_no_others_wait() {
+    let mut world = World::new(1, 3, faulty(), &options());
+    let receive = |tag| Operation::Receive { from: 1, tag };
+    let data = values(ElementType::F32, 1, 50_000);
+    let output = || Buffers::in_place(vec![0; 200_000]);
+    // The second one is matched and done before the first one, which is not matched at all.
+    for tag in [7, 8] {
+        world.start(0, &receive(tag), POINT, output());
+    }
+    let empty = world.start(0, &receive(9), POINT, Buffers::in_place(Vec::new()));
+    let send = Operation::Send { to: 0, tag: 8 };
+    world.start(1, &send, POINT, Buffers::input(data.clone()));
+    world.run(SECOND, |world| world.finished(1) == 1);
+    // Segments are still on their way.
+    world.members[1].leave();
+    world.run(SECOND, |_| false);
+    let ended = world.take(0);
+    assert_eq!(ended.len(), 3, "{empty:?} is done at once");
+    assert!(ended[0].as_ref().unwrap().1.is_empty());
+    assert!(ended[1].as_ref().unwrap().1 == data);
+    let error = ended[2].as_ref().unwrap_err().to_string();
+    assert_eq!(error, "rank 1 ended the group: it has left");
+}
+
+#[test]
+fn a_rank_that_has_left_is_not_blamed_for_others() {
+    let mut world = World::new(1, 3, clean(), &options());
+    let receive = Operation::Receive { from: 2, tag: 0 };
+    world.start(0, &receive, POINT, Buffers::in_place(vec![0; 100]));
+    // Rank 1 is idle, leaves, and answers no more.
+    world.members[1].leave();
+    world.run(SECOND, |_| false);
+    world.stopped[1] = true;
+    world.run(3 * SECOND, |_| false);
+    let error = world.take(0).remove(0).unwrap_err().to_string();
+    assert!(error.contains("rank 2 has not sent"), "{error}");
+}
+
+#[test]
 fn a_rank_that_leaves_ends_later_operations_alone() {
     let mut world = World::new(1, 3, faulty(), &options());
     start_all(&mut world, 20_000, None);
@@ -194,7 +279,8 @@ fn a_rank_that_leaves_ends_later_operations_alone() {
     }
     world.members[1].leave();
     world.run(SECOND, |_| false);
-    assert_eq!(world.members[1].in_flight(), 0);
+    let now_ns = world.network.now_ns();
+    assert_eq!(world.members[1].in_flight(now_ns), 0);
     start_all(&mut world, 10, Some(1));
     world.run(SECOND, |_| false);
     for rank in [0, 2] {
@@ -227,10 +313,13 @@ fn information_that_does_not_fit_is_refused_by_name() {
         (vec![1, 2, 3], "3 bytes are too few"),
         (good[..good.len() - 1].to_vec(), "bytes are too few"),
         ([&good[..], &[0]].concat(), "1 bytes follow"),
-        ([b"ABCD", &good[4..]].concat(), "this is no information"),
+        (
+            [b"ABCD", &good[4..]].concat(),
+            "this is not the information of a rank",
+        ),
         (
             newer,
-            "it speaks version 9 of the protocol of groups, this rank 1",
+            "it speaks version 9 of the protocol of groups, this rank 2",
         ),
         (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
         (
@@ -257,4 +346,36 @@ fn information_that_does_not_fit_is_refused_by_name() {
                 .is_err()
         );
     }
+}
+
+#[test]
+fn a_rank_that_leaves_waits_for_a_short_silence() {
+    let mut world = World::new(1, 3, clean(), &options());
+    let set_down = |world: &World, down| {
+        for (a, b) in [(0, 1), (1, 0)] {
+            let [a, b] = [a, b].map(|rank| address(rank).ip());
+            world.network.set_down(a, b, down).unwrap();
+        }
+    };
+    let data = vec![3; 5000];
+    let receive = |from| Operation::Receive { from, tag: 0 };
+    world.start(0, &receive(2), POINT, Buffers::in_place(vec![0; 100]));
+    world.start(1, &receive(0), POINT, Buffers::in_place(vec![0; 5000]));
+    world.run(10 * MS, |_| false);
+    set_down(&world, true);
+    let send = |to| Operation::Send { to, tag: 0 };
+    world.start(0, &send(1), POINT, Buffers::input(data.clone()));
+    // Rank 0 asks rank 1 in this time.
+    world.run(300 * MS, |_| false);
+    world.start(2, &send(0), POINT, Buffers::input(vec![0; 100]));
+    world.run(20 * MS, |_| false);
+    assert_eq!(world.finished(0), 2);
+    world.members[0].leave();
+    let now_ns = world.network.now_ns();
+    let in_flight = [now_ns, now_ns + SECOND].map(|at_ns| world.members[0].in_flight(at_ns));
+    assert!(in_flight[0] > in_flight[1], "{in_flight:?}");
+    set_down(&world, false);
+    world.run(SECOND, |_| false);
+    assert!(world.take(1).remove(0).unwrap().1 == data);
+    assert_eq!(world.members[0].in_flight(world.network.now_ns()), 0);
 }

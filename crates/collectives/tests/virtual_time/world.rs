@@ -153,6 +153,11 @@ impl World {
         assert!(self.run(100 * SECOND, is_over), "operations hang");
     }
 
+    /// Operations that are over at a rank and were not taken.
+    pub(crate) fn finished(&self, rank: usize) -> usize {
+        self.finished[rank].len()
+    }
+
     /// How operations ended at a rank, in the order of their end.
     pub(crate) fn take(&mut self, rank: usize) -> Vec<Ended> {
         let ended = |finished: Finished| {
