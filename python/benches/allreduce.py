@@ -15,7 +15,6 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-import farwrite.torch
 from farwrite.torch import Bounded, Options
 
 BACKENDS = ("gloo", "exact", "bounded")
@@ -61,6 +60,7 @@ def run(size: int, elements: int, rounds: int) -> dict[str, float]:
         ours, theirs = context.Pipe()
         process = context.Process(target=serve, args=(theirs, rank, size, port, elements, rounds))
         process.start()
+        theirs.close()
         ends.append(ours)
         processes.append(process)
     answers = [end.recv() for end in ends]
@@ -68,7 +68,9 @@ def run(size: int, elements: int, rounds: int) -> dict[str, float]:
         end.send(None)
     for process in processes:
         process.join(60)
-    slowest = {name: [max(some) for some in zip(*(a[name] for a in answers), strict=True)] for name in BACKENDS}
+    slowest = {
+        name: [max(some) for some in zip(*(a[name] for a in answers), strict=True)] for name in BACKENDS
+    }
     return {name: median(times) for name, times in slowest.items()}
 
 

@@ -1,8 +1,9 @@
 //! One rank of a group, for `farwrite.torch`.
 #![allow(unsafe_code)]
 
+use std::mem::take;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite::deadline::Policy;
@@ -32,14 +33,22 @@ pub(crate) struct Communicator {
     /// `None` once it is closed.
     inner: Mutex<Option<Arc<collectives::Communicator>>>,
     /// Memory of operations that may still run.
-    lent: Mutex<Vec<Lent>>,
+    lent: Mutex<Vec<Arc<Lent>>>,
 }
 
 /// Memory that an operation uses until its ticket is done. Holding the views keeps it where it is.
 struct Lent {
-    ticket: Arc<collectives::Ticket>,
-    _input: Option<PyBuffer<u8>>,
-    _output: Option<PyBuffer<u8>>,
+    ticket: collectives::Ticket,
+    views: Mutex<Vec<PyBuffer<u8>>>,
+}
+
+impl Lent {
+    /// Releases the memory of an operation that has ended.
+    fn release(&self) {
+        let views = take(&mut *lock(&self.views));
+        // Not under the lock: it can run Python code, which may use this ticket.
+        drop(views);
+    }
 }
 
 #[pymethods]
@@ -85,10 +94,10 @@ impl Communicator {
     }
 
     /// Starts an operation on memory, which it uses until its ticket is done. `peer` is the root, or
-    /// the other rank of a send or a receive.
+    /// the other rank of a send or a receive. Without `timeout_s`, that of the group holds.
     #[pyo3(signature = (
         operation, *, input=None, output=None, peer=0, tag=0, element=None, reduction=None,
-        send_bytes=Vec::new(), receive_bytes=Vec::new(), bounded=false,
+        send_bytes=Vec::new(), receive_bytes=Vec::new(), bounded=false, timeout_s=None,
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn submit(
@@ -103,6 +112,7 @@ impl Communicator {
         send_bytes: Vec<u64>,
         receive_bytes: Vec<u64>,
         bounded: bool,
+        timeout_s: Option<f64>,
     ) -> PyResult<Ticket> {
         let operation = match operation {
             "all-reduce" => Operation::AllReduce {
@@ -131,32 +141,31 @@ impl Communicator {
             "receive" => Operation::Receive { from: peer, tag },
             _ => return Err(value_error(format!("operation = {operation:?}: unknown"))),
         };
-        let output_buffer = output.as_ref().map(writable).transpose()?;
         let buffers = Buffers {
-            input: input.as_ref().map(readable),
-            output: output_buffer,
+            input: input.as_ref().map(readable).transpose()?,
+            output: output.as_ref().map(writable).transpose()?,
         };
         let delivery = match bounded {
             true => Delivery::Bounded,
             false => Delivery::Exact,
         };
+        let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let options = OperationOptions {
             delivery,
+            timeout: timeout.transpose()?,
             ..OperationOptions::default()
         };
         let ticket = self
             .open()?
             .submit_with(operation, options, buffers)
             .map_err(exception)?;
-        let ticket = Arc::new(ticket);
-        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
-        lent.retain(|lent| !lent.ticket.is_done());
-        lent.push(Lent {
-            ticket: Arc::clone(&ticket),
-            _input: input,
-            _output: output,
+        let lent = Arc::new(Lent {
+            ticket,
+            views: Mutex::new(input.into_iter().chain(output).collect()),
         });
-        Ok(Ticket(ticket))
+        self.release_ended();
+        lock(&self.lent).push(Arc::clone(&lent));
+        Ok(Ticket(lent))
     }
 
     /// Ends the operations of all ranks with an error that has this reason.
@@ -167,20 +176,33 @@ impl Communicator {
 
     /// Leaves the group. Waits a while until the other ranks have what was sent to them.
     fn close(&self, py: Python<'_>) {
-        let inner = self.lock().take();
+        let inner = lock(&self.inner).take();
         py.detach(|| drop(inner));
+        // The thread has ended, and with it all operations.
+        self.release_ended();
     }
 }
 
 impl Communicator {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<collectives::Communicator>>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn open(&self) -> PyResult<Arc<collectives::Communicator>> {
-        let inner = self.lock().clone();
+        let inner = lock(&self.inner).clone();
         inner.ok_or_else(|| CollectiveError::new_err("the group was left: it was shut down"))
     }
+
+    /// Releases the memory of operations that have ended.
+    fn release_ended(&self) {
+        let mut lent = lock(&self.lent);
+        let ended: Vec<_> = lent.extract_if(.., |lent| lent.ticket.is_done()).collect();
+        // Releasing can run Python code, which may start operations.
+        drop(lent);
+        for lent in ended {
+            lent.release();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Communicator {
@@ -192,47 +214,49 @@ impl Drop for Communicator {
 
 /// An operation that was started.
 #[pyclass(frozen, module = "farwrite._native")]
-pub(crate) struct Ticket(Arc<collectives::Ticket>);
+pub(crate) struct Ticket(Arc<Lent>);
 
 #[pymethods]
 impl Ticket {
     /// Whether the operation has ended.
     fn is_done(&self) -> bool {
-        self.0.is_done()
+        self.0.ticket.is_done()
     }
 
-    /// Waits for the end without the interpreter's lock. Gives the bytes of the result and those
-    /// that are missing, the seconds that it took and those that it waited at most.
+    /// Waits for the end without the interpreter's lock, and releases the memory of the operation.
+    /// Gives the bytes of the result and those that are missing, the seconds that it took and those
+    /// that it waited at most.
     fn wait(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<(u64, u64, f64, f64)> {
         let timeout = timeout_s.map(|timeout| seconds("timeout_s", timeout));
         let end = timeout.transpose()?.map(|timeout| Instant::now() + timeout);
         loop {
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let slice = left.map_or(SIGNALS_EVERY, |left| left.min(SIGNALS_EVERY));
-            match py.detach(|| self.0.wait(slice)) {
-                Ok(report) => {
-                    let limit = report.limit.unwrap_or(report.timeout);
-                    return Ok((
-                        report.bytes,
-                        report.missing_bytes,
-                        report.elapsed.as_secs_f64(),
-                        limit.as_secs_f64(),
-                    ));
-                }
-                Err(collectives::CollectiveError::StillRunning) if left != Some(Duration::ZERO) => {
-                    py.check_signals()?;
-                }
-                Err(error) => return Err(exception(error)),
+            let waited = py.detach(|| self.0.ticket.wait(slice));
+            if matches!(waited, Err(collectives::CollectiveError::StillRunning))
+                && left != Some(Duration::ZERO)
+            {
+                py.check_signals()?;
+                continue;
             }
+            if self.0.ticket.is_done() {
+                self.0.release();
+            }
+            let report = waited.map_err(exception)?;
+            let limit = report.limit.unwrap_or(report.timeout);
+            return Ok((
+                report.bytes,
+                report.missing_bytes,
+                report.elapsed.as_secs_f64(),
+                limit.as_secs_f64(),
+            ));
         }
     }
 }
 
 /// Memory that an operation reads.
-fn readable(view: &PyBuffer<u8>) -> Buffer {
-    // SAFETY: the caller keeps the view in `lent` until the ticket is done, and with it the bytes.
-    // An input is only read. The user of `submit` leaves the memory alone meanwhile.
-    unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) }
+fn readable(view: &PyBuffer<u8>) -> PyResult<Buffer> {
+    lend("input", view)
 }
 
 /// Memory that an operation writes.
@@ -240,8 +264,19 @@ fn writable(view: &PyBuffer<u8>) -> PyResult<Buffer> {
     if view.readonly() {
         return Err(PyBufferError::new_err("output: must be writable memory"));
     }
-    // An output is lent as an input is, and may be written.
-    Ok(readable(view))
+    lend("output", view)
+}
+
+fn lend(argument: &str, view: &PyBuffer<u8>) -> PyResult<Buffer> {
+    if !view.is_c_contiguous() {
+        let why = format!("{argument}: must be contiguous memory");
+        return Err(PyBufferError::new_err(why));
+    }
+    // SAFETY: the view is contiguous, so its `len_bytes` bytes lie one after the other from
+    // `buf_ptr` on. The caller keeps it in a `Lent` until the ticket is done, and with it the bytes.
+    // `writable` checks that an output may be written; an input is only read. The user of `submit`
+    // leaves the memory alone meanwhile.
+    Ok(unsafe { Buffer::from_raw_parts(view.buf_ptr().cast(), view.len_bytes()) })
 }
 
 fn element_type(name: Option<&str>) -> PyResult<ElementType> {

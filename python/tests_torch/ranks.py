@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from time import monotonic
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ class Ranks:
 
     def __init__(self, size: int, backend: str = "farwrite") -> None:
         self.size = size
+        self._is_broken = False
         # The server imports torch once, and its children find it there.
         context = get_context("forkserver")
         context.set_forkserver_preload(["farwrite.torch", "torch.distributed.fsdp"])
@@ -42,22 +44,33 @@ class Ranks:
         Raises
         ------
         AssertionError
-            Where it raises on a rank; the message has the rank and the traceback.
+            Where it raises on a rank; the message has the rank and the traceback. The job is broken then,
+            since its ranks may be at different operations: it runs nothing more.
         """
+        assert not self._is_broken, "the job broke in an earlier test"
         for end in self._ends:
             end.send((function, arguments))
-        answers = [end.recv() if end.poll(60) else (False, "no answer in 60 s") for end in self._ends]
+        answers = [_answer(end, monotonic() + 60) for end in self._ends]
         failures = [f"rank {rank}: {what}" for rank, (ok, what) in enumerate(answers) if not ok]
+        if failures:
+            self._is_broken = True
+            self._kill()
         assert not failures, "\n".join(failures)
         return [what for _, what in answers]
 
     def close(self) -> None:
         """End the processes."""
-        for end in self._ends:
-            end.send(None)
+        if not self._is_broken:
+            for end in self._ends:
+                end.send(None)
+            for process in self._processes:
+                process.join(30)
+        self._kill()
+
+    def _kill(self) -> None:
         for process in self._processes:
-            process.join(30)
             process.kill()
+            process.join()
 
 
 def message(kind: type[BaseException], call: Callable[[], Any]) -> str:
@@ -92,6 +105,16 @@ def _serve(end: Connection, rank: int, size: int, port: int, backend: str) -> No
             answer = False, traceback.format_exc()
         end.send(answer)
     dist.destroy_process_group()
+
+
+def _answer(end: Connection, until: float) -> tuple[bool, Any]:
+    if not end.poll(max(0, until - monotonic())):
+        return False, "no answer in 60 s"
+    try:
+        answer: tuple[bool, Any] = end.recv()
+    except EOFError:
+        return False, "its process ended"
+    return answer
 
 
 def _free_port() -> int:

@@ -12,18 +12,20 @@ from torch.distributed import FileStore, HashStore, PrefixStore, Store, TCPStore
 from farwrite.torch import Exact, Options, Place, RendezvousError, rendezvous
 
 OPTIONS = Options(trusted_store=True)
+#: Where a rank does not come.
 SHORT = timedelta(seconds=1)
+LONG = timedelta(seconds=30)
 
 
 def both(store: Store, *, options: tuple[Options, Options] = (OPTIONS, OPTIONS),
          addresses: tuple[str, str] = ("10.0.0.1", "10.0.0.2"), sizes: tuple[int, int] = (2, 2),
-         ) -> list[list[bytes] | str]:  # fmt: skip
+         timeout: timedelta = LONG) -> list[list[bytes] | str]:  # fmt: skip
     """What each of two ranks gets, or the message of its exception."""
 
     def meet(rank: int) -> list[bytes] | str:
         place = Place("g", store, rank, sizes[rank])
         try:
-            return rendezvous.meet(place, b"of %d" % rank, addresses[rank], options[rank], SHORT)
+            return rendezvous.meet(place, b"of %d" % rank, addresses[rank], options[rank], timeout)
         except RendezvousError as error:
             return str(error)
 
@@ -54,7 +56,7 @@ def test_a_group_that_is_made_again() -> None:
     with ThreadPoolExecutor(2) as threads:
         places = [Place("g", store, rank, 2, before=1) for rank in range(2)]
         meetings = [
-            threads.submit(rendezvous.meet, place, b"new", "10.0.0.1", OPTIONS, SHORT) for place in places
+            threads.submit(rendezvous.meet, place, b"new", "10.0.0.1", OPTIONS, LONG) for place in places
         ]
         assert [meeting.result() for meeting in meetings] == [[b"new", b"new"]] * 2
 
@@ -69,7 +71,7 @@ def test_ranks_that_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     said = both(HashStore(), options=(OPTIONS, other))
     assert "rank 1 has policy Exact(scheme='ec-mds:32,8'), this rank Exact(scheme='sr-nack')" in said[0]
     assert "rank 0 has policy Exact(scheme='sr-nack')" in said[1]
-    said = both(HashStore(), sizes=(2, 3))
+    said = both(HashStore(), sizes=(2, 3), timeout=SHORT)
     assert "rank 1 has size 3, this rank 2: all ranks must have the same" in said[0]
     assert "no sign of rank 2" in said[1]
     versions = iter(["0.1.0", "0.2.0"])
@@ -83,7 +85,7 @@ def test_what_is_no_rank_of_farwrite() -> None:
         store = HashStore()
         store.set("farwrite/0/1", value)  # type: ignore[arg-type] # bytes will do
         with pytest.raises(RendezvousError, match="what rank 1 put into the store is not of this version"):
-            rendezvous.meet(Place("g", store, 0, 2), b"", "10.0.0.1", OPTIONS, SHORT)
+            rendezvous.meet(Place("g", store, 0, 2), b"", "10.0.0.1", OPTIONS, LONG)
 
 
 def test_addresses_that_others_cannot_reach() -> None:

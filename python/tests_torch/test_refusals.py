@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ test_abort = every_rank(_abort)
 
 
 def _timeout() -> None:
-    group = dist.new_group(timeout=timedelta(seconds=1))
+    group = dist.new_group(timeout=timedelta(seconds=5))
     if dist.get_rank() == 0:
         work = dist.all_reduce(torch.zeros(4), group=group, async_op=True)
         message(TimeoutError, lambda: work.wait(timedelta(milliseconds=20)))
@@ -130,6 +131,20 @@ def _timeout() -> None:
 
 
 test_timeout_names_the_absent_rank = every_rank(_timeout)
+
+
+def _timeout_of_a_barrier() -> None:
+    group = dist.new_group()
+    if dist.get_rank() == 0:
+        barrier = partial(dist.barrier, group=group, timeout=timedelta(seconds=1))
+        said = message(farwrite.torch.CollectiveError, barrier)
+        assert "rank 1" in said
+        assert "barrier" in said
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
+test_a_barrier_has_its_own_timeout = every_rank(_timeout_of_a_barrier)
 
 
 def _groups() -> None:

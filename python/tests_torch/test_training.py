@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 from ranks import Ranks, gloo
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.nn.parallel import DistributedDataParallel
 
 import farwrite.torch
@@ -97,6 +98,20 @@ def _sites() -> list[float]:
     assert report is not None
     assert report.operation == "all_reduce"
     return losses
+
+
+def test_fsdp1_trains_like_one_process(job: Ranks) -> None:
+    answers = job.run(_fsdp1)
+    losses, _ = alone(job.size)
+    for rank, ours in enumerate(answers):
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(losses[rank]), msg=f"rank {rank}")
+
+
+def _fsdp1() -> list[float]:
+    # It resizes the storage of parameters that it has gathered, before and after each use.
+    policy = ModuleWrapPolicy({nn.Linear})
+    module = FullyShardedDataParallel(model(), auto_wrap_policy=policy, device_id=torch.device("cpu"))
+    return train(module, module.parameters(), dist.get_rank())
 
 
 def test_fsdp2_trains_like_one_process(job: Ranks) -> None:

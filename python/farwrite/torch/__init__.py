@@ -39,7 +39,7 @@ __all__ = [
 
 
 def last_report(group: dist.ProcessGroup | None = None) -> Report | None:
-    """Return how the last operation of a group that ended went; None where none has.
+    """Return how the last operation of a group that was waited for went; None if there is none.
 
     Parameters
     ----------

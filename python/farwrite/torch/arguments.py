@@ -116,7 +116,7 @@ class Call:
         return rank
 
     def tag(self, tag: int) -> int:
-        """Return what tells the sends to one rank apart."""
+        """Return the tag, which distinguishes sends to one rank."""
         if not 0 <= tag < 2**32:
             raise self.value_error("tag", f"= {tag}: must be from 0 to {2**32 - 1}")
         return tag

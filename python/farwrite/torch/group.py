@@ -76,7 +76,7 @@ class ProcessGroup(dist.ProcessGroup):
         return self
 
     def last_report(self) -> Report | None:
-        """Return how the last operation that ended went."""
+        """Return how the last operation that was waited for went."""
         return self._tally.last
 
     # Its life.
@@ -283,11 +283,14 @@ class ProcessGroup(dist.ProcessGroup):
         return self._start(call, "scatter", input=inputs, output=[tensor], peer=root)
 
     def barrier(self, opts: Any = None) -> Work:
-        """Let nobody go on before everybody has come."""
-        return self._start(self._call("barrier"), "barrier")
+        """Every rank waits until all ranks have started it."""
+        timeout = timedelta(0) if opts is None else opts.timeout
+        # torch has no timeout where it is 0, or -1 ms.
+        timeout_s = timeout.total_seconds() if timeout > timedelta(0) else None
+        return self._start(self._call("barrier"), "barrier", timeout_s=timeout_s)
 
     def monitored_barrier(self, timeout: timedelta, wait_all_ranks: bool = False) -> None:
-        """Let nobody go on before everybody has come, within a time."""
+        """Every rank waits until all ranks have started it, at most for a time."""
         self.barrier().wait(timeout)
 
     def send(self, tensors: Sequence[torch.Tensor], dst: int, tag: int) -> Work:
@@ -359,6 +362,7 @@ class ProcessGroup(dist.ProcessGroup):
             and operation in self._bounded.operations
             and output[0].dtype in FLOATS
             and not how.get("send_bytes")
+            and not how.get("receive_bytes")
             and sum(tensor.nbytes for tensor in output) >= self._bounded.min_bytes
         )
 

@@ -32,8 +32,8 @@ class Memory:
             self._flat = torch.empty(total, dtype=torch.uint8, pin_memory=pinned)
 
     def buffer(self) -> NDArray[np.uint8]:
-        """Return the memory, which has the buffer protocol."""
-        return self._flat.numpy()
+        """Return the memory as an array, which keeps it."""
+        return np.asarray(_Lent(self._flat))
 
     def load(self) -> None:
         """Copy the tensors' bytes into the memory of the host."""
@@ -49,6 +49,23 @@ class Memory:
 
     def _pairs(self) -> zip[tuple[torch.Tensor, torch.Tensor]]:
         return zip(self._flat.split([part.numel() for part in self._parts]), self._parts, strict=True)
+
+
+class _Lent:
+    """The memory of a flat tensor of bytes, for NumPy.
+
+    `Tensor.numpy` would do, but after it the tensor's storage could never be resized again.
+    """
+
+    def __init__(self, flat: torch.Tensor) -> None:
+        # The array refers to this object, and this object to the tensor.
+        self._flat = flat
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (flat.numel(),),
+            "typestr": "|u1",
+            "data": (flat.data_ptr(), False),
+        }
 
 
 def overlap(one: torch.Tensor, other: torch.Tensor) -> bool:

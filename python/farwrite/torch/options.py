@@ -23,8 +23,8 @@ class Bounded:
     reduced, missing values are 0. All other operations are exact.
     """
 
-    #: How many of the bytes may be missing, as a share from 1e-6 to 1. The wait is the shortest that keeps
-    #: below it, as far as waiting helps.
+    #: How many of the bytes may be missing, as a share from 1e-6 to below 1. The wait is the shortest that
+    #: keeps below it, as far as waiting helps.
     loss_target: float = 0.01
     #: Name of the scheme that carries contributions: `best-effort`, or with repairs that fit the time,
     #: `best-effort+sr` and `best-effort+ec-mds:32,8`.

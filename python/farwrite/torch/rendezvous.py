@@ -75,7 +75,7 @@ def meet(place: Place, info: bytes, address: str, options: Options, timeout: tim
 
 
 def local_address(place: Place, options: Options) -> str:
-    """Return the address of this rank that the others are told."""
+    """Return the address that this rank announces to the others."""
     if options.address is not None:
         return options.address
     store = place.store

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 
 
 @dataclass(frozen=True)
 class Report:
-    """How the last operation of a group that ended went at this rank."""
+    """How the last operation of a group that was waited for went at this rank."""
 
     #: Which operation.
     operation: str
@@ -20,16 +21,17 @@ class Report:
     #: Seconds that it waited for contributions at most; of an exact operation those that it was allowed
     #: to take.
     timeout_s: float
-    #: How many operations of the group have ended.
+    #: How many operations of the group were waited for.
     operations: int
     #: Which share of them ended with bytes missing.
     cut_share: float
 
 
 class Tally:
-    """Counts the operations of a group that have ended."""
+    """Counts the operations of a group that were waited for. Any thread may wait."""
 
     def __init__(self) -> None:
+        self._lock = Lock()
         self._ended = 0
         self._cut = 0
         self.last: Report | None = None
@@ -37,14 +39,15 @@ class Tally:
     def add(self, operation: str, ended: tuple[int, int, float, float]) -> None:
         """Count one: bytes of the result, missing bytes, elapsed and allowed seconds."""
         result_bytes, missing_bytes, elapsed_s, timeout_s = ended
-        self._ended += 1
-        self._cut += missing_bytes > 0
-        self.last = Report(
-            operation,
-            result_bytes,
-            missing_bytes,
-            elapsed_s,
-            timeout_s,
-            self._ended,
-            self._cut / self._ended,
-        )
+        with self._lock:
+            self._ended += 1
+            self._cut += missing_bytes > 0
+            self.last = Report(
+                operation,
+                result_bytes,
+                missing_bytes,
+                elapsed_s,
+                timeout_s,
+                self._ended,
+                self._cut / self._ended,
+            )
