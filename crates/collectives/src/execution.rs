@@ -54,8 +54,8 @@ struct Queues {
 }
 
 impl Execution {
-    /// An operation that begins at the first of two times and may take the second. `Collectives` or
-    /// `Points` sets its number.
+    /// An operation that begins at the first of two times and may take the second. `OrderedOperations` or
+    /// `SendsAndReceives` sets its number.
     pub(crate) fn new(times_ns: [u64; 2], ranks: usize, mut plan: Plan, buffers: Buffers) -> Self {
         let bounded = plan.bounded.take();
         let working_memory = bounded.as_ref().map(|bounded| {

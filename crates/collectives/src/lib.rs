@@ -42,11 +42,11 @@
 
 mod bounded;
 mod buffer;
-mod collectives;
 mod communicator;
 mod element;
 mod error;
 mod execution;
+mod in_order;
 mod info;
 pub mod kernel;
 mod lane;
@@ -54,15 +54,15 @@ mod member;
 mod note;
 mod operation;
 mod options;
+mod peers;
 mod plan;
-mod point;
 mod report;
 pub mod schedule;
 mod seal;
 mod segment;
+mod send_receive;
 mod sizes;
 mod ticket;
-mod watch;
 
 pub use bounded::BoundedOptions;
 pub use buffer::{Buffer, Buffers};

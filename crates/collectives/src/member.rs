@@ -12,18 +12,18 @@ use farwrite::{Endpoint, Fabric, QpOptions, QueuePair};
 
 use crate::bounded::lane::BoundedLane;
 use crate::buffer::Buffers;
-use crate::collectives::Collectives;
 use crate::error::CollectiveError;
 use crate::execution::Execution;
+use crate::in_order::OrderedOperations;
 use crate::info::{MAX_RANKS, MemberInfo, Shape};
 use crate::lane::Lane;
 use crate::operation::Operation;
 use crate::options::{GroupOptions, NOTES_IN_FLIGHT, OperationOptions};
+use crate::peers::Peers;
 use crate::plan::{self, Plan};
-use crate::point::Points;
 use crate::report::Report;
+use crate::send_receive::SendsAndReceives;
 use crate::sizes::Place;
-use crate::watch::Watch;
 
 /// Names an operation of a [`Member`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,9 +50,9 @@ pub struct Member<F: Fabric> {
     endpoint: Endpoint<F>,
     place: Place,
     options: GroupOptions,
-    collectives: Collectives,
-    points: Points,
-    watch: Watch,
+    in_order: OrderedOperations,
+    send_receive: SendsAndReceives,
+    peers: Peers,
     connected: bool,
     /// Counts the operations of this rank.
     next_id: u64,
@@ -103,22 +103,22 @@ impl<F: Fabric> Member<F> {
         let (data, depth) = (options.queue_pair(), options.segments_in_flight);
         let (bounded, notes) = (options.bounded_queue_pair(), options.note_queue_pair());
         let bounded_lane = |qp| BoundedLane::new(qp, &bounded, depth as usize);
-        let collectives = Collectives::new(
+        let in_order = OrderedOperations::new(
             lanes(pairs(&data)?, |qp| Lane::new(qp, &data, depth as usize)),
             lanes(pairs(&bounded)?, bounded_lane),
             options.bounded,
         );
         let point_lane = |qp| Lane::new(qp, &data, depth as usize);
-        let points = Points::new(lanes(pairs(&data)?, point_lane));
+        let send_receive = SendsAndReceives::new(lanes(pairs(&data)?, point_lane));
         let note_lane = |qp| Lane::new(qp, &notes, NOTES_IN_FLIGHT as usize);
-        let watch = Watch::new(lanes(pairs(&notes)?, note_lane));
+        let peers = Peers::new(lanes(pairs(&notes)?, note_lane));
         Ok(Self {
             endpoint,
             place: options.place(rank, ranks),
             options,
-            collectives,
-            points,
-            watch,
+            in_order,
+            send_receive,
+            peers,
             connected: ranks == 1,
             next_id: 0,
             finished: VecDeque::new(),
@@ -237,27 +237,27 @@ impl<F: Fabric> Member<F> {
 
     /// The queue pairs to a rank, in the order of their information.
     fn queue_pairs_to(&self, peer: usize) -> impl Iterator<Item = QueuePair> + use<F> {
-        let exact = self.collectives.lanes[peer].as_ref().map(Lane::queue_pair);
-        let bounded = self.collectives.bounded_lanes[peer].as_ref();
+        let exact = self.in_order.lanes[peer].as_ref().map(Lane::queue_pair);
+        let bounded = self.in_order.bounded_lanes[peer].as_ref();
         let bounded = bounded.map(BoundedLane::queue_pair);
-        let points = self.points.lanes[peer].as_ref().map(Lane::queue_pair);
-        let notes = self.watch.lane(peer).map(Lane::queue_pair);
+        let points = self.send_receive.lanes[peer].as_ref().map(Lane::queue_pair);
+        let notes = self.peers.lane(peer).map(Lane::queue_pair);
         [exact, bounded, points, notes].into_iter().flatten()
     }
 
     /// Posts the receives of the lanes to a rank.
     fn open_lanes(&mut self, peer: usize) -> Result<(), farwrite::Error> {
         let endpoint = &mut self.endpoint;
-        if let Some(lane) = &mut self.collectives.lanes[peer] {
+        if let Some(lane) = &mut self.in_order.lanes[peer] {
             lane.open(endpoint)?;
         }
-        if let Some(lane) = &mut self.collectives.bounded_lanes[peer] {
+        if let Some(lane) = &mut self.in_order.bounded_lanes[peer] {
             lane.open(endpoint)?;
         }
-        if let Some(lane) = &mut self.points.lanes[peer] {
+        if let Some(lane) = &mut self.send_receive.lanes[peer] {
             lane.open(endpoint)?;
         }
-        if let Some(lane) = self.watch.lane_mut(peer) {
+        if let Some(lane) = self.peers.lane_mut(peer) {
             lane.open(endpoint)?;
         }
         Ok(())
@@ -305,13 +305,13 @@ impl<F: Fabric> Member<F> {
         let timeout = timeout.unwrap_or(self.options.timeout);
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         if self.is_idle() {
-            self.watch.note_moved(now_ns);
+            self.peers.note_moved(now_ns);
         }
         let point = plan.point;
         let execution = Execution::new([now_ns, timeout_ns], self.place.ranks, plan, buffers);
         match point {
-            None => self.collectives.start(id, execution),
-            Some(end) => self.points.start(id, end, execution, &mut self.watch),
+            None => self.in_order.start(id, execution),
+            Some(end) => self.send_receive.start(id, end, execution, &mut self.peers),
         }
         id
     }
@@ -322,7 +322,7 @@ impl<F: Fabric> Member<F> {
     }
 
     fn running(&self) -> impl Iterator<Item = &Execution> {
-        self.collectives.running().chain(self.points.running())
+        self.in_order.running().chain(self.send_receive.running())
     }
 
     /// Why no operation can start.
@@ -339,7 +339,7 @@ impl<F: Fabric> Member<F> {
     /// How often the bounded operations of this rank were cut, and what that cost; operations count
     /// that had a limit.
     pub fn tally(&self) -> Tally {
-        self.collectives.tally()
+        self.in_order.tally()
     }
 
     /// Segments and notes that other ranks have not confirmed at `now_ns`, without those to ranks
@@ -350,11 +350,11 @@ impl<F: Fabric> Member<F> {
             let lane = lanes[peer].as_ref().filter(|_| self.data_matters);
             lane.map_or(0, Lane::in_flight)
         };
-        let peers = (0..self.place.ranks).filter(|&peer| self.watch.is_there(peer, now_ns));
+        let peers = (0..self.place.ranks).filter(|&peer| self.peers.is_there(peer, now_ns));
         let of_peer = peers.map(|peer| {
-            in_flight(&self.collectives.lanes, peer)
-                + in_flight(&self.points.lanes, peer)
-                + self.watch.in_flight(peer)
+            in_flight(&self.in_order.lanes, peer)
+                + in_flight(&self.send_receive.lanes, peer)
+                + self.peers.in_flight(peer)
         });
         of_peer.sum()
     }
@@ -368,17 +368,17 @@ impl<F: Fabric> Member<F> {
             // to all. A rank that has left in good order has said nothing of the end.
             let own = self.place.rank;
             let ended_there = matches!(&error, CollectiveError::Ended { rank, .. }
-                if *rank != own && self.watch.has_served(*rank).is_none());
+                if *rank != own && self.peers.has_served(*rank).is_none());
             if !ended_there && self.connected {
                 let reason = match &error {
                     CollectiveError::Ended { rank, reason } if *rank == own => reason.clone(),
                     error => error.to_string(),
                 };
-                self.watch.say_end(&reason);
+                self.peers.say_end(&reason);
             }
         }
         let error = self.failure.get_or_insert(error);
-        let running = self.collectives.drain().chain(self.points.drain());
+        let running = self.in_order.drain().chain(self.send_receive.drain());
         for (id, execution) in running {
             self.finished.push_back(Finished {
                 id,
@@ -393,9 +393,9 @@ impl<F: Fabric> Member<F> {
     pub fn leave(&mut self) {
         let error = CollectiveError::left(self.place.rank);
         if self.is_idle() && self.failure.is_none() {
-            let started = self.collectives.started();
+            let started = self.in_order.started();
             if self.connected {
-                self.watch.say_leave(started);
+                self.peers.say_leave(started);
             }
             self.failure = Some(error);
         } else {

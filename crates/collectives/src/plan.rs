@@ -8,9 +8,9 @@ use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
 use crate::operation::{Algorithm, Operation};
 use crate::options::{Delivery, OperationOptions};
-use crate::point::PointEnd;
 use crate::schedule::{self, Action, Step};
 use crate::segment::Descriptor;
+use crate::send_receive::PointEnd;
 use crate::sizes::{Place, Sizes};
 
 /// All-reduces and reduce-scatters up to this size go directly: rounds cost more than bytes.

@@ -58,7 +58,7 @@ class Options:
     """Options of one group: ``dist.init_process_group("farwrite", pg_options=Options(...))``.
 
     A group that is made without options, such as by ``dist.new_group(ranks)``, has those of the default
-    group. The ranks exchange keys through torch's store. Whoever has these can change the results of the
+    group. The ranks exchange keys through torch's store. Anyone who has these can change the results of the
     job. So one of `trusted_store` and `key` must be given.
 
     Raises

@@ -36,8 +36,8 @@ impl<F: Fabric> Member<F> {
         // What was sent leaves with the next poll.
         let again = moved.then_some(now_ns);
         let deadline = self.running().map(Execution::deadline_ns).min();
-        let ask = (!self.is_idle()).then(|| self.watch.ask(now_ns, self.wait_ns()));
-        let next = [polled, again, deadline, ask, self.collectives.limit_ns()];
+        let ask = (!self.is_idle()).then(|| self.peers.ask(now_ns, self.wait_ns()));
+        let next = [polled, again, deadline, ask, self.in_order.limit_ns()];
         next.into_iter().flatten().min()
     }
 
@@ -49,10 +49,10 @@ impl<F: Fabric> Member<F> {
 
     /// Passes on what can be. Returns whether it did anything.
     fn progress(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
-        let started = self.collectives.started();
-        let noted = self.watch.progress(&mut self.endpoint, started)?;
+        let started = self.in_order.started();
+        let noted = self.peers.progress(&mut self.endpoint, started)?;
         let ranks = self.place.ranks;
-        for lanes in [&mut self.collectives.lanes, &mut self.points.lanes] {
+        for lanes in [&mut self.in_order.lanes, &mut self.send_receive.lanes] {
             for (rank, lane) in lanes.iter_mut().enumerate() {
                 if let Some(lane) = lane {
                     let broken = |problem| CollectiveError::Connection { rank, problem };
@@ -64,23 +64,23 @@ impl<F: Fabric> Member<F> {
         if self.failure.is_some() {
             return Ok(noted);
         }
-        self.points.match_sends(&mut self.watch)?;
+        self.send_receive.match_sends(&mut self.peers)?;
         let most = self.options.payload_bytes();
-        let collected = self.collectives.collect(&mut self.endpoint, now_ns)?;
+        let collected = self.in_order.collect(&mut self.endpoint, now_ns)?;
         let mut segments = usize::from(collected);
         loop {
             let before = segments;
-            segments += self.collectives.progress(&mut self.endpoint, most)?;
+            segments += self.in_order.progress(&mut self.endpoint, most)?;
             for peer in 0..ranks {
-                segments += usize::from(self.points.receive(&mut self.endpoint, peer)?);
-                segments += usize::from(self.points.send(&mut self.endpoint, peer, most)?);
+                segments += usize::from(self.send_receive.receive(&mut self.endpoint, peer)?);
+                segments += usize::from(self.send_receive.send(&mut self.endpoint, peer, most)?);
             }
             if segments == before || segments >= SEGMENTS_A_POLL {
                 break;
             }
         }
         if segments > 0 {
-            self.watch.note_moved(now_ns);
+            self.peers.note_moved(now_ns);
         }
         self.end_operations(now_ns)?;
         Ok(noted || segments > 0)
@@ -89,11 +89,11 @@ impl<F: Fabric> Member<F> {
     /// Ends operations that are done, and the group if a deadline has come.
     fn end_operations(&mut self, now_ns: u64) -> Result<(), CollectiveError> {
         let Self {
-            collectives,
-            points,
+            in_order,
+            send_receive,
             ..
         } = self;
-        while let Some((id, done)) = collectives.take_done().or_else(|| points.take_done()) {
+        while let Some((id, done)) = in_order.take_done().or_else(|| send_receive.take_done()) {
             let (report, buffers) = done.finish(now_ns);
             let result = Ok(report);
             self.finished.push_back(Finished {
@@ -102,9 +102,9 @@ impl<F: Fabric> Member<F> {
                 buffers,
             });
         }
-        let newest = self.collectives.running().last();
-        let left = newest.and_then(|newest| self.watch.left_before(newest.number));
-        if let Some(rank) = left.or_else(|| self.points.waits_for_left(&self.watch)) {
+        let newest = self.in_order.running().last();
+        let left = newest.and_then(|newest| self.peers.left_before(newest.number));
+        if let Some(rank) = left.or_else(|| self.send_receive.waits_for_left(&self.peers)) {
             return Err(CollectiveError::left(rank));
         }
         let late = self.running().find(|e| e.deadline_ns() <= now_ns);
@@ -114,7 +114,7 @@ impl<F: Fabric> Member<F> {
     /// The error of an operation whose deadline has come.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
-        let culprit = self.watch.culprit(now_ns, self.wait_ns(), number);
+        let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
         let (rank, state) = culprit.unwrap_or_else(|| {
             let waits_for = late.waits_for().unwrap_or(self.place.rank);
             (waits_for, "has not sent or taken all of its data")

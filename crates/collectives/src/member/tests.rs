@@ -41,7 +41,7 @@ fn a_note_that_cannot_be_read_does_not_silence_a_rank() {
     let network = SimNetwork::new(1);
     let mut members = group(&network, 3);
     let culprit = &mut members[1];
-    let lane = culprit.watch.lane_mut(0).unwrap();
+    let lane = culprit.peers.lane_mut(0).unwrap();
     assert!(lane.send(&mut culprit.endpoint, &[99], &[]).unwrap());
     for _ in 0..10_000 {
         let now_ns = network.now_ns();

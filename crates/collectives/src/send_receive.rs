@@ -12,12 +12,12 @@ use crate::execution::Execution;
 use crate::lane::Lane;
 use crate::member::OperationId;
 use crate::note::{Note, Want};
+use crate::peers::Peers;
 use crate::segment::{HEADER_BYTES, Header};
-use crate::watch::Watch;
 
 /// The point-to-point operations of a rank.
 #[derive(Debug)]
-pub(crate) struct Points {
+pub(crate) struct SendsAndReceives {
     /// By rank; `None` for this one.
     pub(crate) lanes: Vec<Option<Lane>>,
     /// In the order of posting.
@@ -45,7 +45,7 @@ pub(crate) struct PointEnd {
     pub(crate) bytes: u64,
 }
 
-impl Points {
+impl SendsAndReceives {
     pub(crate) fn new(lanes: Vec<Option<Lane>>) -> Self {
         Self {
             received: vec![0; lanes.len()],
@@ -61,14 +61,14 @@ impl Points {
         id: OperationId,
         end: PointEnd,
         mut execution: Execution,
-        watch: &mut Watch,
+        peers: &mut Peers,
     ) {
         if !end.is_send {
             let number = self.next_receive;
             self.next_receive += 1;
             execution.number = number;
             let PointEnd { tag, bytes, .. } = end;
-            watch.say(end.peer, Note::Want(Want { number, tag, bytes }));
+            peers.say(end.peer, Note::Want(Want { number, tag, bytes }));
         }
         self.running.push_back(Point {
             id,
@@ -105,11 +105,11 @@ impl Points {
     }
 
     /// A rank that has left, and whose data a receive waits for. What it sent before has come.
-    pub(crate) fn waits_for_left(&self, watch: &Watch) -> Option<usize> {
+    pub(crate) fn waits_for_left(&self, peers: &Peers) -> Option<usize> {
         let receives = self.running.iter().filter(|point| !point.end.is_send);
-        let mut peers = receives.map(|point| point.end.peer);
-        peers.find(|&peer| {
-            let served = watch.has_served(peer);
+        let mut senders = receives.map(|point| point.end.peer);
+        senders.find(|&peer| {
+            let served = peers.has_served(peer);
             served.is_some_and(|served| self.received[peer] >= served)
         })
     }
@@ -119,11 +119,11 @@ impl Points {
     /// # Errors
     /// [`CollectiveError::Mismatch`] where the two differ in length, [`CollectiveError::Ended`]
     /// where no receive will come, since the rank has left.
-    pub(crate) fn match_sends(&mut self, watch: &mut Watch) -> Result<(), CollectiveError> {
+    pub(crate) fn match_sends(&mut self, peers: &mut Peers) -> Result<(), CollectiveError> {
         for point in self.running.iter_mut().filter(|point| !point.is_matched) {
             let PointEnd { peer, tag, .. } = point.end;
-            let Some(want) = watch.serve(peer, tag) else {
-                if watch.has_left(peer) {
+            let Some(want) = peers.serve(peer, tag) else {
+                if peers.has_left(peer) {
                     return Err(CollectiveError::left(peer));
                 }
                 continue;

@@ -21,7 +21,7 @@ const ACTIVE: usize = 8;
 /// Between two ranks, segments go in the order of operations. So a segment that has arrived is for
 /// the oldest operation that wants one from that rank, or for one that has not begun here.
 #[derive(Debug)]
-pub(crate) struct Collectives {
+pub(crate) struct OrderedOperations {
     /// By rank; `None` for this one.
     pub(crate) lanes: Vec<Option<Lane>>,
     /// The same, for contributions to bounded operations.
@@ -33,7 +33,7 @@ pub(crate) struct Collectives {
     started: u64,
 }
 
-impl Collectives {
+impl OrderedOperations {
     pub(crate) fn new(
         lanes: Vec<Option<Lane>>,
         bounded_lanes: Vec<Option<BoundedLane>>,
@@ -116,7 +116,7 @@ impl Collectives {
     /// Passes on one segment in each direction for each operation and rank. Returns how many.
     ///
     /// # Errors
-    /// As [`Collectives::receive`].
+    /// As [`OrderedOperations::receive`].
     pub(crate) fn progress<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,

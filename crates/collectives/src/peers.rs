@@ -21,7 +21,7 @@ const SILENCE_NS: u64 = 1_000_000_000;
 
 /// The lanes of notes, and what came over them.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Peers {
     /// By rank; `None` for this one.
     peers: Vec<Option<Peer>>,
     /// When the data moved last.
@@ -51,7 +51,7 @@ struct Peer {
     is_broken: bool,
 }
 
-impl Watch {
+impl Peers {
     pub(crate) fn new(lanes: Vec<Option<Lane>>) -> Self {
         let peer = |lane| Peer {
             lane,
