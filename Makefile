@@ -41,7 +41,9 @@ check: ## format, lints, citations and links; the core crates must stay no_std, 
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 unit: ## unit, property, scenario and loopback tests
-	$(CARGO) test --workspace
+	@# Examples are not built here: `check` compiles them.
+	$(CARGO) test --workspace --tests
+	$(CARGO) test --workspace --doc
 
 isal: ## parity bytes beside those of ISA-L (installs nasm and autotools on Debian)
 	@if crates/bench/prepare-isal; then set -x; \
