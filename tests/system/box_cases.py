@@ -12,9 +12,9 @@ import threading
 from lib.chain import Chain, LongChain
 from lib.veth import CommandFailed, until
 
-#: Every fiftieth packet of RoCEv2, after the first round trips; loss by count, so that each run has
-#: the same.
-LOSS = "udp dport 4791 numgen inc mod 50 == 0 drop"
+#: One packet of RoCEv2 in fifty, at random. A count would not do: Go-Back-N repeats the same packets
+#: after each timeout, and if it repeats a multiple of fifty, a count drops the same one each time.
+LOSS = "udp dport 4791 numgen random mod 50 == 0 drop"
 BYTES = 4 << 20
 
 
@@ -68,8 +68,9 @@ class _Rig:
             raise RuntimeError(f"farwrite: {err}")
         return json.loads(out)["result"]
 
-    def nics(self, chain, a, b, vlan=None, seconds=60):
-        """Runs a NIC on both hosts; returns their counters."""
+    def nics(self, chain, a, b, vlan=None, seconds=60, when_ready=lambda: None):
+        """Runs a NIC on both hosts; returns their counters. `when_ready` is called when both are about
+        to exchange packets."""
         common = [] if vlan is None else ["--vlan", str(vlan)]
         ends = []
         for host, peer, node, work in ((chain.b, chain.a, 1, b), (chain.a, chain.b, 0, a)):
@@ -79,6 +80,7 @@ class _Rig:
                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE))
             self.expect(process, "ready")
             ends.append(process)
+        when_ready()
         timer = _kill_after(ends, seconds)
         for process in ends:
             self.expect(process, "done")
@@ -303,8 +305,7 @@ def _restart(report, rig):
             receiving[0] = rig.box(chain, chain.near_b, "--coding", "8,1")
 
         timer = threading.Timer(1, restart)
-        timer.start()
-        wrong, _ = rig.send(chain)
+        wrong, _ = rig.send(chain, when_ready=timer.start)
         timer.join()
         results.append(rig.stop(receiving[0]))
         rig.stop(sending)

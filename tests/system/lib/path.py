@@ -100,5 +100,7 @@ class Path:
             if process.poll() is None:
                 process.kill()
             process.wait()
+            for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+                pipe.close()
         for host in (self.a, self.b):
             subprocess.run(["ip", "netns", "del", host.name], stderr=subprocess.DEVNULL)
