@@ -1,4 +1,4 @@
-//! Codes as shapes: which chunks cover which, without a byte being touched.
+//! Codes as shapes: which parity chunks cover which data chunks. Nothing here reads any bytes.
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,14 +8,14 @@ use alloc::string::String;
 
 use crate::mask::{ChunkMask, MAX_CHUNKS, Present};
 
-/// The arithmetic by which parity is made.
+/// The arithmetic that makes parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Parity chunk `i` is the XOR of the data chunks `j` with `j mod m = i`: repairs one loss among
     /// these (SDR-RDMA, section 4.1.2).
     Xor,
-    /// Systematic Reed-Solomon over GF(2^8) (polynomial 0x11D) with ISA-L's Cauchy matrix, a maximum
-    /// distance separable code: as many parity chunks as data chunks are missing repair them.
+    /// Systematic Reed-Solomon over GF(2^8) (polynomial 0x11D) with ISA-L's Cauchy matrix. It is a
+    /// maximum distance separable code: any `n` parity chunks repair `n` missing data chunks.
     Mds,
 }
 
@@ -46,8 +46,9 @@ pub struct Code {
     m: u8,
 }
 
-/// A shape that no code has.
+/// An invalid shape of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// `k` or `m` is 0.
     #[error("({k},{m}) has none of one sort: a code has at least 1 data and 1 parity chunk")]
@@ -77,8 +78,9 @@ pub enum ShapeError {
     },
 }
 
-/// A text that names no code.
+/// A text that is not the name of a code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseCodeError {
     /// Not a name with a shape.
     #[error("{given:?} is not a code; codes are written ec-mds:32,8 or ec-xor:32,8")]
@@ -86,7 +88,7 @@ pub enum ParseCodeError {
         /// What was given.
         given: String,
     },
-    /// A number that is none.
+    /// A text that is not a valid number.
     #[error("{given:?} is not a number of chunks: 1 to 254 would do")]
     Number {
         /// What was given.
@@ -132,8 +134,8 @@ impl Code {
         self.m as usize
     }
 
-    /// Parity chunks of a group that has so many data chunks: the last group of a message can have
-    /// fewer than `k`, and with XOR the parity chunks that would cover nothing are left out. A group
+    /// Parity chunks of a group with this number of data chunks. The last group of a message can
+    /// have fewer than `k`. With XOR, parity chunks that would cover nothing are omitted. A group
     /// without data has no parity.
     pub const fn parity_chunks(self, data_chunks: usize) -> usize {
         match self.kind {
@@ -143,8 +145,8 @@ impl Code {
         }
     }
 
-    /// Whether what is there of a group of `data_chunks` data chunks (at most `k`) suffices to have
-    /// all its data.
+    /// Returns whether the present chunks of a group of `data_chunks` data chunks (at most `k`) are
+    /// enough to rebuild all its data.
     pub fn recoverable(self, data_chunks: usize, present: &Present) -> bool {
         let missing = present.data.missing(data_chunks);
         let parity = ChunkMask::first(self.parity_chunks(data_chunks)).and(&present.parity);

@@ -1,4 +1,4 @@
-//! A code at work on the bytes of one group.
+//! Applies a code to the bytes of one group.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,7 @@ use crate::mask::Present;
 use crate::matrix::{Matrix, cauchy};
 use crate::repair;
 
-/// A code, with its factors worked out and a kernel chosen. It is read only in use, so threads can
-/// share one.
+/// A code with its factors and a kernel. It does not change in use, so threads can share it.
 #[derive(Clone, Debug)]
 pub struct Codec {
     code: Code,
@@ -18,7 +17,7 @@ pub struct Codec {
     arithmetic: Arithmetic,
 }
 
-/// What a codec needs beside the shape of its code.
+/// What a codec needs in addition to the shape of its code.
 #[derive(Clone, Debug)]
 enum Arithmetic {
     Xor,
@@ -27,12 +26,12 @@ enum Arithmetic {
 }
 
 impl Codec {
-    /// With the fastest kernel that there is.
+    /// Makes a codec with the fastest available kernel.
     pub fn new(code: Code) -> Self {
         Self::with_kernel(code, Kernel::best())
     }
 
-    /// With a kernel of the caller's choice; the bytes are the same with all.
+    /// Makes a codec with the given kernel. All kernels produce the same bytes.
     pub fn with_kernel(code: Code, kernel: Kernel) -> Self {
         let arithmetic = match code.kind() {
             Kind::Xor => Arithmetic::Xor,
@@ -57,12 +56,12 @@ impl Codec {
         self.kernel
     }
 
-    /// Makes the parity of one group whose chunks lie in a row. `data` are 1 to `k * chunk_bytes`
-    /// bytes; a short last chunk counts as padded with zeros. `parity` are
-    /// [`Code::parity_chunks`] of `chunk_bytes`, and what is in them is overwritten.
+    /// Makes the parity of one group whose chunks are contiguous. `data` has 1 to `k * chunk_bytes`
+    /// bytes; a short last chunk is treated as padded with zeros. `parity` has
+    /// [`Code::parity_chunks`] of `chunk_bytes`, and its contents are overwritten.
     ///
     /// # Errors
-    /// Lengths that do not fit the code or one another.
+    /// Lengths that do not match the code or each other.
     pub fn encode(
         &self,
         data: &[u8],
@@ -76,8 +75,8 @@ impl Codec {
         Ok(())
     }
 
-    /// [`Self::encode`] with chunks anywhere. All are as long as the parity chunks, but for the
-    /// last data chunk, which can be shorter.
+    /// Like [`Self::encode`], with chunks anywhere. All data chunks are as long as the parity
+    /// chunks, but the last data chunk can be shorter.
     ///
     /// # Errors
     /// Numbers or lengths of chunks that do not fit the code or one another.
@@ -102,7 +101,7 @@ impl Codec {
     /// last chunk gets its own length.
     ///
     /// # Errors
-    /// Lengths that do not fit the code or one another; more losses than can be repaired.
+    /// Lengths that do not match the code or each other; more losses than can be repaired.
     pub fn recover(
         &self,
         data: &mut [u8],
@@ -118,7 +117,8 @@ impl Codec {
         Ok(())
     }
 
-    /// [`Self::recover`] with chunks anywhere. Parity chunks that are not present can be empty.
+    /// Like [`Self::recover`], with chunks anywhere. Parity chunks that are not present can be
+    /// empty.
     ///
     /// # Errors
     /// Numbers or lengths of chunks that do not fit the code or one another; more losses than can
@@ -149,7 +149,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Adds data chunks `first..` to the parity that `start` says.
+    /// Adds data chunks `first..` to the parity. `start` says what the sums start with.
     pub(crate) fn sum(&self, first: usize, data: &[&[u8]], parity: &mut [&mut [u8]], start: Start) {
         match &self.arithmetic {
             Arithmetic::Mds(matrix) if first == 0 => {
@@ -175,7 +175,7 @@ impl Codec {
         }
     }
 
-    /// Whether a group has the right lengths.
+    /// Checks the lengths of a group.
     pub(crate) fn check_group(
         &self,
         data_bytes: usize,

@@ -1,9 +1,10 @@
-//! What can be wrong with what a codec is given.
+//! Errors in the arguments of a codec.
 
 use crate::code::Code;
 
-/// Why a codec did nothing. Nothing has been written where one is returned.
+/// Why a codec did nothing. When it returns an error, it has written nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CodecError {
     /// Chunks of no bytes.
     #[error("chunks of 0 bytes: a chunk has at least 1")]
@@ -16,7 +17,7 @@ pub enum CodecError {
         /// `k` chunks.
         most: usize,
     },
-    /// Parity of another length than the data ask for.
+    /// The length of the parity does not match the data.
     #[error("{given} bytes of parity: these data have {expected}")]
     ParityBytes {
         /// Bytes given.
@@ -32,7 +33,7 @@ pub enum CodecError {
         /// The code.
         code: Code,
     },
-    /// Another number of parity chunks than the data ask for.
+    /// The number of parity chunks does not match the data.
     #[error("{given} parity chunks: these data have {expected}")]
     ParityChunks {
         /// Chunks given.
@@ -77,19 +78,19 @@ pub enum CodecError {
         /// Bytes of the group, data or parity.
         end: usize,
     },
-    /// A chunk that is in the sum already: adding it again would take it out.
+    /// The chunk was already added. Adding it again would remove it from the sum.
     #[error("chunk {chunk} has been added already")]
     Again {
         /// Its index in the group.
         chunk: usize,
     },
-    /// Chunks that are not there yet.
+    /// Some chunks have not been added yet.
     #[error("{missing} data chunks have not been added: parity needs all")]
     Unfinished {
         /// Number of data chunks that are missing.
         missing: usize,
     },
-    /// More is lost than the code repairs.
+    /// More chunks are lost than the code can repair.
     #[error(
         "{missing} data chunks are missing and {parity} parity chunks are there, which {code} does \
          not repair: wait for more chunks, or have data sent again"
@@ -102,10 +103,10 @@ pub enum CodecError {
         /// Parity chunks that are there.
         parity: usize,
     },
-    /// Another number of groups than the data have.
+    /// The number of groups does not match the data.
     #[error("what is present is said of {given} groups: the data have {expected}")]
     Groups {
-        /// Groups told of.
+        /// Number of groups given.
         given: usize,
         /// Groups of the message.
         expected: usize,

@@ -6,7 +6,7 @@ const POLYNOMIAL: u16 = 0x11D;
 /// Products: `MUL[a][b]` is `a * b`.
 pub(crate) static MUL: [[u8; 256]; 256] = products();
 
-/// Inverses: `INV[a]` is `1 / a`; 0 has none, and 0 in its place.
+/// Inverses: `INV[a]` is `1 / a`. 0 has no inverse, so its entry is 0.
 static INV: [u8; 256] = inverses();
 
 /// Products of one factor with the low and with the high half of a byte, for kernels that look up
@@ -49,7 +49,7 @@ pub(crate) fn mul(a: u8, b: u8) -> u8 {
     MUL[usize::from(a)][usize::from(b)]
 }
 
-/// `a * x`: a shift, and the polynomial taken off if a bit went over the top.
+/// `a * x`: a shift, and then the polynomial is subtracted if a bit overflowed.
 #[expect(clippy::cast_possible_truncation, reason = "reduced to 8 bits")]
 const fn times_x(a: u8) -> u8 {
     let wide = (a as u16) << 1;

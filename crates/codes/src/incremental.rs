@@ -1,4 +1,4 @@
-//! Coding chunk by chunk, as they become ready or arrive.
+//! Codes chunk by chunk, as chunks become ready or arrive.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -144,7 +144,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Whether [`Self::finish`] would succeed.
+    /// Returns whether [`Self::finish`] would succeed.
     pub fn recoverable(&self) -> bool {
         let code = self.syndromes.codec.code();
         code.recoverable(self.syndromes.data_chunks(), &self.present())

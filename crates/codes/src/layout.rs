@@ -93,7 +93,7 @@ impl Layout {
         self.data_chunks().div_ceil(self.code.k())
     }
 
-    /// A group; none from [`Self::groups`] on.
+    /// Returns a group; `None` from [`Self::groups`] on.
     pub fn group(&self, group: usize) -> Option<Group> {
         if group >= self.groups() {
             return None;

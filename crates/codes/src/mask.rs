@@ -1,4 +1,4 @@
-//! Which chunks of a group are there.
+//! Sets of present chunks of a group.
 
 use crate::code::Code;
 
@@ -35,8 +35,8 @@ impl ChunkMask {
         Self(words)
     }
 
-    /// Puts a chunk into the set. Whether it was not there before; false, with nothing done, for an
-    /// index from 255 on, which no group has.
+    /// Adds a chunk to the set. Returns whether it was new. For an index from 255 on, which no
+    /// group has, returns false and does nothing.
     pub const fn insert(&mut self, chunk: usize) -> bool {
         if chunk >= MAX_CHUNKS || self.contains(chunk) {
             return false;
@@ -45,7 +45,7 @@ impl ChunkMask {
         true
     }
 
-    /// Takes a chunk out of the set. Whether it was there.
+    /// Removes a chunk from the set. Returns whether the set contained it.
     pub const fn remove(&mut self, chunk: usize) -> bool {
         let there = self.contains(chunk);
         if there {
@@ -54,7 +54,7 @@ impl ChunkMask {
         there
     }
 
-    /// Whether a chunk is in the set.
+    /// Returns whether the set contains a chunk.
     pub const fn contains(&self, chunk: usize) -> bool {
         chunk < MAX_CHUNKS && self.0[chunk / WORD_BITS] >> (chunk % WORD_BITS) & 1 == 1
     }
@@ -106,7 +106,7 @@ impl FromIterator<usize> for ChunkMask {
     }
 }
 
-/// What of one group is there. Chunks that the group does not have count for nothing.
+/// The present chunks of one group. Chunks that the group does not have are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Present {
     /// Data chunks, by their index in the group.

@@ -1,4 +1,4 @@
-//! Coding all groups of a message, on several threads.
+//! Codes all groups of a message on several threads.
 
 use core::num::NonZeroUsize;
 use std::sync::{Mutex, PoisonError};
@@ -9,8 +9,9 @@ use crate::error::CodecError;
 use crate::layout::Layout;
 use crate::mask::Present;
 
-/// Why a message was not coded. Nothing has been written where one is returned.
+/// Why a message was not coded. When an error is returned, nothing has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MessageError {
     /// Something is wrong with the whole.
     #[error(transparent)]
@@ -101,7 +102,7 @@ fn group_bytes(layout: &Layout) -> [usize; 2] {
     [chunks(layout.code().k()), chunks(layout.code().m())]
 }
 
-/// Works on each group once. Who is free takes the next, so that groups of unlike cost spread.
+/// Codes each group once. A free thread takes the next group, so groups of different cost balance.
 fn on_threads<G: Send>(
     threads: NonZeroUsize,
     layout: &Layout,

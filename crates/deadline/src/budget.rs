@@ -1,9 +1,9 @@
-//! The time of an operation, split over its phases.
+//! Splits the time of an operation over its phases.
 
-/// When each of several sequential phases must be over, in nanoseconds from the start of the
-/// operation: shares of `total_ns` in proportion to `weights`, for instance the bytes of each phase.
-/// The last phase ends at `total_ns`. Steps of one phase that run in parallel share its end. A phase
-/// that is over early leaves its time to the next. Phases whose weights are all 0 are alike.
+/// The end of each of several sequential phases, in nanoseconds from the start of the operation.
+/// Each phase gets a share of `total_ns` in proportion to its weight, for instance its bytes. The
+/// last phase ends at `total_ns`. Parallel steps of a phase share its end. If a phase ends early,
+/// the next phase gets the rest of its time. If all weights are 0, the phases get equal shares.
 ///
 /// ```
 /// let ends: Vec<u64> = farwrite_deadline::phase_ends_ns(900, &[1, 1, 4]).collect();

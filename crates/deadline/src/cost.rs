@@ -1,16 +1,26 @@
-//! What an operation took, and what a member concludes from it.
+//! Observations of operations, and the cost per byte that a member derives from them.
 
 /// One part in a million.
 pub(crate) const PPM: u64 = 1_000_000;
 
 const MIB: u128 = 1 << 20;
+/// Limit of the extrapolation: an operation that was cut counts as at most this many times as long.
+const MOST_TIMES: u64 = 4;
 
-/// Time per byte, in nanoseconds per MiB.
+/// Cost of an operation: its time per byte, in nanoseconds per MiB.
+///
+/// ```
+/// use farwrite_deadline::Cost;
+///
+/// // 64 MiB took 32 ms: 128 MiB take twice as long.
+/// let cost = Cost::of(32_000_000, 64 << 20);
+/// assert_eq!(cost.time_ns(128 << 20), 64_000_000);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost(pub u64);
 
 impl Cost {
-    /// The cost of `bytes` bytes that took `time_ns`; the maximum for 0 bytes.
+    /// The cost if `bytes` bytes took `time_ns`. The maximum for 0 bytes.
     #[must_use]
     pub fn of(time_ns: u64, bytes: u64) -> Self {
         match u128::from(bytes) {
@@ -25,7 +35,7 @@ impl Cost {
         saturate(u128::from(self.0) * u128::from(bytes) / MIB)
     }
 
-    /// This cost times a ratio, whose denominator must not be 0.
+    /// This cost multiplied by a ratio. The denominator must not be 0.
     pub(crate) fn times(self, numerator: u64, denominator: u64) -> Self {
         let product = u128::from(self.0) * u128::from(numerator);
         Self(saturate(product / u128::from(denominator)))
@@ -36,19 +46,19 @@ fn saturate(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// How one operation went at one member.
+/// What a member observed of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// From its start to its end, in nanoseconds.
+    /// Time from its start to its end, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Bytes that arrived, rebuilt ones included.
+    /// Bytes that arrived, including rebuilt bytes.
     pub received_bytes: u64,
     /// Bytes that should have arrived.
     pub expected_bytes: u64,
     /// Whether its deadline ended it.
     pub timed_out: bool,
-    /// What the path dropped of this operation, in millionths, whether or not it was repaired;
-    /// 0 where nobody measures it.
+    /// Share of packets that the path dropped, in millionths, whether repaired or not. 0 if not
+    /// measured.
     pub path_loss_ppm: u32,
 }
 
@@ -65,32 +75,34 @@ impl Observation {
         }
     }
 
-    /// Cost of a byte that arrived: of all bytes that arrived by the end.
+    /// The cost of the bytes that arrived. If less than a quarter arrived, this predicts little
+    /// about the rest, so the complete operation counts as four times as long.
     pub(crate) fn cost(&self) -> Cost {
-        Cost::of(self.elapsed_ns, self.received_bytes)
+        let least_bytes = self.expected_bytes / MOST_TIMES;
+        Cost::of(self.elapsed_ns, self.received_bytes.max(least_bytes))
     }
 
-    /// Cost of a byte, had the operation not been cut. What the path dropped for good does not count:
-    /// no time brings it.
+    /// The estimated cost if the operation had not been cut. Bytes that the path dropped for good
+    /// do not count, because no waiting time brings them.
     pub(crate) fn cost_uncut(&self, lost_ppm: u64) -> Cost {
         let lost_ppm = lost_ppm.min(PPM);
         let arriving = u128::from(self.expected_bytes) * u128::from(PPM - lost_ppm);
         let arriving = saturate(arriving / u128::from(PPM));
-        let bytes = match self.timed_out && self.received_bytes < arriving {
-            // As many bytes a second as before the cut.
-            true => return Cost::of(self.elapsed_ns, self.received_bytes),
-            false => self.expected_bytes,
-        };
-        Cost::of(self.elapsed_ns, bytes)
+        match self.timed_out && self.received_bytes < arriving {
+            // Assume the same rate as before the cut.
+            true => self.cost(),
+            false => Cost::of(self.elapsed_ns, self.expected_bytes),
+        }
     }
 }
 
-/// What a member reports to its group after an operation.
+/// The message of a member to its group after an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// What it thinks that a byte costs.
+    /// The member's estimate of the cost.
     pub cost: Cost,
-    /// What the path to it dropped, in millionths; more than 1000000 counts as that.
+    /// Share of packets that the path to the member dropped, in millionths. Values above 1000000
+    /// count as 1000000.
     pub path_loss_ppm: u32,
 }
 
@@ -119,7 +131,7 @@ mod tests {
         let nine_tenths = (1 << 20) * 9 / 10;
         assert_eq!(cost(observation(nine_tenths, false)), Cost(1_000));
         assert_eq!(cost(observation(nine_tenths, true)), Cost(1_000));
-        // Half came in 1 us, so all takes 2.
+        // Half arrived in 1 us, so the whole takes 2 us.
         assert_eq!(cost(observation(1 << 19, true)), Cost(2_000));
         assert_eq!(observation(1 << 19, true).cost(), Cost(2_000));
     }

@@ -5,40 +5,40 @@ use alloc::collections::BTreeMap;
 use crate::tally::Tally;
 use crate::timeout::{Bounds, Policy, Timeout};
 
-/// What a group does together.
+/// The kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Collective {
-    /// Every member gets the reduction of all.
+    /// Every member gets the reduction over all members.
     AllReduce,
-    /// Every member gets the parts of all.
+    /// Every member gets the parts of all members.
     AllGather,
     /// Every member gets a part of the reduction.
     ReduceScatter,
-    /// Every member gets a part of each.
+    /// Every member gets a part from each member.
     AllToAll,
-    /// Every member gets what one has.
+    /// Every member gets the data of one member.
     Broadcast,
-    /// One member gets the reduction of all.
+    /// One member gets the reduction over all members.
     Reduce,
-    /// One member gets the parts of all.
+    /// One member gets the parts of all members.
     Gather,
-    /// Every member gets a part of what one has.
+    /// Every member gets a part of the data of one member.
     Scatter,
     /// One member sends to another.
     SendRecv,
 }
 
-/// Operations that share a timeout: of one collective, one group, and sizes that differ by less
-/// than a factor of two.
+/// Identifies operations that share a timeout: operations of one collective, one group and one size
+/// class. Sizes in a class differ by less than a factor of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key {
+pub struct TimeoutKey {
     group: u64,
     collective: Collective,
     size_class: u32,
 }
 
-impl Key {
-    /// Operations like one of `bytes` bytes, in the group with this number.
+impl TimeoutKey {
+    /// The key of an operation with `bytes` bytes in the group with this number.
     #[must_use]
     pub fn new(collective: Collective, bytes: u64, group: u64) -> Self {
         Self {
@@ -54,7 +54,8 @@ impl Key {
 pub struct Timeouts {
     policy: Policy,
     bounds: Bounds,
-    entries: BTreeMap<Key, Timeout>,
+    message_chunks: Option<u32>,
+    entries: BTreeMap<TimeoutKey, Timeout>,
 }
 
 impl Timeouts {
@@ -64,22 +65,39 @@ impl Timeouts {
         Self {
             policy,
             bounds,
+            message_chunks: None,
             entries: BTreeMap::new(),
         }
     }
 
-    /// The timeout of these operations, made at its first use.
-    pub fn get_mut(&mut self, key: Key) -> &mut Timeout {
-        let new = || Timeout::new(self.policy, self.bounds);
+    /// The same for messages with at most `chunks` chunks. The parity of a message then has at most
+    /// as many chunks.
+    #[must_use]
+    pub fn with_message_chunks(self, chunks: u32) -> Self {
+        Self {
+            message_chunks: Some(chunks),
+            ..self
+        }
+    }
+
+    /// The timeout of these operations. It is created at its first use.
+    pub fn get_mut(&mut self, key: TimeoutKey) -> &mut Timeout {
+        let new = || {
+            let timeout = Timeout::new(self.policy, self.bounds);
+            match self.message_chunks {
+                Some(chunks) => timeout.with_message_chunks(chunks),
+                None => timeout,
+            }
+        };
         self.entries.entry(key).or_insert_with(new)
     }
 
-    /// Forgets a group that is no more.
+    /// Removes the timeouts of a group that has ended.
     pub fn remove_group(&mut self, group: u64) {
         self.entries.retain(|key, _| key.group != group);
     }
 
-    /// All operations together.
+    /// The sum over all timeouts.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let tallies = self.entries.values().map(Timeout::tally);
@@ -94,11 +112,11 @@ mod tests {
 
     #[test]
     fn collectives_sizes_and_groups_are_apart() {
-        let key = |bytes, group| Key::new(Collective::AllReduce, bytes, group);
+        let key = |bytes, group| TimeoutKey::new(Collective::AllReduce, bytes, group);
         assert_eq!(key(1024, 1), key(2047, 1));
         assert_ne!(key(1023, 1), key(1024, 1));
         assert_ne!(key(1024, 1), key(1024, 2));
-        assert_ne!(key(1024, 1), Key::new(Collective::AllToAll, 1024, 1));
+        assert_ne!(key(1024, 1), TimeoutKey::new(Collective::AllToAll, 1024, 1));
         assert_ne!(key(0, 1), key(1, 1));
     }
 
@@ -110,7 +128,7 @@ mod tests {
         };
         let mut timeouts = Timeouts::new(Policy::Celeris, bounds);
         for group in [1, 2] {
-            let timeout = timeouts.get_mut(Key::new(Collective::Gather, 1 << 20, group));
+            let timeout = timeouts.get_mut(TimeoutKey::new(Collective::Gather, 1 << 20, group));
             let proposal = timeout.propose(&Observation::whole(1_000_000, 1 << 20));
             timeout.agree(1 << 20, &[proposal]);
             timeout.propose(&Observation::whole(1_000_000, 1 << 20));
@@ -118,9 +136,9 @@ mod tests {
         assert_eq!(timeouts.tally().operations, 2);
         timeouts.remove_group(1);
         assert_eq!(timeouts.tally().operations, 1);
-        let again = timeouts.get_mut(Key::new(Collective::Gather, 1 << 20, 1));
+        let again = timeouts.get_mut(TimeoutKey::new(Collective::Gather, 1 << 20, 1));
         assert_eq!(again.timeout_ns(1 << 20), None);
-        let kept = timeouts.get_mut(Key::new(Collective::Gather, 1 << 20, 2));
+        let kept = timeouts.get_mut(TimeoutKey::new(Collective::Gather, 1 << 20, 2));
         assert_eq!(kept.timeout_ns(1 << 20), Some(1_300_000));
     }
 }

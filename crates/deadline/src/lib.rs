@@ -1,21 +1,22 @@
-//! Adaptive timeouts: how long an operation that ends in time, whole or not, may take.
+//! Adaptive timeouts for bounded operations: operations that end at a deadline, even if data is
+//! missing.
 //!
-//! All members of a group run the same operations. After each one, every member
-//! [proposes](Timeout::propose) a cost, from the time that it took and the bytes that arrived. The
-//! members exchange their proposals over a reliable channel, and each gives all of them to
-//! [`Timeout::agree`]. The same proposals make the same timeout everywhere. [`Timeouts`] keeps one
-//! timeout for each collective, size class and group.
+//! All members of a group run the same operations. After each operation, every member
+//! [proposes](Timeout::propose) a cost, which follows from the elapsed time and the bytes that
+//! arrived. The members exchange their proposals over a reliable channel, and each member passes
+//! all of them to [`Timeout::agree`]. The same proposals give the same timeout at every member.
+//! [`Timeouts`] keeps one timeout for each collective, size class and group.
 //!
-//! Nothing here has a clock, randomness or I/O, and it knows neither chunks nor schemes: it is about
-//! operations of a group, which consist of many messages. Times are nanoseconds.
+//! This crate has no clock, no randomness and no I/O, and does not know chunks or schemes. It
+//! handles operations of a group, which consist of many messages. Times are in nanoseconds.
 //!
 //! ```
-//! use farwrite_deadline::{Bounds, Collective, Key, Observation, Policy, Timeouts};
+//! use farwrite_deadline::{Bounds, Collective, Observation, Policy, TimeoutKey, Timeouts};
 //!
 //! let bounds = Bounds { min_ns: 100_000, max_ns: 1_000_000_000 };
 //! let mut timeouts = Timeouts::new(Policy::OptiNic, bounds);
 //! let bytes = 16 << 20;
-//! let key = Key::new(Collective::AllReduce, bytes, 7);
+//! let key = TimeoutKey::new(Collective::AllReduce, bytes, 7);
 //! // The warm-up has no deadline, and every member takes part with what it saw.
 //! let timeout = timeouts.get_mut(key);
 //! assert_eq!(timeout.timeout_ns(bytes), None);
@@ -34,10 +35,10 @@
 //! | [`Policy::Celeris`] | each member smooths its own proposals with weight 0.2; their median | Celeris III.B |
 //! | [`Policy::LossTarget`] | the least that keeps the share of missing bytes below a target | ours |
 //!
-//! As they are stated, the first two tend to the *typical* time of an operation: two in five
-//! operations take longer and are cut. [`Tally::share_cut`] reports it. `cargo test -p
-//! farwrite-deadline --test policies -- --nocapture` prints, for 8 members whose operations take 1 ms
-//! and an exponential time of 0.2 ms on top:
+//! The first two policies, as published, converge to the *typical* time of an operation: two of
+//! five operations take longer and are cut. [`Tally::share_cut`] reports this share. `cargo test -p
+//! farwrite-deadline --test policies -- --nocapture` prints the following for 8 members, where
+//! operations take 1 ms plus an exponentially distributed time with mean 0.2 ms:
 //!
 //! | policy | operations cut | bytes missing |
 //! |---|---|---|
@@ -46,7 +47,7 @@
 //! | loss target of 1% | 7.5% | 0.83% |
 //! | loss target of 0.1% | 1.1% | 0.10% |
 //!
-//! Where the path itself drops more than the target, waiting cannot help. [`Timeout::verdict`] then
+//! If the path itself drops more than the target, waiting cannot help. [`Timeout::verdict`] then
 //! selects parity or repeats, whichever takes less time, or says that the target cannot be met
 //! within the bounds.
 #![no_std]
@@ -65,7 +66,7 @@ mod verdict;
 
 pub use budget::phase_ends_ns;
 pub use cost::{Cost, Observation, Proposal};
-pub use key::{Collective, Key, Timeouts};
+pub use key::{Collective, TimeoutKey, Timeouts};
 pub use tally::Tally;
 pub use timeout::{Bounds, Policy, Timeout};
 pub use verdict::Verdict;

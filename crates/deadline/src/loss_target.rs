@@ -1,51 +1,55 @@
-//! The least timeout that keeps the share of missing bytes below a target.
+//! The policy that waits only as long as a loss target needs: it chooses the lowest timeout that
+//! keeps the share of missing bytes below the target.
 //!
-//! The uncut cost of each recent operation is measured or, where its deadline cut it, extrapolated.
-//! The model is that bytes arrive evenly: an operation that costs X misses 1 - T / X of its bytes at a
-//! timeout T < X. The extrapolation uses the same model, so it reproduces what an operation that was
-//! cut in fact missed. Later operations differ from those that are known, so the timeout aims at four
-//! fifths of the target.
+//! The policy keeps the uncut cost of each recent operation. It is measured, or extrapolated if the
+//! deadline cut the operation. The model assumes that bytes arrive at a constant rate: an operation
+//! with cost X misses 1 - T / X of its bytes at a timeout T < X. The extrapolation uses the same
+//! model, so it reproduces the share that a cut operation really missed. Future operations differ
+//! from past ones, so the timeout aims at four fifths of the target.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::cost::Cost;
-use crate::verdict::Verdict;
+use crate::verdict::{Limits, Verdict};
 
-/// Operations whose costs are kept.
+/// Number of operations whose costs are kept.
 const ROUNDS: usize = 64;
-/// Costs kept of one operation: of a larger group, as many evenly chosen ones.
+/// Number of costs kept per operation. In a larger group, this number of evenly spaced costs is
+/// kept.
 const COSTS_A_ROUND: usize = 16;
 
-/// What is known of the last operations.
+/// The costs and losses of recent operations, and the current repair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LossTarget {
     rounds: VecDeque<Vec<Cost>>,
-    /// What the path drops, smoothed, in millionths; `None` before the first operation.
+    /// Smoothed loss of the path, in millionths; `None` before the first operation.
     loss_ppm: Option<u64>,
     verdict: Verdict,
+    /// Whether no operation has run with the current verdict yet.
+    is_untried: bool,
     cost: Option<Cost>,
 }
+
+/// Factor for the timeout of the first operation with a new repair. The real cost of the repair is
+/// unknown before this operation.
+const UNTRIED_TIMES: u64 = 4;
 
 impl LossTarget {
     pub(crate) fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// The cost that an operation may have; `None` before the first.
+    /// The highest cost that an operation may have; `None` before the first operation.
     pub(crate) fn cost(&self) -> Option<Cost> {
-        self.cost
+        match self.is_untried {
+            true => Some(self.cost?.times(UNTRIED_TIMES, 1)),
+            false => self.cost,
+        }
     }
 
-    /// Takes in the costs of an operation at all members, in ascending order, and what the path
-    /// dropped of it. `limits` are the cost of a round trip and the most that is allowed.
-    pub(crate) fn take(
-        &mut self,
-        costs: &[Cost],
-        loss_ppm: u64,
-        target_ppm: u64,
-        limits: [Cost; 2],
-    ) {
+    /// Adds an operation: its costs at all members in ascending order, and the loss of the path.
+    pub(crate) fn take(&mut self, costs: &[Cost], loss_ppm: u64, target_ppm: u64, limits: Limits) {
         if self.rounds.len() == ROUNDS {
             self.rounds.pop_front();
         }
@@ -55,16 +59,17 @@ impl LossTarget {
         self.loss_ppm = Some(loss_ppm);
         self.decide(loss_ppm, target_ppm, limits);
         let left_ppm = self.verdict.left_ppm(loss_ppm);
-        // Where the target cannot be met, lateness must not add much to what is missing.
+        // If the target cannot be met, late bytes must not add much to the missing bytes.
         let aim_ppm = target_ppm - target_ppm / 5;
         let late_ppm = aim_ppm.saturating_sub(left_ppm).max(target_ppm / 8);
         self.cost = self.least(late_ppm.max(1));
     }
 
-    /// Begins, changes or ends repair.
-    fn decide(&mut self, loss_ppm: u64, target_ppm: u64, limits: [Cost; 2]) {
-        let is_waiting = self.verdict == Verdict::Wait;
-        // Repair that helps goes on until the path is far below the target.
+    /// Starts, changes or stops repair.
+    fn decide(&mut self, loss_ppm: u64, target_ppm: u64, limits: Limits) {
+        let before = self.verdict;
+        let is_waiting = before == Verdict::Wait;
+        // Hysteresis: repair continues until the loss of the path is far below the target.
         let enough_ppm = match is_waiting {
             true => target_ppm,
             false => target_ppm / 2,
@@ -79,13 +84,14 @@ impl LossTarget {
             Verdict::choose(loss_ppm, target_ppm / 2, typical, limits)
         };
         if wanted != self.verdict {
-            // The known operations ran with the old repair: count its time out, and that of the new
-            // one in.
-            let (before, rtt) = (self.verdict, limits[0]);
+            // The known operations ran with the old repair: subtract its cost, and add the cost of
+            // the new one.
+            let rtt = limits.rtt;
             let costs = self.rounds.iter_mut().flatten();
             costs.for_each(|cost| *cost = wanted.cost(before.cost_without(*cost, rtt), rtt));
             self.verdict = wanted;
         }
+        self.is_untried = wanted != before;
     }
 
     fn typical(&self) -> Cost {
@@ -94,7 +100,8 @@ impl LossTarget {
         all.get(all.len() / 2).copied().unwrap_or(Cost(0))
     }
 
-    /// The least cost at which operations like those known miss at most `late_ppm` on average.
+    /// The lowest timeout, as a cost, at which the known operations would miss at most `late_ppm`
+    /// on average.
     fn least(&self, late_ppm: u64) -> Option<Cost> {
         let all: Vec<Cost> = self.rounds.iter().flatten().copied().collect();
         let mut high = all.iter().max()?.0;
@@ -110,7 +117,7 @@ impl LossTarget {
     }
 }
 
-/// Share of bytes that operations of these costs miss on average at a timeout, in millionths.
+/// The average share of bytes that operations with these costs miss at a timeout, in millionths.
 fn missing_ppm(costs: &[Cost], timeout: u64) -> u64 {
     let missing = |cost: &Cost| {
         let late = u128::from(cost.0.saturating_sub(timeout));
@@ -120,7 +127,7 @@ fn missing_ppm(costs: &[Cost], timeout: u64) -> u64 {
     u64::try_from(sum.div_ceil(costs.len().max(1) as u128)).unwrap_or(u64::MAX)
 }
 
-/// At most [`COSTS_A_ROUND`] of these, the extremes among them.
+/// Selects at most [`COSTS_A_ROUND`] of these costs, always with the lowest and the highest.
 fn chosen(costs: &[Cost]) -> Vec<Cost> {
     let last = costs.len().saturating_sub(1);
     if costs.len() <= COSTS_A_ROUND {
@@ -136,7 +143,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: [Cost; 2] = [Cost(100), Cost(u64::MAX)];
+    const LIMITS: Limits = Limits {
+        rtt: Cost(100),
+        max: Cost(u64::MAX),
+        most_parity: 32,
+    };
 
     #[test]
     fn of_many_members_some_are_kept_and_the_slowest_is_one() {
@@ -164,14 +175,14 @@ mod tests {
         let mut target = LossTarget::default();
         let mut cost_after = |loss_ppm, rounds| {
             for _ in 0..rounds {
-                let cost = target.verdict().cost(Cost(1_000), LIMITS[0]);
+                let cost = target.verdict().cost(Cost(1_000), LIMITS.rtt);
                 target.take(&[cost], loss_ppm, 1_000, LIMITS);
             }
             target.cost().unwrap().0
         };
-        // Repair begins, changes and ends. Operations without it cost 1000 throughout.
+        // Repair starts, changes and stops. Without it, all operations cost 1000.
         assert!(cost_after(0, 20) <= 1_000);
-        let two_rounds = Verdict::Repeats { rounds: 2 }.cost(Cost(1_000), LIMITS[0]);
+        let two_rounds = Verdict::Repeats { rounds: 2 }.cost(Cost(1_000), LIMITS.rtt);
         for loss_ppm in [5_000, 30_000, 5_000] {
             assert!(cost_after(loss_ppm, 20) <= two_rounds.0, "{loss_ppm} ppm");
         }

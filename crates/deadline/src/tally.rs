@@ -1,17 +1,17 @@
-//! How often operations were cut, and what that cost.
+//! Counts how often operations were cut, and how many bytes were missing.
 
 use crate::cost::Observation;
 
 /// Sums over operations that had a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Operations.
+    /// Number of operations.
     pub operations: u64,
-    /// Those of them that their deadline ended before everything had arrived.
+    /// Of these, operations that the deadline ended before all bytes arrived.
     pub cut: u64,
     /// Bytes that should have arrived.
     pub expected_bytes: u64,
-    /// Those of them that did not.
+    /// Of these, bytes that did not arrive.
     pub missing_bytes: u64,
 }
 
@@ -30,7 +30,7 @@ impl Tally {
         self.missing_bytes = self.missing_bytes.saturating_add(missing_bytes);
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

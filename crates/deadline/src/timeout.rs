@@ -1,35 +1,35 @@
-//! The timeout of operations that are alike.
+//! The timeout of operations that share a key, and the policies that adapt it.
 
 use alloc::vec::Vec;
 
 use crate::cost::{Cost, Observation, PPM, Proposal};
 use crate::loss_target::LossTarget;
 use crate::tally::Tally;
-use crate::verdict::Verdict;
+use crate::verdict::{Limits, Verdict, most_parity};
 
-/// How the next timeout follows from what operations took.
+/// How the next timeout follows from past operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// The median of the members' proposals, smoothed by the group (OptiNIC 3.1.2).
     OptiNic,
-    /// The median of what each member has smoothed for itself (Celeris III.B).
+    /// Each member smooths its own costs; the timeout is the median of these (Celeris III.B).
     Celeris,
-    /// The least time that keeps the share of missing bytes below a target.
+    /// The lowest timeout that keeps the share of missing bytes below a target.
     LossTarget {
-        /// The target, in millionths: 1 to 999999. Values outside count as the nearest of these.
+        /// The target, in millionths: 1 to 999999. Values outside this range count as the nearest
+        /// end of the range.
         target_ppm: u32,
-        /// The round trip of the path, in nanoseconds: what a repeat takes.
+        /// The round trip of the path, in nanoseconds: the time of a repeat.
         rtt_ns: u64,
     },
 }
 
-/// The least and the most that a timeout may be, in nanoseconds. With `min_ns` above `max_ns`,
-/// `max_ns` holds.
+/// The range of timeouts, in nanoseconds. If `min_ns` is above `max_ns`, every timeout is `max_ns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least.
+    /// The shortest timeout.
     pub min_ns: u64,
-    /// The most.
+    /// The longest timeout.
     pub max_ns: u64,
 }
 
@@ -39,27 +39,29 @@ impl Bounds {
     }
 }
 
-/// What of a new value goes into a smoothed one: alpha of 0.2.
+/// Weight of a new value in a smoothed one: alpha = 1/5.
 const SMOOTHED_FIFTHS: u64 = 5;
-/// The first timeout is 1 + gamma warm-ups, gamma of 0.25, plus delta.
+/// The first timeout is (1 + gamma) times the warm-up plus delta, with gamma = 1/4.
 const FIRST_QUARTERS: u64 = 5;
 const FIRST_SLACK_NS: u64 = 50_000;
 
-/// The timeout of operations that share a [`Key`](crate::Key).
+/// The timeout of operations that share a [`TimeoutKey`](crate::TimeoutKey).
 #[derive(Clone, Debug)]
 pub struct Timeout {
     policy: Policy,
     bounds: Bounds,
-    /// What the group has agreed on.
+    /// The cost that the group agreed on.
     agreed: Option<Cost>,
-    /// What this member has smoothed for itself.
+    /// This member's own smoothed cost.
     own: Option<Cost>,
     loss_target: LossTarget,
+    /// Chunks of the longest message, if there is a limit.
+    message_chunks: Option<u32>,
     tally: Tally,
 }
 
 impl Timeout {
-    /// A timeout of which nothing is known.
+    /// A timeout without any observation.
     #[must_use]
     pub fn new(policy: Policy, bounds: Bounds) -> Self {
         Self {
@@ -68,7 +70,18 @@ impl Timeout {
             agreed: None,
             own: None,
             loss_target: LossTarget::default(),
+            message_chunks: None,
             tally: Tally::default(),
+        }
+    }
+
+    /// The same for messages with at most `chunks` chunks. The parity of a message then has at most
+    /// as many chunks.
+    #[must_use]
+    pub fn with_message_chunks(self, chunks: u32) -> Self {
+        Self {
+            message_chunks: Some(chunks),
+            ..self
         }
     }
 
@@ -79,8 +92,8 @@ impl Timeout {
         Some(self.bounds.clamp(self.agreed?.time_ns(bytes)))
     }
 
-    /// An operation is over at this member; the warm-up counts as one. Returns what to send to the
-    /// others.
+    /// Adds an operation that has ended at this member; the warm-up is one too. Returns the
+    /// proposal to send to the other members.
     pub fn propose(&mut self, observation: &Observation) -> Proposal {
         if self.agreed.is_some() {
             self.tally.note(observation);
@@ -90,7 +103,7 @@ impl Timeout {
             Policy::Celeris => {
                 let new = self.bounded(observation.cost(), observation.expected_bytes);
                 let own = self.own.map_or(new, |own| smoothed(own, new));
-                // The warm-up sets the first timeout, and is no part of the average.
+                // The warm-up sets the first timeout, but is not part of the average.
                 self.own = self.agreed.map(|_| own);
                 own
             }
@@ -105,8 +118,8 @@ impl Timeout {
         }
     }
 
-    /// Takes in what all members proposed after an operation of `bytes` bytes, in any order.
-    /// Members that are missing are left out; without any proposal nothing changes.
+    /// Adds the proposals of all members after an operation of `bytes` bytes, in any order. Leave
+    /// out members without a proposal. An empty list changes nothing.
     pub fn agree(&mut self, bytes: u64, proposals: &[Proposal]) {
         let costs = proposals.iter().map(|p| self.bounded(p.cost, bytes));
         let mut costs: Vec<Cost> = costs.collect();
@@ -130,28 +143,30 @@ impl Timeout {
                     .map(|p| u64::from(p.path_loss_ppm).min(PPM));
                 let loss_ppm = losses.sum::<u64>() / proposals.len() as u64;
                 let target_ppm = u64::from(target_ppm).clamp(1, PPM - 1);
-                let max_cost = Cost::of(self.bounds.max_ns, bytes);
-                let rtt_cost = Cost::of(rtt_ns, bytes);
-                self.loss_target
-                    .take(&costs, loss_ppm, target_ppm, [rtt_cost, max_cost]);
+                let limits = Limits {
+                    rtt: Cost::of(rtt_ns, bytes),
+                    max: Cost::of(self.bounds.max_ns, bytes),
+                    most_parity: most_parity(self.message_chunks),
+                };
+                self.loss_target.take(&costs, loss_ppm, target_ppm, limits);
                 self.bounded(self.loss_target.cost().unwrap_or(agreed), bytes)
             }
         });
     }
 
-    /// What has to be done beside waiting. Only [`Policy::LossTarget`] ever wants more.
+    /// The repair to use. Only [`Policy::LossTarget`] requests one.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.loss_target.verdict()
     }
 
-    /// The operations so far that had a deadline.
+    /// The counts of operations so far that had a deadline.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// The cost as the bounds allow it for an operation of `bytes` bytes.
+    /// Limits a cost to the bounds, for an operation of `bytes` bytes.
     fn bounded(&self, cost: Cost, bytes: u64) -> Cost {
         let time_ns = cost.time_ns(bytes);
         match self.bounds.clamp(time_ns) {
@@ -161,7 +176,7 @@ impl Timeout {
     }
 }
 
-/// The average so far, moved to the new value by alpha.
+/// The moving average, updated with a new value.
 fn smoothed(average: Cost, new: Cost) -> Cost {
     let (old, new) = (u128::from(average.0), u128::from(new.0));
     let sum = old * u128::from(SMOOTHED_FIFTHS - 1) + new;
@@ -181,7 +196,7 @@ mod tests {
         max_ns: u64::MAX,
     };
 
-    /// A timeout of a group of one, after a warm-up.
+    /// The timeout of a group with one member, after a warm-up.
     fn after_warm_up(policy: Policy, bounds: Bounds) -> Timeout {
         let mut timeout = Timeout::new(policy, bounds);
         let proposal = timeout.propose(&Observation::whole(1_000_000, MIB));
@@ -233,9 +248,39 @@ mod tests {
             received_bytes: 0,
             ..cut
         };
-        assert_eq!(timeout.propose(&nothing).cost, Cost(u64::MAX));
+        // No byte arrived, so the time of the whole operation is unknown.
+        assert_eq!(timeout.propose(&nothing).cost, Cost(5_200_000));
         assert_eq!((timeout.tally().operations, timeout.tally().cut), (2, 2));
         assert!((timeout.tally().share_missing() - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_operation_that_brought_nothing_does_not_make_the_next_ones_endless() {
+        let target = Policy::LossTarget {
+            target_ppm: 10_000,
+            rtt_ns: 0,
+        };
+        let bounds = Bounds {
+            min_ns: 0,
+            max_ns: 60_000_000_000,
+        };
+        for policy in [Policy::OptiNic, Policy::Celeris, target] {
+            let mut timeout = after_warm_up(policy, bounds);
+            let mut run = |received_bytes, times| {
+                for _ in 0..times {
+                    let proposal = timeout.propose(&Observation {
+                        received_bytes,
+                        timed_out: received_bytes < MIB,
+                        ..Observation::whole(1_000_000, MIB)
+                    });
+                    timeout.agree(MIB, &[proposal, proposal]);
+                }
+                timeout.timeout_ns(MIB).unwrap()
+            };
+            run(MIB, 5);
+            let after_ns = run(0, 1);
+            assert!(after_ns <= 4_000_000, "{policy:?}: {after_ns} ns");
+        }
     }
 
     #[test]

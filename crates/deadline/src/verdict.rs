@@ -1,8 +1,8 @@
-//! What to do about bytes that the path itself drops.
+//! The choice of repair for bytes that the path itself drops.
 
 use crate::cost::{Cost, PPM};
 
-/// What keeps the share of missing bytes below a target.
+/// The repair that keeps the share of missing bytes below a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
     /// Waiting is enough: the path drops less than the target.
@@ -15,38 +15,55 @@ pub enum Verdict {
         /// Parity chunks of a group.
         m: u32,
     },
-    /// Repeats (`best-effort+sr`), in a number of round trips.
+    /// Repeats (`best-effort+sr`).
     Repeats {
-        /// Rounds of repeats, each a round trip.
+        /// Number of rounds of repeats. Each takes a round trip.
         rounds: u32,
     },
-    /// Nothing keeps it within the bounds of the timeout.
+    /// No repair meets the target within the bounds of the timeout.
     CannotBeMet {
-        /// The least share of missing bytes that can be had within the bounds, in millionths.
+        /// The lowest share of missing bytes that is possible within the bounds, in millionths.
         least_ppm: u32,
     },
 }
 
 /// Data chunks of a group.
 const K: u32 = 32;
-/// Rounds of repeats that are considered.
+/// Numbers of parity chunks of a group that are considered. They are few because each is a scheme of
+/// its own, and a queue pair accepts 16 different schemes of its peer.
+const M: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, K];
+/// Highest number of rounds of repeats that is considered.
 const MOST_ROUNDS: u32 = 8;
 
+/// What a repair may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// What a round trip costs.
+    pub(crate) rtt: Cost,
+    /// The most that an operation may cost.
+    pub(crate) max: Cost,
+    /// Most parity chunks of a group.
+    pub(crate) most_parity: u32,
+}
+
+/// Most parity chunks of a group where the parity of a message of `chunks` chunks may be as long as the
+/// message; `None`: messages of any length.
+pub(crate) fn most_parity(chunks: Option<u32>) -> u32 {
+    let groups = |chunks: u32| chunks.div_ceil(K).max(1);
+    chunks.map_or(K, |chunks| chunks / groups(chunks))
+}
+
 impl Verdict {
-    /// The repair that takes the least time, at most `max`, and leaves at most `wanted_ppm` missing
-    /// where the path drops `loss_ppm`. An operation costs `cost` and a round trip costs `rtt`.
-    pub(crate) fn choose(
-        loss_ppm: u64,
-        wanted_ppm: u64,
-        cost: Cost,
-        [rtt, max]: [Cost; 2],
-    ) -> Self {
-        let parity = (1..=K).map(|m| Self::Parity { k: K, m });
+    /// Chooses the fastest repair within the limits that leaves at most `wanted_ppm` missing on a path
+    /// that drops `loss_ppm`. An operation without repair costs `cost`.
+    pub(crate) fn choose(loss_ppm: u64, wanted_ppm: u64, cost: Cost, limits: Limits) -> Self {
+        let parity = M.into_iter().filter(|&m| m <= limits.most_parity);
+        let parity = parity.map(|m| Self::Parity { k: K, m });
         let repeats = (1..=MOST_ROUNDS).map(|rounds| Self::Repeats { rounds });
         let (mut best, mut least_ppm) = (None, loss_ppm);
         for way in parity.chain(repeats) {
-            let takes = way.cost(cost, rtt);
-            if takes > max {
+            let takes = way.cost(cost, limits.rtt);
+            if takes > limits.max {
                 continue;
             }
             let left_ppm = way.left_ppm(loss_ppm);
@@ -81,8 +98,8 @@ impl Verdict {
         }
     }
 
-    /// What is left missing of what the path drops, in millionths, rounded up. Losses count as
-    /// independent of each other: bursts that are longer than the interleaving leave more.
+    /// The share of bytes that stays missing with this repair, in millionths, rounded up. Losses
+    /// are assumed to be independent; bursts longer than the interleaving leave more.
     pub(crate) fn left_ppm(self, loss_ppm: u64) -> u64 {
         match self {
             Self::Wait | Self::CannotBeMet { .. } => loss_ppm,
@@ -95,8 +112,8 @@ impl Verdict {
     }
 }
 
-/// Share of chunks that are lost and cannot be rebuilt, because m or more of the other k + m - 1
-/// chunks of their group are lost too.
+/// Share of chunks that are lost and cannot be rebuilt: m or more of the other k + m - 1 chunks of
+/// the group are lost too.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -109,7 +126,7 @@ fn beyond_parity_ppm(loss_ppm: u64, k: u32, m: u32) -> u64 {
     }
     let loss = loss_ppm as f64 / PPM as f64;
     let others = k + m - 1;
-    // Probability that none is lost, one, two and so on: each follows from the one before.
+    // Probability that exactly 0, 1, 2 and so on are lost. Each follows from the previous one.
     let mut exactly = (0..others).fold(1.0, |product, _| product * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..m {
@@ -124,14 +141,24 @@ fn beyond_parity_ppm(loss_ppm: u64, k: u32, m: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     const MAX: Cost = Cost(u64::MAX);
 
+    fn limits(rtt: Cost, max: Cost) -> Limits {
+        let most_parity = most_parity(None);
+        Limits {
+            rtt,
+            max,
+            most_parity,
+        }
+    }
+
     #[test]
     fn parity_leaves_what_the_binomial_says() {
-        // One of two: the other is lost too.
+        // k = m = 1: both chunks are lost.
         assert_eq!(beyond_parity_ppm(100_000, 1, 1), 10_000);
-        // Lost, and at least 2 of the 3 others: 0.1 (3 0.01 0.9 + 0.001).
+        // One chunk is lost, and at least 2 of the 3 others: 0.1 (3 0.01 0.9 + 0.001).
         assert_eq!(beyond_parity_ppm(100_000, 2, 2), 2_800);
         assert_eq!(beyond_parity_ppm(0, 32, 8), 0);
         assert_eq!(beyond_parity_ppm(PPM, 32, 8), PPM);
@@ -147,8 +174,8 @@ mod tests {
     #[test]
     fn the_quicker_of_parity_and_repeats_is_chosen() {
         let cost = Cost(1_000_000);
-        let choose = |rtt, max| Verdict::choose(10_000, 500, cost, [rtt, max]);
-        // A round of repeats leaves 100 ppm, three chunks of parity 200 or so.
+        let choose = |rtt, max| Verdict::choose(10_000, 500, cost, limits(rtt, max));
+        // One round of repeats leaves 100 ppm, three parity chunks about 200 ppm.
         let near = choose(Cost(1_000), MAX);
         assert_eq!(near, Verdict::Repeats { rounds: 1 });
         let Verdict::Parity { k: 32, m } = choose(Cost(10_000_000), MAX) else {
@@ -159,16 +186,48 @@ mod tests {
     }
 
     #[test]
+    fn all_losses_together_need_few_schemes() {
+        let losses = (1..1_000).map(|thousandths| thousandths * 1_000);
+        let choose = |loss_ppm| Verdict::choose(loss_ppm, 500, Cost(1), limits(MAX, MAX));
+        let parity = losses.filter_map(|loss_ppm| match choose(loss_ppm) {
+            Verdict::Parity { k, m } => Some((k, m)),
+            _ => None,
+        });
+        let mut schemes: Vec<_> = parity.collect();
+        schemes.dedup();
+        assert!(schemes.is_sorted(), "more loss needs more parity");
+        // Beside them there are the scheme without repair and the one with repeats.
+        assert!((5..=14).contains(&schemes.len()), "{schemes:?}");
+    }
+
+    #[test]
+    fn parity_is_no_longer_than_a_message() {
+        let most = [1, 31, 32, 33, 48, 64, 512].map(|chunks| most_parity(Some(chunks)));
+        assert_eq!(most, [1, 31, 32, 16, 24, 32, 32]);
+        let choose = |most_parity| {
+            let limits = Limits {
+                most_parity,
+                ..limits(Cost(1_000_000), MAX)
+            };
+            Verdict::choose(350_000, 10_000, Cost(1), limits)
+        };
+        let parity = |m| Verdict::Parity { k: K, m };
+        assert_eq!(choose(32), parity(32));
+        assert!(matches!(choose(24), Verdict::Repeats { .. }));
+    }
+
+    #[test]
     fn what_does_not_fit_the_bounds_cannot_be_met() {
         let cost = Cost(1_000_000);
-        let tight = Verdict::choose(10_000, 500, cost, [Cost(10_000_000), Cost(1_040_000)]);
-        // One chunk of parity fits, and leaves too much.
+        let choose = |loss_ppm, rtt, max| Verdict::choose(loss_ppm, 500, cost, limits(rtt, max));
+        let tight = choose(10_000, Cost(10_000_000), Cost(1_040_000));
+        // One parity chunk fits the bounds, but leaves too much.
         let least_ppm = Verdict::Parity { k: 32, m: 1 }.left_ppm(10_000);
         let least_ppm = u32::try_from(least_ppm).unwrap();
         assert_eq!(tight, Verdict::CannotBeMet { least_ppm });
-        let none = Verdict::choose(10_000, 500, cost, [Cost(10_000_000), cost]);
+        let none = choose(10_000, Cost(10_000_000), cost);
         assert_eq!(none, Verdict::CannotBeMet { least_ppm: 10_000 });
-        let dead = Verdict::choose(PPM, 500, cost, [Cost(1), MAX]);
+        let dead = choose(PPM, Cost(1), MAX);
         assert_eq!(
             dead,
             Verdict::CannotBeMet {

@@ -1,5 +1,5 @@
-//! What the policies do to a group whose operations take times that vary: the share that is cut,
-//! and what is missing.
+//! The effect of the policies on a group with variable operation times: the share of cut operations
+//! and of missing bytes.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -7,34 +7,22 @@
 )]
 
 use farwrite_deadline::{
-    Bounds, Collective, Key, Observation, Policy, Proposal, Tally, Timeouts, Verdict,
+    Bounds, Collective, Observation, Policy, Proposal, Tally, TimeoutKey, Timeouts, Verdict,
 };
+use farwrite_dice::SplitMix;
 
 const BYTES: u64 = 1 << 20;
 const MEMBERS: usize = 8;
 const MS: f64 = 1e6;
 const RTT_NS: u64 = 100_000;
 
-/// `SplitMix64`.
-struct Dice(u64);
-
-impl Dice {
-    /// From 0 up to 1.
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Time that a member needs for all that arrives: 1 ms, and an exponential time of 0.2 ms.
-    fn needed_ns(&mut self) -> f64 {
-        MS - 0.2 * MS * (1.0 - self.unit()).ln()
-    }
+/// The time that a member needs for all bytes that arrive: 1 ms plus an exponentially distributed
+/// time with mean 0.2 ms.
+fn needed_ns(dice: &mut SplitMix) -> f64 {
+    MS - 0.2 * MS * (1.0 - dice.unit()).ln()
 }
 
-/// What the path drops of the data when it is repaired so.
+/// The share of data that stays missing with this repair.
 fn residual(verdict: Verdict, loss: f64) -> f64 {
     match verdict {
         Verdict::Wait | Verdict::CannotBeMet { .. } => loss,
@@ -53,11 +41,16 @@ fn residual(verdict: Verdict, loss: f64) -> f64 {
 }
 
 /// One operation at one member.
-fn operate(dice: &mut Dice, timeout_ns: Option<u64>, verdict: Verdict, loss: f64) -> Observation {
+fn operate(
+    dice: &mut SplitMix,
+    timeout_ns: Option<u64>,
+    verdict: Verdict,
+    loss: f64,
+) -> Observation {
     let needed_ns = match verdict {
-        Verdict::Parity { k, m } => dice.needed_ns() * f64::from(k + m) / f64::from(k),
-        Verdict::Repeats { rounds } => dice.needed_ns() + f64::from(rounds) * RTT_NS as f64,
-        Verdict::Wait | Verdict::CannotBeMet { .. } => dice.needed_ns(),
+        Verdict::Parity { k, m } => needed_ns(dice) * f64::from(k + m) / f64::from(k),
+        Verdict::Repeats { rounds } => needed_ns(dice) + f64::from(rounds) * RTT_NS as f64,
+        Verdict::Wait | Verdict::CannotBeMet { .. } => needed_ns(dice),
     };
     let limit_ns = timeout_ns.map_or(f64::INFINITY, |ns| ns as f64);
     let elapsed_ns = needed_ns.min(limit_ns);
@@ -71,17 +64,17 @@ fn operate(dice: &mut Dice, timeout_ns: Option<u64>, verdict: Verdict, loss: f64
     }
 }
 
-/// Runs operations of a group; what happened after the first fifth of them.
+/// Runs operations of a group. Returns the counts without the first fifth of them.
 fn run(policy: Policy, loss: f64, rounds: usize) -> (Tally, Verdict) {
     let bounds = Bounds {
         min_ns: 10_000,
         max_ns: 20_000_000,
     };
-    let key = Key::new(Collective::AllReduce, BYTES, 1);
+    let key = TimeoutKey::new(Collective::AllReduce, BYTES, 1);
     let mut members: Vec<Timeouts> = (0..MEMBERS)
         .map(|_| Timeouts::new(policy, bounds))
         .collect();
-    let mut dice = Dice(7);
+    let mut dice = SplitMix::new(7);
     let mut before = vec![Tally::default(); MEMBERS];
     for round in 0..=rounds {
         let mut proposals: Vec<Proposal> = Vec::new();
@@ -159,7 +152,7 @@ fn where_the_path_drops_more_than_the_target_it_is_repaired() {
             Verdict::Wait | Verdict::CannotBeMet { .. }
         ));
         assert!(tally.share_missing() < 0.001, "{loss}: {verdict:?}");
-        // The published policies wait, and miss at least what the path drops.
+        // The published policies only wait, and miss at least the loss of the path.
         let (tally, verdict) = run(Policy::OptiNic, loss, 2_000);
         assert_eq!(verdict, Verdict::Wait);
         assert!(tally.share_missing() > loss);

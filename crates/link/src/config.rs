@@ -1,4 +1,4 @@
-//! What a link is like.
+//! The configuration of a link.
 
 use core::time::Duration;
 
@@ -6,58 +6,60 @@ use crate::{Loss, Ramp};
 
 /// Longest delay that a link may have: one day.
 pub const MAX_DELAY: Duration = Duration::from_secs(86_400);
-/// Highest rate that a link may have, in bits a second; unlimited beyond.
+/// Highest rate of a link, in bits a second. A faster link must be unlimited.
 pub const MAX_RATE_BPS: u64 = 1_000_000_000_000_000_000;
 
-/// What one direction of a path does. The default is a perfect link: no delay, no limit, no fault.
+/// The configuration of one direction of a path. The default is a perfect link: no delay, no limit,
+/// no fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkConfig {
     /// Time from the last bit sent to the last bit received; at most [`MAX_DELAY`].
     pub delay: Duration,
     /// Bits of IP datagrams a second, 1 to [`MAX_RATE_BPS`]; `None`: unlimited.
     pub rate_bps: Option<u64>,
-    /// Bytes of IP datagrams that may wait to be sent, or be under way into the link; one that
-    /// would exceed it is dropped, except that an idle link takes any. `None`: unlimited. Without
-    /// a rate nothing ever waits.
+    /// Limit of the queue in bytes of IP datagrams, including the datagram that is being sent. A
+    /// datagram that would exceed the limit is dropped, but an idle link accepts any datagram.
+    /// `None`: unlimited. Without a rate, there is no queue.
     pub queue_bytes: Option<u64>,
-    /// Datagrams that may wait or be under way into the link, whatever their length; otherwise as
-    /// `queue_bytes`.
+    /// Limit of the queue in datagrams; otherwise like `queue_bytes`.
     pub queue_packets: Option<u64>,
-    /// How long a datagram may wait before its first bit is sent; at most [`MAX_DELAY`]. Otherwise
-    /// as `queue_bytes`.
+    /// Limit of the time that a datagram waits before its first bit is sent; at most [`MAX_DELAY`].
+    /// Otherwise like `queue_bytes`.
     pub queue_time: Option<Duration>,
-    /// Which datagrams get an ECN mark, by the bytes that wait when they come. Datagrams whose
-    /// sender does not take marks pass unmarked. `None`: none.
+    /// The probability of an ECN mark, by the length of the queue in bytes when a datagram arrives.
+    /// Datagrams that are not ECN-capable pass unmarked. `None`: no marks.
     pub ecn: Option<Ramp>,
-    /// Losses behind the queue: what is lost has used its share of the rate.
+    /// Losses behind the queue: a lost datagram has used its share of the rate.
     pub loss: Loss,
     /// Datagrams held back.
     pub reorder: Reorder,
-    /// Probability that a datagram arrives twice. The copy is made behind the bottleneck, follows
-    /// the original, and meets corruption and reordering by itself.
+    /// Probability that a datagram arrives twice. The copy is made behind the bottleneck and
+    /// follows the original. Corruption and reordering are drawn for each of them.
     pub duplicate: f64,
-    /// Probability that one bit of a datagram's UDP payload, any with equal chance, is flipped.
+    /// Probability that one bit of a datagram's UDP payload is flipped. All bits are equally
+    /// likely.
     pub corrupt: f64,
 }
 
-/// Datagrams held back so that later ones overtake them. All others stay in order.
+/// Datagrams that are held back, so that later ones overtake them. All others stay in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reorder {
     /// Probability that a datagram is held back.
     pub probability: f64,
-    /// For how long; at most [`MAX_DELAY`].
+    /// How long it is held back; at most [`MAX_DELAY`].
     pub extra_delay: Duration,
 }
 
-/// What is wrong with a [`LinkConfig`].
+/// Why a [`LinkConfig`] is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// A probability outside 0 to 1, or not a number.
     #[error("link {field} = {value}: a probability lies in 0 to 1")]
     Probability {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What came.
+        /// The given value.
         value: f64,
     },
     /// A rate of zero or beyond [`MAX_RATE_BPS`].
@@ -65,35 +67,35 @@ pub enum ConfigError {
         "link rate_bps = {value}: a rate lies in 1 to {MAX_RATE_BPS} bit/s; leave it out for an unlimited link"
     )]
     Rate {
-        /// What came.
+        /// The given value.
         value: u64,
     },
-    /// A step of the rate of a link that has none.
+    /// A step of the rate on a link without a rate.
     #[error("link step.rate_bps = {value}: an unlimited link has no rate to change; give it one")]
     UnlimitedStep {
-        /// What came.
+        /// The given value.
         value: u64,
     },
-    /// Marks that would begin behind their end.
+    /// A ramp of marks whose start is above its end.
     #[error("link ecn.low_bytes = {low} is above ecn.high_bytes = {high}")]
     Ramp {
-        /// What came as `low_bytes`.
+        /// The given `low_bytes`.
         low: u64,
-        /// What came as `high_bytes`.
+        /// The given `high_bytes`.
         high: u64,
     },
     /// A delay beyond [`MAX_DELAY`].
     #[error("link {field} = {value:?}: a delay is at most {MAX_DELAY:?}")]
     Delay {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What came.
+        /// The given value.
         value: Duration,
     },
 }
 
 impl LinkConfig {
-    /// Whether a link can be like this.
+    /// Checks all fields.
     ///
     /// # Errors
     /// [`ConfigError`] names the first field that is out of its range, and its value.

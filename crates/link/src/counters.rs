@@ -1,26 +1,26 @@
-//! What a link has done.
+//! The counters of a link.
 
-/// What a [`Link`](crate::Link) has done since it was made, in datagrams unless said.
+/// Counters of a [`Link`](crate::Link) since its creation, in datagrams unless noted.
 ///
 /// At any time `offered + duplicated = delivered + lost + queue_dropped`, plus those in flight
 /// ([`Link::in_flight`](crate::Link::in_flight)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Handed to [`Link::send`](crate::Link::send).
+    /// Passed to [`Link::send`](crate::Link::send).
     pub offered: u64,
-    /// Handed out by [`Link::poll`](crate::Link::poll), copies included.
+    /// Returned by [`Link::poll`](crate::Link::poll), including copies.
     pub delivered: u64,
-    /// Lost on the way, or because the link was down.
+    /// Lost on the wire, or because the link was down.
     pub lost: u64,
     /// Dropped because the queue was full.
     pub queue_dropped: u64,
-    /// Taken in with an ECN mark.
+    /// Accepted with an ECN mark.
     pub marked: u64,
-    /// Copies made.
+    /// Copies created.
     pub duplicated: u64,
-    /// Sent on with one bit flipped.
+    /// Forwarded with one bit flipped.
     pub corrupted: u64,
-    /// Held back so that later ones overtake.
+    /// Held back, so that later ones overtake them.
     pub reordered: u64,
     /// Bytes of the IP datagrams delivered.
     pub delivered_bytes: u64,

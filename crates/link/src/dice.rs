@@ -1,9 +1,15 @@
-//! Seeded draws.
+//! Seeded random draws for link models and simulations.
+//!
+//! `farwrite-dice` has another generator, `SplitMix`, for tests and the fault swarm. The two stay
+//! separate for two reasons. First, [`Dice`] is part of shipped crates and needs streams that
+//! provably do not overlap ([`Dice::split`]), which `SplitMix` does not have; `farwrite-dice` is
+//! only for tests. Second, documented results and printed seeds depend on the sequence of draws of
+//! each generator.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A stream of draws, fixed by a seed and by nothing else.
+/// A stream of random draws that depends only on its seed.
 #[derive(Clone, Debug)]
 pub struct Dice(Xoshiro256PlusPlus);
 
@@ -22,22 +28,23 @@ impl Dice {
         Self(far)
     }
 
-    /// 64 random bits, such as the seed of another stream.
+    /// 64 random bits, for instance the seed of another stream.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// True with the given probability; 0 draws nothing.
+    /// Returns `true` with the given probability. A probability of 0 consumes no draw.
     pub fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits fill a float's mantissa: uniform in [0, 1), so that 1 is always true.
+        // 53 bits fill a float's mantissa. The value is uniform in [0, 1), so a probability of 1 is
+        // always true.
         #[allow(clippy::cast_precision_loss)]
         let uniform = |bits: u64| (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
         probability > 0.0 && uniform(self.0.next_u64()) < probability
     }
 
-    /// Uniform in `0..limit`, biased by at most `limit / 2^64`; 0 where `limit` is 0.
+    /// A uniform number in `0..limit`, with a bias of at most `limit / 2^64`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        // A product's upper half is below its second factor, so it fits.
+        // The upper half of the product is below `limit`, so it fits.
         #[allow(clippy::cast_possible_truncation)]
         let scaled = ((u128::from(self.0.next_u64()) * limit as u128) >> 64) as usize;
         scaled

@@ -1,18 +1,18 @@
 //! The link model: what a long path does to datagrams, in virtual or real time.
 //!
-//! One [`Link`] is one direction between two nodes. A datagram offered to it waits in the queue of
-//! the bottleneck, is serialised at the link's rate, may be lost, travels for the delay, and may on
-//! its way be duplicated, corrupted or held back. The same model runs in the virtual-time fabric,
-//! in the real-time emulator and in tests.
+//! One [`Link`] is one direction between two nodes. A datagram waits in the queue of the
+//! bottleneck, is serialised at the link's rate, and arrives after the delay. It may be lost,
+//! duplicated, corrupted or held back on the wire. The virtual-time fabric, the real-time emulator
+//! and tests use the same model.
 //!
-//! A link is a queue at the bottleneck and a [`Wire`] behind it. A simulator that has queues of its
-//! own uses the [`Serialiser`], the [`Ramp`] of ECN marks and the wire alone. A link carries
-//! [`Datagram`]s, or any [`Packet`] of the caller's. Its rate and its delay can change while it runs
-//! ([`Step`]).
+//! A link is a queue at the bottleneck and a [`Wire`] behind it. A simulator with its own queues
+//! uses only the [`Serialiser`], the [`Ramp`] of ECN marks and the wire. A link carries
+//! [`Datagram`]s, or any type that implements [`Packet`]. Its rate and its delay can change while
+//! it runs ([`Step`]).
 //!
-//! It has no clock and no entropy: instants are arguments (`now_ns`, nanoseconds of the caller's
-//! clock, never running backward), and every draw comes from a seed, so that the same
-//! configuration, seed and calls give the same results.
+//! It has no clock and no entropy. Times are arguments (`now_ns`, nanoseconds of the caller's
+//! monotonic clock), and every draw comes from a seed. So the same configuration, seed and calls
+//! give the same results.
 //!
 //! ```
 //! use core::time::Duration;

@@ -8,25 +8,26 @@ use crate::steps::Schedules;
 use crate::wire::{Journey, Passage, Wire};
 use crate::{ConfigError, Datagram, Dice, LinkConfig, LinkCounters, Packet, Step};
 
-/// When a datagram arrives: the instant, then the order of sending among equals.
+/// When a datagram arrives: the time, then the order of sending among datagrams with equal times.
 type Due = (u64, u64);
 
-/// One direction of a path: takes datagrams in at one end and hands them out, when due, at the
-/// other.
+/// One direction of a path: accepts datagrams at one end, and delivers them at the other end when
+/// they are due.
 ///
-/// Call [`send`](Self::send) as datagrams come, and [`poll`](Self::poll) until it answers `None`
-/// whenever [`next_ns`](Self::next_ns) is reached. `now_ns` may not run backward.
+/// Call [`send`](Self::send) for each datagram. Whenever [`next_ns`](Self::next_ns) is reached,
+/// call [`poll`](Self::poll) until it returns `None`. `now_ns` must not run backward.
 #[derive(Clone, Debug)]
 pub struct Link<P = Datagram> {
-    /// None: no rate, nothing waits.
+    /// `None` without a rate: then no datagram waits.
     queue: Option<Queue>,
     wire: Wire,
     delay_ns: Schedule<u64>,
     down: bool,
     sequence: u64,
-    /// On their way in order: the bottleneck lets nothing out before what came earlier.
+    /// Datagrams on the wire that arrive in the order of sending.
     in_order: VecDeque<(Due, P)>,
-    /// On their way, held back, or overtaking after a change to a shorter delay.
+    /// Datagrams on the wire that are held back, or that overtake others after a change to a
+    /// shorter delay.
     out_of_order: BTreeMap<Due, P>,
     counters: LinkCounters,
 }
@@ -35,20 +36,20 @@ impl<P: Packet> Link<P> {
     /// An idle link that is up.
     ///
     /// # Errors
-    /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
+    /// [`ConfigError`], as [`LinkConfig::validate`] returns it.
     pub fn new(config: LinkConfig, seed: u64) -> Result<Self, ConfigError> {
         Self::with_steps(config, &[], seed)
     }
 
-    /// An idle link that is up and that changes at the instants of `steps`, which come in any order.
+    /// An idle link that is up, and that changes at the times of `steps`. They may be in any order.
     ///
     /// # Errors
-    /// [`ConfigError`] for a configuration or a step that is out of its range, or for a step of the
-    /// rate where there is none.
+    /// [`ConfigError`] for a configuration or a step that is out of range, or for a step of the
+    /// rate of an unlimited link.
     pub fn with_steps(config: LinkConfig, steps: &[Step], seed: u64) -> Result<Self, ConfigError> {
         let wire = Wire::new(config, seed)?;
         let Schedules { rate_bps, delay_ns } = Schedules::new(&config, steps)?;
-        // The wire has the first two streams of the seed.
+        // The wire uses the first two streams of the seed.
         let marking = Dice::new(seed).split().split();
         Ok(Self {
             queue: rate_bps.map(|rate_bps| Queue::new(&config, rate_bps, marking)),
@@ -62,7 +63,7 @@ impl<P: Packet> Link<P> {
         })
     }
 
-    /// Offers a datagram.
+    /// Sends a datagram into the link.
     pub fn send(&mut self, now_ns: u64, mut datagram: P) {
         self.counters.offered += 1;
         if self.down {
@@ -118,8 +119,8 @@ impl<P: Packet> Link<P> {
         self.next_due().map(|(due_ns, _)| due_ns)
     }
 
-    /// Cuts the link or mends it. Cutting loses all that is queued and in flight, and all that is
-    /// offered until it is mended.
+    /// Takes the link down or up. Taking it down loses all datagrams that are queued or in flight.
+    /// While it is down, it loses all datagrams sent.
     pub fn set_down(&mut self, down: bool) {
         self.down = down;
         if down {
@@ -132,20 +133,21 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Bytes of IP datagrams that wait to be sent or are under way into the link; 0 without a rate.
+    /// Bytes of IP datagrams in the queue, including the datagram that is being sent; 0 without a
+    /// rate.
     #[must_use]
     pub fn queue_bytes(&self, now_ns: u64) -> u64 {
         let queue = self.queue.as_ref();
         queue.map_or(0, |queue| queue.backlog_bytes(now_ns))
     }
 
-    /// Datagrams taken in, not lost, and not handed out yet: queued ones and copies count.
+    /// Datagrams accepted, not lost, and not yet delivered, including queued ones and copies.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         (self.in_order.len() + self.out_of_order.len()) as u64
     }
 
-    /// What the link has done.
+    /// The counters of the link.
     #[must_use]
     pub fn counters(&self) -> LinkCounters {
         self.counters
@@ -160,7 +162,7 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// Sends a datagram on its way, with what happens to it there.
+    /// Puts a datagram on the wire, with the faults of its journey.
     fn travel(&mut self, departure_ns: u64, journey: Journey, mut datagram: P) {
         if let Some(bit) = journey.flipped_bit {
             datagram.flip(bit);

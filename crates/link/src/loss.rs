@@ -1,28 +1,28 @@
-//! Which datagrams are lost.
+//! Loss models: which datagrams are lost.
 
 use crate::dice::Dice;
 
-/// How a link loses datagrams, apart from a full queue.
+/// How a link loses datagrams, in addition to drops by a full queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// Not at all.
+    /// No loss.
     #[default]
     None,
-    /// Each by itself, all with the same probability.
+    /// Independent losses, all with the same probability.
     Iid {
         /// Probability that a datagram is lost.
         loss_packet: f64,
     },
-    /// In bursts: a chain of two states that steps once a datagram, starting in the good one
-    /// (Gilbert 1960, Elliott 1963).
+    /// Losses in bursts: a Markov chain of two states that steps once per datagram and starts in
+    /// the good state (Gilbert 1960, Elliott 1963).
     ///
     /// The share of time in the bad state is `b = p_good_to_bad / (p_good_to_bad + p_bad_to_good)`,
     /// the mean loss `(1 - b) loss_good + b loss_bad`, and a stay in the bad state lasts
     /// `1 / p_bad_to_good` datagrams in the mean.
     Markov {
-        /// Probability, after a datagram in the good state, that the next finds the bad one.
+        /// Probability that the chain changes from the good to the bad state after a datagram.
         p_good_to_bad: f64,
-        /// Probability, after a datagram in the bad state, that the next finds the good one.
+        /// Probability that the chain changes from the bad to the good state after a datagram.
         p_bad_to_good: f64,
         /// Probability that a datagram is lost in the good state.
         loss_good: f64,
@@ -32,13 +32,13 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// A share `loss_packet` of all datagrams, below 1, in runs of `mean_burst` losses in the mean,
-    /// 1 or more.
+    /// Loses a share `loss_packet` of all datagrams, which must be below 1, in runs with a mean
+    /// length of `mean_burst`, which must be at least 1.
     #[must_use]
     pub fn in_bursts(loss_packet: f64, mean_burst: f64) -> Self {
         let p_bad_to_good = 1.0 / mean_burst;
         Self::Markov {
-            // The share of time in the bad state is then the mean loss.
+            // With this value, the share of time in the bad state is the mean loss.
             p_good_to_bad: (p_bad_to_good * loss_packet / (1.0 - loss_packet)).min(1.0),
             p_bad_to_good,
             loss_good: 0.0,
@@ -47,7 +47,7 @@ impl Loss {
     }
 }
 
-/// A loss model under way.
+/// A running loss model.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     model: Loss,

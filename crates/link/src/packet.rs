@@ -1,8 +1,8 @@
-//! What a link carries, as the link sees it.
+//! The interface of the datagrams that a link carries.
 
 use crate::Datagram;
 
-/// What a [`Link`](crate::Link) can carry: an IP datagram, in whatever form the caller keeps it.
+/// An IP datagram that a [`Link`](crate::Link) can carry. The caller chooses its representation.
 pub trait Packet: Clone {
     /// Bytes of the IP datagram, its headers included.
     fn ip_bytes(&self) -> u64;

@@ -1,4 +1,4 @@
-//! The queue before the bottleneck: first in, first out, with limits and marks.
+//! The FIFO queue of the bottleneck, with limits and ECN marks.
 
 use alloc::collections::VecDeque;
 
@@ -6,26 +6,27 @@ use crate::config::nanoseconds;
 use crate::schedule::Schedule;
 use crate::{Dice, LinkConfig, Ramp, Serialiser};
 
-/// Datagrams that wait for the bottleneck, and the one that is being sent. They are counted, not
-/// kept: when each is out follows from the rate over time as soon as it is offered.
+/// The datagrams that wait, and the one that is being sent. The queue counts them but does not
+/// store them: the departure time of a datagram is known when it is offered, because the schedule
+/// of the rate is known.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     serialiser: Serialiser,
     limit_bytes: u64,
     limit_ns: u64,
     limit_packets: usize,
-    /// When each datagram is out that is not out yet. Kept only for a limit of datagrams.
+    /// Departure times of the datagrams in the queue. Used only with a limit in datagrams.
     departures: VecDeque<u64>,
     ecn: Option<Ramp>,
     marking: Dice,
 }
 
-/// A datagram that the queue has taken in.
+/// A datagram that the queue has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// When its last bit is out.
+    /// When its last bit has been sent.
     pub(crate) departure_ns: u64,
-    /// Whether it gets an ECN mark, if it can have one.
+    /// Whether it gets an ECN mark, if it is ECN-capable.
     pub(crate) marked: bool,
 }
 
@@ -44,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// Takes a datagram of `bytes` in; `None` if it does not fit.
+    /// Adds a datagram of `bytes`. Returns `None` if it does not fit.
     pub(crate) fn offer(&mut self, now_ns: u64, bytes: u64) -> Option<Admitted> {
         while self.departures.front().is_some_and(|out| *out <= now_ns) {
             self.departures.pop_front();
@@ -68,7 +69,7 @@ impl Queue {
         })
     }
 
-    /// Bytes taken in that are not out yet, a started one counted whole.
+    /// Bytes in the queue. A datagram that is being sent counts as a whole.
     pub(crate) fn backlog_bytes(&self, now_ns: u64) -> u64 {
         self.serialiser.backlog_bytes(now_ns)
     }

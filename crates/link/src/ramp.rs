@@ -1,22 +1,23 @@
-//! Which datagrams a queue marks.
+//! The probability of ECN marks.
 
-/// The probability of an ECN mark by the length of the queue: 0 up to `low_bytes`, from there
-/// rising linearly to `most` at `high_bytes`, and 1 beyond. Where both lengths are equal, it is a
-/// step: DCTCP's threshold (RFC 8257).
+/// The probability of an ECN mark, by the length of the queue: 0 up to `low_bytes`, then rising
+/// linearly to `most` at `high_bytes`, and 1 above. If both lengths are equal, it is a step, as in
+/// DCTCP (RFC 8257).
 ///
-/// This is RED's curve (Floyd and Jacobson 1993) on the length of the queue now, not on its mean.
+/// This is RED's curve (Floyd and Jacobson 1993), applied to the current length of the queue
+/// instead of its mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ramp {
-    /// Longest queue that is never marked, in bytes.
+    /// Queue length up to which no datagram is marked, in bytes.
     pub low_bytes: u64,
-    /// Longest queue that is not always marked, in bytes; not below `low_bytes`.
+    /// Queue length above which all datagrams are marked, in bytes. At least `low_bytes`.
     pub high_bytes: u64,
     /// The probability at `high_bytes`.
     pub most: f64,
 }
 
 impl Ramp {
-    /// A mark for each datagram that finds more than `bytes` in the queue.
+    /// Marks each datagram that arrives while the queue is longer than `bytes`.
     #[must_use]
     pub const fn step(bytes: u64) -> Self {
         Self {

@@ -1,12 +1,12 @@
-//! Values that change at known instants.
+//! Values that change at known times.
 
 use alloc::vec::Vec;
 
-/// A value that is constant between the instants at which it changes.
+/// A piecewise constant value over time.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule<T> {
     first: T,
-    /// Later values, each with the instant from which it holds. The instants ascend.
+    /// Later values, each with the time from which it applies, in ascending order.
     changes: Vec<(u64, T)>,
 }
 
@@ -19,12 +19,12 @@ impl<T: Copy> Schedule<T> {
         }
     }
 
-    /// Adds a value that holds from `from_ns` on, which is not before the last change.
+    /// Adds a value that applies from `from_ns` on. `from_ns` must not be before the last change.
     pub(crate) fn change(&mut self, from_ns: u64, value: T) {
         self.changes.push((from_ns, value));
     }
 
-    /// The value at an instant, and the instant of the next change: `u64::MAX` if there is none.
+    /// The value at a time, and the time of the next change; `u64::MAX` if there is none.
     pub(crate) fn at(&self, now_ns: u64) -> (T, u64) {
         let passed = self.changes.partition_point(|(from, _)| *from <= now_ns);
         let value = match passed.checked_sub(1) {

@@ -1,28 +1,28 @@
-//! The bottleneck: one datagram after the other, each for as long as its bytes take at the rate.
+//! The serialiser of the bottleneck: sends one datagram after the other at the rate of the link.
 
 use crate::schedule::Schedule;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Sends bits at a rate, without rounding: instants are kept as nanoseconds and a remainder in units
-/// of 1 / rate nanoseconds.
+/// Sends bits at a rate, without rounding errors: a time is stored as nanoseconds plus a remainder
+/// in units of 1 / rate nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Serialiser {
     rate_bps: Schedule<u64>,
-    /// When the last bit accepted so far is out: `free_ns + free_remainder / rate`.
+    /// The last accepted bit is sent at `free_ns + free_remainder / rate`.
     free_ns: u64,
     free_remainder: u64,
 }
 
 impl Serialiser {
-    /// A sender that is free. `rate_bps` lies in 1 to [`MAX_RATE_BPS`](crate::MAX_RATE_BPS); 0
-    /// counts as 1.
+    /// An idle serialiser. `rate_bps` must be 1 to [`MAX_RATE_BPS`](crate::MAX_RATE_BPS); 0 counts
+    /// as 1.
     #[must_use]
     pub fn new(rate_bps: u64) -> Self {
         Self::scheduled(Schedule::constant(rate_bps.max(1)))
     }
 
-    /// A sender that is free and whose rate changes. No rate is 0.
+    /// An idle serialiser with a changing rate. No rate may be 0.
     pub(crate) fn scheduled(rate_bps: Schedule<u64>) -> Self {
         Self {
             rate_bps,
@@ -31,8 +31,8 @@ impl Serialiser {
         }
     }
 
-    /// Sends `bytes` from `now_ns` on, or after what was accepted before, and returns when their
-    /// last bit is out, rounded up to a nanosecond.
+    /// Sends `bytes` from `now_ns` on, or after all bytes accepted before. Returns when their last
+    /// bit has been sent, rounded up to a nanosecond.
     pub fn accept(&mut self, now_ns: u64, bytes: u64) -> u64 {
         if now_ns > self.free_ns {
             self.free_ns = now_ns;
@@ -41,17 +41,18 @@ impl Serialiser {
         self.append(bytes)
     }
 
-    /// Sends `bytes` right behind what was accepted before, whatever the time, and returns when
-    /// their last bit is out, rounded up to a nanosecond. The exact fraction of that nanosecond is
-    /// kept: a caller that appends at each returned instant sends at exactly the rate.
+    /// Sends `bytes` directly after all bytes accepted before, independent of the current time.
+    /// Returns when their last bit has been sent, rounded up to a nanosecond. The exact fraction of
+    /// the nanosecond is kept, so a caller that appends at each returned time sends at exactly the
+    /// rate.
     pub fn append(&mut self, bytes: u64) -> u64 {
-        // Saturates for payloads of gigabytes only, which no IP datagram has.
+        // This saturates only for payloads of gigabytes, and IP datagrams are shorter.
         let mut work = bytes
             .saturating_mul(8 * NS_PER_SECOND)
             .saturating_add(self.free_remainder);
         loop {
             let (rate_bps, until_ns) = self.rate_bps.at(self.free_ns);
-            // What can be sent before the rate changes. The last rate holds for ever.
+            // Work that can be done before the rate changes. The last rate applies forever.
             let room = if until_ns == u64::MAX {
                 u64::MAX
             } else {
@@ -68,14 +69,14 @@ impl Serialiser {
         self.free_ns()
     }
 
-    /// When all that was accepted is out, rounded up to a nanosecond.
+    /// When all accepted bytes have been sent, rounded up to a nanosecond.
     #[must_use]
     pub fn free_ns(&self) -> u64 {
         self.free_ns
             .saturating_add(u64::from(self.free_remainder > 0))
     }
 
-    /// Bytes accepted that are not out yet, a started one counted whole.
+    /// Accepted bytes that have not been sent. A partly sent byte counts as a whole.
     #[must_use]
     pub fn backlog_bytes(&self, now_ns: u64) -> u64 {
         if self.free_ns < now_ns {
@@ -93,7 +94,7 @@ impl Serialiser {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Forgets what has been accepted.
+    /// Drops all accepted bytes.
     pub fn clear(&mut self) {
         self.free_ns = 0;
         self.free_remainder = 0;
@@ -104,7 +105,8 @@ impl Serialiser {
 mod tests {
     use super::*;
 
-    /// A caller that learns of a free sender a fraction of a nanosecond late loses nothing by it.
+    /// The times returned are rounded up. A caller that appends at these times must not lose the
+    /// fractions.
     #[test]
     fn appending_at_each_returned_instant_does_not_drift() {
         // 84 bytes take 1.68 ns.

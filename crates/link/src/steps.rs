@@ -7,22 +7,22 @@ use crate::config::{check_delay, check_rate, nanoseconds};
 use crate::schedule::Schedule;
 use crate::{ConfigError, LinkConfig};
 
-/// A change of a link at a known instant.
+/// A change of a link at a known time.
 ///
-/// A new rate applies to what is queued, bit by bit. A new delay applies to datagrams that leave the
+/// A new rate applies at once to all queued bits. A new delay applies to datagrams that leave the
 /// queue from then on. After a change to a shorter delay, later datagrams overtake earlier ones, as
-/// they do when a route changes.
+/// after a change of the route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// The instant of the caller's clock; at most [`MAX_DELAY`](crate::MAX_DELAY).
+    /// Time of the change, in the caller's clock; at most [`MAX_DELAY`](crate::MAX_DELAY).
     pub at: Duration,
-    /// The rate from then on, as [`LinkConfig::rate_bps`]; `None`: no change.
+    /// The new rate, as [`LinkConfig::rate_bps`]; `None`: no change.
     pub rate_bps: Option<u64>,
-    /// The delay from then on, as [`LinkConfig::delay`]; `None`: no change.
+    /// The new delay, as [`LinkConfig::delay`]; `None`: no change.
     pub delay: Option<Duration>,
 }
 
-/// A link's rate and delay over time.
+/// The rate and the delay of a link over time.
 pub(crate) struct Schedules {
     /// `None`: unlimited.
     pub(crate) rate_bps: Option<Schedule<u64>>,
@@ -30,7 +30,7 @@ pub(crate) struct Schedules {
 }
 
 impl Schedules {
-    /// Of a validated configuration and of steps in any order.
+    /// The schedules of a validated configuration and of steps in any order.
     pub(crate) fn new(config: &LinkConfig, steps: &[Step]) -> Result<Self, ConfigError> {
         let mut rate_bps = config.rate_bps.map(Schedule::constant);
         let mut delay_ns = Schedule::constant(nanoseconds(config.delay));

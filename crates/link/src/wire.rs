@@ -2,29 +2,30 @@
 
 use crate::config::nanoseconds;
 use crate::loss::LossProcess;
-use crate::{ConfigError, Dice, LinkConfig};
+use crate::{ConfigError, Dice, LinkConfig, Loss};
 
-/// What the way behind the bottleneck does to datagrams. It decides and keeps nothing: who calls it
-/// holds the datagrams until they arrive.
+/// The wire behind the bottleneck. It only decides what happens to a datagram; the caller holds the
+/// datagram until it arrives.
 #[derive(Clone, Debug)]
 pub struct Wire {
     config: LinkConfig,
     delay_ns: u64,
     extra_delay_ns: u64,
-    /// Draws apart from the other faults: a seed loses the same datagrams whatever else happens to
-    /// them.
+    /// Whether the wire only delays, without faults.
+    only_delays: bool,
+    /// Uses a stream of its own, so that a seed loses the same datagrams for any other faults.
     loss: LossProcess,
     dice: Dice,
 }
 
-/// What becomes of a datagram.
+/// What happens to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// It is lost.
     Lost,
     /// It arrives.
     Once(Journey),
-    /// It arrives, and a copy of it arrives after it.
+    /// It arrives, and a copy arrives after it.
     Twice(Journey, Journey),
 }
 
@@ -35,12 +36,14 @@ pub struct Journey {
     pub delay_ns: u64,
     /// Whether it is held back, so that later ones overtake it.
     pub held_back: bool,
-    /// The bit of its UDP payload that is flipped: 8 times the byte, plus the bit in the byte.
+    /// The bit of its UDP payload that is flipped: 8 times the index of the byte, plus the index of
+    /// the bit in the byte.
     pub flipped_bit: Option<usize>,
 }
 
 impl Wire {
-    /// A wire with the delay and the faults of `config`; its rate and queue are not looked at.
+    /// A wire with the delay and the faults of `config`. The rate and the queue of `config` are
+    /// ignored.
     ///
     /// # Errors
     /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
@@ -51,6 +54,8 @@ impl Wire {
             config,
             delay_ns: nanoseconds(config.delay),
             extra_delay_ns: nanoseconds(config.reorder.extra_delay),
+            only_delays: config.loss == Loss::None
+                && [config.duplicate, config.corrupt, config.reorder.probability] == [0.0; 3],
             loss: LossProcess::new(config.loss, dice.split()),
             dice,
         })
@@ -61,8 +66,15 @@ impl Wire {
         self.delay_ns = delay_ns;
     }
 
-    /// Decides on the next datagram, which has `payload_bytes` of UDP payload.
+    /// Decides what happens to the next datagram, which has `payload_bytes` of UDP payload.
     pub fn carry(&mut self, payload_bytes: usize) -> Passage {
+        if self.only_delays {
+            return Passage::Once(Journey {
+                delay_ns: self.delay_ns,
+                held_back: false,
+                flipped_bit: None,
+            });
+        }
         if self.loss.next_is_lost() {
             return Passage::Lost;
         }

@@ -1,39 +1,39 @@
-//! A new address of the peer, until it is accepted or forgotten.
+//! A candidate: a new address of the peer, until it is accepted or dropped.
 
 use core::net::SocketAddr;
 
-/// Bytes of the IP and UDP headers around a packet: more than IPv4 has, so that counts of either
-/// family are on the safe side.
-const HEADER_BYTES: u64 = 48;
-/// Challenges that may be lost before the candidate is forgotten.
+use farwrite_wire::packet::ip_udp_bytes;
+
+/// Number of unanswered challenges after which the candidate is dropped.
 const CHALLENGES: u8 = 8;
-/// Probes to the old address that must be lost before the new one is accepted.
+/// Number of unanswered probes to the old address before the new one is accepted.
 const FAREWELLS: u8 = 3;
 
-/// The addresses to seal this end's packets for ([`Route::sealed_as`](crate::Route::sealed_as)), and
-/// the probe from whose reply that is known.
+/// The addresses to seal this end's packets for ([`Route::sealed_as`](crate::Route::sealed_as)),
+/// and the counter of the probe whose reply named them.
 pub(crate) type Seen = (Option<(SocketAddr, SocketAddr)>, u64);
 
 /// A new address of the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) address: SocketAddr,
-    /// The first packet that came from there; 0 where none has.
+    /// Counter of the first packet that came from this address; 0 if none has.
     pub(crate) since_counter: u64,
     pub(crate) since_ns: u64,
-    /// Bytes that may still be sent there: never more than came from there.
+    /// Bytes that may still be sent to this address. In total, never more than came from it.
     allowance_bytes: u64,
     challenges: u8,
     challenged_ns: Option<u64>,
-    /// How the peer sees this end's packets, once it has answered from there.
+    /// How the peer sees this end's packets, after it has answered from this address.
     pub(crate) seen: Option<Seen>,
     farewells: u8,
     farewell_ns: Option<u64>,
 }
 
-/// Bytes on the wire of a packet with `bytes` of UDP payload.
+/// Bytes on the wire of a packet with `bytes` of UDP payload over IPv6. With IPv4 they are fewer,
+/// so this is an upper bound.
 pub(crate) fn wire_bytes(bytes: usize) -> u64 {
-    bytes as u64 + HEADER_BYTES
+    bytes as u64 + u64::from(ip_udp_bytes(false))
 }
 
 impl Candidate {
@@ -51,19 +51,19 @@ impl Candidate {
         }
     }
 
-    /// Allows as many bytes as came from there.
+    /// Raises the allowance by the bytes that came from this address.
     pub(crate) fn allow(&mut self, wire_bytes: u64) {
         self.allowance_bytes += wire_bytes;
     }
 
-    /// Whether a packet may be sent there; its bytes count as sent then.
+    /// Whether the allowance covers a packet. If so, subtracts its bytes.
     pub(crate) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.allowance_bytes.checked_sub(wire_bytes(bytes));
         self.allowance_bytes = left.unwrap_or(self.allowance_bytes);
         left.is_some()
     }
 
-    /// Whether a probe of `bytes` is to be sent there now.
+    /// Whether to send a challenge, a probe of `bytes`, to this address now.
     pub(crate) fn challenge(&mut self, bytes: usize, now_ns: u64, timeout_ns: u64) -> bool {
         let is_due = self
             .challenged_ns
@@ -76,7 +76,7 @@ impl Candidate {
         true
     }
 
-    /// Whether a probe is to be sent to the old address now.
+    /// Whether to send a probe to the old address now.
     pub(crate) fn farewell(&mut self, now_ns: u64, timeout_ns: u64) -> bool {
         let is_due = self.farewell_ns.is_none_or(|at| now_ns >= at + timeout_ns);
         if !is_due || self.farewells > FAREWELLS {
@@ -87,18 +87,18 @@ impl Candidate {
         self.farewells <= FAREWELLS
     }
 
-    /// Whether the old address has not answered.
+    /// Whether the old address has not answered any of its probes.
     pub(crate) fn is_old_gone(&self) -> bool {
         self.farewells > FAREWELLS
     }
 
-    /// Whether it never answered, and is not asked any more.
+    /// Whether the candidate has not answered any challenge, and gets no more of them.
     pub(crate) fn is_hopeless(&self, now_ns: u64, timeout_ns: u64) -> bool {
         let asked_ns = self.challenged_ns.unwrap_or(self.since_ns);
         self.seen.is_none() && now_ns >= asked_ns + timeout_ns * u64::from(CHALLENGES)
     }
 
-    /// When something about it is due next.
+    /// When the next probe is due.
     pub(crate) fn next_ns(&self, timeout_ns: u64) -> u64 {
         let challenge_ns = self
             .challenged_ns

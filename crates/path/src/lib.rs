@@ -1,10 +1,11 @@
 //! Finds and keeps the path between two UDP sockets (P6.2).
 //!
 //! Address translation (NAT) between two ends changes the addresses and ports of packets. The ICRC
-//! of a data packet covers them, so a sender has to know the addresses that the receiving socket
-//! sees. The ends learn them by *path packets*: an authenticated exchange beside the data. The same
-//! exchange measures the round trip, finds the largest packets that the path carries, keeps
-//! mappings alive, and validates a new address of the peer before anything is sent there.
+//! of a data packet covers them, so a sender must know the addresses that the receiving socket
+//! sees. The ends learn these addresses from *path packets*, an authenticated exchange beside the
+//! data. The same exchange measures the round trip, finds the size of the largest packets that the
+//! path carries, keeps mappings alive, and validates a new address of the peer before data is sent
+//! there.
 //!
 //! ```text
 //!   initiator                                        responder
@@ -16,9 +17,9 @@
 //!   packets sealed for X      ================>
 //! ```
 //!
-//! [`Path`] is the state of one pair of sockets at one end. Nothing here has a clock, randomness or
-//! I/O: times are nanoseconds of one clock of the caller, and [`Path::poll_transmit`] returns what
-//! to send.
+//! [`Path`] is the state of one pair of sockets at one end. This crate has no clock, no randomness
+//! and no I/O: times are nanoseconds of one clock of the caller, and [`Path::poll_transmit`]
+//! returns the packets to send.
 
 #![no_std]
 
@@ -30,7 +31,7 @@ mod path;
 mod search;
 mod terms;
 
-pub use packet::{Kind, MIN_BYTES, Packet, PacketError, TRAILER_BYTES};
+pub use packet::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES};
 pub use path::{PROBE_BYTES, Path};
 pub use search::Search;
 pub use terms::{Config, Refused, Role, Route, Transmit};

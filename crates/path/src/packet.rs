@@ -1,4 +1,4 @@
-//! Path packets: what is on the wire (P6.2).
+//! The wire format of path packets (P6.2).
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -7,80 +7,83 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use constant_time_eq::constant_time_eq_16;
 use farwrite_wire::opcode::PATH_PACKET;
 
-/// Bytes of a path packet without padding, which every reply has.
+/// Length of a path packet without padding. Every reply has this length.
 pub const MIN_BYTES: usize = TAG + TAG_BYTES + TRAILER_BYTES;
-/// The last bytes of a path packet. No tag covers them: a relay that puts ICRCs right changes the
-/// last four bytes of every datagram (P2.5).
+/// Length of the trailer of a path packet. The tag does not cover it, because a relay that
+/// recomputes ICRCs changes the last four bytes of every datagram (P2.5).
 pub const TRAILER_BYTES: usize = 4;
 const TAG: usize = 60;
 const TAG_BYTES: usize = 16;
-/// Flag of a reply: the address that the probe came from is the one that its receiver has accepted.
+/// Flag of a reply: its sender has accepted the source address of the probe.
 const ACCEPTED: u8 = 1;
 /// Flag of a reply: the trailer of the probe was not 0.
 const RESEALED: u8 = 2;
 
-/// What a path packet is for.
+/// The type of a path packet, with the fields of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PacketType {
     /// Asks the peer for a reply.
     Probe,
     /// Answers a probe.
     Reply {
-        /// [`Packet::counter`] of the probe.
+        /// [`PathPacket::counter`] of the probe.
         echo: u64,
-        /// Whether the peer sends to, and takes data from, the address that the probe came from.
+        /// Whether the peer has accepted the source address of the probe: it sends to this address,
+        /// and accepts data from it.
         is_accepted: bool,
-        /// Whether something on the way had put the ICRC of the probe right for other addresses.
+        /// Whether a relay on the path recomputed the ICRC of the probe for other addresses.
         is_resealed: bool,
     },
 }
 
 /// The content of a path packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet {
+pub struct PathPacket {
     /// Probe or reply.
-    pub kind: Kind,
-    /// Which pair of ports of a session it belongs to: the number of a channel.
+    pub kind: PacketType,
+    /// The pair of ports of the session: the number of its channel.
     pub path: u8,
-    /// Counts the packets of its sender on this path; accepted once.
+    /// Serial number among the sender's packets on this path. Each one is accepted once.
     pub counter: u64,
-    /// Reply: the source address of the probe as it arrived. Probe: the address that its sender has
-    /// of its own.
+    /// Reply: the source address with which the probe arrived. Probe: the sender's own address.
     pub from: SocketAddr,
-    /// Reply: the destination address of the probe as it arrived. Probe: where it is sent to.
+    /// Reply: the destination address with which the probe arrived. Probe: its destination.
     pub to: SocketAddr,
 }
 
-/// Why bytes are no path packet of the peer.
+/// Why a datagram is not a valid path packet of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PacketError {
-    /// The first byte is another.
-    #[error("the datagram is no path packet")]
+    /// The first byte is wrong.
+    #[error("the datagram is not a path packet")]
     Other,
-    /// Too short, or of another length than it says.
-    #[error("a path packet of {have} bytes, want at least {MIN_BYTES} and the length it states")]
+    /// The datagram is too short, or its length is not the stated one.
+    #[error(
+        "a path packet has {have} bytes: at least {MIN_BYTES} and exactly the stated length are needed"
+    )]
     Length {
-        /// Bytes of the datagram.
+        /// Length of the datagram.
         have: usize,
     },
-    /// The tag is not that of this content under this key.
+    /// The tag does not match the content and the key.
     #[error("the tag of a path packet is wrong")]
     Tag,
-    /// A kind that this version does not know.
+    /// This version does not know the type.
     #[error("path packet of unknown kind {0}")]
     Kind(u8),
 }
 
-impl Packet {
-    /// The bytes of the packet as a datagram, sealed with `key` and padded to `bytes`, but at least
+impl PathPacket {
+    /// Encodes the packet as a datagram, sealed with `key` and padded to `bytes`, at least
     /// [`MIN_BYTES`].
     #[must_use]
     pub fn seal(&self, key: &[u8; 32], bytes: usize) -> Vec<u8> {
         let mut out = vec![0; bytes.max(MIN_BYTES)];
         let length = u32::try_from(out.len()).unwrap_or(u32::MAX);
         let (kind, echo, flags) = match self.kind {
-            Kind::Probe => (0, 0, 0),
-            Kind::Reply {
+            PacketType::Probe => (0, 0, 0),
+            PacketType::Reply {
                 echo,
                 is_accepted,
                 is_resealed,
@@ -101,7 +104,7 @@ impl Packet {
         out
     }
 
-    /// Checks and reads a datagram.
+    /// Verifies and decodes a datagram.
     ///
     /// # Errors
     /// One of [`PacketError`], the first that applies in the order of that enum.
@@ -121,8 +124,8 @@ impl Packet {
             return Err(PacketError::Tag);
         }
         let kind = match head[1] {
-            0 => Kind::Probe,
-            1 => Kind::Reply {
+            0 => PacketType::Probe,
+            1 => PacketType::Reply {
                 echo: u64::from_be_bytes(field(head, 12)),
                 is_accepted: head[2] & ACCEPTED != 0,
                 is_resealed: head[2] & RESEALED != 0,
@@ -139,14 +142,14 @@ impl Packet {
     }
 }
 
-/// Whether something on the way has changed the trailer of a packet, which is sent as 0: a relay
-/// that puts ICRCs right. The sender of the packet then seals for its own addresses.
+/// Whether the trailer of a packet, which is sent as 0, has changed. Then a relay on the path
+/// recomputes ICRCs, and the sender must seal packets for its own addresses.
 pub(crate) fn is_resealed(bytes: &[u8]) -> bool {
     bytes.last_chunk() != Some(&[0; TRAILER_BYTES])
 }
 
-/// The tag covers the content and the length. Padding carries nothing, so a wrong packet costs one
-/// block of the hash whatever its size.
+/// The tag covers the content and the length. It does not cover the padding, so a forged packet of
+/// any size costs only one block of the hash.
 fn tag(key: &[u8; 32], content: &[u8]) -> [u8; TAG_BYTES] {
     let hash = blake3::keyed_hash(key, content);
     let mut tag = [0; TAG_BYTES];

@@ -7,34 +7,38 @@ use core::net::{IpAddr, SocketAddr};
 use farwrite_wire::control::ReplayWindow;
 
 use crate::candidate::{Candidate, Seen, wire_bytes};
-use crate::packet::{Kind, MIN_BYTES, Packet, is_resealed};
+use crate::packet::{MIN_BYTES, PacketType, PathPacket, is_resealed};
 use crate::search::Search;
 use crate::terms::{Config, Refused, Role, Route, Transmit};
 
-/// Bytes of a probe that tests no size: enough for its receiver to send a reply and a probe of its
-/// own without sending more than it got, IP and UDP headers counted.
+/// Length of a probe that does not test a size. It is long enough that its receiver may send a
+/// reply and a probe of its own, without sending more bytes than it received, including IP and UDP
+/// headers.
 pub const PROBE_BYTES: usize = 256;
-/// Without packets in one direction for this long, a probe keeps the mapping alive. Port mappings
-/// for UDP are kept for 30 s and longer by what is in use.
+/// After this time without packets in one direction, a probe keeps the mapping alive. Common
+/// translators keep UDP port mappings for at least 30 s.
 const KEEP_ALIVE_NS: u64 = 15_000_000_000;
-/// An end that sends, and hears nothing for this long, asks whether the path is still there.
+/// An end that sends, and receives nothing for this time, sends a probe.
 const SILENCE_NS: u64 = 500_000_000;
-/// Unanswered probes after which the next ones come more and more rarely.
+/// Number of unanswered probes after which the interval between probes grows.
 const PATIENT_PROBES: u32 = 10;
-/// For an answer: one and a half round trips, within bounds.
+/// Bounds of the timeout of a probe, which is one and a half round trips.
 const MIN_TIMEOUT_NS: u64 = 50_000_000;
 const MAX_TIMEOUT_NS: u64 = 1_000_000_000;
 const FIRST_TIMEOUT_NS: u64 = 200_000_000;
-/// Probes that are remembered; more make the oldest forgotten.
+/// Highest number of probes that an end remembers. It then forgets the oldest.
 const OUTSTANDING: usize = 64;
-/// Packets that wait to be sent; more are dropped, as the network could.
+/// Highest number of packets in the send queue. More packets are dropped, as if the network had
+/// lost them.
 const WAITING: usize = 64;
-/// Times that an address is kept because it still takes packets in, though none comes out of it.
+/// How often an address is kept because packets to it still reach the peer, although none comes
+/// from it.
 const REPRIEVES: u8 = 8;
-/// Probes that may go to the address that the peer itself names, before anything came from there.
+/// Highest number of probes to the address that the peer itself names, before a packet came from
+/// there.
 const UNASKED_PROBES: u64 = 8;
 
-/// A probe that may be answered.
+/// A probe whose reply may still arrive.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     counter: u64,
@@ -47,33 +51,34 @@ struct Probe {
 #[derive(Debug)]
 pub struct Path {
     config: Config,
-    /// Of the last packet sent.
+    /// Counter of the last packet sent.
     counter: u64,
     replays: ReplayWindow,
-    /// The highest counter of the peer so far.
+    /// Highest counter received from the peer.
     newest: u64,
     outstanding: VecDeque<Probe>,
     waiting: VecDeque<Transmit>,
     rtt_ns: Option<u64>,
-    /// The peer's address, once it is accepted; the initiator accepts the one that it was given.
+    /// The accepted address of the peer. The initiator accepts its configured address from the
+    /// start.
     current: Option<SocketAddr>,
     candidate: Option<Candidate>,
-    /// How the peer sees this end's packets, and the probe that it said so about.
+    /// How the peer sees this end's packets, and the probe whose reply said so.
     seen: Option<Seen>,
-    /// The peer's last reply said that it does not accept this end's address yet.
+    /// Whether the peer's last reply said that it has not accepted this end's address.
     is_doubted: bool,
     elsewhere: Option<SocketAddr>,
     heard_ns: u64,
     sent_ns: u64,
     probed_ns: Option<u64>,
-    /// Times that the current address was kept though the peer's packets come from another.
+    /// How often the current address was kept although the peer's packets come from another one.
     reprieves: u8,
-    /// Keep-alive probes since something was heard.
+    /// Keep-alive probes since the last packet from the peer.
     unanswered: u32,
 }
 
 impl Path {
-    /// A path about which nothing is known at `now_ns`.
+    /// An unknown path at `now_ns`.
     #[must_use]
     pub fn new(config: Config, now_ns: u64) -> Self {
         let (current, candidate) = match config.role {
@@ -105,75 +110,77 @@ impl Path {
         }
     }
 
-    /// Where packets go, once both ends know the path. It changes when the peer's address does.
+    /// The route of packets; `None` until both ends know the path. It changes with the peer's
+    /// address.
     #[must_use]
     pub fn route(&self) -> Option<Route> {
         let ((sealed_as, _), peer) = self.seen.zip(self.current)?;
         Some(Route { peer, sealed_as })
     }
 
-    /// Whether the path is known and the search for its size is over.
+    /// Whether the route is known and the size search has ended.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let search = self.config.search.as_ref();
         self.route().is_some() && search.is_none_or(|search| search.outcome().is_some())
     }
 
-    /// The largest datagram that the path carries toward the peer, in bytes of UDP payload, once
-    /// the search is over.
+    /// The largest datagram that the path carries toward the peer, in bytes of UDP payload; `None`
+    /// until the search has ended.
     #[must_use]
     pub fn largest(&self) -> Option<u32> {
         self.config.search.as_ref()?.outcome()
     }
 
-    /// Begins another search, where the result of the last one is in doubt.
+    /// Starts a new search, for instance if the result of the last one is doubtful.
     pub fn search(&mut self, search: Search) {
         self.config.search = Some(search);
     }
 
-    /// Whether the search is over without a result: this machine sends none of its sizes.
+    /// Whether the search ended without a result, because this machine cannot send any of the
+    /// sizes.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         let search = self.config.search.as_ref();
         search.is_some_and(Search::is_hopeless)
     }
 
-    /// The round trip, once something was answered.
+    /// The round trip; `None` before the first reply.
     #[must_use]
     pub fn rtt_ns(&self) -> Option<u64> {
         self.rtt_ns
     }
 
-    /// Another address that the peer's packets came from. An initiator does not follow it there.
+    /// A different address from which the peer's packets came. An initiator does not change to it.
     #[must_use]
     pub fn elsewhere(&self) -> Option<SocketAddr> {
         self.elsewhere
     }
 
-    /// Takes in that other packets than path packets were sent to the peer by `now_ns`.
+    /// Records that packets other than path packets were sent to the peer, the last at `now_ns`.
     pub fn note_sent(&mut self, now_ns: u64) {
         self.sent_ns = now_ns;
     }
 
-    /// Takes in that other packets than path packets came from the peer by `now_ns`, and passed
-    /// their checks.
+    /// Records that valid packets other than path packets arrived from the peer, the last at
+    /// `now_ns`.
     pub fn note_heard(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.unanswered = 0;
     }
 
-    /// Takes in that this machine refused to send a packet of `bytes`, as too large.
+    /// Records that this machine refused to send a packet of `bytes` because it is too large.
     pub fn too_large(&mut self, bytes: usize) {
         if let Some(search) = &mut self.config.search {
             search.too_large(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
     }
 
-    /// Takes in a path packet that came from `src` to the local address `dst`.
+    /// Processes a path packet that came from `src` to the local address `dst`.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed then, but that a replay is known and
-    /// [`Path::elsewhere`] may have been noted.
+    /// [`Refused`]. Then the state is unchanged, except for replay protection and
+    /// [`Path::elsewhere`].
     pub fn receive(
         &mut self,
         now_ns: u64,
@@ -181,7 +188,7 @@ impl Path {
         dst: SocketAddr,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        let packet = Packet::open(&self.config.recv_key, bytes)?;
+        let packet = PathPacket::open(&self.config.recv_key, bytes)?;
         if packet.path != self.config.number {
             return Err(Refused::OtherPath(packet.path));
         }
@@ -195,15 +202,16 @@ impl Path {
         let is_newest = packet.counter > self.newest;
         self.newest = self.newest.max(packet.counter);
         match packet.kind {
-            Kind::Probe => {
+            PacketType::Probe => {
                 self.probed(now_ns, src, &packet, is_newest, bytes.len())?;
                 self.reply(src, dst, packet.counter, is_resealed(bytes));
                 if self.wants_acceptance() {
-                    // The answer to this reply can say that the peer accepts this end's address.
+                    // Probe again at once: the reply can say that the peer accepts this end's
+                    // address.
                     self.probed_ns = None;
                 }
             }
-            Kind::Reply {
+            PacketType::Reply {
                 echo,
                 is_accepted,
                 is_resealed,
@@ -220,14 +228,14 @@ impl Path {
         Ok(())
     }
 
-    /// The next packet to send at `now_ns`. Ask until there is none.
+    /// The next packet to send at `now_ns`. Call this until it returns `None`.
     pub fn poll_transmit(&mut self, now_ns: u64) -> Option<Transmit> {
         self.poll_candidate(now_ns);
         self.poll_probes(now_ns);
         self.waiting.pop_front()
     }
 
-    /// When [`Path::poll_transmit`] may have something next.
+    /// When to call [`Path::poll_transmit`] next.
     #[must_use]
     pub fn next_ns(&self) -> u64 {
         let timeout_ns = self.timeout_ns();
@@ -238,12 +246,12 @@ impl Path {
         due.into_iter().flatten().min().unwrap_or(0)
     }
 
-    /// A probe came from `src`: is it the peer where it was, or at a new address?
+    /// Processes a probe from `src`, which is the current address of the peer or a candidate.
     fn probed(
         &mut self,
         now_ns: u64,
         src: SocketAddr,
-        packet: &Packet,
+        packet: &PathPacket,
         is_newest: bool,
         bytes: usize,
     ) -> Result<(), Refused> {
@@ -263,7 +271,7 @@ impl Path {
         Ok(())
     }
 
-    /// The old address is still alive, as it has sent a packet after the new one did.
+    /// Drops the candidate if the old address is alive: it has sent a packet after the candidate's.
     fn drop_candidate_before(&mut self, counter: u64) {
         let is_older = |c: &Candidate| c.since_counter > 0 && c.since_counter < counter;
         if self.candidate.as_ref().is_some_and(is_older) {
@@ -275,12 +283,12 @@ impl Path {
         let is_accepted = self.current == Some(src);
         let may = is_accepted || self.candidate.as_mut().is_some_and(|c| c.spend(MIN_BYTES));
         if may {
-            let kind = Kind::Reply {
+            let kind = PacketType::Reply {
                 echo,
                 is_accepted,
                 is_resealed,
             };
-            // The answer leaves from the address that was asked.
+            // The reply is sent from the address that received the probe.
             self.queue(kind, (src, dst), src, dst.ip(), MIN_BYTES);
         }
     }
@@ -312,7 +320,7 @@ impl Path {
         }
         if self.current == Some(src) {
             let is_newer = self.seen.is_none_or(|(_, last)| echo > last);
-            // The peer takes packets from the address that it has accepted, and from no other.
+            // The peer accepts packets only from the address that it has accepted.
             if is_newer && (is_accepted || self.config.role == Role::Responder) {
                 self.seen = Some(seen);
             }
@@ -324,10 +332,11 @@ impl Path {
         Ok(())
     }
 
-    /// The peer has answered a probe that was sent to its old address after the new one had appeared:
-    /// the old one still leads to it. The answer may come from elsewhere: someone who forwards the
-    /// peer's packets from an address of their own can make theirs arrive first. An old address that
-    /// takes packets in, but from which none comes out, is given up in the end.
+    /// Keeps the current address: the peer has answered a probe sent there after the candidate
+    /// appeared, so packets to it still reach the peer. The answer may come from the candidate: an
+    /// attacker who forwards the peer's packets from another address can make them arrive first. If
+    /// packets to the old address reach the peer but none comes from it, it is given up after
+    /// [`REPRIEVES`] answers.
     fn keep_current(&mut self, src: SocketAddr, probe: &Probe) {
         let is_older = |c: &Candidate| c.since_ns < probe.sent_ns;
         if self.candidate.as_ref().is_some_and(is_older) && self.reprieves < REPRIEVES {
@@ -336,12 +345,12 @@ impl Path {
         }
     }
 
-    /// Whether the peer has not said yet that it accepts this end's address.
+    /// Whether the peer has not yet said that it accepts this end's address.
     fn wants_acceptance(&self) -> bool {
         self.config.role == Role::Initiator && (self.seen.is_none() || self.is_doubted)
     }
 
-    /// Moves to a new address that has answered, if the old one has not.
+    /// Changes to the candidate if it has answered and the old address has not.
     fn accept_candidate(&mut self) {
         let current = self.current;
         let proven = self
@@ -355,8 +364,8 @@ impl Path {
         }
     }
 
-    /// Challenges a new address, asks the old one whether it is still alive, and accepts the new one
-    /// when it has answered and the old one has not.
+    /// Sends challenges to the candidate and probes to the old address. Accepts the candidate when
+    /// it has answered and the old address has not.
     fn poll_candidate(&mut self, now_ns: u64) {
         let timeout_ns = self.timeout_ns();
         let current = self.current;
@@ -378,7 +387,7 @@ impl Path {
         self.accept_candidate();
     }
 
-    /// Probes that are due to the peer: of all sizes that are tested, and to keep the path.
+    /// Sends the probes that are due: of all sizes under test, and to keep the path alive.
     fn poll_probes(&mut self, now_ns: u64) {
         let Some(peer) = self.current else {
             return;
@@ -397,7 +406,7 @@ impl Path {
         }
     }
 
-    /// When the peer is to be asked next.
+    /// When the next probe to the peer is due.
     fn probe_due_ns(&self) -> u64 {
         if self.current.is_none() {
             return u64::MAX;
@@ -421,7 +430,7 @@ impl Path {
         silent_ns.min(idle_ns)
     }
 
-    /// How long an answer may take.
+    /// The timeout of a probe.
     fn timeout_ns(&self) -> u64 {
         self.rtt_ns.map_or(FIRST_TIMEOUT_NS, |rtt| {
             (rtt + rtt / 2).clamp(MIN_TIMEOUT_NS, MAX_TIMEOUT_NS)
@@ -430,7 +439,7 @@ impl Path {
 
     fn probe(&mut self, now_ns: u64, to: SocketAddr, bytes: usize) {
         let local = self.config.local;
-        let counter = self.queue(Kind::Probe, (local, to), to, local.ip(), bytes);
+        let counter = self.queue(PacketType::Probe, (local, to), to, local.ip(), bytes);
         if self.outstanding.len() >= OUTSTANDING {
             self.outstanding.pop_front();
         }
@@ -442,17 +451,17 @@ impl Path {
         });
     }
 
-    /// Seals a packet to be sent; returns its counter.
+    /// Seals a packet and queues it. Returns its counter.
     fn queue(
         &mut self,
-        kind: Kind,
+        kind: PacketType,
         (from, to): (SocketAddr, SocketAddr),
         destination: SocketAddr,
         source: IpAddr,
         bytes: usize,
     ) -> u64 {
         self.counter += 1;
-        let packet = Packet {
+        let packet = PathPacket {
             kind,
             path: self.config.number,
             counter: self.counter,

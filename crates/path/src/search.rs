@@ -1,38 +1,54 @@
-//! The search for the largest packet that a path carries, in the manner of RFC 8899.
+//! The search for the largest packet that a path carries, similar to RFC 8899.
 //!
-//! Sizes of the first round are probed at once. A size that is not answered is tried again, and
-//! fails after [`TRIES`] losses, since one loss says nothing. When the largest of the round fails,
-//! further rounds probe sizes between the largest that passed and the smallest that failed: one
-//! round for a transfer, which wants to begin soon, and as many as it takes for a measurement. ICMP
-//! is not asked: anyone can forge it.
+//! The search probes all sizes of the first round at once. It repeats an unanswered size, and
+//! counts the size as too large after [`TRIES`] losses, because a single loss may be random. When
+//! the largest size of the round fails, further rounds probe sizes between the largest that passed
+//! and the smallest that failed. A transfer uses one further round, because it should start soon; a
+//! measurement continues until the result is exact. The search ignores ICMP, because anyone can
+//! forge it.
 
 use alloc::vec::Vec;
 
-/// Losses in a row after which a size counts as too large.
+/// Number of consecutive losses after which a size counts as too large.
 const TRIES: u8 = 5;
-/// Sizes of each further round.
+/// Number of sizes in each further round.
 const REFINED: u32 = 8;
 
 /// The search for one direction of a path. Sizes are bytes of a datagram (UDP payload).
+///
+/// ```
+/// use farwrite_path::Search;
+///
+/// const TIMEOUT_NS: u64 = 1_000_000;
+/// let mut search = Search::new([1_280, 1_500, 9_000]);
+/// // Sizes up to 1500 are answered, and larger ones this machine refuses to send.
+/// while search.outcome().is_none() {
+///     match search.probe(0, TIMEOUT_NS).expect("a size is open") {
+///         bytes @ ..=1_500 => search.pass(bytes),
+///         bytes => search.too_large(bytes),
+///     }
+/// }
+/// assert_eq!(search.outcome(), Some(1_500));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Search {
     /// Sizes that may still pass, ascending, all above `passed`.
     open: Vec<Size>,
-    /// The largest that was answered.
+    /// The largest size that was answered.
     passed: Option<u32>,
-    /// The smallest that failed.
+    /// The smallest size that failed.
     failed: Option<u32>,
     aim: Aim,
 }
 
-/// What follows when the largest size of a round fails.
+/// What to do when the largest size of a round fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
-    /// Nothing.
+    /// End the search.
     Enough,
-    /// One more round, if what passed and what failed are far apart.
+    /// Add one round, if the sizes that passed and failed are far apart.
     Near,
-    /// Rounds until a byte more than what passed fails, or this size passes.
+    /// Add rounds until the result is exact to the byte, or `most` passes.
     Exact { most: u32 },
 }
 
@@ -40,7 +56,7 @@ enum Aim {
 struct Size {
     bytes: u32,
     tries: u8,
-    /// When the last probe left.
+    /// When the last probe was sent.
     sent_ns: u64,
 }
 
@@ -55,7 +71,7 @@ impl Size {
 }
 
 impl Search {
-    /// A search among `candidates` first, and then between them.
+    /// A search that tests `candidates`, and then sizes between them.
     #[must_use]
     pub fn new(candidates: impl IntoIterator<Item = u32>) -> Self {
         let mut open: Vec<_> = candidates.into_iter().map(Size::untried).collect();
@@ -69,7 +85,7 @@ impl Search {
         }
     }
 
-    /// A search that answers whether a path carries `bytes`: if not, its outcome is less.
+    /// A search that tests whether a path carries `bytes`. If not, the outcome is lower.
     #[must_use]
     pub fn exactly(bytes: u32) -> Self {
         Self {
@@ -78,7 +94,7 @@ impl Search {
         }
     }
 
-    /// A search for the largest size up to `most`, to the byte.
+    /// A search for the largest size up to `most`, exact to the byte.
     #[must_use]
     pub fn up_to(most: u32) -> Self {
         Self {
@@ -87,13 +103,14 @@ impl Search {
         }
     }
 
-    /// The result: the largest size that the path carries. `None` while the search goes on.
+    /// The result: the largest size that the path carries. `None` while the search is running.
     #[must_use]
     pub fn outcome(&self) -> Option<u32> {
         self.passed.filter(|_| self.open.is_empty())
     }
 
-    /// Whether no candidate is left, though none has passed: this machine sends none of them.
+    /// Whether no candidate is left and none has passed, because this machine cannot send any of
+    /// them.
     #[must_use]
     pub fn is_hopeless(&self) -> bool {
         self.passed.is_none() && self.open.is_empty()
@@ -112,7 +129,8 @@ impl Search {
                 self.too_large(bytes);
             }
         }
-        // Until something is answered, only the smallest is sent again: nobody may be there.
+        // Until the first answer, repeat only the smallest size, because the peer may not be
+        // reachable.
         let is_known = self.passed.is_some();
         let mut places = self.open.iter_mut().enumerate();
         let (_, size) = places
@@ -122,7 +140,7 @@ impl Search {
         Some(size.bytes)
     }
 
-    /// When [`Search::probe`] has something to send next.
+    /// When [`Search::probe`] returns the next size.
     pub fn next_ns(&self, timeout_ns: u64) -> Option<u64> {
         let known = self.open.iter().take(match self.passed {
             Some(_) => usize::MAX,
@@ -131,30 +149,32 @@ impl Search {
         known.map(|size| size.sent_ns + timeout_ns).min()
     }
 
-    /// A probe of `bytes` was answered.
+    /// Records that a probe of `bytes` was answered.
     pub fn pass(&mut self, bytes: u32) {
         self.passed = self.passed.max(Some(bytes));
         self.open.retain(|size| Some(size.bytes) > self.passed);
-        // An answer that comes late corrects a size that had failed.
+        // A late answer corrects a size that had failed.
         self.failed = self.failed.filter(|failed| *failed > bytes);
         self.refine();
     }
 
-    /// The path does not carry `bytes`: the probes were lost, or this machine refuses to send them.
+    /// Records that the path does not carry `bytes`: the probes were lost, or this machine refuses
+    /// to send them.
     pub fn too_large(&mut self, bytes: u32) {
         self.failed = Some(self.failed.map_or(bytes, |failed| failed.min(bytes)));
         self.open.retain(|size| size.bytes < bytes);
         self.refine();
     }
 
-    /// Begins the next round after one is over, where the gap between passed and failed is worth it.
+    /// Starts the next round after one has ended, if the gap between passed and failed sizes is
+    /// large enough.
     fn refine(&mut self) {
         let Some(passed) = self.passed.filter(|_| self.open.is_empty()) else {
             return;
         };
         let Some(failed) = self.failed else {
-            // A late answer has corrected the smallest failure, and larger sizes are not known to
-            // fail any more.
+            // A late answer has corrected the smallest failed size, so it is unknown again whether
+            // larger sizes fail.
             if let Aim::Exact { most } = self.aim
                 && passed < most
             {
@@ -163,7 +183,8 @@ impl Search {
             return;
         };
         let gap = failed.saturating_sub(passed);
-        // Payloads of data packets are multiples of 4 (P3.1), so sizes keep what they are modulo 4.
+        // Payloads of data packets are multiples of 4 (P3.1), so new sizes keep the remainder
+        // modulo 4.
         let (is_worth_it, unit) = match self.aim {
             Aim::Enough => (false, 1),
             Aim::Near => (gap > passed / 4, 4),
@@ -188,8 +209,8 @@ mod tests {
     const RTT_NS: u64 = 40_000_000;
     const LADDER: [u32; 6] = [1216, 1372, 1472, 4132, 8972, 8000];
 
-    /// Searches on a path that carries `carries` bytes, and loses the probes that `is_lost` says by
-    /// their number. Returns the outcome and how many round trips it took.
+    /// Searches on a path that carries `carries` bytes and loses the probes for whose number
+    /// `is_lost` returns `true`. Returns the outcome and the number of round trips.
     fn search(carries: u32, mut is_lost: impl FnMut(u32) -> bool) -> (u32, u64) {
         let mut search = Search::new(LADDER);
         let (mut now_ns, mut sent) = (0, 0);
@@ -229,7 +250,7 @@ mod tests {
     fn the_largest_size_is_found_to_the_byte() {
         for carries in [100, 101, 1_279, 1_500, 8_999, 9_215, 9_216] {
             let mut search = Search::up_to(9_216);
-            // What is known to pass.
+            // A size that is known to pass.
             search.pass(100);
             let mut trips = 0;
             while search.outcome().is_none() {
@@ -249,7 +270,8 @@ mod tests {
         let mut search = Search::up_to(9_216);
         search.pass(100);
         search.too_large(9_216);
-        // All probes of this size are lost, or their answers late: larger sizes are given up.
+        // All probes of this size are lost, or their answers are late, so the search gives up
+        // larger sizes.
         let late = search.open[3].bytes;
         search.too_large(late);
         search.pass(late);
@@ -266,7 +288,7 @@ mod tests {
 
     #[test]
     fn losses_do_not_fail_a_size() {
-        // Four of five probes.
+        // Four of five probes are lost.
         assert_eq!(search(9000, |sent| sent % 5 != 0).0, 8972);
     }
 
@@ -292,7 +314,7 @@ mod tests {
                 {
                     search.pass(4132);
                 }
-                // Probes that test no size are answered too.
+                // Probes that do not test a size are answered too.
                 search.pass(256);
             }
             assert_eq!(search.outcome(), Some(outcome));

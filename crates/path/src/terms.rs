@@ -1,4 +1,4 @@
-//! How a path begins, what comes out of it, and what it refuses.
+//! The configuration of a path, its outputs, and its errors.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -6,41 +6,44 @@ use core::net::{IpAddr, SocketAddr};
 use crate::packet::PacketError;
 use crate::search::Search;
 
-/// Who begins.
+/// The role of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sends to the address that its user named, and to no other.
+    /// Sends only to the address that its user configured.
     Initiator,
-    /// Follows the initiator to the address that its packets come from.
+    /// Follows the initiator to the source address of its packets.
     Responder,
 }
 
-/// How a path begins. The keys and the peer's own address come over an authenticated channel.
+/// The configuration of a path. The keys and the peer's own address come from an authenticated
+/// channel.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which end this is.
+    /// The role of this end.
     pub role: Role,
     /// The number of the channel, the same at both ends.
     pub number: u8,
-    /// Key of the tags on packets to the peer, which the peer has chosen.
+    /// Key of the tags on packets to the peer. The peer has chosen it.
     pub send_key: [u8; 32],
-    /// Key of the tags on packets to this end, which this end has chosen.
+    /// Key of the tags on packets to this end. This end has chosen it.
     pub recv_key: [u8; 32],
     /// The address of this end's socket.
     pub local: SocketAddr,
-    /// Initiator: where the peer is. Responder: where it may be, if nothing changes its address.
+    /// Initiator: the address of the peer. Responder: the peer's address if no translator changes
+    /// it.
     pub peer: SocketAddr,
-    /// Which sizes to test toward the peer; `None` tests none.
+    /// The size search toward the peer; `None` tests no sizes.
     pub search: Option<Search>,
 }
 
-/// Where the packets of a path go.
+/// The route of a path's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where packets go to, and come from.
+    /// The address to which packets are sent, and from which they come.
     pub peer: SocketAddr,
-    /// Source and destination of this end's packets as the peer's socket sees them, for which they
-    /// are sealed. `None` where a relay on the way puts ICRCs right: then this end's own are right.
+    /// Source and destination of this end's packets as the peer's socket sees them. Seal packets
+    /// for these addresses. `None` if a relay on the path recomputes ICRCs: then use this end's own
+    /// addresses.
     pub sealed_as: Option<(SocketAddr, SocketAddr)>,
 }
 
@@ -55,22 +58,22 @@ pub struct Transmit {
     pub bytes: Vec<u8>,
 }
 
-/// Why a packet was not used. Nothing is sent for it.
+/// Why a packet was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// It is not of the peer, or damaged.
+    /// The packet is not from the peer, or is damaged.
     #[error(transparent)]
-    Packet(#[from] PacketError),
-    /// It belongs to another path.
+    PathPacket(#[from] PacketError),
+    /// The packet belongs to another path.
     #[error("a packet of path {0}")]
     OtherPath(u8),
-    /// It came before, or is too old to say.
-    #[error("a path packet came twice, or very late")]
+    /// The packet was received before, or is too old to know.
+    #[error("a path packet is a duplicate, or very late")]
     Replayed,
-    /// A reply to nothing that was asked, or from another address than was asked.
-    #[error("a reply that answers no probe")]
+    /// A reply without an outstanding probe, or from another address than the probe's destination.
+    #[error("a reply without an outstanding probe")]
     Unasked,
-    /// A new address in a packet that is older than another that has come.
+    /// A packet from a new address that is older than a packet received before.
     #[error("an old packet from a new address")]
     Overtaken,
     /// An initiator does not follow the peer to another address.

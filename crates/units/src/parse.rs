@@ -1,93 +1,59 @@
 //! Quantities as people write them on a command line.
 //!
-//! Each parser answers with the value, or with one line on what it takes.
+//! Each parser returns the value, or one line that describes what it accepts.
 #![expect(
     clippy::missing_errors_doc,
     reason = "every parser fails alike: with a line that says what it takes"
 )]
 
-use std::ops::{Deref, RangeInclusive};
+use std::ops::{Bound, Deref, RangeBounds};
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 
 const GIB: u64 = 1 << 30;
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
 
-/// Bytes of a transfer, 1 to 16 GiB: `256MiB`, `1GB`, or plain bytes.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    const RANGE: RangeInclusive<u64> = 1..=16 * GIB;
-    let bytes = text
-        .parse::<ByteSize>()
-        .map_err(|_| "not a size; write it like 256MiB, 1GB or 4096".to_owned())?
-        .as_u64();
-    if RANGE.contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err("a size lies in 1 byte to 16GiB".to_owned())
+/// Checks that a value lies in a range, otherwise fails with `wrong`. NaN lies in no range.
+fn within<T: PartialOrd>(value: T, range: impl RangeBounds<T>, wrong: &str) -> Result<T, String> {
+    match range.contains(&value) {
+        true => Ok(value),
+        false => Err(wrong.to_owned()),
     }
 }
 
-/// A number of bytes, however large: `1TiB`, or plain bytes.
-pub fn parse_count(text: &str) -> Result<u64, String> {
+/// Parses any number of bytes.
+fn bytes(text: &str) -> Result<u64, String> {
     let bytes = text.parse::<ByteSize>();
     bytes
         .map(|bytes| bytes.as_u64())
         .map_err(|_| "not a size; write it like 256MiB, 1GB or 4096".to_owned())
 }
 
-/// A round-trip time, 0 to 10 s: `25ms`, `1s`.
-pub fn parse_rtt(text: &str) -> Result<Duration, String> {
-    const MAX: Duration = Duration::from_secs(10);
-    let rtt = humantime::parse_duration(text)
-        .map_err(|_| "not a time; write it like 25ms, 300us or 1s".to_owned())?;
-    if rtt <= MAX {
-        Ok(rtt)
-    } else {
-        Err("a round trip lies in 0s to 10s".to_owned())
-    }
+/// Parses any time. The error message shows `example`.
+fn time(text: &str, example: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|_| format!("not a time; write it like {example}"))
 }
 
-/// Memory for a transfer, 1 MiB to 16 GiB.
-pub fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text).ok().filter(|bytes| *bytes >= 1 << 20);
-    bytes.ok_or_else(|| "memory for a transfer is 1MiB to 16GiB; write it like 256MiB".to_owned())
+/// Parses any number, also in per cent. The error message shows `what` the number is, and an
+/// `example`.
+fn number(text: &str, what: &str, example: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().map(|n| n * 0.01),
+        None => text.parse(),
+    };
+    number.map_err(|_| format!("not {what}; write it like {example}"))
 }
 
-/// How long to be patient, 1 s to 1 h: `60s`, `5min`.
-pub fn parse_timeout(text: &str) -> Result<Duration, String> {
-    const RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
-    let timeout = humantime::parse_duration(text).ok();
-    timeout
-        .filter(|timeout| RANGE.contains(timeout))
-        .ok_or_else(|| "a timeout is 1s to 1h; write it like 60s or 5min".to_owned())
-}
-
-/// Payload bytes of a packet, a multiple of 4 from 256 to 65468.
-pub fn parse_mtu(text: &str) -> Result<u32, String> {
-    let mtu = text.parse().ok();
-    mtu.filter(|mtu: &u32| (256..=65_468).contains(mtu) && mtu.is_multiple_of(4))
-        .ok_or_else(|| "an MTU is a multiple of 4 from 256 to 65468 bytes".to_owned())
-}
-
-/// Bits a second, 1 Mbit/s to 100 Gbit/s: `2Gbit`, `500Mbit`, or plain bits.
-pub fn parse_rate(text: &str) -> Result<u64, String> {
-    let bps = rate_within(text, 1e6..=1e11, "1Mbit to 100Gbit")?;
-    Ok(truncate(bps))
-}
-
-/// Bits a second of a path that is only thought of, 1 kbit/s to 1000 Tbit/s.
-pub fn parse_path_rate(text: &str) -> Result<f64, String> {
-    rate_within(text, 1e3..=1e15, "1kbit to 1000Tbit")
-}
-
-fn rate_within(text: &str, range: RangeInclusive<f64>, shown: &str) -> Result<f64, String> {
+/// Parses any number of bits per second.
+fn rate(text: &str) -> Result<f64, String> {
     let wrong =
         || "not a rate; write it like 2Gbit, 500Mbit or 2000000000 (bits a second)".to_owned();
-    let text = text.trim();
-    let (number, unit) = split_unit(text);
+    let (number, unit) = split_unit(text.trim());
     let unit = unit.trim_end_matches("/s").trim_end_matches("ps");
-    // Whether a B is a bit or a byte should never be a guess.
+    // The unit B is rejected: it could mean bits or bytes.
     if unit.ends_with('B') {
         return Err(format!(
             "{unit} could mean bytes, and rates are in bits a second; write it like 2Gbit"
@@ -101,15 +67,11 @@ fn rate_within(text: &str, range: RangeInclusive<f64>, shown: &str) -> Result<f6
         "t" | "tbit" | "tb" => 1e12,
         _ => return Err(wrong()),
     };
-    let bps = number.parse::<f64>().map_err(|_| wrong())? * factor;
-    if range.contains(&bps) {
-        Ok(bps)
-    } else {
-        Err(format!("a rate lies in {shown}; write it like 2Gbit"))
-    }
+    Ok(number.parse::<f64>().map_err(|_| wrong())? * factor)
 }
 
-/// A number and the letters behind it. An `e` between digits is part of a number: `4e11bit`.
+/// Splits a number from the letters after it. An `e` between digits is part of the number:
+/// `4e11bit`.
 fn split_unit(text: &str) -> (&str, &str) {
     let mut letters = text.char_indices().filter(|(_, c)| c.is_ascii_alphabetic());
     let exponent = |at: usize| {
@@ -121,94 +83,97 @@ fn split_unit(text: &str) -> (&str, &str) {
     (number.trim(), unit)
 }
 
-/// A message that is only thought of, 1 byte to 4 PiB: `128MiB`, `1TiB`.
+/// Bytes of a transfer, 1 to 16 GiB: `256MiB`, `1GB`, or plain bytes.
+///
+/// ```
+/// use farwrite_units::parse::parse_size;
+///
+/// assert_eq!(parse_size("1.5KiB"), Ok(1536));
+/// let error = parse_size("17GiB").expect_err("too much");
+/// assert_eq!(error, "a size lies in 1 byte to 16GiB");
+/// ```
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    within(bytes(text)?, 1..=16 * GIB, "a size lies in 1 byte to 16GiB")
+}
+
+/// A number of bytes, however large: `1TiB`, or plain bytes.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    bytes(text)
+}
+
+/// Memory for a transfer, 1 MiB to 16 GiB.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let wrong = "memory for a transfer is 1MiB to 16GiB; write it like 256MiB";
+    within(bytes(text)?, 1 << 20..=16 * GIB, wrong)
+}
+
+/// Bytes of a message for the planner, 1 byte to 4 PiB: `128MiB`, `1TiB`.
 pub fn parse_message(text: &str) -> Result<u64, String> {
-    let bytes = parse_count(text)?;
-    if (1..=4096 << 40).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err("a message lies in 1 byte to 4PiB".to_owned())
-    }
+    within(
+        bytes(text)?,
+        1..=4096 << 40,
+        "a message lies in 1 byte to 4PiB",
+    )
 }
 
-/// Bytes of a chunk that is only thought of, 1 byte to 1 GiB.
+/// Bytes of a chunk for the planner, 1 byte to 1 GiB.
 pub fn parse_chunk(text: &str) -> Result<u64, String> {
-    let bytes = parse_count(text)?;
-    if (1..=GIB).contains(&bytes) {
-        Ok(bytes)
-    } else {
-        Err("a chunk lies in 1 byte to 1GiB".to_owned())
-    }
+    within(bytes(text)?, 1..=GIB, "a chunk lies in 1 byte to 1GiB")
 }
 
-/// The round-trip time of a path that is only thought of, above 0, to 1 h.
+/// Payload bytes of a packet, a multiple of 4 from 256 to 65468.
+pub fn parse_mtu(text: &str) -> Result<u32, String> {
+    let mtu = text.parse().ok();
+    mtu.filter(|mtu: &u32| (256..=65_468).contains(mtu) && mtu.is_multiple_of(4))
+        .ok_or_else(|| "an MTU is a multiple of 4 from 256 to 65468 bytes".to_owned())
+}
+
+/// Payload bytes of the packets of a probe, 72 to 9168: `1KiB`, or plain bytes.
+pub fn parse_payload(text: &str) -> Result<u32, String> {
+    let wrong = "a probe's payload lies in 72 to 9168 bytes";
+    let bytes = within(bytes(text)?, 72..=9168, wrong)?;
+    u32::try_from(bytes).map_err(|_| wrong.to_owned())
+}
+
+/// A round-trip time, 0 to 10 s: `25ms`, `1s`.
+pub fn parse_rtt(text: &str) -> Result<Duration, String> {
+    let most = Duration::from_secs(10);
+    within(
+        time(text, "25ms, 300us or 1s")?,
+        ..=most,
+        "a round trip lies in 0s to 10s",
+    )
+}
+
+/// The round-trip time of a path for the planner, above 0, up to 1 h.
 pub fn parse_path_rtt(text: &str) -> Result<Duration, String> {
-    let rtt = humantime::parse_duration(text)
-        .map_err(|_| "not a time; write it like 25ms, 300us or 1s".to_owned())?;
-    if (Duration::from_nanos(1)..=Duration::from_secs(3600)).contains(&rtt) {
-        Ok(rtt)
-    } else {
-        Err("a round trip lies above 0, to 1h".to_owned())
-    }
+    let range = Duration::from_nanos(1)..=HOUR;
+    within(
+        time(text, "25ms, 300us or 1s")?,
+        range,
+        "a round trip lies above 0, to 1h",
+    )
 }
 
-/// A probability of a loss that is only thought of, 0 to 0.99.
-pub fn parse_path_loss(text: &str) -> Result<f64, String> {
-    let loss = parse_number(text).ok_or("not a probability; write it like 1e-3, 0.001 or 0.1%")?;
-    if (0.0..=0.99).contains(&loss) {
-        Ok(loss)
-    } else {
-        Err("a loss lies in 0 to 0.99 (99%)".to_owned())
-    }
+/// A timeout, 1 s to 1 h: `60s`, `5min`.
+pub fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=HOUR;
+    let wrong = "a timeout is 1s to 1h; write it like 60s or 5min";
+    within(time(text, "60s or 5min")?, range, wrong)
 }
 
-/// Mean length of a run of losses, 1 to 1e6.
-pub fn parse_burst(text: &str) -> Result<f64, String> {
-    number_within(text, 1.0..=1e6, "a mean burst lies in 1 to 1e6 losses")
+/// How long a probe may take, 2 s to 1 h.
+pub fn parse_probe_time(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(2)..=HOUR;
+    let wrong = "a probe takes 2s to 1h; write it like 15s";
+    within(time(text, "15s")?, range, wrong)
 }
 
-/// Cores, 0 to 1e6, and parts of them.
-pub fn parse_cores(text: &str) -> Result<f64, String> {
-    number_within(text, 0.0..=1e6, "cores lie in 0 to 1e6")
-}
-
-fn number_within(text: &str, range: RangeInclusive<f64>, wrong: &str) -> Result<f64, String> {
-    let number = text.parse().ok();
-    number
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| wrong.to_owned())
-}
-
-/// How far it is, in kilometres, 1 m to 10 million km: `3750km`, `300m`.
-pub fn parse_distance(text: &str) -> Result<f64, String> {
-    let (number, unit) = split_unit(text.trim());
-    let factor = match unit {
-        "km" => Some(1.0),
-        "m" => Some(1e-3),
-        _ => None,
-    };
-    let km = number.parse::<f64>().ok().zip(factor);
-    match km.map(|(number, factor)| number * factor) {
-        Some(km) if (1e-3..=1e7).contains(&km) => Ok(km),
-        Some(_) => Err("a distance lies in 1m to 10000000km".to_owned()),
-        None => Err("not a distance; write it like 3750km or 300m".to_owned()),
-    }
-}
-
-/// A share that may exceed the whole, 0 to 10: `25%`, `0.25`.
-pub fn parse_share(text: &str) -> Result<f64, String> {
-    let share = parse_number(text).ok_or("not a share; write it like 25% or 0.25")?;
-    if (0.0..=10.0).contains(&share) {
-        Ok(share)
-    } else {
-        Err("a share lies in 0 to 10 (1000%)".to_owned())
-    }
-}
-
-/// How far a packet falls behind, 0 to 1e6 packets.
-pub fn parse_extent(text: &str) -> Result<u32, String> {
-    let extent = text.parse().ok().filter(|extent| *extent <= 1_000_000);
-    extent.ok_or_else(|| "an extent of reordering lies in 0 to 1000000 packets".to_owned())
+/// How long something runs: 1ms to 1 day.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(1)..=DAY;
+    let wrong = "a time is 1ms to 1 day; write it like 10s or 5min";
+    within(time(text, "10s or 5min")?, range, wrong)
 }
 
 /// A moment in UTC (RFC 3339): `2026-03-01T12:00:00Z`.
@@ -217,65 +182,103 @@ pub fn parse_moment(text: &str) -> Result<SystemTime, String> {
         .map_err(|_| "not a moment; write it like 2026-03-01T12:00:00Z".to_owned())
 }
 
-/// Payload bytes of a probe's packets, 72 to 9168: `1KiB`, or plain bytes.
-pub fn parse_payload(text: &str) -> Result<u32, String> {
-    let bytes = parse_count(text)?;
-    let bytes = u32::try_from(bytes).ok();
-    bytes
-        .filter(|bytes| (72..=9168).contains(bytes))
-        .ok_or_else(|| "a probe's payload lies in 72 to 9168 bytes".to_owned())
-}
-
-/// How long a probe may take, 2 s to 1 h.
-pub fn parse_probe_time(text: &str) -> Result<Duration, String> {
-    const RANGE: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3600);
-    let time = humantime::parse_duration(text).ok();
-    time.filter(|time| RANGE.contains(time))
-        .ok_or_else(|| "a probe takes 2s to 1h; write it like 15s".to_owned())
-}
-
-/// How long something runs: 1ms to 1 day.
+/// Bits a second, 1 Mbit/s to 100 Gbit/s: `2Gbit`, `500Mbit`, or plain bits.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "1e6 to 1e11 fit, and a part of a bit a second is nothing"
+)]
 ///
-/// # Errors
-/// What would do instead.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    const DAY: Duration = Duration::from_secs(86_400);
-    let duration = humantime::parse_duration(text).ok();
-    duration
-        .filter(|duration| (Duration::from_millis(1)..=DAY).contains(duration))
-        .ok_or_else(|| "a time is 1ms to 1 day; write it like 10s or 5min".to_owned())
+/// ```
+/// use farwrite_units::parse::parse_rate;
+///
+/// assert_eq!(parse_rate("2.5Gbit/s"), Ok(2_500_000_000));
+/// // Bits and bytes must not be a guess.
+/// assert!(parse_rate("2GB/s").is_err());
+/// ```
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let wrong = "a rate lies in 1Mbit to 100Gbit; write it like 2Gbit";
+    Ok(within(rate(text)?, 1e6..=1e11, wrong)? as u64)
 }
 
-/// A part of the whole, above 0, to 1: `10%`, `0.1`.
-pub fn parse_part(text: &str) -> Result<f64, String> {
-    let part = parse_number(text).ok_or("not a share; write it like 10% or 0.1")?;
-    if part > 0.0 && part <= 1.0 {
-        Ok(part)
-    } else {
-        Err("a share of the path lies above 0, to 1 (100%)".to_owned())
-    }
-}
-
-/// A number, perhaps in per cent.
-fn parse_number(text: &str) -> Option<f64> {
-    match text.strip_suffix('%') {
-        Some(percent) => Some(percent.trim_end().parse::<f64>().ok()? * 0.01),
-        None => text.parse().ok(),
-    }
+/// Bits per second of a path for the planner, 1 kbit/s to 1000 Tbit/s.
+pub fn parse_path_rate(text: &str) -> Result<f64, String> {
+    let wrong = "a rate lies in 1kbit to 1000Tbit; write it like 2Gbit";
+    within(rate(text)?, 1e3..=1e15, wrong)
 }
 
 /// A probability that a packet is lost, 0 to 0.5: `1e-3`, `0.001`, `0.1%`.
 pub fn parse_loss(text: &str) -> Result<f64, String> {
-    let loss = parse_number(text).ok_or("not a probability; write it like 1e-3, 0.001 or 0.1%")?;
-    if (0.0..=0.5).contains(&loss) {
-        Ok(loss)
-    } else {
-        Err("a loss lies in 0 to 0.5 (50%)".to_owned())
-    }
+    let loss = number(text, "a probability", "1e-3, 0.001 or 0.1%")?;
+    within(loss, 0.0..=0.5, "a loss lies in 0 to 0.5 (50%)")
+}
+
+/// A probability of a loss on a path for the planner, 0 to 0.99.
+pub fn parse_path_loss(text: &str) -> Result<f64, String> {
+    let loss = number(text, "a probability", "1e-3, 0.001 or 0.1%")?;
+    within(loss, 0.0..=0.99, "a loss lies in 0 to 0.99 (99%)")
+}
+
+/// A share that may exceed the whole, 0 to 10: `25%`, `0.25`.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let share = number(text, "a share", "25% or 0.25")?;
+    within(share, 0.0..=10.0, "a share lies in 0 to 10 (1000%)")
+}
+
+/// A part of the whole, above 0, up to 1: `10%`, `0.1`.
+pub fn parse_part(text: &str) -> Result<f64, String> {
+    let part = number(text, "a share", "10% or 0.1")?;
+    let range = (Bound::Excluded(0.0), Bound::Included(1.0));
+    within(part, range, "a share of the path lies above 0, to 1 (100%)")
+}
+
+/// Mean length of a run of losses, 1 to 1e6.
+pub fn parse_burst(text: &str) -> Result<f64, String> {
+    let wrong = "a mean burst lies in 1 to 1e6 losses";
+    within(plain(text, wrong)?, 1.0..=1e6, wrong)
+}
+
+/// A number of cores, 0 to 1e6. Fractions are allowed.
+pub fn parse_cores(text: &str) -> Result<f64, String> {
+    let wrong = "cores lie in 0 to 1e6";
+    within(plain(text, wrong)?, 0.0..=1e6, wrong)
+}
+
+/// How far a packet falls behind, 0 to 1e6 packets.
+pub fn parse_extent(text: &str) -> Result<u32, String> {
+    let wrong = "an extent of reordering lies in 0 to 1000000 packets";
+    within(plain(text, wrong)?, ..=1_000_000, wrong)
+}
+
+/// A number without a unit.
+fn plain<T: FromStr>(text: &str, wrong: &str) -> Result<T, String> {
+    text.parse().map_err(|_| wrong.to_owned())
+}
+
+/// A distance in kilometres, 1 m to 10 million km: `3750km`, `300m`.
+pub fn parse_distance(text: &str) -> Result<f64, String> {
+    let (number, unit) = split_unit(text.trim());
+    let factor = match unit {
+        "km" => Some(1.0),
+        "m" => Some(1e-3),
+        _ => None,
+    };
+    let km = number.parse::<f64>().ok().zip(factor);
+    let (number, factor) = km.ok_or("not a distance; write it like 3750km or 300m")?;
+    let wrong = "a distance lies in 1m to 10000000km";
+    within(number * factor, 1e-3..=1e7, wrong)
 }
 
 /// Names with a comma between, which can have shapes with a comma of their own:
 /// `sr-nack,ec-mds:32,8`. One name at least.
+///
+/// ```
+/// use farwrite_units::parse::List;
+///
+/// let list: List<String> = "sr-nack,ec-mds:32,8".parse()?;
+/// assert_eq!(*list, ["sr-nack", "ec-mds:32,8"]);
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List<T>(Vec<T>);
 
@@ -305,16 +308,6 @@ impl<T> Deref for List<T> {
     fn deref(&self) -> &[T] {
         &self.0
     }
-}
-
-/// A number within what [`parse_rate`] admits.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "1e6 to 1e11 fit, and a part of a bit a second is nothing"
-)]
-fn truncate(bps: f64) -> u64 {
-    bps as u64
 }
 
 #[cfg(test)]

@@ -3,13 +3,23 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-/// An integer as a real number. All that is shown here is far below 2^53.
+/// An integer as a real number. All values shown here are far below 2^53.
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 pub fn real(value: u64) -> f64 {
     value as f64
 }
 
 /// Shows bytes in binary units: `256 MiB`.
+///
+/// ```
+/// use farwrite_units::show::{Bytes, Percent, Rate, Time};
+/// use std::time::Duration;
+///
+/// assert_eq!(Bytes(1536).to_string(), "1.50 KiB");
+/// assert_eq!(Rate(1.874e9).to_string(), "1.87 Gbit/s");
+/// assert_eq!(Time(Duration::from_micros(300)).to_string(), "300 us");
+/// assert_eq!(Percent(0.001).to_string(), "0.10 %");
+/// ```
 pub struct Bytes(pub u64);
 
 impl fmt::Display for Bytes {
@@ -22,7 +32,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// Shows a rate in bits a second: `1.87 Gbit/s`.
+/// Shows a rate in bits per second: `1.87 Gbit/s`.
 pub struct Rate(pub f64);
 
 impl fmt::Display for Rate {
@@ -31,13 +41,13 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Shows a speed in bytes a second: `12.1 GB/s`.
+/// Shows a speed in bytes per second: `12.1 GB/s`.
 pub struct ByteRate(pub f64);
 
 impl ByteRate {
     /// The rate of `bytes` in `elapsed`.
     pub fn of(bytes: u64, elapsed: Duration) -> Self {
-        // The first moments would show a rate of nothing over nothing.
+        // At the very start, the rate would be a division by almost zero.
         Self(real(bytes) / elapsed.as_secs_f64().max(1e-6))
     }
 }
@@ -72,7 +82,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Shows a moment in UTC, to the second (RFC 3339): `2026-03-01T12:00:00Z`.
+/// Shows a moment in UTC, with a resolution of one second (RFC 3339): `2026-03-01T12:00:00Z`.
 pub struct Moment(pub SystemTime);
 
 impl fmt::Display for Moment {
@@ -90,7 +100,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// Three digits that count, and no zeros behind a whole number.
+/// Three significant digits, without trailing zeros after an integer.
 struct Digits(f64);
 
 impl fmt::Display for Digits {

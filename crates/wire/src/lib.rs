@@ -1,12 +1,12 @@
 //! RoCEv2 packets and Farwrite control messages, built and parsed in place.
 //!
-//! Nothing here keeps state between packets (but for [`control::ReplayWindow`]), or knows what a
-//! message is for: the crate turns bytes into checked views and plain structs, and back. Sections of
-//! the specification (`docs/protocol.md`) are cited as `P<number>`; clauses of the InfiniBand
+//! Nothing here keeps state between packets (except [`control::ReplayWindow`]) or knows the purpose
+//! of a message. The crate converts bytes to checked views and plain structs, and back. Sections of
+//! the specification (`docs/protocol.md`) are cited as `P<number>`, and clauses of the InfiniBand
 //! Architecture Specification, volume 1, as `IBTA <number>`.
 //!
-//! Feature `std`: the CRC picks the fastest instructions of the machine at run time. Without it only
-//! those are used that the compiler was told of, which is several times slower.
+//! Feature `std`: the CRC selects the fastest instructions of the machine at run time. Without it,
+//! the CRC uses only instructions of the compilation target, which is several times slower.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! What the first byte of a packet says (IBTA 9.2.1, table 38).
+//! The meaning of the first byte of a packet (IBTA 9.2.1, table 38).
 
 use crate::header::{Aeth, Bth, Deth, IMMDT_BYTES, Reth};
 
@@ -6,10 +6,9 @@ use crate::header::{Aeth, Bth, Deth, IMMDT_BYTES, Reth};
 pub const UC_WRITE_ONLY_WITH_IMM: u8 = 0x2B;
 /// UC SEND Only: the packet that carries control messages (P4).
 pub const UC_SEND_ONLY: u8 = 0x24;
-/// First byte of a message that boxes in the path send each other (P10.3, P11.2), which no opcode
-/// has.
+/// First byte of a message between boxes in the path (P10.3, P11.2). No opcode has this value.
 pub const BOX_MESSAGE: u8 = 0x1F;
-/// First byte of a path packet (P6.2), which no opcode has.
+/// First byte of a path packet (P6.2). No opcode has this value.
 pub const PATH_PACKET: u8 = 0x1E;
 
 /// A service of the transport, the high three bits of an opcode.
@@ -82,7 +81,7 @@ pub struct Opcode {
     pub value: u8,
     /// The service.
     pub class: Class,
-    /// The name that the specification gives it.
+    /// Its name in the specification.
     pub name: &'static str,
     /// Which part of a message it carries.
     pub position: Position,
@@ -109,9 +108,18 @@ impl Opcode {
     }
 }
 
-/// What is known of an opcode; `None` for reserved values and for the services that RoCEv2 ends do
-/// not serve here (reliable datagram, 0x40 to 0x5F; extended reliable connection, 0xA0 to 0xBF;
-/// manufacturers' own, 0xC0 on).
+/// Returns the table row of an opcode; `None` for reserved values and for services that are not
+/// supported here (reliable datagram, 0x40 to 0x5F; extended reliable connection, 0xA0 to 0xBF;
+/// manufacturer-specific, from 0xC0 on).
+///
+/// ```
+/// use farwrite_wire::opcode::{UC_WRITE_ONLY_WITH_IMM, lookup};
+///
+/// let write = lookup(UC_WRITE_ONLY_WITH_IMM).expect("in the table");
+/// assert_eq!(write.name, "UC RDMA WRITE Only with Immediate");
+/// // BTH, RETH, ImmDt.
+/// assert_eq!(write.header_bytes(), 12 + 16 + 4);
+/// ```
 #[must_use]
 pub fn lookup(value: u8) -> Option<&'static Opcode> {
     TABLE[usize::from(value)].as_ref()

@@ -1,12 +1,20 @@
-//! A received RoCEv2 packet, looked at in place (P2).
+//! A received RoCEv2 packet, read in place (P2).
 
 use crate::header::{Aeth, Bth, Deth, ICRC_BYTES, IMMDT_BYTES, Reth};
 use crate::opcode::{self, Extension, Opcode, Position};
 
+/// Bytes of the IP and UDP headers in front of a packet without IP options.
+#[must_use]
+pub const fn ip_udp_bytes(is_ipv4: bool) -> u32 {
+    let ip_bytes = if is_ipv4 { 20 } else { 40 };
+    ip_bytes + 8
+}
+
 /// Why bytes are not a RoCEv2 packet that this crate knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseError {
-    /// Byte 0 is that of a box message (P10.3), so no BTH follows.
+    /// Byte 0 marks a box message (P10.3), so no BTH follows.
     #[error(
         "byte 0 is {:#04x}: a message of a box in the path, not a BTH",
         opcode::BOX_MESSAGE
@@ -26,13 +34,13 @@ pub enum ParseError {
         /// Bytes of the packet.
         bytes: usize,
     },
-    /// The opcode is reserved, or of a service that is not served.
+    /// The opcode is reserved, or belongs to a service that is not supported.
     #[error("opcode {0:#04x} is of no RC, UC or UD packet")]
     UnknownOpcode(u8),
     /// The version of the BTH.
     #[error("version {0} of the transport header came, 0 was wanted")]
     Version(u8),
-    /// There is more padding than there are bytes to pad.
+    /// The padding is longer than the bytes that contain it.
     #[error("{pad_bytes} bytes of padding in {payload_bytes} bytes")]
     Padding {
         /// The BTH's pad count.
@@ -40,7 +48,7 @@ pub enum ParseError {
         /// Bytes between the headers and the ICRC.
         payload_bytes: usize,
     },
-    /// A packet that has no payload has some.
+    /// The opcode allows no payload, but the packet has one.
     #[error("{payload_bytes} bytes follow the headers of {name}, which has no payload")]
     UnexpectedPayload {
         /// The opcode's name.
@@ -48,7 +56,7 @@ pub enum ParseError {
         /// Bytes between the headers and the ICRC.
         payload_bytes: usize,
     },
-    /// A write of one packet says another length than it has (IBTA 9.7.4.1).
+    /// The length in a one-packet write differs from its payload (IBTA 9.7.4.1).
     #[error("the RETH says {dma_bytes} bytes, the packet has {payload_bytes}")]
     DmaLength {
         /// The RETH's length.
@@ -58,8 +66,8 @@ pub enum ParseError {
     },
 }
 
-/// A packet whose opcode is known, whose headers are all there, and whose lengths agree. Whether the
-/// ICRC is right is for [`crate::icrc`] to say.
+/// A packet with a known opcode, complete headers and consistent lengths. [`crate::icrc`] checks
+/// the ICRC.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     bytes: &'a [u8],
@@ -69,11 +77,11 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Looks at a whole UDP payload, from the BTH to the ICRC.
+    /// Parses a whole UDP payload, from the BTH to the ICRC.
     ///
     /// # Errors
-    /// One of [`ParseError`]; which, where several would fit, is the first in the order of that enum,
-    /// except that lengths beyond the BTH can only be judged once the opcode is known.
+    /// One of [`ParseError`]. If several apply, it is the first in the order of that enum. As an
+    /// exception, lengths beyond the BTH are checked only after the opcode is known.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         if bytes.first() == Some(&opcode::BOX_MESSAGE) {
             return Err(ParseError::BoxMessage);
@@ -128,7 +136,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    /// What the packet is.
+    /// The table row of the opcode.
     #[must_use]
     pub fn opcode(&self) -> &'static Opcode {
         self.opcode
@@ -137,7 +145,7 @@ impl<'a> Packet<'a> {
     /// The base transport header.
     ///
     /// # Panics
-    /// Never: [`Packet::parse`] saw it.
+    /// Never: [`Packet::parse`] checked it.
     #[must_use]
     pub fn bth(&self) -> Bth {
         Bth::parse(self.bytes.first_chunk().expect("parse saw the BTH"))
@@ -174,7 +182,7 @@ impl<'a> Packet<'a> {
         self.payload
     }
 
-    /// The ICRC as it came.
+    /// The ICRC of the packet, not checked.
     #[must_use]
     pub fn icrc(&self) -> u32 {
         self.icrc

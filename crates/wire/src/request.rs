@@ -1,12 +1,19 @@
 //! The two packets that Farwrite sends, built in place (P2).
 //!
-//! A packet is the header made here, the payload, [`pad_bytes`] zeros, and the ICRC. They need not
-//! lie together in memory.
+//! A packet is the header made here, the payload, [`pad_bytes`] zeros, and the ICRC. They can be at
+//! separate places in memory.
 
-use crate::header::{Bth, DEFAULT_PKEY, IMMDT_BYTES, Reth};
+use crate::header::{Bth, ICRC_BYTES, IMMDT_BYTES, Reth};
 use crate::opcode;
 
-/// Zero bytes that follow a payload so that the packet is a multiple of 4 bytes long (IBTA 9.2, P2.4).
+/// Zero bytes that follow a payload so that the packet is a multiple of 4 bytes long (IBTA 9.2,
+/// P2.4).
+///
+/// ```
+/// use farwrite_wire::request::pad_bytes;
+///
+/// assert_eq!([4096, 4097, 4099].map(pad_bytes), [0, 3, 1]);
+/// ```
 #[must_use]
 pub const fn pad_bytes(payload_bytes: u32) -> u8 {
     // At most 3, so the cast loses nothing.
@@ -26,13 +33,17 @@ pub struct WriteImm {
     pub rkey: u32,
     /// The immediate.
     pub imm: u32,
-    /// Bytes of the payload, padding not counted.
+    /// Bytes of the payload, without padding.
     pub payload_bytes: u32,
 }
+
+const _: () = assert!(WriteImm::OVERHEAD_BYTES as usize == WriteImm::HEADER_BYTES + ICRC_BYTES);
 
 impl WriteImm {
     /// Bytes before the payload: BTH, RETH, ImmDt.
     pub const HEADER_BYTES: usize = Bth::BYTES + Reth::BYTES + IMMDT_BYTES;
+    /// Bytes around the payload: the header and the ICRC.
+    pub const OVERHEAD_BYTES: u32 = 36;
 
     /// The base transport header.
     #[must_use]
@@ -71,7 +82,7 @@ pub struct SendOnly {
     pub dest_qp: u32,
     /// Packet sequence number, 24 bits.
     pub psn: u32,
-    /// Bytes of the payload, padding not counted.
+    /// Bytes of the payload, without padding.
     pub payload_bytes: u32,
 }
 
@@ -89,18 +100,8 @@ impl SendOnly {
 
 fn bth(opcode: u8, dest_qp: u32, psn: u32, payload_bytes: u32) -> Bth {
     Bth {
-        opcode,
-        solicited: false,
-        // No alternate path, hence always "migrated".
-        migrated: true,
         pad_bytes: pad_bytes(payload_bytes),
-        version: 0,
-        pkey: DEFAULT_PKEY,
-        fecn: false,
-        becn: false,
-        dest_qp,
-        ack_request: false,
-        psn,
+        ..Bth::new(opcode, dest_qp, psn)
     }
 }
 

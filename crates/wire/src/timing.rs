@@ -1,39 +1,42 @@
-//! The durations that do not follow from the round trip, and that both ends must share (P5.8).
+//! The durations that do not depend on the round trip and that both ends must share (P5.8).
 
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// Durations that a queue pair waits at least or at most, whatever its round trip is.
+/// The minimum and maximum waits of a queue pair, for any round trip.
 ///
-/// Most waits are shares of the measured round trip. These are their floors and ceilings, and the
-/// allowance for operating systems. Both ends of a queue pair need the same: a sender whose timeout
-/// is shorter than the receiver's pause between two ACKs repeats what has arrived.
+/// Most waits are shares of the measured round trip. These durations are their minimum and maximum
+/// values, and the allowance for operating systems. Both ends of a queue pair need the same values:
+/// if a sender's timeout is shorter than the receiver's pause between two ACKs, the sender repeats
+/// data that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long an operating system may keep an end from running. Every timeout leaves this much
-    /// time beyond the round trip (P5.0.7, P5.4.10). A burst takes at most half of it.
+    /// How long an operating system may delay an end. Every timeout leaves this much time beyond
+    /// the round trip (P5.0.7, P5.4.10). A burst takes at most half of it.
     pub lateness_ns: u64,
-    /// Shortest time between two rounds of ACKs (P5.0.4), and between two sendings of the same
-    /// offer, clearance or end (P3.8).
+    /// The minimum time between two rounds of ACKs (P5.0.4), and between two transmissions of the
+    /// same offer, clearance or end (P3.8).
     pub min_repeat_ns: u64,
-    /// Longest time between two sendings of the same offer or clearance (P3.8), between two
-    /// pings, and between two loss messages (P4.9).
+    /// The maximum time between two transmissions of the same offer or clearance (P3.8), between
+    /// two pings, and between two loss messages (P4.9).
     pub max_repeat_ns: u64,
-    /// Shortest time between two pings, and between two loss messages (P4.9). A receiver measures
-    /// its drain rate over this time.
+    /// The minimum time between two pings, and between two loss messages (P4.9). A receiver
+    /// measures its drain rate over this time.
     pub min_ping_ns: u64,
-    /// Longest time between two attempts to reach a peer that is silent: probes (P5.0.9), requests
-    /// for repairs (P5.2.5, P5.4.12) and pings (P4.9).
+    /// The maximum time between two attempts to reach a silent peer: probes (P5.0.9), requests for
+    /// repairs (P5.2.5, P5.4.12) and pings (P4.9).
     pub max_probe_ns: u64,
-    /// Time in which a pace that drops at the receiver brought down grows from nothing to the
+    /// The time in which a pace that was reduced by drops at the receiver grows from nothing to the
     /// configured rate (P5.5.3).
     pub pace_recovery_ns: u64,
-    /// Time after which an end looks again whether its fabric has room, or has sent what it took.
+    /// The time after which an end checks again whether its fabric has room, or has sent its
+    /// packets.
     pub fabric_retry_ns: u64,
 }
 
 /// A [`Timing`] that no queue pair can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TimingError {
     /// A duration that is too short to wait for, or absurdly long.
     #[error(
@@ -60,11 +63,11 @@ pub enum TimingError {
 }
 
 impl Timing {
-    /// What each duration may be: 1 us to 1 minute.
+    /// The allowed range of each duration: 1 us to 1 minute.
     pub const RANGE_NS: RangeInclusive<u64> = 1_000..=60_000_000_000;
 
-    /// For round trips of milliseconds and more, and ends that their operating systems may keep
-    /// waiting for 10 ms. The default.
+    /// For round trips of milliseconds and more, and for ends that their operating systems may
+    /// delay by 10 ms. The default.
     #[must_use]
     pub const fn wide_area() -> Self {
         Self {
@@ -78,14 +81,14 @@ impl Timing {
         }
     }
 
-    /// For round trips from 10 us to 20 ms, between ends that poll without sleeping. An end that is
-    /// kept waiting for longer than 10 us sees repeats that nobody needed, and no other harm.
+    /// For round trips from 10 us to 20 ms, between ends that poll without sleeping. If an end is
+    /// delayed by more than 10 us, it sends unnecessary repeats, but there is no other harm.
     ///
-    /// On a longer path, messages arrive as well, but both ends send more than they need to: pings
-    /// and loss messages every 10 ms, and, once a quarter of the round trip is more than 10 ms, an
-    /// offer for each open message every quarter of the round trip. Bursts are shorter, so more of the
-    /// processor goes into system calls. A pace that drops brought down grows back within 100 ms,
-    /// before a sender far away can see what that does. [`Timing::wide_area`] does without that.
+    /// On a longer path, messages also arrive, but both ends send more than necessary: pings and
+    /// loss messages every 10 ms, and, if a quarter of the round trip exceeds 10 ms, an offer for
+    /// each open message every quarter of the round trip. Bursts are shorter, so system calls take
+    /// more of the processor. A pace that drops have reduced recovers within 100 ms, before a
+    /// distant sender can see the effect. [`Timing::wide_area`] avoids this.
     #[must_use]
     pub const fn datacenter() -> Self {
         Self {
@@ -113,7 +116,7 @@ impl Timing {
         ]
     }
 
-    /// From durations in the order of P5.8, any values.
+    /// Makes a timing from durations in the order of P5.8. Any values are possible.
     #[must_use]
     pub const fn from_values(values: [u64; 7]) -> Self {
         let [
@@ -139,7 +142,7 @@ impl Timing {
     /// Checks every duration.
     ///
     /// # Errors
-    /// The first duration that will not do, with its value and what would.
+    /// The first invalid duration, with its value and the allowed range.
     pub fn validate(&self) -> Result<(), TimingError> {
         let mut fields = self.fields().into_iter();
         if let Some((field, ns)) = fields.find(|(_, ns)| !Self::RANGE_NS.contains(ns)) {
@@ -167,7 +170,7 @@ impl Default for Timing {
     }
 }
 
-/// The name of the profile; of any other timing, all its durations.
+/// The name of the profile; for any other timing, all its durations.
 impl fmt::Display for Timing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::wide_area() {

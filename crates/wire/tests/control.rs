@@ -6,7 +6,7 @@ use common::control_messages;
 use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Ack, Builder, CLEAR_TO_SEND_OVERHEAD_BYTES, CLEARANCE_BYTES,
     CLEARANCE_PARITY_BYTES, CLEARANCE_TERMS_BYTES, ClearToSend, Clearance, Control, Echo,
-    HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, NACK_OVERHEAD_BYTES,
+    HEADER_BYTES, Header, LossCounts, MESSAGE_OVERHEAD_BYTES, MessageId, NACK_OVERHEAD_BYTES,
     NACK_RANGE_BYTES, Nack, Offer, OpenError, Outcome, ParseError, PathFeedback, Place,
     ReplayWindow, SchemeTag, Terms, Withdrawal,
 };
@@ -260,7 +260,7 @@ fn a_loss_message_is_laid_out_as_specified() {
 fn path_feedback() -> PathFeedback {
     PathFeedback {
         path: 1,
-        message: 2,
+        message: MessageId::new(2),
         packet: 3,
         hold_ns: 4,
         received_packets: 15,

@@ -23,7 +23,7 @@ pub enum Format {
 pub(super) mod sealed {
     use super::Format;
 
-    /// What the transform needs of a format, and nobody else can implement.
+    /// The operations that the transform needs of a format. Other crates cannot implement it.
     pub trait Sealed: Copy {
         /// Vector kernels choose their loads and stores by it.
         const FORMAT: Format;

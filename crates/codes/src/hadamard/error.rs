@@ -1,10 +1,11 @@
-//! What can be wrong with a shape or with the arguments of a transform.
+//! Errors in a shape or in the arguments of a transform.
 
 use super::interleave::{MAX_BLOCK, MAX_PACKET};
 
 /// Why a shape does not exist, or a transform did nothing. Nothing has been written where one is
 /// returned.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TransformError {
     /// A block that no Hadamard matrix of this family fits.
     #[error("a block of {given} elements: choose a power of two from 1 to {MAX_BLOCK}")]
@@ -50,7 +51,7 @@ pub enum TransformError {
         /// Elements of the tensor.
         elements: usize,
     },
-    /// A share of arriving packets that cannot be.
+    /// An impossible share of arriving packets.
     #[error("a share of {given} of packets arrives: it is above 0 and at most 1")]
     Share {
         /// The share.

@@ -1,4 +1,4 @@
-//! Which coefficient travels in which packet.
+//! Assigns coefficients to packets.
 
 use core::ops::Range;
 
@@ -135,13 +135,13 @@ pub(super) struct Part {
     pub(super) range: Range<usize>,
     /// Elements of a block.
     pub(super) block: usize,
-    /// Elements of a block that stay together. Whole blocks stay where they are; otherwise all
-    /// blocks of the part are interleaved by runs.
+    /// Elements of a block that stay together. Whole blocks stay in place. Otherwise all blocks of
+    /// the part are interleaved run by run.
     pub(super) run: usize,
 }
 
 impl Part {
-    /// Where coefficient `index` of the segment goes.
+    /// Returns the position of coefficient `index` of the segment.
     fn position(&self, index: usize) -> usize {
         let (block, at) = {
             let index = index - self.range.start;

@@ -1,4 +1,4 @@
-//! What is done about packets that did not arrive.
+//! Handles packets that did not arrive.
 
 use alloc::vec::Vec;
 
@@ -30,7 +30,7 @@ impl Rescale {
     }
 }
 
-/// Sets what did not arrive of a segment to zero. The factor of each group.
+/// Sets the elements of a segment that did not arrive to zero. Returns the factor of each group.
 pub(super) fn clear<T: Element>(
     encoded: &mut [T],
     interleave: &Interleave,

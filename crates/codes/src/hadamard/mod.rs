@@ -247,6 +247,35 @@ impl Transform {
         Ok(())
     }
 
+    /// The part of [`Self::decode_partial`] that precedes the inverse: what is missing is set to zero
+    /// in `encoded`, and the rest is multiplied as `rescale` says. So tensors of which different
+    /// packets have arrived can be added up, and the sum goes to [`Self::decode`].
+    ///
+    /// # Errors
+    /// As for [`Self::decode_partial`].
+    pub fn rescale<T: Element>(
+        &self,
+        encoded: &mut [T],
+        segment_ends: &[usize],
+        arrived: impl Fn(usize, usize) -> bool,
+        rescale: Rescale,
+    ) -> Result<(), TransformError> {
+        let segments = segments(encoded.len(), encoded.len(), segment_ends)?;
+        rescale.check()?;
+        for (index, segment) in segments.enumerate() {
+            let encoded = &mut encoded[segment];
+            let arrived = |packet| arrived(index, packet);
+            let factors = loss::clear(encoded, &self.interleave, arrived, rescale);
+            let groups = encoded.chunks_mut(self.interleave.group());
+            for (group, factor) in groups.zip(factors).filter(|(_, factor)| *factor > 1.0) {
+                for value in group {
+                    *value = T::from_f32(value.to_f32() * factor);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn decode_segment<T: Element>(
         &self,
         encoded: &[T],

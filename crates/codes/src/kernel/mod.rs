@@ -1,4 +1,4 @@
-//! By which instructions bytes are multiplied and added up.
+//! The instructions that multiply and add bytes.
 //!
 //! [`scalar`] says what is computed. The others do the same in vectors over whole lines of 64 bytes,
 //! column by column: all inputs are read once and in step, sums stay in registers. What makes the
@@ -23,8 +23,8 @@ use crate::matrix::Matrix;
 
 /// Bytes that vector kernels take at a time: a cache line.
 pub(crate) const LINE: usize = 64;
-/// From so many bytes of inputs and outputs on, outputs are written past the caches: more than what
-/// a core's own cache holds, so that they would not be found there anyway.
+/// From this number of bytes of inputs and outputs on, outputs are written past the caches: more than
+/// what a core's own cache holds, so that they would not be found there anyway.
 pub(crate) const STREAM_BYTES: usize = 1 << 20;
 
 /// Instructions that this machine has: a value is the proof. All kernels give the same bytes.
@@ -49,16 +49,16 @@ pub(crate) enum Isa {
     Scalar,
 }
 
-/// What sums begin with.
+/// The initial value of sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With nothing: what is in the output is overwritten.
+    /// Zero: the contents of the output are overwritten.
     Zero,
-    /// With what is in the output.
+    /// The contents of the output.
     Output,
 }
 
-/// How sums get into memory.
+/// How sums are written to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stores {
     /// Through the caches.
@@ -264,7 +264,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Lines begin where the outputs, at these addresses, can be streamed to, if so many bytes are
+    /// Lines begin where the outputs, at these addresses, can be streamed to, if that many bytes are
     /// worth it and the outputs lie alike.
     fn new(
         span: Range<usize>,

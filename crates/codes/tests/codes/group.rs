@@ -1,6 +1,7 @@
 //! Random groups.
 
 use farwrite_codes::{Code, Kernel, Kind, Present};
+use farwrite_dice::SplitMix;
 use proptest::prelude::*;
 
 /// A group, and how it is cut.
@@ -40,14 +41,7 @@ pub(crate) fn kernels() -> Vec<Kernel> {
 
 /// Bytes without a pattern that chunk sizes could hide.
 pub(crate) fn bytes(count: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[3]
-    };
-    (0..count).map(|_| next()).collect()
+    SplitMix::new(seed).bytes(count)
 }
 
 /// Codes with up to `most` chunks a group.

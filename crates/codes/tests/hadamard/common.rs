@@ -1,6 +1,7 @@
 //! Random tensors, and the transform by its definition.
 
 use farwrite_codes::hadamard::Interleave;
+use farwrite_dice::SplitMix;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
@@ -84,36 +85,12 @@ impl Format for bf16 {
     }
 }
 
-/// Random numbers, by a seed.
-#[derive(Clone)]
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    /// Below `end`.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).unwrap()
-    }
-
-    /// From 0 to 1.
-    pub(crate) fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
 /// Values from -1 to 1, now and then much smaller.
 pub(crate) fn tensor<T: Format>(elements: usize, seed: u64) -> Vec<T> {
-    let mut dice = Dice(seed);
+    let mut dice = SplitMix::new(seed);
     let mut value = || {
         let small = dice.next().is_multiple_of(8);
-        let value = dice.below(1 << 20) as f32 / (1 << 19) as f32 - 1.0;
+        let value = dice.index(1 << 20) as f32 / (1 << 19) as f32 - 1.0;
         T::of(if small { value * 1e-4 } else { value })
     };
     (0..elements).map(|_| value()).collect()
@@ -178,8 +155,8 @@ pub(crate) fn shapes(block: u32, packet: u32) -> impl Strategy<Value = Interleav
 
 /// Ends of segments of a tensor with this number of elements.
 pub(crate) fn ends(elements: usize, segments: usize, seed: u64) -> Vec<usize> {
-    let mut dice = Dice(seed);
-    let mut cut = || dice.below(elements + 1);
+    let mut dice = SplitMix::new(seed);
+    let mut cut = || dice.index(elements + 1);
     let mut ends: Vec<usize> = (1..segments).map(|_| cut()).collect();
     ends.push(elements);
     ends.sort_unstable();

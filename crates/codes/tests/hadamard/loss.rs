@@ -2,9 +2,10 @@
 //! trials.
 
 use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
+use farwrite_dice::SplitMix;
 use half::f16;
 
-use crate::common::{Dice, distance, norm, tensor, values};
+use crate::common::{distance, norm, tensor, values};
 
 /// Packets of the group that is looked at.
 const PACKETS: usize = 64;
@@ -13,14 +14,14 @@ const ARRIVING: f32 = 0.9;
 const TRIALS: usize = if cfg!(miri) { 3 } else { 3000 };
 
 /// Which of `PACKETS` packets arrive: with bursts of this mean length, in the long run.
-fn arrivals(dice: &mut Dice, burst: Option<f64>) -> [bool; PACKETS] {
-    let mut lost = dice.share() < LOSS;
+fn arrivals(dice: &mut SplitMix, burst: Option<f64>) -> [bool; PACKETS] {
+    let mut lost = dice.unit() < LOSS;
     core::array::from_fn(|_| {
         let now = lost;
         lost = match burst {
-            None => dice.share() < LOSS,
-            Some(mean) if now => dice.share() >= 1.0 / mean,
-            Some(mean) => dice.share() < LOSS / (1.0 - LOSS) / mean,
+            None => dice.unit() < LOSS,
+            Some(mean) if now => dice.unit() >= 1.0 / mean,
+            Some(mean) => dice.unit() < LOSS / (1.0 - LOSS) / mean,
         };
         !now
     })
@@ -45,7 +46,7 @@ fn trials(rescale: Rescale, burst: Option<f64>) -> Trials {
     let mut encoded = vec![0.0; elements];
     transform.encode(&input, &mut encoded, &[elements]).unwrap();
     let energy = norm(&exact).powi(2);
-    let mut dice = Dice(11);
+    let mut dice = SplitMix::new(11);
     let (mut sum, mut error, mut expected) = (vec![0.0; elements], 0.0, 0.0);
     let mut estimate = vec![0.0; elements];
     for _ in 0..TRIALS {
@@ -218,5 +219,50 @@ fn losses_stay_in_their_segment_and_group() {
         } else {
             assert!((value - exact).abs() < 1e-5, "{at}");
         }
+    }
+}
+
+/// Tensors of which different packets have arrived can be added up while they are transformed.
+#[test]
+fn estimates_can_be_added_before_the_inverse() {
+    let shape = Interleave::new(64, 32, 16).unwrap();
+    let transform = Transform::new(shape);
+    let ends = [700, 2_500];
+    let encode = |input: &[f32]| {
+        let mut encoded = vec![0.0; input.len()];
+        transform.encode(input, &mut encoded, &ends).unwrap();
+        encoded
+    };
+    let lost = [
+        |_: usize, packet: usize| packet % 5 == 2,
+        |segment, packet| segment == 1 && packet < 7,
+    ];
+    let (mut expected, mut sum) = (vec![0.0; 2_500], vec![0.0; 2_500]);
+    for (seed, lost) in [(21, lost[0]), (22, lost[1])] {
+        let mut encoded = encode(&tensor::<f32>(2_500, seed));
+        let arrived = |segment, packet| !lost(segment, packet);
+        let mut rescaled = encoded.clone();
+        transform
+            .rescale(&mut rescaled, &ends, arrived, Rescale::ByArrived)
+            .unwrap();
+        let mut estimate = vec![0.0; 2_500];
+        transform
+            .decode_partial(
+                &mut encoded,
+                &mut estimate,
+                &ends,
+                arrived,
+                Rescale::ByArrived,
+            )
+            .unwrap();
+        for at in 0..2_500 {
+            expected[at] += estimate[at];
+            sum[at] += rescaled[at];
+        }
+    }
+    let mut decoded = vec![0.0; 2_500];
+    transform.decode(&sum, &mut decoded, &ends).unwrap();
+    for (at, (value, expected)) in decoded.iter().zip(&expected).enumerate() {
+        assert!((value - expected).abs() < 1e-4, "{at}: {value}, {expected}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers for the tests.
 
 use farwrite_link::{Datagram, Link, LinkConfig};
 
@@ -15,12 +15,12 @@ pub(crate) fn datagram(number: u32, ip_bytes: usize) -> Datagram {
     }
 }
 
-/// The number that [`datagram`] put in.
+/// The number in a datagram of [`datagram`].
 pub(crate) fn number(datagram: &Datagram) -> u32 {
     u32::from_be_bytes(datagram.payload[..4].try_into().unwrap())
 }
 
-/// A link of a configuration that must be valid.
+/// A link with a valid configuration.
 pub(crate) fn link(config: LinkConfig, seed: u64) -> Link {
     Link::new(config, seed).expect("a valid configuration")
 }

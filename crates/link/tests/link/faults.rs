@@ -1,7 +1,7 @@
-//! Losses, copies and corruption: how many, which, and that the books balance.
+//! Losses, copies and corruption: their frequencies, and the sums of the counters.
 //!
-//! Seeds are fixed, so a run never differs from the last. Bounds are at least 6.5 standard
-//! deviations wide: of all seeds a correct link would fail fewer than one in a thousand million.
+//! Seeds are constant, so all runs are equal. Bounds are at least 6.5 standard deviations wide: a
+//! correct link fails for fewer than one of 10^9 seeds.
 
 use std::time::Duration;
 
@@ -47,11 +47,12 @@ fn iid_loss_has_its_mean_and_no_memory() {
         let sigma = (loss_packet * (1.0 - loss_packet) / f64::from(COUNT)).sqrt();
         assert_near("loss", share(count, lost.len()), loss_packet, 6.5 * sigma);
 
-        // Of those behind a loss as many are lost as of all.
+        // Datagrams after a loss are lost as often as all others.
         let followers: Vec<_> = lost.windows(2).filter(|pair| pair[0]).collect();
         let again = followers.iter().filter(|pair| pair[1]).count();
         let sigma = (loss_packet * (1.0 - loss_packet) / followers.len() as f64).sqrt();
-        // With some 400 followers at 1e-3 the count is a Poisson one, of mean 0.4: 12 are too many.
+        // With about 400 followers at 1e-3, the count has a Poisson distribution with mean 0.4, so
+        // 12 are too many.
         let tolerance = (6.5 * sigma).max(12.0 / followers.len() as f64);
         assert_near(
             "loss after loss",
@@ -79,7 +80,7 @@ fn loss_of_0_and_1_is_exact() {
 
 #[test]
 fn markov_loss_has_its_mean_and_its_bursts() {
-    // Every datagram in the bad state is lost, so bursts of losses are stays in it.
+    // Every datagram in the bad state is lost, so a burst of losses is a stay in this state.
     let (p_good_to_bad, p_bad_to_good) = (0.01, 0.2);
     let lost = lost(
         Loss::Markov {
@@ -112,7 +113,8 @@ fn markov_loss_has_its_mean_and_its_bursts() {
 
 #[test]
 fn markov_states_each_have_their_loss() {
-    // Steps every time: datagrams 0, 2, 4.. are in the good state, 1, 3, 5.. in the bad one.
+    // The state changes after each datagram: datagrams 0, 2, 4.. are in the good state, 1, 3, 5..
+    // in the bad state.
     let lost = lost(
         Loss::Markov {
             p_good_to_bad: 1.0,
@@ -217,7 +219,8 @@ fn corruption_flips_one_bit_anywhere_in_the_payload() {
         0.25,
         6.5 * sigma,
     );
-    // Of 128 bits each has its share; 7.5 deviations leave room for looking at 128 of them.
+    // Each of 128 bits has the same share. The bound is 7.5 standard deviations because 128 bits
+    // are checked.
     let mean = f64::from(total) / 128.0;
     for (bit, count) in flips.iter().enumerate() {
         assert_near(
@@ -236,7 +239,7 @@ fn corruption_flips_one_bit_anywhere_in_the_payload() {
     }
 }
 
-/// Any configuration whose faults are likely enough to meet.
+/// Any configuration, with faults that are likely enough to happen.
 fn configs() -> impl Strategy<Value = LinkConfig> {
     let probability = || prop_oneof![Just(0.0), 0.0..=0.5, Just(1.0)];
     let loss = prop_oneof![
@@ -285,46 +288,46 @@ fn configs() -> impl Strategy<Value = LinkConfig> {
     )
 }
 
-/// What one does with a link: after some time, send bytes (`Some`) or poll; cut or mend.
+/// An action: after some time, send bytes (`Some`) or poll (`None`); or take the link down or up.
 #[derive(Clone, Debug)]
-enum Step {
+enum Action {
     Send { after_ns: u64, ip_bytes: usize },
     Poll { after_ns: u64 },
     SetDown(bool),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Action>> {
     let step = prop_oneof![
         30 => (0..2_000u64, 32..2_000usize)
-            .prop_map(|(after_ns, ip_bytes)| Step::Send { after_ns, ip_bytes }),
-        30 => (0..4_000u64).prop_map(|after_ns| Step::Poll { after_ns }),
-        1 => any::<bool>().prop_map(Step::SetDown),
+            .prop_map(|(after_ns, ip_bytes)| Action::Send { after_ns, ip_bytes }),
+        30 => (0..4_000u64).prop_map(|after_ns| Action::Poll { after_ns }),
+        1 => any::<bool>().prop_map(Action::SetDown),
     ];
     prop::collection::vec(step, 0..200)
 }
 
-/// Runs the steps; gives what arrived and when it could be told, and the link.
+/// Runs the actions. Returns the datagrams that arrived with their times, and the link.
 fn play(
     config: LinkConfig,
     seed: u64,
-    steps: &[Step],
+    steps: &[Action],
 ) -> (Vec<(u64, farwrite_link::Datagram)>, farwrite_link::Link) {
     let mut link = link(config, seed);
     let (mut now_ns, mut arrived) = (0, Vec::new());
     for (i, step) in (0..).zip(steps) {
         match *step {
-            Step::Send { after_ns, ip_bytes } => {
+            Action::Send { after_ns, ip_bytes } => {
                 now_ns += after_ns;
                 link.send(now_ns, datagram(i, ip_bytes));
             }
-            Step::Poll { after_ns } => {
+            Action::Poll { after_ns } => {
                 now_ns += after_ns;
                 while let Some(due_ns) = link.next_ns().filter(|due_ns| *due_ns <= now_ns) {
                     arrived.push((due_ns, link.poll(now_ns).expect("one is due")));
                 }
                 assert_eq!(link.poll(now_ns), None);
             }
-            Step::SetDown(down) => link.set_down(down),
+            Action::SetDown(down) => link.set_down(down),
         }
     }
     (arrived, link)
@@ -339,7 +342,7 @@ proptest! {
             counters.offered + counters.duplicated,
             counters.delivered + counters.lost + counters.queue_dropped + link.in_flight()
         );
-        let offered = steps.iter().filter(|step| matches!(step, Step::Send { .. })).count();
+        let offered = steps.iter().filter(|step| matches!(step, Action::Send { .. })).count();
         prop_assert_eq!(counters.offered, offered as u64);
         prop_assert_eq!(counters.delivered, arrived.len() as u64);
         let bytes: u64 = arrived.iter().map(|(_, datagram)| datagram.ip_bytes()).sum();
@@ -363,7 +366,7 @@ proptest! {
     }
 }
 
-/// The streams are part of what a printed seed promises: they may not change unnoticed.
+/// A printed seed must give the same case in all versions, so the streams must not change.
 #[test]
 fn a_seed_means_the_same_in_every_version() {
     let lost = lost(Loss::Iid { loss_packet: 0.01 }, 42);

@@ -28,7 +28,7 @@ fn a_queue_of_packets_counts_them_whatever_their_length() {
         link.send(0, datagram(i, ip_bytes));
     }
     assert_eq!(link.counters().queue_dropped, 2);
-    // The first is out at 1 ms: then there is room for one.
+    // The first datagram leaves at 1 ms. Then there is room for one.
     link.send(MS - 1, datagram(5, 40));
     link.send(MS, datagram(6, 40));
     link.send(MS, datagram(7, 40));
@@ -71,7 +71,7 @@ fn a_step_marks_what_finds_a_longer_queue_and_can_be_marked() {
         },
         0,
     );
-    // ECT(0) in a DSCP of 46, ECT(1), CE already, and not capable, behind two that wait.
+    // Behind two that wait: ECT(0) with a DSCP of 46, ECT(1), already CE, and not ECN-capable.
     for (i, tos) in (0..).zip([2, 2, 2, 46 << 2 | 2, 1, 3, 0]) {
         link.send(0, capable(i, tos));
     }
@@ -105,11 +105,12 @@ fn a_ramp_marks_in_proportion() {
         }
         marked += link.counters().marked;
     }
-    // The third finds 2000 bytes: a quarter are marked, within 7 standard deviations.
+    // The third datagram finds 2000 bytes in the queue: a quarter of these are marked, within 7
+    // standard deviations.
     assert!((2200..2800).contains(&marked), "{marked} of 10000");
 }
 
-/// Seeds decide on losses as before when a link also marks.
+/// A seed gives the same losses with and without marks.
 #[test]
 fn marks_and_losses_are_drawn_apart() {
     let config = LinkConfig {
@@ -137,7 +138,7 @@ fn marks_and_losses_are_drawn_apart() {
 }
 
 proptest! {
-    /// Whatever comes when, no limit is exceeded, and nothing waits longer than the limits say.
+    /// For any arrivals, no limit is exceeded, and no datagram waits longer than the limit.
     #[test]
     fn limits_hold(
         bytes in prop::option::of(0..8_000u64),
@@ -166,7 +167,7 @@ proptest! {
                 && packets.is_none_or(|limit| in_queue < limit)
                 && queue_us.is_none_or(|limit| waiting <= limit);
             let took = link.counters().queue_dropped == before;
-            // A queue of whole microseconds: a byte takes one.
+            // A byte takes one microsecond, so all times are whole microseconds.
             prop_assert_eq!(took, waiting == 0 || fits, "{} at {}", i, now_ns);
             taken.push(took);
         }

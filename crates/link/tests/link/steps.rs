@@ -38,7 +38,8 @@ fn delay_step(at_ms: u64, delay_ms: u64) -> Step {
 
 #[test]
 fn a_new_rate_applies_to_what_is_queued() {
-    // Out of order: a quarter of the rate from 1.5 ms on, the old rate again from 5.5 ms on.
+    // The steps are not sorted: a quarter of the rate from 1.5 ms on, the old rate again from 5.5
+    // ms on.
     let steps = [
         rate_step(5 * MS + MS / 2, 8_000_000),
         rate_step(MS + MS / 2, 2_000_000),
@@ -47,8 +48,8 @@ fn a_new_rate_applies_to_what_is_queued() {
     for i in 0..4 {
         link.send(0, datagram(i, 1000));
     }
-    // Of the second, half is out at 1.5 ms, and the rest takes 2 ms. Of the third, half is out at
-    // 5.5 ms.
+    // Half of the second datagram is sent at 1.5 ms, and the rest takes 2 ms. Half of the third is
+    // sent at 5.5 ms.
     assert_eq!(link.queue_bytes(0), 4000);
     assert_eq!(link.queue_bytes(MS + MS / 2), 2500);
     assert_eq!(link.queue_bytes(5 * MS + MS / 2), 1500);
@@ -104,7 +105,8 @@ fn steps_that_cannot_be_are_refused() {
     }
 }
 
-/// When each datagram is out: nanosecond by nanosecond, the rate takes bits from what waits.
+/// The departure time of each datagram, by a simple algorithm: each nanosecond sends bits of the
+/// queue at the current rate.
 fn slowly(sends: &[(u64, usize)], rate_at: impl Fn(u64) -> u64) -> Vec<u64> {
     let (mut now_ns, mut offered, mut served) = (0, 0u128, 0u128);
     let (mut ends, mut out) = (Vec::new(), Vec::new());

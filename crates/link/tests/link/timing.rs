@@ -32,8 +32,8 @@ fn ip_bytes_count_the_headers_of_the_address_family() {
     assert_eq!(v6.ip_bytes(), 120);
 }
 
-/// A million datagrams back to back at rates that do not divide a second: each arrives at the
-/// exact instant, rounded up to a nanosecond, so nothing accumulates.
+/// A million datagrams back to back, at rates that do not divide a second. Each arrives at the
+/// exact time, rounded up to a nanosecond, so rounding errors do not accumulate.
 #[test]
 fn serialisation_does_not_drift() {
     for rate_bps in [1, 3, 7_777_777_777, 400_000_000_000, 999_999_999_989] {
@@ -96,7 +96,8 @@ fn the_queue_drops_its_tail_and_drains_at_the_rate() {
     }
     assert_eq!(link.queue_bytes(0), 3000);
     assert_eq!(link.counters().queue_dropped, 2);
-    // Half a datagram is out: a whole one does not fit yet, half a one does.
+    // Half of a datagram has been sent. A full datagram does not fit yet, one of half the length
+    // does.
     assert_eq!(link.queue_bytes(MS / 2), 2500);
     link.send(MS / 2, datagram(5, 1000));
     assert_eq!(link.counters().queue_dropped, 3);
@@ -129,7 +130,7 @@ fn an_idle_link_takes_a_datagram_larger_than_its_queue() {
     assert_eq!(numbers, [0, 2]);
 }
 
-/// Held-back datagrams come late by the extra delay; the others stay in order among themselves.
+/// Held-back datagrams are late by the extra delay; the others stay in order.
 #[test]
 fn reordering_delays_some_and_leaves_the_rest_in_order() {
     let mut link = link(
@@ -166,7 +167,8 @@ fn reordering_delays_some_and_leaves_the_rest_in_order() {
             .all(|(due_ns, i)| *due_ns == u64::from(*i) * 10_000 + MS + 55_000)
     );
     assert!(in_time.is_sorted_by_key(|(_, i)| *i));
-    // 55 us late at one datagram every 10 us: the next five overtake, if not held back themselves.
+    // A delay of 55 us with one datagram every 10 us: the next five overtake, unless they are held
+    // back too.
     assert!(!arrived.is_sorted_by_key(|(_, i)| *i));
 }
 

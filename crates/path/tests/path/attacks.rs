@@ -1,5 +1,5 @@
-//! Someone who sees every packet, and can lose, delay, repeat, redirect and reflect it, and send
-//! from any address.
+//! An attacker who sees every packet, can drop, delay, repeat, redirect and reflect it, and can
+//! send from any address.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,21 +15,21 @@ fn victim() -> SocketAddr {
     addr("203.0.113.9:53")
 }
 
-/// What the attacker does with one packet that it has seen.
+/// What the attacker does with a packet.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Deliver,
     Drop,
-    /// Later than those behind it.
+    /// Deliver it after later packets.
     Delay(u8),
     Twice,
-    /// As if it came from the victim.
+    /// Deliver it with the victim's source address.
     Spoof,
     SpoofAndDeliver,
-    /// Back to where it came from.
+    /// Send it back to its sender.
     Reflect,
     Damage(u8),
-    /// An old one once more, from the victim.
+    /// Deliver an old packet again, with the victim's source address.
     Replay(u8),
 }
 
@@ -47,7 +47,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Bytes on the wire from and to addresses that are no end's.
+/// Bytes on the wire from and to addresses that belong to neither end.
 #[derive(Default)]
 struct Ledger {
     from: HashMap<SocketAddr, usize>,
@@ -95,7 +95,7 @@ impl Attacker {
             }
             Act::Damage(at) => {
                 let mut datagram = datagram;
-                // In what the tag covers.
+                // Flip a bit that the tag covers.
                 datagram.bytes[usize::from(at) % 76] ^= 1 << (at % 8);
                 world.deliver(&datagram);
             }
@@ -115,8 +115,8 @@ impl Attacker {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// The path never leads anywhere but to the initiator, and nobody gets more bytes than were
-    /// sent in its name.
+    /// The path always leads to the initiator, and no other address gets more bytes than were sent
+    /// with it as source.
     #[test]
     fn nobody_moves_the_path_or_uses_it_against_others(
         acts in proptest::collection::vec(act(), 1..400),
@@ -181,7 +181,7 @@ proptest! {
                 } else if datagram.dst == public_responder() {
                     number += 1;
                     if number % 4 > 0 && redirected[number % redirected.len()] {
-                        // It overtakes the original, which arrives as well.
+                        // The copy overtakes the original, which arrives too.
                         let first = Datagram { src: relay, ..datagram.clone() };
                         world.deliver(&first);
                     }

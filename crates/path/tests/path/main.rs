@@ -1,4 +1,4 @@
-//! Two ends of a path behind address translation, and what someone between them can do.
+//! Tests of two ends of a path behind address translation, and of attacks between them.
 
 mod attacks;
 mod mapping;

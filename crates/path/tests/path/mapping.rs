@@ -1,7 +1,8 @@
-//! Paths as they are: translators, losses, small packets, new mappings.
+//! Real paths: translators, losses, small packets, new mappings.
 
 use std::time::Duration;
 
+use farwrite_dice::SplitMix;
 use farwrite_path::{PROBE_BYTES, Search};
 use proptest::prelude::*;
 
@@ -68,7 +69,7 @@ fn a_path_that_begins_to_carry_less_is_measured_again() {
     world.run(3000 * MS, |_| true);
     let largest = world.initiator.largest().expect("found");
     assert!((4132..=4500).contains(&largest), "{largest}");
-    // A path that is down says nothing about sizes.
+    // A path that is down gives no information about sizes.
     world.initiator.search(Search::new([1216, 4132]));
     world.run(8000 * MS, |_| false);
     assert_eq!(world.initiator.largest(), None);
@@ -103,7 +104,7 @@ fn an_idle_path_is_kept_alive_and_costs_little() {
         bytes += datagram.bytes.len();
         true
     });
-    // Both ends ask every 15 s, unless the other has just done so.
+    // Both ends send a probe every 15 s, unless the other end has just sent one.
     assert!((16..=40).contains(&packets), "{packets}");
     assert!(bytes <= packets * PROBE_BYTES);
     assert_eq!(world.routes(), world.right_routes());
@@ -153,11 +154,8 @@ proptest! {
         rebinds_at in 4000..5000_u64,
     ) {
         let mut world = World::new();
-        let mut random = seed;
-        let mut passes = |_: &_| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (random >> 33) % 5 > 0
-        };
+        let mut dice = SplitMix::new(seed);
+        let mut passes = |_: &_| !dice.percent(20);
         world.run(rebinds_at * MS, &mut passes);
         prop_assert_eq!(world.routes(), world.right_routes());
         world.mapped = addr("192.0.2.1:40777");

@@ -1,15 +1,15 @@
-//! Path packets as bytes.
+//! The wire format of path packets.
 
 use std::net::SocketAddr;
 
-use farwrite_path::{Kind, MIN_BYTES, Packet, PacketError, TRAILER_BYTES};
+use farwrite_path::{MIN_BYTES, PacketError, PacketType, PathPacket, TRAILER_BYTES};
 use proptest::prelude::*;
 
-fn packet() -> impl Strategy<Value = Packet> {
+fn packet() -> impl Strategy<Value = PathPacket> {
     let kind = prop_oneof![
-        Just(Kind::Probe),
+        Just(PacketType::Probe),
         (any::<u64>(), any::<[bool; 2]>()).prop_map(|(echo, [is_accepted, is_resealed])| {
-            Kind::Reply {
+            PacketType::Reply {
                 echo,
                 is_accepted,
                 is_resealed,
@@ -24,7 +24,7 @@ fn packet() -> impl Strategy<Value = Packet> {
         SocketAddr::new(ip, port)
     });
     (kind, any::<u8>(), any::<u64>(), address.clone(), address).prop_map(
-        |(kind, path, counter, from, to)| Packet {
+        |(kind, path, counter, from, to)| PathPacket {
             kind,
             path,
             counter,
@@ -36,8 +36,8 @@ fn packet() -> impl Strategy<Value = Packet> {
 
 #[test]
 fn a_probe_is_these_bytes() {
-    let packet = Packet {
-        kind: Kind::Reply {
+    let packet = PathPacket {
+        kind: PacketType::Reply {
             echo: 0x0102,
             is_accepted: true,
             is_resealed: false,
@@ -75,8 +75,8 @@ proptest! {
         prop_assert_eq!(sealed.len(), bytes.max(MIN_BYTES));
         let end = sealed.len() - TRAILER_BYTES;
         sealed[end..].copy_from_slice(&trailer);
-        prop_assert_eq!(Packet::open(&[1; 32], &sealed), Ok(packet));
-        prop_assert_eq!(Packet::open(&[2; 32], &sealed), Err(PacketError::Tag));
+        prop_assert_eq!(PathPacket::open(&[1; 32], &sealed), Ok(packet));
+        prop_assert_eq!(PathPacket::open(&[2; 32], &sealed), Err(PacketError::Tag));
     }
 
     #[test]
@@ -90,13 +90,13 @@ proptest! {
         let sealed = packet.seal(&[1; 32], bytes);
         let mut changed = sealed.clone();
         changed[at] ^= 1 << bit;
-        Packet::open(&[1; 32], &changed).expect_err("changed");
+        PathPacket::open(&[1; 32], &changed).expect_err("changed");
         let left = sealed.len().saturating_sub(cut);
-        Packet::open(&[1; 32], &sealed[..left]).expect_err("cut");
+        PathPacket::open(&[1; 32], &sealed[..left]).expect_err("cut");
     }
 
     #[test]
     fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        Packet::open(&[1; 32], &bytes).expect_err("no tag");
+        PathPacket::open(&[1; 32], &bytes).expect_err("no tag");
     }
 }

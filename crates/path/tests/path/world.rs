@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use farwrite_path::{Config, Path, Role, Route, Search};
 
 pub(crate) const MS: u64 = 1_000_000;
-/// One way.
+/// One-way delay.
 pub(crate) const DELAY: u64 = 20 * MS;
 
 pub(crate) fn addr(text: &str) -> SocketAddr {
     text.parse().expect("an address")
 }
 
-/// A datagram on its way, with the addresses that the network between the two translators sees.
+/// A datagram in flight, with its addresses between the two translators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) src: SocketAddr,
@@ -26,14 +26,14 @@ pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) initiator: Path,
     pub(crate) responder: Path,
-    /// Public address of the initiator, whose port the translator chooses.
+    /// Public address of the initiator. The translator chooses its port.
     pub(crate) mapped: SocketAddr,
     pub(crate) in_flight: Vec<Datagram>,
     /// The largest datagram that the network carries.
     pub(crate) carries: usize,
 }
 
-/// Addresses behind the translators, and the public one of the responder.
+/// The addresses of the two ends behind their translators.
 pub(crate) fn inside() -> [SocketAddr; 2] {
     [addr("10.0.0.2:5000"), addr("10.9.9.9:4792")]
 }
@@ -61,7 +61,7 @@ impl World {
             send_key: key_near,
             recv_key: key_far,
             local: far,
-            // What the initiator says of itself, at the address that the channel comes from.
+            // The initiator's own port, at the address of the channel.
             peer: addr("192.0.2.1:5000"),
             search: None,
         };
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Takes what both ends send; returns it as the network sees it.
+    /// Collects the packets that both ends send. Returns them as the network sees them.
     pub(crate) fn poll(&mut self) -> Vec<Datagram> {
         let at = self.now + DELAY;
         let mut sent = Vec::new();
@@ -100,13 +100,13 @@ impl World {
         sent
     }
 
-    /// Delivers a datagram to the end that its destination leads to, if there is one.
+    /// Delivers a datagram to the end at its destination, if there is one.
     pub(crate) fn deliver(&mut self, datagram: &Datagram) {
         let [near, far] = inside();
         let Datagram {
             src, dst, bytes, ..
         } = datagram;
-        // Whether an end takes it in is its own business.
+        // The end may refuse it.
         if *dst == public_responder() {
             let _ = self.responder.receive(self.now, *src, far, bytes);
         } else if *dst == self.mapped {
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, and delivers what `keep` leaves.
+    /// Advances time, and delivers the datagrams for which `keep` returns `true`.
     pub(crate) fn run(&mut self, until: u64, mut keep: impl FnMut(&Datagram) -> bool) {
         while self.now < until {
             let sent = self.poll();
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// Where either end should send, and how it should seal.
+    /// The expected routes of both ends.
     pub(crate) fn right_routes(&self) -> [Option<Route>; 2] {
         let [near, far] = inside();
         [

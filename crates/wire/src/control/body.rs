@@ -2,8 +2,8 @@
 
 use super::check::{ParseError, check};
 use super::message::{
-    Ack, ClearToSend, Clearance, Control, LossCounts, Nack, Offer, Outcome, PathFeedback, Place,
-    SchemeTag, Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
+    PathFeedback, Place, SchemeTag, Terms, Withdrawal,
 };
 use super::packet::MESSAGE_OVERHEAD_BYTES;
 use alloc::vec::Vec;
@@ -21,9 +21,9 @@ const OFFER_HAS_IMMEDIATE: u8 = 2;
 const OFFER_WITHDRAWN: u8 = 4;
 const OFFER_EXPIRED: u8 = 8;
 
-/// In the byte of a clearance's generation: memory for parity follows.
+/// A bit in the generation byte of a clearance: memory for parity follows.
 const CLEARANCE_HAS_PARITY: u8 = 0x80;
-/// In the byte of a clearance's generation: terms follow.
+/// A bit in the generation byte of a clearance: terms follow.
 const CLEARANCE_HAS_TERMS: u8 = 0x40;
 
 const TERMS_EXACT_LENGTH: u8 = 1;
@@ -113,7 +113,7 @@ pub(super) fn encode(control: &Control, out: &mut Vec<u8>) {
 
 fn encode_path_feedback(feedback: &PathFeedback, out: &mut Vec<u8>) {
     out.extend(feedback.path.to_be_bytes());
-    out.extend(feedback.message.to_be_bytes());
+    out.extend(feedback.message.to_bits().to_be_bytes());
     out.extend(feedback.packet.to_be_bytes());
     for number in [
         feedback.hold_ns,
@@ -205,7 +205,8 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Option<Result<Control, ParseError
     })
 }
 
-/// The unread rest of a body. Each method takes what it reads; `None`: not enough is left.
+/// The unread rest of a body. Each method consumes what it reads, and returns `None` if too few
+/// bytes are left.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -352,7 +353,7 @@ impl Reader<'_> {
     fn path_feedback(&mut self) -> Option<PathFeedback> {
         Some(PathFeedback {
             path: self.u64()?,
-            message: self.u64()?,
+            message: MessageId::from_bits(self.u64()?),
             packet: self.u32()?,
             hold_ns: self.u64()?,
             received_packets: self.u64()?,

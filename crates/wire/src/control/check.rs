@@ -1,10 +1,11 @@
-//! What a control message must not say (P4.3 to P4.8, P4.10).
+//! Checks the values of control messages (P4.3 to P4.8, P4.10).
 
 use super::message::{Ack, ClearToSend, Control, PathFeedback};
 use core::ops::Range;
 
 /// Why a control message was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseError {
     /// The packet ends within a message.
     #[error("{have_bytes} bytes are left of a control packet, the next message takes {need_bytes}")]
@@ -22,7 +23,7 @@ pub enum ParseError {
         /// Bytes of the body.
         bytes: usize,
     },
-    /// A clear-to-send says where messages go whose receives it does not say are posted.
+    /// A clear-to-send has clearances for messages whose receives are not posted according to it.
     #[error("{count} clearances from message {first} on, of {posted} receives posted")]
     Clearances {
         /// Message of the first clearance.
@@ -35,7 +36,7 @@ pub enum ParseError {
     /// The window of an ACK does not start at a multiple of 8.
     #[error("an ACK's window starts at chunk {0}, not at a multiple of 8")]
     WindowStart(u32),
-    /// The window of an ACK reaches beyond the last chunk number there is.
+    /// The window of an ACK extends beyond the highest possible chunk number.
     #[error("an ACK's window starts at chunk {start} and has {bytes} bytes")]
     WindowEnd {
         /// First chunk.
@@ -43,7 +44,7 @@ pub enum ParseError {
         /// Bytes of bits.
         bytes: usize,
     },
-    /// A range of a NACK is empty or starts before the end of the one before.
+    /// A range of a NACK is empty or starts before the end of the previous one.
     #[error("a NACK has chunks {start}..{end} after those up to {after}")]
     Range {
         /// First chunk.
@@ -53,7 +54,7 @@ pub enum ParseError {
         /// One past the last chunk of the range before, or 0.
         after: u32,
     },
-    /// A path feedback counts more packets of a kind than of all.
+    /// A path feedback counts more packets of one kind than in total.
     #[error(
         "a path feedback has {received} packets, {ect} of them with ECT and {marked} of these marked"
     )]
@@ -70,7 +71,7 @@ pub enum ParseError {
     Outcome(u8),
 }
 
-/// Whether a message's numbers make sense together.
+/// Checks that the numbers of a message are consistent.
 pub(super) fn check(control: &Control) -> Result<(), ParseError> {
     match control {
         Control::ClearToSend(cts) => check_clearances(cts),

@@ -1,12 +1,13 @@
 //! The bodies of a control packet, as plain structs.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::Range;
 
 /// One control message. A control packet carries one header and any number of these that fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Sender to receiver: a message is about to come (P4.3).
+    /// Sender to receiver: announces a message (P4.3).
     Offer(Offer),
     /// Receiver to sender: buffers are posted (P4.4).
     ClearToSend(ClearToSend),
@@ -14,7 +15,7 @@ pub enum Control {
     Ack(Ack),
     /// Receiver to sender: what is believed lost (P4.6).
     Nack(Nack),
-    /// Receiver to sender: the receive is over, and its buffer is out of reach (P4.7).
+    /// Receiver to sender: the receive has ended, and its buffer is no longer accessible (P4.7).
     ReceiveComplete {
         /// Number of the message.
         message: u64,
@@ -27,17 +28,18 @@ pub enum Control {
     PathFeedback(PathFeedback),
 }
 
-/// Which reliability scheme repairs a message, and its parameters, opaque below the schemes.
+/// The reliability scheme that repairs a message, with its parameters. Layers below the schemes do
+/// not interpret the parameters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SchemeTag {
     /// 0 is no scheme (raw SDR); 1 to 127 are assigned in P5; 128 to 255 are for private use.
     pub id: u8,
-    /// Meaning given by the scheme.
+    /// The scheme defines their meaning.
     pub params: [u8; 6],
 }
 
 impl SchemeTag {
-    /// No scheme: the receiver watches the bitmap, and closes the receive itself.
+    /// No scheme: the receiver watches the bitmap and closes the receive itself.
     pub const NONE: Self = Self {
         id: 0,
         params: [0; 6],
@@ -53,41 +55,44 @@ pub struct Offer {
     pub length: Option<u64>,
     /// Whether the packets carry fragments of a 32-bit user immediate.
     pub has_immediate: bool,
-    /// The scheme that the receiver shall run.
+    /// The scheme that the receiver runs.
     pub scheme: SchemeTag,
-    /// Clearances that the sender holds: those of messages `0..cleared`. Answers [`ClearToSend`].
+    /// Clearances that the sender holds: for messages `0..cleared`. This acknowledges
+    /// [`ClearToSend`].
     pub cleared: u64,
-    /// Why the sender ended the message before it was whole, if it did: nothing more of it comes.
+    /// Why the sender ended the message before it was complete, if it did. It sends no more of the
+    /// message.
     pub withdrawn: Option<Withdrawal>,
 }
 
 /// Why a sender withdraws a message (P3.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// The sender gave the message up: it fails.
+    /// The sender gave up the message, which fails.
     GivenUp,
-    /// The sender's deadline came, and the receiver accepts a part: what has arrived stands.
+    /// The sender's deadline expired, and the receiver accepts a partial message: the chunks that
+    /// have arrived are kept.
     Expired,
 }
 
-/// Says which receives are posted. Cumulative: it repeats what earlier ones said.
+/// Lists the posted receives. Cumulative: it repeats the contents of earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClearToSend {
     /// Receives posted so far on this queue pair: messages `0..posted` have, or had, a buffer.
     pub posted: u64,
-    /// Offers taken in: the lengths of messages `0..offers` are known here, or no longer matter.
-    /// Answers [`Offer`].
+    /// Offers processed: this end knows the lengths of messages `0..offers`, or they no longer
+    /// matter. This acknowledges [`Offer`].
     pub offers: u64,
-    /// Message that the first entry of `clearances` is for; the others follow in order.
+    /// Message of the first entry of `clearances`. The others follow in order.
     pub first: u64,
-    /// Where each message goes.
+    /// The destination of each message.
     pub clearances: Vec<Clearance>,
 }
 
 /// Where one message may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clearance {
-    /// Generation of the slot, which picks the queue pairs to write through; below 64.
+    /// Generation of the slot, which selects the queue pairs to write through; below 64.
     pub generation: u8,
     /// Key of the memory.
     pub rkey: u32,
@@ -97,22 +102,22 @@ pub struct Clearance {
     pub length: u64,
     /// Where the message's parity may be written, if there is memory for it.
     pub parity: Option<Place>,
-    /// What the message must be, and how it may end.
+    /// The requirements for the message, and how it may end.
     pub terms: Terms,
 }
 
-/// What a receiver demands of a message and allows it, stated before the offer comes (P3.12). By
-/// default it demands nothing and allows nothing.
+/// What a receiver requires of a message and what it permits, stated before the offer arrives
+/// (P3.12). By default it requires nothing and permits nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
-    /// The message has exactly the bytes that its buffer holds, and `immediate` says whether it
-    /// carries a user immediate.
+    /// The message has exactly the length of its buffer, and `immediate` says whether it carries a
+    /// user immediate.
     pub exact_length: bool,
-    /// Whether the message carries a user immediate. It has a meaning only with `exact_length`.
+    /// Whether the message carries a user immediate. It is meaningful only with `exact_length`.
     pub immediate: bool,
     /// The scheme that the message must have.
     pub scheme: Option<SchemeTag>,
-    /// Whether the message may end as partial at its sender's deadline.
+    /// Whether the message may end as partial at the deadline of its sender.
     pub accepts_partial: bool,
 }
 
@@ -138,7 +143,8 @@ pub struct Ack {
     pub seen: u32,
     /// First chunk that `bits` describes; a multiple of 8.
     pub window_start: u32,
-    /// One bit a chunk from `window_start` on, least significant first; set: arrived.
+    /// One bit per chunk from `window_start` on, least significant first. A set bit means that the
+    /// chunk arrived.
     pub bits: Vec<u8>,
 }
 
@@ -151,15 +157,15 @@ pub struct Nack {
     pub lost: Vec<Range<u32>>,
 }
 
-/// What the receiver knows of the whole path (P4.10): the feedback that rate control works with.
-/// Counts are sums since the receiver opened the path, over all its queue pairs.
+/// The receiver's measurements of the whole path (P4.10): the input of rate control. Counts are
+/// sums since the receiver opened the path, over all its queue pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathFeedback {
-    /// The receiver's number of the path. A path that it opens later has a higher one, and its
-    /// counts begin again.
+    /// The receiver's number of the path. A path that it opens later has a higher number, and its
+    /// counts start at zero.
     pub path: u64,
     /// Message of the newest data packet, on the queue pair that this message travels on.
-    pub message: u64,
+    pub message: MessageId,
     /// Its number in the message, counted from 0.
     pub packet: u32,
     /// Time between its arrival and the departure of this message, in nanoseconds.
@@ -172,20 +178,21 @@ pub struct PathFeedback {
     pub ect_packets: u64,
     /// Those that carried CE.
     pub marked_packets: u64,
-    /// Data packets of the path that found no room at the receiver's sockets or NIC (P5.5.5).
+    /// Data packets of the path that were dropped at the receiver because its sockets or NIC had no
+    /// room (P5.5.5).
     pub dropped_packets: u64,
-    /// Rate at which the receiver took data packets in lately, in bits a second, counted as
+    /// Rate at which the receiver processes data packets, in bits per second, counted as
     /// `received_bytes`; 0 when idle.
     pub drain_bps: u64,
 }
 
-/// Chunks that were lost on the way, and in what bursts. From a peer these are only numbers: they
-/// may contradict one another.
+/// Chunks that were lost in transit, and the bursts of losses. Values from a peer may be
+/// inconsistent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossCounts {
-    /// Chunks of which the receiver could tell whether they arrived at their first sending.
+    /// Chunks for which the receiver could determine whether the first transmission arrived.
     pub judged_chunks: u64,
-    /// Those that did not.
+    /// Judged chunks whose first transmission was lost.
     pub lost_chunks: u64,
     /// Runs of lost chunks that follow one another on the wire.
     pub bursts: u64,
@@ -204,30 +211,88 @@ pub enum Outcome {
     Failed,
 }
 
-/// Set in the number of an SDR message that carries the parity chunks of another (P5.4): messages
-/// of a queue pair count from 0, and no queue pair lives to send so many.
+/// An SDR message of a queue pair: a data message, or the message with the parity chunks of a data
+/// message (P5.4). Data messages have the numbers of sends and receives, which count from 0.
+///
+/// ```
+/// use farwrite_wire::control::MessageId;
+///
+/// let data = MessageId::new(7);
+/// let parity = data.parity();
+/// assert!(parity.is_parity() && !data.is_parity());
+/// assert_eq!((parity.data(), data.data()), (7, 7));
+/// assert_eq!(parity.parity(), parity);
+/// ```
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(u64);
+
+/// Set in the id of a parity message. No queue pair ever sends 2^60 data messages.
 const PARITY: u64 = 1 << 60;
 
-/// Number of the SDR message with the parity chunks of data message `message`. That of a parity
-/// message is itself.
-///
-/// ```
-/// use farwrite_wire::control::{data_of, is_parity, parity_of};
-///
-/// let parity = parity_of(7);
-/// assert!(is_parity(parity) && !is_parity(7));
-/// assert_eq!((data_of(parity), data_of(7)), (7, 7));
-/// ```
-pub const fn parity_of(message: u64) -> u64 {
-    message | PARITY
+impl MessageId {
+    /// The data message with a number. Only a hostile peer sends a number of 2^60 or more, which
+    /// gives the id of another message.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number & !PARITY)
+    }
+
+    /// The message with the parity of this one. For a parity message, this is the message itself.
+    #[must_use]
+    pub const fn parity(self) -> Self {
+        Self(self.0 | PARITY)
+    }
+
+    /// Number of the data message: of this one, or of the one that this parity belongs to.
+    #[must_use]
+    pub const fn data(self) -> u64 {
+        self.0 & !PARITY
+    }
+
+    /// The id in a path feedback (P4.10).
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The id in a path feedback. A hostile peer may send any value.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Whether this is a parity message.
+    #[must_use]
+    pub const fn is_parity(self) -> bool {
+        self.0 & PARITY != 0
+    }
 }
 
-/// Number of the data message that a message belongs to: itself, or the one that its parity is of.
-pub const fn data_of(message: u64) -> u64 {
-    message & !PARITY
+impl From<u64> for MessageId {
+    fn from(number: u64) -> Self {
+        Self::new(number)
+    }
 }
 
-/// Whether the number is that of a parity message.
-pub const fn is_parity(message: u64) -> bool {
-    message & PARITY != 0
+/// A data message equals its number; parity equals no number.
+impl PartialEq<u64> for MessageId {
+    fn eq(&self, number: &u64) -> bool {
+        !self.is_parity() && self.data() == *number
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_parity() {
+            true => write!(f, "the parity of message {}", self.data()),
+            false => write!(f, "message {}", self.data()),
+        }
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_parity() { "parity " } else { "" };
+        write!(f, "{kind}{}", self.data())
+    }
 }

@@ -1,8 +1,8 @@
-//! Control packets: what two SDR queue pairs tell each other beside the data (P4).
+//! Control packets, which two SDR queue pairs exchange in addition to the data (P4).
 //!
-//! One packet is a [`Header`] and any number of messages. [`Builder`] makes a [`Draft`] of it,
-//! which is sealed when the packet leaves. [`open`] checks and reads it; a [`ReplayWindow`] refuses
-//! what was opened before.
+//! A packet is a [`Header`] and any number of messages. [`Builder`] makes a [`Draft`] of it. The
+//! draft is sealed when the packet leaves. [`open`] checks and reads a packet. A [`ReplayWindow`]
+//! refuses packets that were opened before.
 
 mod body;
 mod check;
@@ -16,8 +16,8 @@ pub use body::{
 };
 pub use check::ParseError;
 pub use message::{
-    Ack, ClearToSend, Clearance, Control, LossCounts, Nack, Offer, Outcome, PathFeedback, Place,
-    SchemeTag, Terms, Withdrawal, data_of, is_parity, parity_of,
+    Ack, ClearToSend, Clearance, Control, LossCounts, MessageId, Nack, Offer, Outcome,
+    PathFeedback, Place, SchemeTag, Terms, Withdrawal,
 };
 pub use packet::{
     Builder, Draft, Echo, HEADER_BYTES, Header, KEY_BYTES, MESSAGE_OVERHEAD_BYTES, Messages,

@@ -13,7 +13,7 @@ use core::ops::Range;
 pub const KEY_BYTES: usize = 32;
 /// Bytes before the first message.
 pub const HEADER_BYTES: usize = TAG.end;
-/// Bytes that a message takes beside its body.
+/// Bytes of a message in addition to its body.
 pub const MESSAGE_OVERHEAD_BYTES: usize = 4;
 
 const PROTOCOL_VERSION: u8 = 1;
@@ -28,22 +28,22 @@ const TAG_BYTES: usize = TAG.end - TAG.start;
 
 const FLAG_ECHO: u8 = 1;
 
-/// What every control packet says, whatever its messages.
+/// The fields of every control packet, with any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Replay counter: higher in each packet of a direction than in the one before.
+    /// Replay counter: each packet of a direction has a higher value than the previous one.
     pub counter: u64,
-    /// When the packet left, in nanoseconds of the sender's clock; only its sender reads it again.
+    /// When the packet left, in nanoseconds of the sender's clock. Only its sender interprets it.
     pub timestamp_ns: u64,
-    /// The peer's latest timestamp back, once there is one.
+    /// The peer's latest timestamp, returned to the peer once there is one.
     pub echo: Option<Echo>,
 }
 
-/// A timestamp on its way back. Its sender has the round-trip time by subtracting it, and the hold,
-/// from the time of arrival.
+/// A timestamp that is returned to its sender. The sender computes the round-trip time: the time of
+/// arrival minus the timestamp and the hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Echo {
-    /// The timestamp, as it came.
+    /// The timestamp, unchanged.
     pub timestamp_ns: u64,
     /// Time between its arrival and this packet's departure.
     pub hold_ns: u64,
@@ -51,17 +51,18 @@ pub struct Echo {
 
 /// Why a control packet was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
-    /// There is no whole header.
+    /// The packet is too short for a header.
     #[error("{have_bytes} bytes came, a control packet has at least {HEADER_BYTES}")]
     TooShort {
-        /// Bytes that came.
+        /// Bytes that were received.
         have_bytes: usize,
     },
     /// Another version of the protocol.
     #[error("version {0} of the control protocol came, {PROTOCOL_VERSION} was wanted")]
     Version(u8),
-    /// The tag is not that of these bytes under this key.
+    /// The tag does not match these bytes and this key.
     #[error("the tag of a control packet is wrong")]
     Tag,
 }
@@ -74,6 +75,22 @@ pub struct Draft {
 }
 
 /// Collects the messages of one control packet.
+///
+/// ```
+/// use farwrite_wire::control::{Builder, Control, Header, Nack, open};
+///
+/// let (key, header) = ([7; 32], Header { counter: 1, timestamp_ns: 5, echo: None });
+/// let nack = Control::Nack(Nack { message: 3, lost: vec![8..10] });
+/// let mut builder = Builder::new(1024);
+/// assert!(builder.push(&nack), "it fits");
+/// let packet = builder.seal(&header, &key);
+///
+/// let (came, mut messages) = open(&key, &packet)?;
+/// assert_eq!(came.counter, 1);
+/// assert_eq!(messages.next(), Some(Ok(nack)));
+/// assert!(open(&[8; 32], &packet).is_err(), "another key");
+/// # Ok::<(), farwrite_wire::control::OpenError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Builder {
     /// Room for the header, then the messages.
@@ -91,7 +108,7 @@ impl Builder {
         }
     }
 
-    /// Adds a message; false, and nothing added, if it does not fit.
+    /// Adds a message. Returns false and adds nothing if it does not fit.
     #[must_use]
     pub fn push(&mut self, control: &Control) -> bool {
         debug_assert_eq!(check::check(control), Ok(()), "the peer would refuse it");
@@ -111,13 +128,13 @@ impl Builder {
         }
     }
 
-    /// Bytes left for messages, their overhead included.
+    /// Bytes left for messages, including their overhead.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.max_bytes.saturating_sub(self.bytes.len())
     }
 
-    /// Whether there is no message yet.
+    /// Returns whether there is no message yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.len() == HEADER_BYTES
@@ -140,8 +157,8 @@ impl Builder {
 }
 
 impl Draft {
-    /// The packet, which is the payload of a UC SEND Only. `key` is the one of this direction. A
-    /// draft can be sealed again, with another header.
+    /// Returns the packet, which is the payload of a UC SEND Only. `key` is the key of this
+    /// direction. A draft can be sealed again with another header.
     pub fn seal(&mut self, header: &Header, key: &[u8; KEY_BYTES]) -> &[u8] {
         let Self { bytes } = self;
         let echo = header.echo;
@@ -158,8 +175,8 @@ impl Draft {
     }
 }
 
-/// Checks a control packet and reads its header. `key` is the one of the direction it came in.
-/// Whether its counter is new is for a [`super::ReplayWindow`] to say.
+/// Checks a control packet and reads its header. `key` is the key of the direction of the packet. A
+/// [`super::ReplayWindow`] decides whether its counter is new.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -189,13 +206,13 @@ pub fn open<'a>(
     Ok((header, Messages(messages)))
 }
 
-/// The messages of a packet, one by one; those of unknown types are passed over. A message that is
-/// refused does not keep those after it from being read, unless the packet ends within it.
+/// The messages of a packet, one by one. Messages of unknown types are skipped. After a refused
+/// message the following messages can still be read, unless the packet ends within the refused one.
 #[derive(Clone, Debug)]
 pub struct Messages<'a>(&'a [u8]);
 
 impl<'a> Messages<'a> {
-    /// Takes the next message off: its type and its body.
+    /// Splits off the next message: its type and its body.
     fn split(&mut self) -> Result<(u8, &'a [u8]), ParseError> {
         let have_bytes = self.0.len();
         let truncated = |need_bytes| ParseError::Truncated {
@@ -233,7 +250,7 @@ impl Iterator for Messages<'_> {
     }
 }
 
-/// The tag of a packet, whose own tag field is taken as zeros.
+/// Computes the tag of a packet, with its tag field as zeros.
 fn tag(key: &[u8; KEY_BYTES], packet: &[u8]) -> [u8; TAG_BYTES] {
     let mut hasher = blake3::Hasher::new_keyed(key);
     hasher.update(&packet[..TAG.start]);

@@ -1,17 +1,27 @@
 //! Refuses packets that were opened before (P4.2).
 
-/// Which counters of one direction have been accepted.
+/// The accepted counters of one direction.
 ///
-/// The highest [`ReplayWindow::COUNTERS`] are remembered one by one; older ones are refused.
+/// The window stores the highest [`ReplayWindow::COUNTERS`] counters one by one, and refuses older
+/// ones.
+///
+/// ```
+/// use farwrite_wire::control::ReplayWindow;
+///
+/// let mut window = ReplayWindow::new();
+/// assert!(window.accept(7) && window.accept(5));
+/// assert!(!window.accept(7), "accepted before");
+/// assert!(window.accept(500) && !window.accept(6), "too old to remember");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayWindow {
     highest: u64,
-    /// Bit i: `highest - i` was accepted. No bit is set before the first.
+    /// Bit i: `highest - i` was accepted. No bit is set before the first packet.
     accepted: u128,
 }
 
 impl ReplayWindow {
-    /// Counters that are remembered.
+    /// The number of counters in the window.
     pub const COUNTERS: u64 = 128;
 
     /// A window that has accepted nothing.
@@ -23,8 +33,8 @@ impl ReplayWindow {
         }
     }
 
-    /// Whether a counter is neither old nor accepted before; it is accepted then. Ask only about
-    /// packets whose tag is right: any other moves the window for a stranger.
+    /// Accepts a counter that is neither old nor accepted before, and returns whether it did. Call
+    /// this only for packets with a correct tag. Otherwise an attacker can move the window.
     #[must_use]
     pub fn accept(&mut self, counter: u64) -> bool {
         if self.accepted == 0 || counter > self.highest {

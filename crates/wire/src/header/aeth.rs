@@ -6,7 +6,7 @@ use core::ops::Range;
 const SYNDROME: usize = 0;
 const MSN: Range<usize> = 1..4;
 
-/// The answer of a reliable connection's receiver.
+/// The answer of the receiver in a reliable connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aeth {
     /// ACK, RNR NAK or NAK, with credits, a timer or a reason (IBTA 9.7.5).
@@ -28,7 +28,7 @@ impl Aeth {
         }
     }
 
-    /// Writes the header; of `msn` the low 24 bits.
+    /// Writes the header, with the low 24 bits of `msn`.
     pub fn emit(&self, header: &mut [u8; Self::BYTES]) {
         header[SYNDROME] = self.syndrome;
         header[MSN].copy_from_slice(&to_u24(self.msn));

@@ -10,7 +10,7 @@ const OPCODE: usize = 0;
 /// Solicited event, migration state, pad count (2 bits), header version (4 bits).
 const FLAGS: usize = 1;
 const PKEY: Range<usize> = 2..4;
-/// FECN, BECN, six reserved bits. The ICRC takes this byte as 0xFF.
+/// FECN, BECN, six reserved bits. The ICRC counts this byte as 0xFF.
 pub(crate) const CONGESTION: usize = 4;
 const DEST_QP: Range<usize> = 5..8;
 /// Acknowledge request, seven reserved bits.
@@ -20,22 +20,22 @@ const PSN: Range<usize> = 9..12;
 /// The header that every packet starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bth {
-    /// What the packet is; see [`crate::opcode::lookup`].
+    /// The type of the packet; see [`crate::opcode::lookup`].
     pub opcode: u8,
-    /// Whether the receiver shall raise an event.
+    /// Whether the receiver raises an event.
     pub solicited: bool,
     /// The migration state bit; set in all packets of a queue pair without an alternate path
     /// (IBTA 17.2.8).
     pub migrated: bool,
     /// Zero bytes between the payload and the ICRC, 0 to 3.
     pub pad_bytes: u8,
-    /// Version of the header, 0 to 15; there is only 0.
+    /// Version of the header, 0 to 15. Only version 0 exists.
     pub version: u8,
     /// Partition.
     pub pkey: u16,
-    /// Congestion was met on the way here.
+    /// Congestion occurred on the way to the receiver.
     pub fecn: bool,
-    /// Congestion was met on the way there.
+    /// Congestion occurred in the opposite direction.
     pub becn: bool,
     /// The queue pair that the packet is for, 24 bits.
     pub dest_qp: u32,
@@ -49,7 +49,26 @@ impl Bth {
     /// Bytes of the header.
     pub const BYTES: usize = 12;
 
-    /// Reads a header. Reserved bits are not looked at.
+    /// A header without flags, for a queue pair in the default partition. There is no alternate
+    /// path, so the migration state is set.
+    #[must_use]
+    pub const fn new(opcode: u8, dest_qp: u32, psn: u32) -> Self {
+        Self {
+            opcode,
+            solicited: false,
+            migrated: true,
+            pad_bytes: 0,
+            version: 0,
+            pkey: DEFAULT_PKEY,
+            fecn: false,
+            becn: false,
+            dest_qp,
+            ack_request: false,
+            psn,
+        }
+    }
+
+    /// Reads a header, and ignores reserved bits.
     #[must_use]
     pub fn parse(header: &[u8; Self::BYTES]) -> Self {
         let flags = header[FLAGS];
@@ -69,8 +88,8 @@ impl Bth {
         }
     }
 
-    /// Writes the header, reserved bits zero. Of numbers that are too wide for their field the low
-    /// bits are written.
+    /// Writes the header, with reserved bits zero. For a number that is too wide for its field,
+    /// this writes the low bits.
     pub fn emit(&self, header: &mut [u8; Self::BYTES]) {
         header[OPCODE] = self.opcode;
         header[FLAGS] = u8::from(self.solicited) << 7

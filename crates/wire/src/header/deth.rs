@@ -7,7 +7,7 @@ const QKEY: Range<usize> = 0..4;
 const RESERVED: usize = 4;
 const SRC_QP: Range<usize> = 5..8;
 
-/// Who sent a datagram, and the key that lets it in.
+/// The sender of a datagram, and the key that authorises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deth {
     /// The receiving queue pair's key.
@@ -20,7 +20,7 @@ impl Deth {
     /// Bytes of the header.
     pub const BYTES: usize = 8;
 
-    /// Reads a header. The reserved byte is not looked at.
+    /// Reads a header, and ignores the reserved byte.
     #[must_use]
     pub fn parse(header: &[u8; Self::BYTES]) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Deth {
         }
     }
 
-    /// Writes the header; of `src_qp` the low 24 bits.
+    /// Writes the header, with the low 24 bits of `src_qp`.
     pub fn emit(&self, header: &mut [u8; Self::BYTES]) {
         header[QKEY].copy_from_slice(&self.qkey.to_be_bytes());
         header[RESERVED] = 0;

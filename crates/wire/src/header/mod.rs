@@ -1,7 +1,7 @@
-//! Headers of a RoCEv2 packet: for each its length, its fields as named byte ranges, and a plain
-//! struct that is read from, and written into, an array of exactly that length.
+//! Headers of a RoCEv2 packet. Each has its length, its fields as named byte ranges, and a plain
+//! struct. The struct is read from, and written into, an array of exactly that length.
 //!
-//! The array is the checked view: whoever has one need not ask again whether the bytes are there.
+//! The type of the array proves that it has all bytes of the header, so reading it cannot fail.
 
 mod aeth;
 mod bth;
@@ -29,12 +29,12 @@ pub(crate) fn field<const N: usize>(header: &[u8], range: Range<usize>) -> [u8; 
     bytes
 }
 
-/// A 24-bit number as it is sent.
+/// Converts a 24-bit number from network order.
 fn from_u24([a, b, c]: [u8; 3]) -> u32 {
     u32::from_be_bytes([0, a, b, c])
 }
 
-/// A number's low 24 bits as they are sent.
+/// Converts the low 24 bits of a number to network order.
 fn to_u24(value: u32) -> [u8; 3] {
     let [_, a, b, c] = value.to_be_bytes();
     [a, b, c]

@@ -7,14 +7,14 @@ const REMOTE_ADDR: Range<usize> = 0..8;
 const RKEY: Range<usize> = 8..12;
 const DMA_BYTES: Range<usize> = 12..16;
 
-/// Where an RDMA Write goes, or an RDMA Read comes from.
+/// The destination of an RDMA Write, or the source of an RDMA Read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reth {
     /// First address under `rkey`.
     pub remote_addr: u64,
     /// The key.
     pub rkey: u32,
-    /// Bytes of the whole operation, padding not counted.
+    /// Bytes of the whole operation, without padding.
     pub dma_bytes: u32,
 }
 

@@ -4,15 +4,15 @@ use super::poly::Field;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use crc32fast::Hasher;
 
-/// In place of the link header, which RoCE has not (IBTA annex A17). All other bytes of ones stand for
-/// fields that may change on the way.
+/// Replaces the link header, which RoCE does not have (IBTA annex A17). All other bytes of ones
+/// stand for fields that may change in transit.
 const LINK_HEADER: [u8; 8] = [0xFF; 8];
 const UDP_BYTES: u16 = 8;
 const IPV4_BYTES: u16 = 20;
 const UDP_PROTOCOL: u8 = 17;
 
-// Before the BTH, three numbers differ from packet to packet. The CRC is linear, so each adds its own
-// part to that of the rest.
+// Before the BTH, three numbers differ from packet to packet. The CRC is linear, so each of them
+// adds its own part to the CRC of the rest.
 static IPV4_TOTAL_LENGTH: Field = Field::new(16 + 8);
 static IPV4_ID: Field = Field::new(IPV4_AFTER_ID_BYTES);
 static IPV6_PAYLOAD_LENGTH: Field = Field::new(34 + 8);
@@ -21,7 +21,7 @@ static UDP_LENGTH: Field = Field::new(2);
 /// Bytes between the IPv4 identification and the BTH.
 pub(super) const IPV4_AFTER_ID_BYTES: usize = 14 + 8;
 
-/// Why two addresses are not the two ends of a packet.
+/// The two addresses belong to different IP versions, so no packet can have both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{src} and {dst} are not of one IP version")]
 pub struct MixedFamilies {
@@ -31,15 +31,15 @@ pub struct MixedFamilies {
     pub dst: SocketAddr,
 }
 
-/// One direction between two UDP sockets, with what their addresses put under the ICRC.
+/// One direction between two UDP sockets, with the part of the ICRC that their addresses determine.
 ///
-/// Addresses must be those that the packets have on the wire, no wildcards. An IPv4 address in IPv6
-/// notation (`::ffff:192.0.2.1`) is taken as the IPv4 address that the packet has.
+/// The addresses must be those of the packets on the wire, not wildcards. An IPv4 address in IPv6
+/// notation (`::ffff:192.0.2.1`) counts as the IPv4 address of the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     src: SocketAddr,
     dst: SocketAddr,
-    /// CRC of all before the BTH, were lengths and IPv4 identification zero.
+    /// CRC of all bytes before the BTH, with lengths and IPv4 identification as zero.
     prefix_crc: u32,
 }
 
@@ -81,12 +81,12 @@ impl Flow {
         self.dst
     }
 
-    /// Whether packets have an IPv4 header, and so an identification.
+    /// Returns whether packets have an IPv4 header, and so an identification.
     pub(super) fn is_ipv4(&self) -> bool {
         self.src.is_ipv4()
     }
 
-    /// CRC of all before the BTH of a packet with `udp_payload_bytes` after its UDP header.
+    /// CRC of all bytes before the BTH, for a packet with `udp_payload_bytes` after its UDP header.
     pub(super) fn prefix_crc(&self, ipv4_id: u16, udp_payload_bytes: u16) -> u32 {
         let udp_bytes = udp_payload_bytes.saturating_add(UDP_BYTES);
         let ip = if self.is_ipv4() {

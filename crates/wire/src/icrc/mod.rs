@@ -1,4 +1,4 @@
-//! The invariant CRC: made, checked and re-sealed (P2.5).
+//! The invariant CRC: computed, checked and updated (P2.5).
 
 mod flow;
 mod poly;
@@ -9,20 +9,20 @@ use self::flow::IPV4_AFTER_ID_BYTES;
 use crate::header::{Bth, CONGESTION, ICRC_BYTES};
 use crc32fast::Hasher;
 
-/// Which IPv4 identifications a packet may have been sealed with.
+/// The range of IPv4 identifications with which a packet may have been sealed.
 ///
-/// A UDP socket does not tell the identification that a packet came with, so a receiver finds it out
-/// from the ICRC. Each doubling of the range takes a bit from the ICRC's strength.
+/// A UDP socket does not report the identification of a received packet, so a receiver derives it
+/// from the ICRC. Each doubling of the range removes one bit of the ICRC's strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdRange {
     highest: u16,
 }
 
 impl IdRange {
-    /// 0 to 63: what Farwrite sends. A datagram of its own has 0, segment i of a batch cut by the
-    /// operating system has i.
+    /// 0 to 63: the values that Farwrite sends. A single datagram has 0, and segment i of a batch
+    /// that the operating system cuts has i.
     pub const SOFTWARE: Self = Self { highest: 63 };
-    /// All: what an RNIC may send.
+    /// All values: an RNIC may send any of them.
     pub const ANY: Self = Self { highest: u16::MAX };
 }
 
@@ -35,32 +35,32 @@ pub enum BadIcrc {
         /// Bytes of the packet.
         have_bytes: usize,
     },
-    /// It is not that of the packet under any identification accepted.
+    /// It does not match the packet under any accepted identification.
     #[error("ICRC {found:#010x} came, {expected:#010x} was wanted")]
     Mismatch {
         /// The ICRC for the expected identification.
         expected: u32,
-        /// The ICRC that came.
+        /// The ICRC of the packet.
         found: u32,
     },
 }
 
-/// An ICRC in the making, over a packet that may lie in pieces.
+/// The computation of an ICRC over a packet that may lie in pieces.
 ///
 /// Feed it the packet from the BTH to the padding, in any pieces.
 #[derive(Clone, Debug)]
 pub struct Icrc {
     crc: Hasher,
-    /// Bytes before the BTH's congestion byte that are still to come; `None` behind it.
+    /// Bytes before the BTH's congestion byte that are still missing; `None` after it.
     congestion_in: Option<usize>,
-    /// The identification, where there is one.
+    /// The identification, if there is one.
     id: Option<u16>,
     udp_payload_bytes: u16,
 }
 
 impl Icrc {
-    /// Starts a packet of `udp_payload_bytes` from BTH to ICRC, both included; 65507 is the most that
-    /// an IPv4 datagram takes. `ipv4_id` is not looked at for IPv6.
+    /// Starts a packet of `udp_payload_bytes` from BTH to ICRC, both included. An IPv4 datagram
+    /// holds at most 65507. For IPv6, `ipv4_id` is ignored.
     #[must_use]
     pub fn new(flow: &Flow, ipv4_id: u16, udp_payload_bytes: usize) -> Self {
         let udp_payload_bytes = saturate(udp_payload_bytes);
@@ -72,7 +72,7 @@ impl Icrc {
         }
     }
 
-    /// Takes in the next bytes.
+    /// Processes the next bytes.
     #[must_use]
     pub fn update(mut self, bytes: &[u8]) -> Self {
         match self.congestion_in {
@@ -82,9 +82,9 @@ impl Icrc {
         self
     }
 
-    /// Takes in bytes of which the one at `at`, if there are so many, is taken as ones.
+    /// Processes bytes. The byte at `at`, if there is one, counts as ones.
     fn update_masked(&mut self, bytes: &[u8], at: usize) {
-        /// A write's whole header, so that it is taken in as one piece.
+        /// The size of a write's whole header, so that it is processed as one piece.
         const PIECE_BYTES: usize = 32;
         let (piece, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES));
         let mut copy = [0; PIECE_BYTES];
@@ -107,8 +107,9 @@ impl Icrc {
         self.crc.finalize()
     }
 
-    /// Compares with the ICRC that came, for the identification given to [`Icrc::new`] and, failing
-    /// that, for the others in `accept`. Returns the one that the packet was sealed with (0 for IPv6).
+    /// Compares with the received ICRC: first for the identification given to [`Icrc::new`], and
+    /// then for the others in `accept`. Returns the identification with which the packet was sealed
+    /// (0 for IPv6).
     ///
     /// # Errors
     /// [`BadIcrc::Mismatch`].
@@ -124,8 +125,8 @@ impl Icrc {
     }
 }
 
-/// Checks a whole UDP payload, from BTH to ICRC. `expected_id` is the likeliest IPv4 identification;
-/// see [`Icrc::verify`].
+/// Checks a whole UDP payload, from BTH to ICRC. `expected_id` is the most likely IPv4
+/// identification; see [`Icrc::verify`].
 ///
 /// # Errors
 /// [`BadIcrc`].
@@ -145,8 +146,8 @@ pub fn verify(
         .verify(u32::from_le_bytes(*icrc), accept)
 }
 
-/// The ICRC of a packet that moves from one flow and identification to others with its
-/// `udp_payload_bytes` unread: what was right becomes right, what was wrong stays wrong.
+/// Returns the ICRC of a packet that moves from one flow and identification to others, without
+/// reading its `udp_payload_bytes`. A correct ICRC stays correct, and a wrong one stays wrong.
 #[must_use]
 pub fn reseal(old: (&Flow, u16), new: (&Flow, u16), udp_payload_bytes: usize, icrc: u32) -> u32 {
     let udp_payload_bytes = saturate(udp_payload_bytes);
@@ -155,13 +156,14 @@ pub fn reseal(old: (&Flow, u16), new: (&Flow, u16), udp_payload_bytes: usize, ic
     icrc ^ poly::shift(prefix_crc(old) ^ prefix_crc(new), covered_bytes)
 }
 
-/// The identification that explains a difference from the ICRC for `expected_id`, if one does.
+/// Returns the identification that explains a difference from the ICRC for `expected_id`, if there
+/// is one.
 fn sealed_with(expected_id: u16, difference: u32, udp_payload_bytes: u16) -> Option<u16> {
     // The identification itself, what follows it before the BTH, and what follows that.
     let bytes_on = saturate(2 + IPV4_AFTER_ID_BYTES - ICRC_BYTES).saturating_add(udp_payload_bytes);
     let changed = poly::unshift(difference, bytes_on);
-    // The register holds the identification's first byte lowest; anything above means that more
-    // than the identification differs.
+    // The register holds the identification's first byte lowest. Any bit above means that something
+    // else differs too.
     let changed = u16::try_from(changed).ok()?.swap_bytes();
     Some(expected_id ^ changed)
 }

@@ -1,15 +1,15 @@
 //! Arithmetic on CRC-32 values: polynomials over GF(2) modulo the CRC's, bit-reflected.
 //!
-//! Bit 31 is the coefficient of x^0, bit 0 that of x^31, as in the CRC register. Feeding `n` zero
-//! bytes to a register multiplies it by x^(8n); the difference that changed bytes make to a CRC is
-//! what they make to the register, times x^(8n) for the `n` bytes after them. x has an inverse modulo
-//! the polynomial, so that also works backward.
+//! Bit 31 is the coefficient of x^0, and bit 0 is that of x^31, as in the CRC register. Feeding `n`
+//! zero bytes to a register multiplies it by x^(8n). When bytes change, the difference in the CRC
+//! is the difference in the register times x^(8n), for the `n` bytes after them. x has an inverse
+//! modulo the polynomial, so this also works backward.
 
 /// The polynomial of CRC-32 (IEEE 802.3), reflected, without x^32.
 const POLYNOMIAL: u32 = 0xEDB8_8320;
 const ONE: u32 = 1 << 31;
 
-/// A CRC difference after `bytes` more bytes.
+/// Returns a CRC difference after `bytes` more bytes.
 pub(super) fn shift(difference: u32, bytes: u16) -> u32 {
     let [high, low] = bytes.to_be_bytes();
     let power = multiply(
@@ -19,7 +19,7 @@ pub(super) fn shift(difference: u32, bytes: u16) -> u32 {
     multiply(difference, power)
 }
 
-/// What [`shift`] made of it.
+/// Reverses [`shift`].
 pub(super) fn unshift(difference: u32, bytes: u16) -> u32 {
     let [high, low] = bytes.to_be_bytes();
     let power = multiply(
@@ -54,13 +54,14 @@ const fn geometric(base: u32) -> [u32; 256] {
     series
 }
 
-/// What a 16-bit number at a fixed place adds to the CRC, for each value of each of its two bytes.
+/// The part of the CRC for a 16-bit number at a fixed position, for each value of each of its two
+/// bytes.
 pub(super) struct Field([[u32; 256]; 2]);
 
 impl Field {
     /// A number sent with its most significant byte first, `bytes_after` bytes before the end.
     pub(super) const fn new(bytes_after: usize) -> Self {
-        // The register takes a byte in at its low end and multiplies by x^8.
+        // The register shifts a byte in at its low end and multiplies by x^8.
         let high = Self::byte(bytes_after + 2);
         let low = Self::byte(bytes_after + 1);
         Self([high, low])
@@ -77,7 +78,7 @@ impl Field {
         table
     }
 
-    /// What the number adds.
+    /// Returns the part of the CRC for the number.
     pub(super) fn of(&self, number: u16) -> u32 {
         let [high, low] = number.to_be_bytes();
         self.0[0][usize::from(high)] ^ self.0[1][usize::from(low)]

@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use farwrite_wire::control::{
-    Ack, ClearToSend, Clearance, Control, HEADER_BYTES, LossCounts, Nack, Offer, Outcome,
-    PathFeedback, Place, SchemeTag, Terms, Withdrawal,
+    Ack, ClearToSend, Clearance, Control, HEADER_BYTES, LossCounts, MessageId, Nack, Offer,
+    Outcome, PathFeedback, Place, SchemeTag, Terms, Withdrawal,
 };
 use farwrite_wire::icrc::Flow;
 use proptest::prelude::*;
@@ -137,7 +137,7 @@ fn path_feedback() -> impl Strategy<Value = Control> {
         let ect_packets = ect.min(received);
         Control::PathFeedback(PathFeedback {
             path,
-            message,
+            message: MessageId::from_bits(message),
             packet,
             hold_ns,
             received_packets: received,

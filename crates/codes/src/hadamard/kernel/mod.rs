@@ -1,4 +1,4 @@
-//! By which instructions blocks are transformed, converted and moved.
+//! The instructions that transform, convert and move blocks.
 //!
 //! [`scalar`] says what is computed. The others are [`vector`] for one instruction set each. All do
 //! the same additions level by level, so all give the same bits. (Which payload a NaN has is not
@@ -49,7 +49,7 @@ impl Kernel {
         self.work(vector::Transform::new(source, target, block, scale));
     }
 
-    /// [`Self::transform`] of blocks that are floats already, in their place.
+    /// Like [`Self::transform`], but in place for blocks that are already floats.
     pub(super) fn transform_in_place(self, values: &mut [f32], block: usize, scale: f32) {
         debug_assert!(values.len().is_multiple_of(block));
         let (values, rest) = values.split_at_mut(self.lines(values.len()));
@@ -75,7 +75,8 @@ impl Kernel {
         self.work(vector::Round::new(source, target, stores));
     }
 
-    /// Puts streamed stores before all later ones, such as a lock's; they have no order otherwise.
+    /// Orders streamed stores before all later ones, such as a lock's. They are otherwise
+    /// unordered.
     pub(super) fn end_stream(self, stores: Stores) {
         if stores == Stores::Streamed {
             self.work(vector::EndStream);
