@@ -1,11 +1,12 @@
-//! Prints how the adaptive controller does over the whole grid of paths.
+//! Prints the results of the adaptive controller over the whole grid of paths.
 //!
-//! `cargo run --release -p farwrite-rate --example grid [PART...]`: some minutes for all.
+//! `cargo run --release -p farwrite-rate --example grid [PART...]`: takes some minutes for all
+//! parts.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::case::{Case, Kind, Step};
+use common::case::{Case, FlowKind, PathStep};
 use common::network::run;
 
 const RATES: [u64; 4] = [100_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000];
@@ -108,7 +109,7 @@ fn equals() {
     }
 }
 
-/// Seconds 4 to 12 of many equal flows of few packets each, between hosts with noise or without.
+/// Seconds 4 to 12 of many equal flows with few packets each, between hosts with and without noise.
 fn many() {
     head();
     for (rate_bps, rtt_ns) in [
@@ -145,7 +146,7 @@ fn beside() {
         (100_000_000, 300_000_000, 1_000.0),
     ] {
         for buffer in [0.2, 0.5, 1.0, 2.0, 4.0] {
-            for (kind, name) in [(Kind::Cubic, "CUBIC"), (Kind::Reno, "Reno")] {
+            for (kind, name) in [(FlowKind::Cubic, "CUBIC"), (FlowKind::Reno, "Reno")] {
                 let case = Case {
                     buffer,
                     ..Case::new(rate_bps, rtt_ns)
@@ -160,7 +161,7 @@ fn beside() {
 fn noisy() {
     head();
     for buffer in [0.25, 0.5, 1.0, 2.0, 4.0] {
-        for (kind, name) in [(Kind::Cubic, "CUBIC"), (Kind::Bbr, "BBR")] {
+        for (kind, name) in [(FlowKind::Cubic, "CUBIC"), (FlowKind::Bbr, "BBR")] {
             let case = Case {
                 buffer,
                 packet_bytes: Some(1_500),
@@ -193,7 +194,7 @@ fn steps() {
     head();
     for path in paths() {
         for (rate_factor, rtt_factor) in [(0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)] {
-            let step = Step {
+            let step = PathStep {
                 at_rounds: 60.0,
                 rate_factor,
                 rtt_factor,

@@ -1,25 +1,26 @@
-//! When how many bytes may leave at a pace.
+//! A token bucket: when bytes may be sent, and how many.
 
-/// What one byte costs, in bits times nanoseconds a second: the unit in which nothing is rounded.
+/// Tokens of one byte. A token is one bit per second times one nanosecond, so that nothing is
+/// rounded.
 const BYTE: i128 = 8_000_000_000;
 
 /// A token bucket in exact integers.
 ///
 /// A sender may take a batch while the allowance is positive, and go into debt with it. The debt is
-/// paid before the next batch, so the pace holds in the long run whatever the batches are.
+/// paid before the next batch, so the long-term pace is exact for any sizes of batches.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     pace_bps: u64,
     burst: i128,
-    /// What may leave, in units of [`BYTE`]; negative: debt.
+    /// Available tokens, [`BYTE`] of them per byte. A negative value is a debt.
     tokens: i128,
     filled_ns: u64,
 }
 
 impl TokenBucket {
     /// Paces at `pace_bps` bits a second on the wire (0 counts as 1), with at most `burst_bytes` at
-    /// once after a pause (0 counts as 1). The burst should cover the lateness of the timers that
-    /// drive the sender: time lost beyond it is lost.
+    /// once after a pause (0 counts as 1). The burst should cover the lateness of the sender's
+    /// timers: time beyond the burst is lost.
     pub fn new(pace_bps: u64, burst_bytes: u64) -> Self {
         let burst = i128::from(burst_bytes.max(1)) * BYTE;
         Self {
@@ -36,14 +37,14 @@ impl TokenBucket {
         self.pace_bps = pace_bps.max(1);
     }
 
-    /// Changes what may leave at once after a pause, from `now_ns` on (0 counts as 1).
+    /// Changes the burst, from `now_ns` on (0 counts as 1).
     pub fn set_burst(&mut self, now_ns: u64, burst_bytes: u64) {
         self.fill(now_ns);
         self.burst = i128::from(burst_bytes.max(1)) * BYTE;
         self.tokens = self.tokens.min(self.burst);
     }
 
-    /// Bits a second at which bytes may leave now.
+    /// The current pace in bits a second.
     pub fn pace_bps(&self) -> u64 {
         self.pace_bps
     }
@@ -54,13 +55,13 @@ impl TokenBucket {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Bytes left, headers included; more than the allowance is a debt.
+    /// Records that bytes were sent, headers included. Bytes beyond the allowance become a debt.
     pub fn consume(&mut self, now_ns: u64, wire_bytes: u64) {
         self.fill(now_ns);
         self.tokens = self.tokens.saturating_sub(i128::from(wire_bytes) * BYTE);
     }
 
-    /// When the allowance is one byte or more; `now_ns` if it is already.
+    /// When the allowance is at least one byte; `now_ns` if it already is.
     pub fn next_ns(&self, now_ns: u64) -> u64 {
         let short = BYTE.saturating_sub(self.tokens_at(now_ns));
         if short <= 0 {

@@ -1,6 +1,6 @@
-//! What every controller takes in and answers.
+//! The interface of all controllers.
 
-/// What a controller allows.
+/// The limits that a controller sets.
 ///
 /// A sender may send a packet while the bytes in flight are below `window_bytes` and a
 /// [`TokenBucket`](crate::TokenBucket) at `pace_bps` has a positive allowance.
@@ -19,17 +19,17 @@ pub struct Sent {
     pub now_ns: u64,
     /// Bytes on the wire, headers included.
     pub bytes: u64,
-    /// Bytes in flight with it: all that was sent after the newest packet that was reported, and
+    /// Bytes in flight including this packet: all bytes sent after the newest reported packet, and
     /// after the latest [`RateControl::on_timeout`] that was due.
     pub in_flight_bytes: u64,
-    /// The sender had nothing more to send, although pace and window would have allowed it.
+    /// Whether the sender had no more data to send, although pace and window allowed more.
     pub app_limited: bool,
 }
 
-/// The newest data packet that the receiver has seen, as the sender knows it.
+/// The newest data packet that the receiver has reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Newest {
-    /// Bytes sent on the path up to this packet, with it: the sum of [`Sent::bytes`].
+    /// Bytes sent on the path up to and including this packet: the sum of [`Sent::bytes`].
     pub sent_bytes: u64,
     /// When it left, in nanoseconds of the sender's clock. `None` if the sender cannot know which
     /// of several copies arrived: such a packet gives no round-trip sample.
@@ -38,8 +38,8 @@ pub struct Newest {
     pub hold_ns: u64,
 }
 
-/// A report of the receiver about the path. Counts are sums since the path was opened, so a lost
-/// report costs nothing but time.
+/// A report of the receiver about the path. Counts are sums since the path was opened, so the loss
+/// of a report only delays the information.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Feedback {
     /// When the report arrived, in nanoseconds of the sender's clock.
@@ -52,15 +52,15 @@ pub struct Feedback {
     pub received_packets: u64,
     /// Packets among them that carried a congestion mark (ECN CE, RFC 3168).
     pub marked_packets: u64,
-    /// Packets that the receiver knows to have been dropped from a queue for want of room: at its
-    /// socket or NIC, or trimmed by a switch.
+    /// Packets that a full queue dropped, as far as the receiver knows: at its socket or NIC, or
+    /// trimmed by a switch.
     pub dropped_packets: u64,
-    /// Bits a second that the receiver took in lately; 0 if it does not know.
+    /// Rate at which the receiver recently processed data, in bits a second; 0 if it does not know.
     pub drain_bps: u64,
 }
 
-/// What is known about a path before the first packet: a description by the user, or what an
-/// earlier transfer measured.
+/// Estimates of a path before the first packet: from the user's description, or measured by an
+/// earlier transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
     /// Bits a second on the wire.
@@ -69,50 +69,52 @@ pub struct Start {
     pub rtt_ns: u64,
 }
 
-/// Decides how fast a path may be sent on.
+/// Decides how fast to send on a path.
 ///
-/// All that happens on the path is passed to it as it happens, with times of one clock that does
-/// not run backward; a time that does is taken for the latest one. After each call
-/// [`limits`](Self::limits) may have changed.
+/// The caller passes all events on the path as they happen. Times come from one monotonic clock; a
+/// time that runs backward counts as the latest time. After each call, [`limits`](Self::limits) may
+/// have changed.
 ///
-/// A controller that the receiver drives (credits, congestion notification packets) has a second half
-/// at the receiver: [`ReceiverControl`](crate::ReceiverControl). What that half sends arrives here
-/// through [`on_notification`](Self::on_notification) and [`on_grant`](Self::on_grant), which the
-/// other controllers ignore.
+/// A controller that the receiver drives (credits, congestion notification packets) has a second
+/// half at the receiver: [`ReceiverControl`](crate::ReceiverControl). Its messages arrive here
+/// through [`on_notification`](Self::on_notification) and [`on_grant`](Self::on_grant). The other
+/// controllers ignore them.
 pub trait RateControl {
-    /// Takes in that bytes left.
+    /// Records that bytes were sent.
     fn on_sent(&mut self, sent: &Sent);
 
-    /// Takes in a report. One that was overtaken by a newer one has no effect.
+    /// Processes a report. A report that a newer one has overtaken has no effect.
     fn on_feedback(&mut self, feedback: &Feedback);
 
-    /// Takes in that [`next_timeout`](Self::next_timeout) has passed. Earlier calls have no effect.
+    /// Processes the timeout, when [`next_timeout`](Self::next_timeout) has passed. Earlier calls
+    /// have no effect.
     fn on_timeout(&mut self, now_ns: u64);
 
-    /// When [`on_timeout`](Self::on_timeout) wants to be called, in nanoseconds; `None`: never.
+    /// When to call [`on_timeout`](Self::on_timeout), in nanoseconds; `None`: never.
     fn next_timeout(&self) -> Option<u64>;
 
-    /// What is allowed now.
+    /// The current limits.
     fn limits(&self) -> Limits;
 
-    /// Takes in a congestion notification packet: the receiver got a packet with a mark.
+    /// Processes a congestion notification packet: the receiver got a packet with a mark.
     fn on_notification(&mut self, _now_ns: u64) {}
 
-    /// Takes in that the receiver has granted this many bytes since the path was opened. A smaller
-    /// sum than the latest one has no effect, so a lost or late grant costs nothing but time.
+    /// Processes a grant: the number of bytes that the receiver has granted since the path was
+    /// opened. A number below the latest one has no effect, so a lost or late grant only delays the
+    /// credit.
     fn on_grant(&mut self, _now_ns: u64, _granted_bytes: u64) {}
 
-    /// Takes in that the sender repeats packets.
+    /// Records that the sender repeats packets.
     fn on_loss(&mut self, _now_ns: u64, _loss: Loss) {}
 
-    /// Bytes that may leave now, on top of what [`limits`](Self::limits) says. A packet may leave
-    /// while this is above 0. Controllers without credit have no limit here.
+    /// Credit in bytes, an additional limit beside [`limits`](Self::limits). A packet may be sent
+    /// while the credit is above 0. Controllers without credit return no limit.
     fn credit_bytes(&self) -> u64 {
         u64::MAX
     }
 }
 
-/// How a sender knows of a loss.
+/// How a sender detected a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The receiver reported a gap, or a packet that arrived without its payload.

@@ -2,21 +2,21 @@
 
 use crate::{Feedback, Limits, Loss, RateControl, Sent};
 
-/// Sends a first window unasked, and then only what the receiver grants. The other half is
-/// [`PullPacer`](crate::PullPacer).
+/// Sends a first window without credit, and then only the bytes that the receiver grants. The
+/// receiver's half is [`PullPacer`](crate::PullPacer).
 ///
-/// The first window lasts until the first sign of the receiver: a report, a grant, or a packet that
-/// came without its payload. Then the receiver knows the flow, and its credit alone counts. When
-/// all that was sent has arrived and nothing waited, credit is void and the next packets are a
-/// first window again.
+/// The first window ends at the first sign of the receiver: a report, a grant, or news of a packet
+/// that arrived without its payload. From then on the receiver knows the flow, and only its credit
+/// counts. When all packets have arrived and the sender has no more data, the credit expires, and
+/// the next packets are a first window again.
 #[derive(Clone, Debug)]
 pub struct Eqds {
     line_rate_bps: u64,
     first_window_bytes: u64,
-    /// Credit of the first window that is left, while nothing of the receiver has come.
+    /// Remaining bytes of the first window, before the first sign of the receiver.
     unasked_bytes: u64,
     waits_for_sign: bool,
-    /// Credit by grants; packets may exceed it by less than one.
+    /// Credit from grants. The last packet may exceed it by less than one packet.
     credit_bytes: i128,
     granted_bytes: u64,
     sent_bytes: u64,
@@ -25,7 +25,7 @@ pub struct Eqds {
 
 impl Eqds {
     /// For a port of `line_rate_bps` bits a second and a first window of `first_window_bytes` (0
-    /// counts as 1 in both). The paper's first window is what the path holds in a round trip.
+    /// counts as 1 in both). In the paper, the first window is the bandwidth-delay product.
     #[must_use]
     pub fn new(line_rate_bps: u64, first_window_bytes: u64) -> Self {
         Self {
@@ -92,8 +92,8 @@ impl RateControl for Eqds {
         }
     }
 
-    /// After a timeout a first window may leave: what was in flight is gone, and the receiver may
-    /// not know of it.
+    /// After a timeout, the sender sends a first window again: the packets in flight are lost, and
+    /// the receiver may not know of the flow.
     fn on_loss(&mut self, _now_ns: u64, loss: Loss) {
         self.see_sign();
         if loss == Loss::TimedOut {

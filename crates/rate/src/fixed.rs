@@ -1,13 +1,13 @@
-//! A rate that a user has set.
+//! A constant rate, set by the user.
 
 use crate::receiver::ReceiverLimit;
 use crate::{Feedback, Limits, RateControl, Sent};
 
-/// Sends at a fixed rate, below what the receiver takes in (P5.5), with no window and no congestion
-/// control: for a path, or a share of one, that belongs to the user.
+/// Sends at a constant rate, limited by the receiver's drain rate (P5.5), with no window and no
+/// congestion control. Use it if the path, or a share of it, is reserved for the user.
 ///
-/// When a report counts more dropped packets than the one before, the pace becomes nine tenths of
-/// the receiver's drain rate, but at least half of what it was and at least 1 Mbit/s. Reports
+/// When a report counts more dropped packets than the previous one, the pace becomes nine tenths of
+/// the receiver's drain rate, but at least half of the previous pace and at least 1 Mbit/s. Reports
 /// without drops let it grow back.
 #[derive(Clone, Debug)]
 pub struct Fixed {
@@ -16,8 +16,8 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Paces at `rate_bps` bits a second (0 counts as 1). After drops at the receiver the pace
-    /// would grow from nothing to the rate in `recovery_ns` nanoseconds (`pace_recovery` of P5.8).
+    /// Paces at `rate_bps` bits a second (0 counts as 1). After drops at the receiver, the pace
+    /// would grow from 0 to the rate in `recovery_ns` nanoseconds (`pace_recovery` of P5.8).
     pub fn new(rate_bps: u64, recovery_ns: u64) -> Self {
         Self {
             receiver: ReceiverLimit::new(rate_bps, recovery_ns),
@@ -76,7 +76,7 @@ mod tests {
         let pace = |fixed: &Fixed| fixed.limits().pace_bps;
         fixed.on_feedback(&report(0, 10, 8 * SECOND, 5));
         assert_eq!(pace(&fixed), 7_200_000_000);
-        // The same report again, and one that was overtaken, lower nothing.
+        // A repeated report and an overtaken one do not lower the pace.
         fixed.on_feedback(&report(1, 10, 8 * SECOND, 5));
         fixed.on_feedback(&report(2, 9, 1_000, 6));
         assert_eq!(pace(&fixed), 7_200_000_001);

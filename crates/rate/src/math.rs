@@ -1,6 +1,7 @@
-//! Integer arithmetic that saturates.
+//! Saturating integer arithmetic.
 
-/// Nanoseconds of a second times bits of a byte: bytes and nanoseconds to bits a second and back.
+/// Nanoseconds per second times bits per byte, to convert between bytes per nanosecond and bits a
+/// second.
 const BIT_NS: u64 = 8_000_000_000;
 
 /// `a * b / c`, rounded down, at most `u64::MAX`; a divisor of 0 counts as 1.
@@ -19,7 +20,7 @@ pub(crate) fn rate_of(bytes: u64, ns: u64) -> u64 {
     mul_div(bytes, BIT_NS, ns)
 }
 
-/// Nanoseconds that `bytes` take at a rate in bits a second.
+/// Time in nanoseconds to send `bytes` at a rate in bits a second.
 pub(crate) fn time_of(bytes: u64, rate_bps: u64) -> u64 {
     mul_div(bytes, BIT_NS, rate_bps)
 }

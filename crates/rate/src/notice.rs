@@ -1,58 +1,58 @@
-//! The half of a receiver-driven controller that is at the receiver.
+//! The receiver's half of a receiver-driven controller.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// A data packet that has arrived, also one that a switch has cut to its headers.
+/// A data packet that has arrived, possibly trimmed to its headers by a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, in nanoseconds of the receiver's clock.
+    /// Time of arrival, in nanoseconds of the receiver's clock.
     pub now_ns: u64,
-    /// The flow that it belongs to. The receiver numbers its flows.
+    /// The flow of the packet. The receiver numbers its flows.
     pub flow: u32,
-    /// Its place in the flow: packets sent before it, without repetitions.
+    /// Its position in the flow: the number of packets sent before it, without repetitions.
     pub position: u64,
     /// Whether it carried a congestion mark (ECN CE, RFC 3168).
     pub marked: bool,
     /// Whether its payload was cut off.
     pub trimmed: bool,
-    /// Whether the sender had more to send behind it.
+    /// Whether the sender had more data after this packet.
     pub more: bool,
 }
 
-/// What the receiver has to send to the sender of a flow.
+/// A message from the receiver to the sender of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A congestion notification packet, for
     /// [`RateControl::on_notification`](crate::RateControl::on_notification).
     Congestion,
-    /// All credit granted to the flow so far. Their bytes are for
+    /// All credit granted to the flow so far. Convert it to bytes for
     /// [`RateControl::on_grant`](crate::RateControl::on_grant).
     Grant {
-        /// The sum, in packets of the flow's greatest length.
+        /// The sum, in packets of the flow's maximum length.
         granted_packets: u64,
     },
 }
 
 /// The receiving half of a controller, for all flows of one receiver.
 pub trait ReceiverControl {
-    /// Takes in a data packet.
+    /// Processes a data packet.
     fn on_arrival(&mut self, arrival: &Arrival);
 
     /// The next notice that is due, with its flow.
     fn poll(&mut self, now_ns: u64) -> Option<(u32, Notice)>;
 
-    /// When [`poll`](Self::poll) has a notice, in nanoseconds; in the past if it has one now;
-    /// `None`: not before a packet arrives.
+    /// When [`poll`](Self::poll) has the next notice, in nanoseconds. A time in the past means now;
+    /// `None` means not before a packet arrives.
     fn next_timeout(&self) -> Option<u64>;
 }
 
-/// DCQCN's notification point (SIGCOMM 2015, section 3.1): a marked packet leads to a notification
-/// at once, unless the flow had one in the last `N` nanoseconds. Then the next one comes at the end
-/// of that time, however many marked packets it stands for.
+/// DCQCN's notification point (SIGCOMM 2015, section 3.1): a marked packet causes a notification at
+/// once, unless the flow had one in the last `N` nanoseconds. In that case, one notification
+/// follows at the end of this time, for any number of marked packets.
 #[derive(Clone, Debug)]
 pub struct NotificationPoint {
     interval_ns: u64,
-    /// When each flow had its last notification.
+    /// Time of the last notification of each flow.
     notified_ns: BTreeMap<u32, u64>,
     /// Notifications to send: their time and flow.
     due: BTreeSet<(u64, u32)>,
@@ -77,7 +77,7 @@ impl ReceiverControl for NotificationPoint {
         }
         let last_ns = self.notified_ns.get(&arrival.flow);
         let free_ns = last_ns.map_or(0, |at_ns| at_ns.saturating_add(self.interval_ns));
-        // A flow has one entry: an earlier one in the set has the same time.
+        // A flow has at most one entry. An entry that exists already has the same time.
         if !self.due.iter().any(|(_, flow)| *flow == arrival.flow) {
             self.due.insert((free_ns.max(arrival.now_ns), arrival.flow));
         }

@@ -6,18 +6,18 @@ use crate::{Arrival, Notice, ReceiverControl, TokenBucket};
 
 /// Grants credit to all flows of a receiver together at the rate of its link, one packet at a time.
 ///
-/// A flow takes part while it is known to have more to send, or packets whose payloads were cut
-/// off. Flows with such packets go first; within the two groups, flows take turns. A flow that is
-/// done is known as such by the highest packet that has arrived; so packets that overtake one
-/// another do no harm. At most `ahead_packets` may be granted to a flow beyond what has arrived of
-/// it: a flow whose sender is gone takes no more of the link than that.
+/// A flow takes part while it has more data to send, or has trimmed packets. Flows with trimmed
+/// packets come first; within the two groups, flows take turns. The packet with the highest
+/// position that has arrived says whether the flow has more data, so reordering does no harm. A
+/// flow gets grants for at most `ahead_packets` beyond the packets that have arrived. This limits
+/// the share of the link that a flow wastes if its sender has failed.
 #[derive(Clone, Debug)]
 pub struct PullPacer {
     pace: TokenBucket,
     packet_bytes: u64,
     ahead_packets: u64,
     flows: BTreeMap<u32, Flow>,
-    /// Flows that take part, those with cut packets and the others.
+    /// Flows that take part: those with trimmed packets, and the others.
     turns: [VecDeque<u32>; 2],
     now_ns: u64,
 }
@@ -26,22 +26,22 @@ pub struct PullPacer {
 struct Flow {
     granted_packets: u64,
     arrived_packets: u64,
-    /// The highest place that has arrived, and whether there is more behind it.
+    /// The highest position that has arrived.
     highest: Option<u64>,
     more: bool,
-    /// Packets that came without payload and have no grant yet.
+    /// Trimmed packets without a grant yet.
     trimmed_packets: u64,
     listed: bool,
 }
 
 impl PullPacer {
     /// Grants packets of `packet_bytes` on the wire at `rate_bps` (0 counts as 1 in both): slightly
-    /// less than the rate of the receiver's link. `ahead_packets` should cover a round trip, with
-    /// queues.
+    /// less than the rate of the receiver's link. `ahead_packets` should cover a round trip
+    /// including queueing delay.
     #[must_use]
     pub fn new(rate_bps: u64, packet_bytes: u64, ahead_packets: u64) -> Self {
         Self {
-            // A pause gives no flow more than the packet that is due.
+            // A burst of one byte: after a pause, only one packet is due.
             pace: TokenBucket::new(rate_bps, 1),
             packet_bytes: packet_bytes.max(1),
             ahead_packets: ahead_packets.max(1),
@@ -51,7 +51,7 @@ impl PullPacer {
         }
     }
 
-    /// Lists a flow that should take part and is not listed.
+    /// Adds a flow to `turns` if it takes part and is not there yet.
     fn list(&mut self, number: u32) {
         if let Some(flow) = self.flows.get_mut(&number)
             && flow.takes_part(self.ahead_packets)
@@ -96,7 +96,7 @@ impl ReceiverControl for PullPacer {
                 continue;
             };
             flow.listed = false;
-            // It may have ended since it was listed.
+            // The flow may have ended since it was added.
             if !flow.takes_part(self.ahead_packets) {
                 continue;
             }
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// A packet takes a microsecond.
+    /// A pacer for a link on which a packet takes a microsecond.
     fn pacer() -> PullPacer {
         PullPacer::new(8_000_000_000, 1_000, 8)
     }
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    /// Grants up to a time, with their times.
+    /// All grants up to a time, with their times.
     fn grants(pacer: &mut PullPacer, until_ns: u64) -> Vec<(u64, u32)> {
         let mut grants = Vec::new();
         while let Some(at_ns) = pacer.next_timeout().filter(|at_ns| *at_ns <= until_ns) {
@@ -164,7 +164,7 @@ mod tests {
         let mut pacer = pacer();
         pacer.on_arrival(&arrival(0, 1, 5, false));
         assert_eq!(pacer.next_timeout(), None);
-        // A packet that was overtaken says nothing new.
+        // An overtaken packet changes nothing.
         pacer.on_arrival(&arrival(1, 1, 4, true));
         assert_eq!(pacer.poll(1), None);
     }
@@ -185,7 +185,7 @@ mod tests {
     fn a_silent_flow_gets_no_more_than_the_packets_ahead() {
         let mut pacer = pacer();
         pacer.on_arrival(&arrival(0, 1, 0, true));
-        // One has arrived, so one more than eight are granted.
+        // One packet has arrived, so the limit of eight allows nine grants.
         assert_eq!(grants(&mut pacer, 1_000_000).len(), 9);
         pacer.on_arrival(&arrival(2_000_000, 1, 1, true));
         assert_eq!(grants(&mut pacer, 3_000_000).len(), 1);

@@ -1,23 +1,22 @@
-//! What the receiver itself can take in (P5.5).
+//! Limits the pace to the receiver's own speed (P5.5).
 
 use crate::Feedback;
 use crate::math::mul_div;
 
-/// Lowest pace to which drops at the receiver bring a sender, in bits a second: enough to hear from
-/// the receiver.
+/// Lowest pace after drops at the receiver, in bits a second. It keeps reports coming.
 const FLOOR_BPS: u64 = 1_000_000;
 
-/// Share of the time of recovery that one report may make good for, at most: a long break proves
-/// nothing.
+/// One report raises the ceiling by at most one part in this number of the full recovery, because a
+/// long break proves nothing.
 const MAX_REPORT_SHARE: u64 = 50;
 
-/// A ceiling on the pace that follows the receiver's drain rate when the receiver drops packets,
-/// and that grows back while it drops none.
+/// A ceiling on the pace. It falls to the receiver's drain rate when the receiver drops packets,
+/// and grows back while it drops none.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverLimit {
     max_bps: u64,
     ceiling_bps: u64,
-    /// Time in which the ceiling would grow from nothing to `max_bps`.
+    /// Time in which the ceiling would grow from 0 to `max_bps`.
     recovery_ns: u64,
     dropped_packets: u64,
     reported_ns: u64,
@@ -40,8 +39,8 @@ impl ReceiverLimit {
         self.ceiling_bps
     }
 
-    /// Takes in a report, where the pace in use is `pace_bps`. Answers whether the receiver dropped
-    /// packets since the report before.
+    /// Processes a report. `pace_bps` is the current pace. Returns whether the receiver dropped
+    /// packets since the previous report.
     pub(crate) fn on_feedback(&mut self, feedback: &Feedback, pace_bps: u64) -> bool {
         let dropped = feedback.dropped_packets > self.dropped_packets;
         if dropped {
@@ -57,15 +56,15 @@ impl ReceiverLimit {
         dropped
     }
 
-    /// Takes in a report of a receiver that stood still: its drops are no measure of the rate that it
-    /// can take.
+    /// Processes a report after the receiver was suspended. Its drops do not measure the rate that
+    /// it can process.
     pub(crate) fn excuse(&mut self, feedback: &Feedback) {
         self.dropped_packets = self.dropped_packets.max(feedback.dropped_packets);
         self.reported_ns = self.reported_ns.max(feedback.now_ns);
     }
 
-    /// Nine tenths of the drain rate, but at least half of the present pace: a rate measured over a
-    /// moment when little was sent is no measure of what the receiver can take.
+    /// Nine tenths of the drain rate, but at least half of the current pace: a drain rate measured
+    /// while little was sent does not measure the receiver's capacity.
     fn below(&self, drain_bps: u64, pace_bps: u64) -> u64 {
         let target_bps = (drain_bps - drain_bps / 10).max(pace_bps / 2);
         let floor_bps = FLOOR_BPS.min(self.max_bps);

@@ -15,7 +15,7 @@ fn options() -> AdaptiveOptions {
     }
 }
 
-/// Starts on a path that is known to carry 1 Gbit/s over 25 ms.
+/// A controller on a path known to carry 1 Gbit/s at 25 ms.
 fn known() -> Adaptive {
     Adaptive::new(AdaptiveOptions {
         start: Some(Start {
@@ -56,7 +56,7 @@ fn report(controller: &mut Adaptive, from_ns: u64, packets: u64, dropped: u64) {
     });
 }
 
-/// Bytes of a sixteenth of the known path, rounded up to packets.
+/// Packets of a sixteenth of the known path, rounded up.
 const TRAIN_PACKETS: u64 = 48;
 
 #[test]
@@ -83,7 +83,7 @@ fn a_train_whose_first_packets_gave_no_sample_is_not_followed_by_a_faster_one() 
     let mut controller = Adaptive::new(options());
     let first_bps = controller.limits().pace_bps;
     send(&mut controller, 0, 16, false);
-    // The one report is about the last packet: what queued before it is part of every sample.
+    // The only report is about the last packet, so a queue before it is part of every sample.
     report(&mut controller, 0, 16, 0);
     assert_eq!(controller.phase(), Phase::Probe);
     assert_eq!(controller.limits().pace_bps, first_bps / 2);
@@ -155,6 +155,37 @@ fn known_drops_and_marks_are_congestion() {
     }
 }
 
+/// Marks on the first packets of a message, caused by other flows.
+#[test]
+fn a_flow_with_little_in_flight_keeps_its_share() {
+    let mut controller = known();
+    send(&mut controller, 0, TRAIN_PACKETS, false);
+    report(&mut controller, 0, TRAIN_PACKETS, 0);
+    let before_bps = controller.learned().unwrap().rate_bps;
+    send(&mut controller, 30 * MS, 20, true);
+    let sent = TRAIN_PACKETS + 20;
+    let departed_ns = 30 * MS + 19 * 32_768;
+    controller.on_feedback(&Feedback {
+        now_ns: departed_ns + 26 * MS,
+        newest: Some(Newest {
+            sent_bytes: sent * 4_096,
+            departed_ns: Some(departed_ns),
+            hold_ns: 0,
+        }),
+        received_bytes: sent * 4_096,
+        received_packets: sent,
+        marked_packets: 20,
+        drain_bps: 1_000_000_000,
+        ..Feedback::default()
+    });
+    assert_eq!(controller.phase(), Phase::Drain);
+    let after_bps = controller.learned().unwrap().rate_bps;
+    assert!(
+        after_bps > before_bps / 10 * 9,
+        "{after_bps} of {before_bps}"
+    );
+}
+
 #[test]
 fn silence_halves_the_train_and_waits_longer_each_time() {
     let mut controller = known();
@@ -207,7 +238,7 @@ fn the_first_report_after_silence_brings_back_what_was_known() {
         }),
         received_bytes: sent_bytes,
         received_packets: TRAIN_PACKETS + 4,
-        // They found its socket full.
+        // Packets dropped because its socket was full.
         dropped_packets: 1_000,
         ..Feedback::default()
     });

@@ -1,13 +1,13 @@
-//! DCQCN and Swift on reports alone, as an endpoint without congestion notifications has them.
+//! DCQCN and Swift with reports only, as in an endpoint without congestion notifications.
 
 mod common;
 
-use common::case::{Case, Kind};
+use common::case::{Case, FlowKind};
 use common::network::run;
 
-/// Four flows on 10 Gbit/s and 100 us, with marks from a sixteenth of the path on, started five
-/// round trips apart.
-fn case(kind: Kind) -> Case {
+/// Four flows on 10 Gbit/s and 100 us, started five round trips apart. Packets are marked above a
+/// queue of a sixteenth of the path.
+fn case(kind: FlowKind) -> Case {
     Case {
         ecn: true,
         buffer: 4.0,
@@ -20,7 +20,7 @@ fn case(kind: Kind) -> Case {
 
 #[test]
 fn dcqcn_shares_a_path_by_reported_marks() {
-    let outcome = run(&case(Kind::Dcqcn));
+    let outcome = run(&case(FlowKind::Dcqcn));
     assert!(
         outcome.jain >= 0.9 && outcome.utilisation > 0.8,
         "{outcome:?}"
@@ -30,12 +30,12 @@ fn dcqcn_shares_a_path_by_reported_marks() {
 
 #[test]
 fn swift_shares_a_path_by_reported_delay() {
-    let outcome = run(&case(Kind::Swift));
+    let outcome = run(&case(FlowKind::Swift));
     assert!(
         outcome.jain >= 0.9 && outcome.utilisation > 0.9,
         "{outcome:?}"
     );
-    // The target is a quarter of the round trip, and what flow scaling and the hop add.
+    // The target is a quarter of the round trip, plus flow scaling and the hop.
     assert!(
         outcome.queue_mean < 1.5 && outcome.dropped == 0.0,
         "{outcome:?}"

@@ -1,47 +1,48 @@
-//! The window beside flows that keep the queue full.
+//! The window of phase `Compete`, beside flows that keep the queue full.
 
 use super::cubic::Cubic;
-use super::path::Path;
+use super::path::PathEstimate;
 use crate::math::mul_div;
 
-/// Round trips in which the window rises to what it holds.
+/// Number of round trips in which the window rises to the bytes that it then holds.
 const RISE_ROUNDS: u64 = 8;
 
-/// The others do not yield if packets are lost again in fewer round trips than this after a cut. A
-/// window of CUBIC takes longer to return.
+/// If packets are lost again within this number of round trips after a cut, the other flows did not
+/// yield. A CUBIC window takes longer to recover.
 const YIELD_ROUNDS: u64 = 16;
 
-/// Much loss counts when this many more round trips with losses had much than had little. BBR keeps
-/// a rate for 10 round trips.
+/// The flow reacts to heavy loss when the round trips with heavy loss outnumber those with light
+/// loss by this number. BBR keeps a rate for 10 round trips.
 const OVERFULL_ROUNDS: u32 = 8;
 
-/// Round trips until the first attempt to drain the queue. The next pauses are twice as long each,
-/// up to the second value: while the flow drains, BBR takes the room for its rate.
+/// Number of round trips until the first attempt to drain the queue. Each further pause is twice as
+/// long, up to the second value: while this flow drains, BBR raises its rate to use the free
+/// capacity.
 const PAUSE_ROUNDS: [u64; 2] = [12, 96];
 
-/// A window that grows and is cut as that of CUBIC, but not below what the flow holds: the bytes of
-/// the path beside others that do not yield, and half of them beside others that do.
+/// A window that grows and is cut like the window of CUBIC, but with a floor. The floor is
+/// `path_bytes` beside flows that do not yield, and half of that beside flows that yield.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compete {
     cubic: Cubic,
-    /// What the path holds without a queue.
+    /// Bytes that the path holds without a queue, as estimated.
     path_bytes: u64,
-    /// The others did not yield to the last cut, as far as is known.
+    /// Whether the other flows did not yield to the last cut.
     is_pressed: bool,
-    /// The window rises to what it holds since then, from this.
+    /// Since when the window rises to its floor, and the window at that time.
     rise_ns: u64,
     rise_bytes: u64,
-    /// When packets were lost last.
+    /// Time of the last loss.
     lost_ns: Option<u64>,
-    /// Round trips in which much was lost, less those in which little was.
+    /// Number of round trips with heavy loss, minus the number with light loss.
     overfull_rounds: u32,
     pause_rounds: u64,
-    /// When to try to drain the queue.
+    /// Time of the next attempt to drain the queue.
     drain_ns: u64,
 }
 
 impl Compete {
-    /// Goes on from a window of `window_bytes` at `now_ns`, on a path that holds `path_bytes`.
+    /// Starts with a window of `window_bytes` at `now_ns`, on a path that holds `path_bytes`.
     pub(super) fn new(now_ns: u64, window_bytes: u64, path_bytes: u64, packet_bytes: u64) -> Self {
         Self {
             cubic: Cubic::new(now_ns, window_bytes, packet_bytes),
@@ -57,7 +58,7 @@ impl Compete {
     }
 
     /// Sets when to try to drain the queue next.
-    pub(super) fn pause(&mut self, now_ns: u64, path: &Path) {
+    pub(super) fn pause(&mut self, now_ns: u64, path: &PathEstimate) {
         let pause_ns = path.base_ns().saturating_mul(self.pause_rounds);
         self.drain_ns = now_ns.saturating_add(pause_ns);
         self.pause_rounds = (2 * self.pause_rounds).min(PAUSE_ROUNDS[1]);
@@ -69,7 +70,7 @@ impl Compete {
     }
 
     /// The window at `now_ns`.
-    pub(super) fn window_bytes(&self, now_ns: u64, path: &Path) -> u64 {
+    pub(super) fn window_bytes(&self, now_ns: u64, path: &PathEstimate) -> u64 {
         let cubic_bytes = self.cubic.window_bytes(now_ns, path.standing_ns());
         if !self.is_pressed {
             return cubic_bytes.max(self.path_bytes / 2);
@@ -81,8 +82,8 @@ impl Compete {
         cubic_bytes.max(self.path_bytes.min(most_bytes))
     }
 
-    /// Notes whether much was lost in a round trip with losses. Answers whether that has lasted for
-    /// longer than the others may take to see that they have less.
+    /// Records whether the loss in a round trip with losses was heavy. Returns whether heavy loss
+    /// has lasted longer than the other flows need to detect their smaller share.
     pub(super) fn is_too_much(&mut self, is_overfull: bool) -> bool {
         self.overfull_rounds = if is_overfull {
             self.overfull_rounds + 1
@@ -92,15 +93,15 @@ impl Compete {
         self.overfull_rounds >= OVERFULL_ROUNDS
     }
 
-    /// Holds half from now on. Answers what the path is now thought to hold.
+    /// Halves the estimate of the bytes that the path holds. Returns the new estimate.
     pub(super) fn hold_half(&mut self) -> u64 {
         self.overfull_rounds = 0;
         self.path_bytes /= 2;
         self.path_bytes
     }
 
-    /// Packets were lost.
-    pub(super) fn on_loss(&mut self, now_ns: u64, path: &Path) {
+    /// Cuts the window after a loss.
+    pub(super) fn on_loss(&mut self, now_ns: u64, path: &PathEstimate) {
         let rtt_ns = path.standing_ns();
         let window_bytes = self.window_bytes(now_ns, path);
         let patience_ns = rtt_ns.saturating_mul(YIELD_ROUNDS);
@@ -127,8 +128,8 @@ mod tests {
     const PATH_BYTES: u64 = 1_000_000;
 
     /// A path of 40 ms.
-    fn path() -> Path {
-        let mut path = Path::default();
+    fn path() -> PathEstimate {
+        let mut path = PathEstimate::default();
         path.take(&Feedback {
             now_ns: 40 * MS,
             newest: Some(Newest {
@@ -169,7 +170,7 @@ mod tests {
         compete.on_loss(1_200 * MS, &path());
         assert!(compete.window_bytes(1_200 * MS, &path()) < 800_000);
         assert_eq!(compete.window_bytes(1_520 * MS, &path()), PATH_BYTES);
-        // Others that yield take the floor down again.
+        // After the others yield, the floor falls again.
         compete.on_loss(3_000 * MS, &path());
         assert!(compete.window_bytes(3_000 * MS, &path()) < 750_000);
     }

@@ -1,4 +1,4 @@
-//! The window of CUBIC (RFC 9438), for paths where others fill the queue.
+//! The window of CUBIC (RFC 9438), for paths where other flows fill the queue.
 
 use crate::math::{cube_root, mul_div};
 
@@ -8,7 +8,7 @@ pub(super) struct Cubic {
     packet_bytes: u64,
     /// Window at the last loss.
     highest_bytes: u64,
-    /// Window after it.
+    /// Window after the last loss.
     start_bytes: u64,
     since_ns: u64,
     /// Time from `since_ns` until the window is `highest_bytes` again.
@@ -16,7 +16,7 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// Goes on from a window of `window_bytes` at `now_ns`.
+    /// Starts with a window of `window_bytes` at `now_ns`.
     pub(super) fn new(now_ns: u64, window_bytes: u64, packet_bytes: u64) -> Self {
         Self {
             packet_bytes: packet_bytes.max(1),
@@ -27,8 +27,8 @@ impl Cubic {
         }
     }
 
-    /// The window at `now_ns`, where a round trip takes `rtt_ns`: the larger of the cubic curve
-    /// (RFC 9438 section 4.2) and of the Reno-friendly line (section 4.3).
+    /// The window at `now_ns` with a round trip of `rtt_ns`: the larger of the cubic curve (RFC
+    /// 9438 section 4.2) and of the Reno-friendly line (section 4.3).
     pub(super) fn window_bytes(&self, now_ns: u64, rtt_ns: u64) -> u64 {
         let elapsed_ns = now_ns.saturating_sub(self.since_ns);
         let elapsed_ms = elapsed_ns / 1_000_000;
@@ -46,15 +46,15 @@ impl Cubic {
         curve.max(self.start_bytes.saturating_add(line))
     }
 
-    /// Goes on from another window.
+    /// Continues from another window.
     pub(super) fn set(&mut self, now_ns: u64, window_bytes: u64) {
         *self = Self::new(now_ns, window_bytes, self.packet_bytes);
     }
 
-    /// Packets were lost: the window becomes seven tenths.
+    /// Cuts the window to seven tenths after a loss.
     pub(super) fn on_loss(&mut self, now_ns: u64, rtt_ns: u64) {
         let window = self.window_bytes(now_ns, rtt_ns);
-        // Fast convergence (section 4.7): one that is losing ground leaves more of it.
+        // Fast convergence (section 4.7): a flow whose window shrinks gives up more capacity.
         self.highest_bytes = if window < self.highest_bytes {
             mul_div(window, 17, 20)
         } else {

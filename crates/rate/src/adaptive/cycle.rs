@@ -1,47 +1,49 @@
-//! From one cut of the window to the next: what the queue did.
+//! Observes the queue from one cut of the window to the next.
 
 use super::path::Sample;
 use crate::math::mul_div;
 
-/// Attempts to drain the queue before it is taken to be that of others, and how many if others kept
-/// it full shortly before. Many flows that start one after the other, or have few packets each, take
-/// more than six attempts to empty a queue together. Once they compete, they keep it full for good.
+/// Number of failed attempts to drain the queue after which the flow concludes that other flows
+/// fill it; the second value applies if others filled it shortly before. If many equal flows start
+/// one after the other, or have few packets each, they need more than six attempts to empty a queue
+/// together. If they entered `Compete`, they would keep it full forever.
 const PATIENCE: [u32; 2] = [10, 2];
 
-/// Attempts to drain the queue that are deep because what is known of the path is young.
+/// The first attempts on a new path use a lower window, because the estimates are uncertain.
 const YOUNG: u32 = 3;
 
-/// Share of the window that is kept while the queue drains, in 256ths: a tenth below the flow's
-/// share, and lower after each attempt that failed.
+/// Factor of the window while the queue drains, in 256ths: 0.9 of the flow's share, and less after
+/// each failed attempt.
 const KEPT: [u64; 3] = [230, 192, 128];
 
-/// What happened since the window was cut.
+/// Observations since the last cut of the window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cycle {
     /// Bytes sent before the cut.
     cut_bytes: u64,
-    /// When the first packet left after it.
+    /// When the first packet left after the cut.
     first_ns: Option<u64>,
     /// The base round trip at the cut.
     base_ns: u64,
     /// Shortest round trip since the cut.
     lowest_ns: Option<u64>,
-    /// The first sample that saw a queue.
+    /// The first sample that detected a queue.
     queue: Option<Sample>,
-    /// Bytes sent at the start of the present round trip.
+    /// Bytes sent at the start of the current round trip.
     round_bytes: u64,
-    /// The base has fallen since the last cut: the path was never empty before.
+    /// Whether the base has fallen since the last cut. Then the queue was never empty before.
     fell: bool,
-    /// The window was cut without a queue: it may be that the queue was never empty.
+    /// Whether the window was cut without a queue. Then it is possible that the queue was never
+    /// empty.
     blind: bool,
-    /// Times that the queue drained.
+    /// How often the queue drained.
     drains: u32,
     failures: u32,
-    /// Window at the first of the failures.
+    /// Window before the first failed attempt to drain.
     held_bytes: u64,
-    /// Extremes of the samples since then.
+    /// Extremes of the samples since that attempt.
     range: Option<Range>,
-    /// Packets were lost since then, more than at random.
+    /// Whether more packets than the random loss were lost since that attempt.
     is_lossy: bool,
 }
 
@@ -75,7 +77,7 @@ impl Range {
 }
 
 impl Cycle {
-    /// The window was cut after `sent_bytes` had left.
+    /// Starts a new cycle: the window was cut after `sent_bytes` had left.
     pub(super) fn start(&mut self, sent_bytes: u64, base_ns: u64, blind: bool) {
         self.blind = blind;
         self.fell = base_ns < self.base_ns - self.base_ns / 32;
@@ -87,13 +89,13 @@ impl Cycle {
         self.queue = None;
     }
 
-    /// What is known of the path is young again.
+    /// Marks the estimates of the path as uncertain again.
     pub(super) fn forget(&mut self) {
         self.succeed();
         self.drains = 0;
     }
 
-    /// Ignores what was sent up to now, but goes on.
+    /// Ignores the packets sent so far, without starting a new cycle.
     pub(super) fn skip_to(&mut self, sent_bytes: u64) {
         self.cut_bytes = sent_bytes;
     }
@@ -107,7 +109,7 @@ impl Cycle {
         self.first_ns.get_or_insert(now_ns);
     }
 
-    /// Takes in a sample. Answers whether its packet left since the cut.
+    /// Adds a sample. Returns whether its packet left after the cut.
     pub(super) fn note_sample(&mut self, sample: Sample) -> bool {
         if self.first_ns.is_none_or(|ns| sample.departed_ns < ns) {
             return false;
@@ -121,18 +123,18 @@ impl Cycle {
         true
     }
 
-    /// A sample saw a queue.
+    /// Records a sample that detected a queue.
     pub(super) fn note_queue(&mut self, sample: Sample) {
         self.queue.get_or_insert(sample);
     }
 
-    /// The share that all flows have if they are equal, from how far the flow's own growth and the
-    /// delay went together since a queue was first seen; `None` if the delay rose by less than
-    /// `least_ns`.
+    /// Estimates the equal share: the window that each flow would have if all were equal. It
+    /// compares the flow's own growth with the growth of the delay since the first sample with a
+    /// queue. `None` if the delay rose by less than `least_ns`.
     ///
-    /// Flows of windows w add g sqrt(w), with a g that is the same for all. If there are N and all
-    /// are equal, the delay rises by N g sqrt(w) over the N w bytes that the path holds, in round
-    /// trips; so w follows from g, which the flow knows from its own growth, and from the delay.
+    /// A flow with window w grows by g sqrt(w), with the same g for all flows. If N flows are
+    /// equal, the path holds N w bytes, and the delay rises by N g sqrt(w) / (N w) round trips. So
+    /// w follows from the delay and from g, which the flow knows from its own growth.
     pub(super) fn equal_share(
         &self,
         share_bytes: u64,
@@ -150,7 +152,7 @@ impl Cycle {
         Some(mul_div(alone_bytes, alone_bytes, share_bytes))
     }
 
-    /// Whether a round trip has passed since this last answered true.
+    /// Whether a round trip has passed since this function last returned `true`.
     pub(super) fn is_round_over(&mut self, reported_bytes: u64, sent_bytes: u64) -> bool {
         let over = reported_bytes > self.round_bytes;
         if over {
@@ -165,7 +167,7 @@ impl Cycle {
             .is_none_or(|ns| ns.saturating_sub(base_ns) <= threshold_ns / 2)
     }
 
-    /// Whether sending at the lowered window has gone on for `ns`.
+    /// Whether the flow has sent at the lowered window for `ns`.
     pub(super) fn has_drained_for(&self, ns: u64, now_ns: u64) -> bool {
         self.first_ns
             .is_some_and(|first_ns| now_ns.saturating_sub(first_ns) >= ns)
@@ -178,7 +180,7 @@ impl Cycle {
         mul_div(share_bytes, KEPT[attempt as usize], 256)
     }
 
-    /// The queue did not drain, with a window of `window_bytes` before the attempt.
+    /// Records that the queue did not drain. The window was `window_bytes` before the attempt.
     pub(super) fn fail(&mut self, window_bytes: u64) {
         if self.failures == 0 {
             self.held_bytes = window_bytes;
@@ -188,7 +190,7 @@ impl Cycle {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// The queue drained.
+    /// Records that the queue drained.
     pub(super) fn succeed(&mut self) {
         self.drains = self.drains.saturating_add(1);
         self.failures = 0;
@@ -196,26 +198,29 @@ impl Cycle {
         self.is_lossy = false;
     }
 
-    /// Whether to try again to drain the queue, which others kept full shortly before or not.
+    /// Whether to try to drain the queue again. `is_warned`: whether other flows kept it full
+    /// shortly before.
     pub(super) fn is_patient(&self, is_warned: bool) -> bool {
         self.failures < PATIENCE[usize::from(is_warned)]
     }
 
-    /// Window in bytes before the attempts that failed.
+    /// Window in bytes before the failed attempts.
     pub(super) fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// Packets were lost, more than at random.
+    /// Records a loss beyond the random loss.
     pub(super) fn note_loss(&mut self) {
         self.is_lossy = true;
     }
 
-    /// The shortest round trip lately, if all were within `spread_ns`: no queue, but a longer path.
+    /// Detects a longer path: returns the shortest recent round trip if all recent round trips were
+    /// within `spread_ns`.
     ///
-    /// A queue that others keep at its limit is steady too, but drops packets. And a queue would have
-    /// moved with the bytes in flight: by as much as those take on a path of `base_ns` that holds
-    /// `path_bytes`, which has to be twice the spread to show something.
+    /// A queue that other flows keep at its limit has a steady delay too, but drops packets. Also,
+    /// the delay of a queue follows the bytes in flight. The test is valid only if the change of
+    /// the bytes in flight would have changed the delay of a queue, on a path of `base_ns` that
+    /// holds `path_bytes`, by at least twice the spread.
     pub(super) fn steady_ns(&self, spread_ns: u64, base_ns: u64, path_bytes: u64) -> Option<u64> {
         let range = self.range.filter(|_| !self.is_lossy)?;
         let moved_bytes = range.most_bytes - range.fewest_bytes;
@@ -224,7 +229,7 @@ impl Cycle {
         (is_steady && is_tested).then_some(range.shortest_ns)
     }
 
-    /// Whether a queue is nearly as long as the longest lately.
+    /// Whether a queue is nearly as long as the longest recent one.
     pub(super) fn is_queue_high(&self, queue_ns: u64, base_ns: u64) -> bool {
         let highest_ns = self.range.map_or(0, |range| range.longest_ns);
         queue_ns >= highest_ns.saturating_sub(base_ns) / 4 * 3

@@ -1,38 +1,45 @@
-//! How a window grows between two cuts, and which share of the path that shows.
+//! The growth of a window between two cuts.
 
 use crate::math::mul_div;
 
-/// What a unit of growth is counted in.
+/// Fixed-point scale of growth.
 const UNIT: u64 = 256;
 
 /// Doublings after which growth stops.
 const MAX_DOUBLINGS: u64 = 40;
 
-/// The first round trip adds the square root of the window, in packets, over this.
+/// The first doubling adds the square root of the window, in packets, divided by this.
 const FIRST_STEP: u64 = 8;
 
-/// Growth since a cut, in units of the first step: `2^(t / base) - 1`, in 256ths.
+/// Time of a doubling, in half round trips. The sender detects a queue one round trip or more after
+/// it has formed. If growth doubled in one round trip, a single flow would overflow a queue of a
+/// fifth of the path at each cut.
+const DOUBLING_HALVES: u64 = 3;
+
+/// Growth since a cut, in units of the first step, in 256ths: `2^(t / d) - 1`, with a d of one and a
+/// half round trips.
 ///
-/// It depends on nothing but the time since the cut and the round trip. Flows of one bottleneck see
-/// the same queue, so they cut at about the same time, and share this number.
+/// It depends only on the time since the cut and the round trip. Flows at one bottleneck see the
+/// same queue, cut at about the same time, and so have the same growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Growth(u64);
 
 impl Growth {
-    /// After `elapsed_ns`, where a round trip takes `base_ns`.
+    /// The growth after `elapsed_ns`, with a round trip of `base_ns`.
     pub(super) fn after(elapsed_ns: u64, base_ns: u64) -> Self {
-        let base_ns = base_ns.max(1);
-        let doublings = elapsed_ns / base_ns;
+        let doubling_ns = (base_ns.saturating_mul(DOUBLING_HALVES) / 2).max(1);
+        let doublings = elapsed_ns / doubling_ns;
         if doublings >= MAX_DOUBLINGS {
             return Self((UNIT << MAX_DOUBLINGS) - UNIT);
         }
-        // Between two powers of two the curve is a line.
-        let part = mul_div(elapsed_ns % base_ns, UNIT, base_ns);
+        // Interpolate linearly between two powers of two.
+        let part = mul_div(elapsed_ns % doubling_ns, UNIT, doubling_ns);
         Self(((UNIT + part) << doublings) - UNIT)
     }
 
-    /// Bytes that it adds to a window of `window_bytes`: by doubling up to a quarter of the window,
-    /// then by a quarter of what it has become each round trip.
+    /// Bytes that this growth adds to a window of `window_bytes`. The added bytes double until they
+    /// are a quarter of the window. After that, the window itself grows by a quarter per doubling
+    /// time.
     pub(super) fn bytes(self, window_bytes: u64, packet_bytes: u64) -> u64 {
         let packets = window_bytes / packet_bytes.max(1);
         let step_bytes = packets.max(1).isqrt().saturating_mul(packet_bytes);
@@ -49,7 +56,7 @@ impl Growth {
             added_bytes = added_bytes.saturating_add(step_bytes);
             step_bytes = step_bytes.saturating_add(step_bytes / 4);
         }
-        // Between two powers of two the logarithm is a line too.
+        // Interpolate the logarithm linearly between two powers of two.
         let power_bytes = quarter_bytes.saturating_mul(1 << rounds);
         let part_bytes = mul_div(step_bytes, doubled_bytes - power_bytes, power_bytes);
         added_bytes.saturating_add(part_bytes)
@@ -64,13 +71,13 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn growth_doubles_each_round_trip() {
-        let at = |ms: u64| Growth::after(ms * MS, 10 * MS).0;
+    fn growth_doubles_in_one_and_a_half_round_trips() {
+        let at = |ms: u64| Growth::after(ms * MS, 20 * MS).0;
         assert_eq!(
-            [at(0), at(5), at(10), at(20), at(30)],
+            [at(0), at(15), at(30), at(60), at(90)],
             [0, 128, 256, 768, 1_792]
         );
-        let step = Growth::after(10 * MS, 10 * MS);
+        let step = Growth::after(30 * MS, 20 * MS);
         assert_eq!(step.bytes(400 * 4096, 4096), 20 * 4096 / 8);
     }
 

@@ -1,4 +1,4 @@
-//! A rate that follows the path.
+//! The adaptive controller: a rate that follows the path.
 
 mod compete;
 mod cubic;
@@ -15,42 +15,44 @@ use crate::{Feedback, Limits, RateControl, Sent, Start};
 use compete::Compete;
 use cycle::Cycle;
 use growth::Growth;
-use path::Path;
+use path::PathEstimate;
 use probe::Probe;
 
-/// Wait for the first report, in nanoseconds (RFC 6298 section 2.1).
+/// Timeout of the first report, in nanoseconds (RFC 6298 section 2.1).
 const FIRST_TIMEOUT_NS: u64 = 1_000_000_000;
 
-/// Highest rate in bits a second and largest window in bytes: room to multiply them.
+/// Highest rate in bits a second, and largest window in bytes. Products of the two must not
+/// overflow.
 const MAX_BPS: u64 = 1 << 50;
 const MAX_BYTES: u64 = 1 << 50;
 
-/// What an [`Adaptive`] controller needs to know of its host.
+/// Options of an [`Adaptive`] controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdaptiveOptions {
     /// Bytes of a full packet on the wire, headers included.
     pub packet_bytes: u64,
-    /// Highest rate in bits a second, whatever the path carries: the share of it that is the
-    /// sender's, or the rate of its network card.
+    /// Highest rate in bits a second, even if the path carries more: the sender's part of the path,
+    /// or the rate of its network card.
     pub max_rate_bps: u64,
-    /// Differences of delay that the hosts at both ends make, in nanoseconds: no sign of a queue.
+    /// Variation of the delay that the hosts at both ends cause, in nanoseconds. It is not taken
+    /// for a queue.
     pub jitter_ns: u64,
-    /// After drops at the receiver the pace would grow from nothing to `max_rate_bps` in this time,
-    /// in nanoseconds (`pace_recovery` of P5.8).
+    /// Recovery after drops at the receiver: in this time, in nanoseconds, the pace would grow from
+    /// 0 to `max_rate_bps` (`pace_recovery` of P5.8).
     pub recovery_ns: u64,
-    /// What is known about the path.
+    /// Estimates of the path, if it is known.
     pub start: Option<Start>,
 }
 
-/// What an [`Adaptive`] controller is doing: the states of the table in the documentation of the
-/// crate.
+/// The phase of an [`Adaptive`] controller. The table in the documentation of the crate describes
+/// the phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Sends short trains of packets to see which rate the path carries.
+    /// Sends short trains of packets to measure the rate of the path.
     Probe,
-    /// Lets the queue run empty.
+    /// Sends less, until the queue is empty.
     Drain,
-    /// Sends its share, and ever more above it until a queue forms.
+    /// Sends its share and a growing surplus, until a queue forms.
     Grow,
     /// Holds its share beside flows that keep the queue full.
     Compete,
@@ -70,27 +72,28 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     options: AdaptiveOptions,
-    path: Path,
+    path: PathEstimate,
     receiver: ReceiverLimit,
     state: State,
     cycle: Cycle,
     /// The flow's share of the path: rate times round trip without queues.
     share_bytes: u64,
-    /// What the state makes of it now.
+    /// The window in the current state, which derives it from the share.
     window_bytes: u64,
-    /// The most that the share was lately: what the path holds, as far as the flow has seen it.
+    /// Recent maximum of the share: the flow's estimate of the bytes that the path holds.
     peak_bytes: u64,
     /// When `Compete` last ended.
     competed_ns: Option<u64>,
     now_ns: u64,
     sent_bytes: u64,
     sent_ns: u64,
-    /// Bytes sent when the sender last had nothing more to send.
+    /// Bytes sent when the sender last had no more data to send.
     app_limited_bytes: u64,
-    /// Bytes sent when reports last failed to come: they are in flight no more.
+    /// Bytes sent at the last timeout of reports. They no longer count as in flight.
     settled_bytes: u64,
-    /// Bytes up to which drops at the receiver are blamed on its silence: with the train that
-    /// followed it, as sockets report drops with the packets that come after them.
+    /// Drops at the receiver up to this number of sent bytes are attributed to its silence. This
+    /// includes the train after the silence, because sockets report drops together with later
+    /// packets.
     silent_bytes: u64,
     deadline_ns: Option<u64>,
     timeouts: u32,
@@ -108,7 +111,7 @@ impl Adaptive {
         };
         let probe = Probe::first(options.packet_bytes, options.max_rate_bps);
         let mut controller = Self {
-            path: Path::default(),
+            path: PathEstimate::default(),
             receiver: ReceiverLimit::new(options.max_rate_bps, options.recovery_ns),
             state: State::Probe(probe),
             cycle: Cycle::default(),
@@ -142,8 +145,8 @@ impl Adaptive {
         }
     }
 
-    /// What a later transfer on this path can start with; `None` before the first round trip is
-    /// measured.
+    /// The estimates with which a later transfer on this path can start; `None` before the first
+    /// round trip is measured.
     pub fn learned(&self) -> Option<Start> {
         let rtt_ns = self.path.base_ns();
         (rtt_ns > 0).then(|| Start {
@@ -153,7 +156,7 @@ impl Adaptive {
     }
 
     /// Highest pace in bits a second that the receiver and [`AdaptiveOptions::max_rate_bps`] allow
-    /// now. A lower pace is the path's doing.
+    /// now. If the pace is lower, the path limits it.
     pub fn ceiling_bps(&self) -> u64 {
         self.receiver.ceiling_bps()
     }
@@ -163,7 +166,7 @@ impl Adaptive {
         rate_of(self.share_bytes, self.path.base_ns()).clamp(1, self.options.max_rate_bps)
     }
 
-    /// Tests whether the path carries what `start` says.
+    /// Starts a train that tests whether the path carries the rate of `start`.
     fn expect(&mut self, start: Start) {
         let start = Start {
             rate_bps: start.rate_bps.clamp(1, self.options.max_rate_bps),
@@ -191,7 +194,7 @@ impl Adaptive {
         self.peak_bytes = self.peak_bytes.max(self.share_bytes);
     }
 
-    /// Brings the window up to date.
+    /// Updates the window.
     fn refresh(&mut self) {
         let base_ns = self.path.base_ns();
         if let State::Drain { back } = self.state
@@ -203,7 +206,7 @@ impl Adaptive {
             }
         }
         let window_bytes = match self.state {
-            // The train, and nothing after it.
+            // Allow the train, and no packets after it.
             State::Probe(probe) => {
                 let settled_bytes = self.path.reported_bytes().max(self.settled_bytes);
                 probe.end_bytes().saturating_sub(settled_bytes)
@@ -227,7 +230,7 @@ impl Adaptive {
         self.share_bytes.saturating_add(grown_bytes).min(MAX_BYTES)
     }
 
-    /// How long to wait for a report.
+    /// The timeout for a report.
     fn timeout_ns(&self) -> u64 {
         let standing_ns = self.path.standing_ns();
         let wait_ns = if standing_ns == 0 {
@@ -289,8 +292,8 @@ impl RateControl for Adaptive {
         if let Some(learned) = self.learned()
             && was_silent
         {
-            // What was in flight in the silence waited for its end. Its delay says nothing about
-            // the queue, and its rate nothing about the path.
+            // Packets in flight during the silence waited until its end. Their delay does not
+            // measure the queue, and their rate does not measure the path.
             self.expect(learned);
             if let State::Probe(probe) = self.state {
                 self.silent_bytes = probe.end_bytes();
@@ -305,7 +308,7 @@ impl RateControl for Adaptive {
         if let State::Grow { since_ns } = &mut self.state
             && (unused || reported_bytes <= self.app_limited_bytes)
         {
-            // A window that is not used cannot show that there is room for more.
+            // A window that is not used proves nothing about a larger window, so growth pauses.
             *since_ns = since_ns
                 .saturating_add(self.now_ns - before_ns)
                 .min(self.now_ns);
@@ -351,7 +354,7 @@ impl RateControl for Adaptive {
                 window_bytes: self.window_bytes.max(1),
             };
         }
-        // What arrived since the last report still counts as in flight.
+        // Packets that arrived since the last report still count as in flight.
         let unreported_bytes = mul_div(self.window_bytes, self.path.interval_ns(), standing_ns);
         let window_bytes = self.window_bytes.saturating_add(unreported_bytes);
         Limits {

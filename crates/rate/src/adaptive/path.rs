@@ -1,25 +1,28 @@
-//! What the reports say about the path: round trip, queue, rate, loss, marks.
+//! Estimates the path from reports: round trip, queue, rate, loss, marks.
 
 use crate::math::mul_div;
 use crate::{Feedback, Newest};
 
-/// Longest round trip believed, in nanoseconds: a bound on what a peer may say (P5.6.1).
+/// Upper bound of round-trip samples, in nanoseconds, because a peer may report false values
+/// (P5.6.1).
 const MAX_RTT_NS: u64 = 10_000_000_000;
 
-/// Points that are kept, an eighth of a round trip apart: two round trips.
+/// Number of points kept. They are an eighth of a round trip apart, so they cover two round trips.
 const POINTS: usize = 16;
 
 /// Parts of a million.
 pub(super) const MILLION: u64 = 1_000_000;
 
-/// Highest random loss believed, in parts of a million. A queue that never ran empty counts as part
-/// of the base, and what it drops as random: without a bound the flow would send ever more into it.
+/// Upper bound of the random loss, in parts of a million. The delay of a queue that never runs
+/// empty counts as part of the base, and its drops as random loss. Without a bound, the flow would
+/// send more and more into such a queue.
 const MAX_RANDOM_LOSS_PPM: u64 = 250_000;
 
 /// The sums of one report, at the instant when its newest packet arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Point {
-    /// In the sender's clock, later than the true arrival by the way back of the report.
+    /// In the sender's clock: when the report arrived, minus the hold time. This is later than the
+    /// true arrival by the one-way delay of the report.
     arrived_ns: u64,
     sent_bytes: u64,
     received_bytes: u64,
@@ -27,17 +30,17 @@ struct Point {
     marked_packets: u64,
 }
 
-/// What happened between two reports.
+/// The bytes and packets between two reports.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Span {
+pub(super) struct ReportSpan {
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
     pub(super) packets: u64,
     pub(super) marked: u64,
 }
 
-impl Span {
-    /// Parts of a million of the bytes that did not arrive.
+impl ReportSpan {
+    /// Share of the bytes that did not arrive, in parts of a million.
     pub(super) fn loss_ppm(&self) -> u64 {
         let lost = self.sent_bytes.saturating_sub(self.received_bytes);
         mul_div(lost, MILLION, self.sent_bytes)
@@ -50,17 +53,18 @@ pub(super) struct Sample {
     /// When the packet left.
     pub(super) departed_ns: u64,
     pub(super) rtt_ns: u64,
-    /// Bytes that were in flight then, with the packet. They left the path in the round trip.
+    /// Bytes in flight when it left, including the packet. They left the path within the round
+    /// trip.
     pub(super) in_flight_bytes: u64,
 }
 
-/// What the reports say about the path.
+/// The sender's estimate of the path.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path {
-    /// Shortest round trip since the path was last found to have changed: the path with its queues
-    /// empty. 0 before the first sample.
+pub(super) struct PathEstimate {
+    /// Shortest round trip since the last detected change of the path: the round trip with empty
+    /// queues. 0 before the first sample.
     base_ns: u64,
-    /// Shortest samples of the present and the previous quarter of a round trip.
+    /// Shortest samples of the current and the previous quarter of a round trip.
     lowest_ns: [Option<u64>; 2],
     lowest_since_ns: u64,
     latest: Point,
@@ -73,9 +77,9 @@ pub(super) struct Path {
     reported_ns: u64,
 }
 
-impl Path {
-    /// Takes in a report. Answers `None` if a newer one has overtaken it or nothing was received,
-    /// else the round-trip sample that it gives.
+impl PathEstimate {
+    /// Processes a report. Returns `None` if a newer report has overtaken it, or if nothing was
+    /// received. Otherwise returns the round-trip sample of the report, if it has one.
     pub(super) fn take(&mut self, feedback: &Feedback) -> Option<Option<Sample>> {
         let newest = feedback.newest?;
         if newest.sent_bytes < self.latest.sent_bytes
@@ -85,7 +89,8 @@ impl Path {
         }
         let gap_ns = feedback.now_ns.saturating_sub(self.reported_ns);
         if self.reported_ns > 0 && self.base_ns > 0 {
-            // One long gap, while the receiver stood still, must not make the mean interval long.
+            // Limit a single long gap, for instance of a receiver that was suspended, so that the
+            // mean stays short.
             let gap_ns = gap_ns.min(self.base_ns.saturating_add(self.interval_ns));
             self.interval_ns = (self.interval_ns / 4 * 3).saturating_add(gap_ns / 4);
         }
@@ -111,13 +116,13 @@ impl Path {
         self.base_ns
     }
 
-    /// The path has become another: its round trip without queues is what was measured lately.
+    /// Replaces the base after a change of the path.
     pub(super) fn set_base(&mut self, base_ns: u64) {
         self.base_ns = base_ns.clamp(1, MAX_RTT_NS);
     }
 
-    /// Shortest round trip of the last quarter to half round trip: without what delays single
-    /// packets. 0 before the first sample.
+    /// Standing round trip: the shortest one of the last quarter to half round trip. It excludes
+    /// delays of single packets. 0 before the first sample.
     pub(super) fn standing_ns(&self) -> u64 {
         let lowest_ns = self.lowest_ns.into_iter().flatten().min();
         lowest_ns.unwrap_or(self.base_ns)
@@ -143,25 +148,25 @@ impl Path {
         self.latest.received_bytes
     }
 
-    /// Forgets the samples of before a cut of the window.
+    /// Drops the samples from before a cut of the window.
     pub(super) fn forget_samples(&mut self) {
         self.lowest_ns = [None; 2];
     }
 
-    /// A round trip passed with an empty queue: what was lost in it was lost at random.
-    pub(super) fn note_random_loss(&mut self, span: &Span) {
+    /// Updates the random loss with the loss of a round trip with an empty queue.
+    pub(super) fn note_random_loss(&mut self, span: &ReportSpan) {
         let loss_ppm = (self.random_loss_ppm * 7 + span.loss_ppm()) / 8;
         self.random_loss_ppm = loss_ppm.min(MAX_RANDOM_LOSS_PPM);
     }
 
-    /// The last `ns` nanoseconds, or as much of them as was sent after the first `from_bytes`
-    /// bytes. `None` if there are no two reports of it.
-    pub(super) fn span(&self, ns: u64, from_bytes: u64) -> Option<Span> {
+    /// The span of the last `ns` nanoseconds, but only of packets sent after the first `from_bytes`
+    /// bytes. `None` if fewer than two reports cover it.
+    pub(super) fn span(&self, ns: u64, from_bytes: u64) -> Option<ReportSpan> {
         self.span_of(ns, 0, from_bytes)
     }
 
-    /// As [`Path::span`], but longer where less than `least_bytes` was sent in that time.
-    pub(super) fn span_of(&self, ns: u64, least_bytes: u64, from_bytes: u64) -> Option<Span> {
+    /// Like [`Path::span`], but longer if less than `least_bytes` were sent in that time.
+    pub(super) fn span_of(&self, ns: u64, least_bytes: u64, from_bytes: u64) -> Option<ReportSpan> {
         let mut found: Option<&Point> = None;
         for point in &self.points[..self.filled] {
             let usable = point.sent_bytes >= from_bytes;
@@ -170,13 +175,14 @@ impl Path {
             }
             let is_enough = self.latest.arrived_ns - point.arrived_ns >= ns
                 && self.latest.sent_bytes - point.sent_bytes >= least_bytes;
-            // The points are in order: the last from which it is enough, else the first.
+            // The points are in order. Use the last point that gives enough bytes, otherwise the
+            // first.
             if found.is_none() || is_enough {
                 found = Some(point);
             }
         }
         let from = found?;
-        Some(Span {
+        Some(ReportSpan {
             sent_bytes: self.latest.sent_bytes - from.sent_bytes,
             received_bytes: self.latest.received_bytes - from.received_bytes,
             packets: self.latest.received_packets - from.received_packets,
@@ -210,7 +216,8 @@ impl Path {
         self.filled += 1;
     }
 
-    /// The round trip of the newest packet; `None` if it was sent twice, or if none is plausible.
+    /// The round-trip sample of the newest packet; `None` if the packet was sent twice, or if the
+    /// value is implausible.
     fn sample(&self, now_ns: u64, newest: &Newest) -> Option<Sample> {
         let departed_ns = newest.departed_ns?;
         let rtt_ns = now_ns
@@ -224,8 +231,8 @@ impl Path {
         })
     }
 
-    /// Bytes of what was sent that had arrived or was lost at an instant of the last two round
-    /// trips: on the line between the reports before and after it.
+    /// Bytes that had arrived or were lost at an instant of the last two round trips, interpolated
+    /// between the reports before and after it.
     fn settled_bytes(&self, at_ns: u64) -> u64 {
         let points = &self.points[..self.filled];
         let after = points.partition_point(|point| point.arrived_ns <= at_ns);

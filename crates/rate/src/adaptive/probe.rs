@@ -1,39 +1,39 @@
-//! A short train of packets, to see which rate the path carries.
+//! A train: a short burst of packets that measures the rate of the path.
 
 use super::path::Sample;
 use crate::Start;
 use crate::math::{bytes_in, mul_div, rate_of, time_of};
 
-/// A train lasts for this share of the round trip, if the hosts make little noise.
+/// A train lasts one part in this number of the round trip, between hosts with little noise.
 const TRAIN_SHARE: u64 = 16;
 
-/// Between noisy hosts a train that searches lasts for at most this share of the round trip, or for
-/// 5/4 of the noise if that is longer.
+/// Between noisy hosts, a searching train lasts at most one part in this number of the round trip,
+/// or 5/4 of the noise if that is longer.
 const NOISY_SHARE: u64 = 8;
 
-/// Fewest packets of a train, and those of the first on an unknown path (RFC 6928 allows 10 of 1500
-/// bytes).
+/// Least number of packets of a train, and number of packets of the first train on an unknown path
+/// (RFC 6928 allows 10 packets of 1500 bytes).
 const MIN_PACKETS: u64 = 8;
 const FIRST_PACKETS: u64 = 16;
 
 /// Length of the first train on an unknown path, in nanoseconds.
 const FIRST_NS: u64 = 1_000_000;
 
-/// Rate of a train over that of the one before, which the path carried: so a train meets a path of
-/// at least a quarter of its rate. A train of a sixteenth of the round trip queues at most 3/16 of
-/// what that holds, and one of an eighth at most 3/8.
+/// Factor between the rates of two trains if the path carried the first one. So the path carries at
+/// least a quarter of a train's rate. A train of a sixteenth of the round trip queues at most 3/16
+/// of the bytes that the path holds, and one of an eighth at most 3/8.
 const STEP: u64 = 4;
 
-/// A train under way.
+/// A train that is being sent or reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     rate_bps: u64,
-    /// The rate is expected to be carried: no faster train follows.
+    /// Whether the path is expected to carry the rate. Then no faster train follows.
     expected: bool,
     rtt_ns: u64,
     train_bytes: u64,
     packet_bytes: u64,
-    /// Bytes sent and received before.
+    /// Bytes sent, and bytes received, before the train.
     sent_bytes: u64,
     received_bytes: u64,
     first_ns: Option<u64>,
@@ -43,19 +43,19 @@ pub(super) struct Probe {
     first_sample_bytes: Option<u64>,
 }
 
-/// What a train has shown.
+/// The result of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum TrainResult {
     /// The path carries the train's rate.
     Carried,
-    /// The path carries this rate, in bits a second, less than that of the train.
+    /// The path carries only this rate, in bits a second. It is lower than the train's rate.
     Limited(u64),
-    /// Too few reports came: the train may have queued before the first of them.
+    /// Too few reports arrived: a queue may have formed before the first of them.
     Unclear,
 }
 
 impl Probe {
-    /// The first on a path of which nothing is known.
+    /// The first train on an unknown path.
     pub(super) fn first(packet_bytes: u64, max_rate_bps: u64) -> Self {
         let train_bytes = FIRST_PACKETS * packet_bytes;
         Self {
@@ -73,15 +73,15 @@ impl Probe {
         }
     }
 
-    /// One that tests what is expected of a path, where delays of `jitter_ns` show nothing.
+    /// A train that tests the expected rate of a path. Delays of up to `jitter_ns` are noise.
     pub(super) fn expecting(start: Start, packet_bytes: u64, jitter_ns: u64) -> Self {
         let train_ns = (start.rtt_ns / TRAIN_SHARE).max(jitter_ns.saturating_mul(4));
         Self::lasting(start, train_ns, packet_bytes)
     }
 
-    /// One that tests a rate which the path may not carry.
+    /// A train that tests a rate that may be too high for the path.
     pub(super) fn searching(start: Start, packet_bytes: u64, jitter_ns: u64) -> Self {
-        // Longer where hosts are noisy, but the queue may hold little of what the path holds.
+        // Noisy hosts need longer trains, but the queue may be much shorter than the path.
         let clear_ns = jitter_ns.saturating_mul(4).min(start.rtt_ns / NOISY_SHARE);
         let least_ns = clear_ns.max(jitter_ns.saturating_mul(5) / 4);
         let train_ns = (start.rtt_ns / TRAIN_SHARE).max(least_ns);
@@ -91,7 +91,7 @@ impl Probe {
         }
     }
 
-    /// One at the rate of `start` that lasts `train_ns`, on which no faster one follows.
+    /// A train at the rate of `start` that lasts `train_ns`. No faster train follows.
     fn lasting(start: Start, train_ns: u64, packet_bytes: u64) -> Self {
         let train_bytes = bytes_in(start.rate_bps, train_ns);
         Self {
@@ -103,7 +103,7 @@ impl Probe {
         }
     }
 
-    /// The next, faster one, if a faster one is called for.
+    /// The next, faster train, unless the rate was expected or is the highest.
     pub(super) fn faster(&self, rtt_ns: u64, max_rate_bps: u64, jitter_ns: u64) -> Option<Self> {
         if self.expected || self.rate_bps >= max_rate_bps {
             return None;
@@ -115,7 +115,7 @@ impl Probe {
         Some(Self::searching(start, self.packet_bytes, jitter_ns))
     }
 
-    /// Another attempt at half the rate, after none of the train was reported.
+    /// Another train at half the rate, after no packet of this one was reported.
     pub(super) fn slower(&self) -> Self {
         Self {
             rate_bps: (self.rate_bps / 2).max(1),
@@ -128,7 +128,7 @@ impl Probe {
         }
     }
 
-    /// Another attempt at half the rate, after the round trip became known but not the queue.
+    /// Another train at half the rate, after this one measured the round trip but not the queue.
     pub(super) fn repeated(&self, rtt_ns: u64) -> Self {
         Self {
             rtt_ns,
@@ -136,7 +136,7 @@ impl Probe {
         }
     }
 
-    /// Begins after this many bytes were sent and received.
+    /// Sets the numbers of bytes sent and received before the train.
     pub(super) fn after(self, sent_bytes: u64, received_bytes: u64) -> Self {
         Self {
             sent_bytes,
@@ -145,7 +145,7 @@ impl Probe {
         }
     }
 
-    /// Whether the rate is what a description or an earlier transfer said.
+    /// Whether the rate comes from a description or from an earlier transfer.
     pub(super) fn is_expected(&self) -> bool {
         self.expected
     }
@@ -164,7 +164,7 @@ impl Probe {
         self.first_ns.get_or_insert(now_ns);
     }
 
-    /// A sample of the packet up to which `reported_bytes` were sent.
+    /// Adds the sample of the packet that ends at `reported_bytes` sent bytes.
     pub(super) fn note(&mut self, sample: Sample, reported_bytes: u64) {
         let bytes = reported_bytes.saturating_sub(self.sent_bytes);
         self.first_sample_bytes.get_or_insert(bytes);
@@ -180,53 +180,55 @@ impl Probe {
         self.sent_bytes.saturating_add(self.train_bytes)
     }
 
-    /// What the train shows when `sent_bytes` are reported, of which `received_bytes` arrived;
-    /// `None` until most of the train is reported. A delay of up to `jitter_ns`, and an eighth of
-    /// the time of the train, is not taken for a queue.
+    /// The result of the train when `sent_bytes` are reported, of which `received_bytes` arrived.
+    /// `None` until three quarters of the train are reported. A delay of up to `jitter_ns` plus an
+    /// eighth of the train's length does not count as a queue.
     pub(super) fn verdict(
         &self,
         sent_bytes: u64,
         received_bytes: u64,
         jitter_ns: u64,
-    ) -> Option<Verdict> {
+    ) -> Option<TrainResult> {
         let all = sent_bytes >= self.end_bytes();
         let sent_bytes = sent_bytes.saturating_sub(self.sent_bytes);
-        // What was in flight before the train may have arrived since.
+        // Packets in flight before the train may have arrived since, so count at most the train's
+        // bytes.
         let received_bytes = received_bytes.saturating_sub(self.received_bytes);
         let received_bytes = received_bytes.min(sent_bytes);
         let few = received_bytes < sent_bytes / 8 * 7;
         let Some(latest) = self.latest else {
-            // Packets that were sent twice gave no sample.
+            // Packets that were sent twice give no sample.
             let rate_bps = if few {
                 self.rate_bps / 2
             } else {
                 self.rate_bps
             };
-            return all.then_some(Verdict::Limited(rate_bps.max(1)));
+            return all.then_some(TrainResult::Limited(rate_bps.max(1)));
         };
         if !all && sent_bytes < self.train_bytes / 4 * 3 {
             return None;
         }
         let from_start = self.first_sample_bytes? <= self.train_bytes / 2;
         if self.rtt_ns == u64::MAX && !from_start {
-            return Some(Verdict::Unclear);
+            return Some(TrainResult::Unclear);
         }
-        // The first packet takes no part of the time between it and the latest.
+        // The time between the first and the latest packet does not include the sending of the
+        // first one.
         let nominal_ns = time_of(sent_bytes, self.rate_bps).max(1);
         let length_ns = latest.departed_ns.saturating_sub(self.first_ns?);
         let length_ns = length_ns.max(nominal_ns / 8 * 7).max(1);
         let queue_ns = latest
             .rtt_ns
             .saturating_sub(self.shortest_ns?.min(self.rtt_ns));
-        // The sender itself was slower than the train should be.
+        // The sender was slower than the rate of the train.
         let late = length_ns / 2 > nominal_ns;
         if queue_ns <= (length_ns / 8).saturating_add(jitter_ns) && !few && !late {
-            return Some(Verdict::Carried);
+            return Some(TrainResult::Carried);
         }
         let paced_ns = if late { nominal_ns } else { length_ns };
         let whole_ns = length_ns.saturating_add(queue_ns);
         let carried_bps = mul_div(self.rate_bps, paced_ns, whole_ns);
         let arrived_bps = mul_div(carried_bps, received_bytes, sent_bytes);
-        Some(Verdict::Limited(arrived_bps.clamp(1, self.rate_bps)))
+        Some(TrainResult::Limited(arrived_bps.clamp(1, self.rate_bps)))
     }
 }

@@ -1,17 +1,17 @@
-//! What counts as congestion, and which share of the path the flow has.
+//! Detects congestion, and measures the flow's share of the path.
 
 use super::Adaptive;
-use super::path::{self, Sample, Span};
+use super::path::{self, ReportSpan, Sample};
 use crate::math::mul_div;
 
 impl Adaptive {
-    /// Delay of the queue, in nanoseconds, of which single late packets are no part.
+    /// Queueing delay in nanoseconds, without delays of single packets.
     pub(super) fn queue_ns(&self) -> u64 {
         self.path.standing_ns().saturating_sub(self.path.base_ns())
     }
 
-    /// Delay that counts as a queue: a sixteenth of the round trip, what the hosts make, and one
-    /// packet of the flow's own.
+    /// Delay from which on a queue is detected: a sixteenth of the round trip, plus the jitter of
+    /// the hosts, plus one packet of the flow.
     pub(super) fn threshold_ns(&self) -> u64 {
         let base_ns = self.path.base_ns();
         let packet_ns = mul_div(base_ns, self.options.packet_bytes, self.window_bytes);
@@ -20,12 +20,20 @@ impl Adaptive {
             .saturating_add(packet_ns.min(base_ns / 2))
     }
 
-    /// The newest packet reported left when the sender had less to send than it might.
+    /// Whether the newest reported packet left while the sender had less data than it was allowed
+    /// to send.
     pub(super) fn is_app_limited(&self) -> bool {
         self.path.reported_bytes() <= self.app_limited_bytes
     }
 
-    /// Whether a report of what left since the last cut shows congestion.
+    /// Whether the newest reported packet left less than a window after the sender last had no more
+    /// data. Then the flow may not have filled its window since.
+    fn was_app_limited(&self) -> bool {
+        let filled_bytes = self.app_limited_bytes.saturating_add(self.window_bytes);
+        self.app_limited_bytes > 0 && self.path.reported_bytes() < filled_bytes
+    }
+
+    /// Whether a report about packets sent since the last cut shows congestion.
     pub(super) fn is_congested(&self, dropped: bool) -> bool {
         let queue_ns = self.queue_ns();
         let threshold_ns = self.threshold_ns();
@@ -39,13 +47,13 @@ impl Adaptive {
         {
             return true;
         }
-        // Without a queue, only much loss among many packets shows something: a policer.
+        // Without a queue, only heavy loss among many packets is a signal: of a policer.
         let (packets, allowed_ppm) = if queue_ns > threshold_ns / 4 {
             (16, path::MILLION / 50)
         } else {
             (64, path::MILLION / 10)
         };
-        // Of a small window, as many packets are those of several round trips.
+        // In a small window, this number of packets takes several round trips.
         let least_bytes = packets * self.options.packet_bytes;
         let span = self.path.span_of(base_ns, least_bytes, from_bytes);
         span.is_some_and(|span| {
@@ -53,12 +61,21 @@ impl Adaptive {
         })
     }
 
-    /// Bytes in flight that fill the flow's part of the path and no queue: those that were in
-    /// flight with a packet, less its part of the queue. Where packets were dropped, what arrived
-    /// counts.
+    /// Bytes in flight that fill the flow's part of the path without a queue: the bytes in flight
+    /// with a packet, without their share of the queue. If packets were dropped, only bytes that
+    /// arrived count.
+    ///
+    /// After an idle time, a sender has few bytes in flight, and they say nothing about its share.
+    /// Then the share shrinks in proportion to the delay only: a burst of others during the first
+    /// packets of a message must not leave the flow with a share of a few packets.
     pub(super) fn measured_share(&self, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         let share_bytes = match sample {
+            Some(sample)
+                if self.was_app_limited() && sample.in_flight_bytes < self.window_bytes / 2 =>
+            {
+                mul_div(self.share_bytes, base_ns, sample.rtt_ns)
+            }
             Some(sample) => mul_div(sample.in_flight_bytes, base_ns, sample.rtt_ns),
             None => mul_div(self.window_bytes, base_ns, self.path.standing_ns()),
         };
@@ -71,8 +88,8 @@ impl Adaptive {
         }
     }
 
-    /// Loss beyond that of an empty queue, in parts of a million.
-    pub(super) fn excess_loss_ppm(&self, span: &Span) -> u64 {
+    /// Loss beyond the random loss, in parts of a million.
+    pub(super) fn excess_loss_ppm(&self, span: &ReportSpan) -> u64 {
         span.loss_ppm().saturating_sub(self.path.random_loss_ppm())
     }
 }

@@ -1,37 +1,40 @@
-//! What a report does in each state.
+//! The state transitions: what a report does in each state.
 
 use super::compete::Compete;
 use super::path::Sample;
-use super::probe::{Probe, Verdict};
+use super::probe::{Probe, TrainResult};
 use super::{Adaptive, AdaptiveOptions, State};
 use crate::Start;
 use crate::math::{bytes_in, mul_div};
 
-/// Loss beyond the random loss, in parts of a million, above which a steady delay is a full queue and
-/// not a longer path.
+/// Loss beyond the random loss, in parts of a million, above which a steady delay counts as a full
+/// queue instead of a longer path.
 const STRAY_LOSS_PPM: u64 = 1_000;
 
-/// Loss beyond the random loss, in parts of a million, that shows several flows which each hold what
-/// the path holds. One flow of BBR causes less: the column `dropped` of the example `grid noisy`.
+/// Loss beyond the random loss, in parts of a million, that several flows cause if each keeps a
+/// full path in flight. One BBR flow causes less: see the column `dropped` of the example `grid
+/// noisy`.
 const OVERFULL_LOSS_PPM: u64 = 300_000;
 
-/// For this time after `Compete`, the longer of both, a queue that does not drain is taken to be that
-/// of others after fewer attempts: in round trips, and in nanoseconds. BBR stays away for 200 ms.
+/// For this time after `Compete`, fewer failed attempts to drain are enough to conclude that other
+/// flows fill the queue. The longer of the two values applies; one is in round trips, one in
+/// nanoseconds. BBR pauses for 200 ms.
 const WARNED_ROUNDS: u64 = 32;
 const WARNED_NS: u64 = 1_000_000_000;
 
-/// After `Compete` the path may carry this many times what the flow had.
+/// After `Compete`, a train tests this multiple of the flow's share.
 const FREED: u64 = 4;
 
 impl Adaptive {
-    /// Cuts to `share_bytes`, and below that until the queue is empty.
+    /// Cuts the window to `share_bytes`, and below that until the queue is empty.
     fn drain(&mut self, share_bytes: u64, back: Option<Compete>) {
         self.set_share(share_bytes);
         self.state = State::Drain { back };
         let blind = self.queue_ns() < self.threshold_ns() / 4;
         let base_ns = self.path.base_ns();
         if blind && let Some(round) = self.path.span(base_ns, self.cycle.cut_bytes()) {
-            // If the loss is no congestion, it is the same at the next cut, and is known in time.
+            // If the loss is not congestion, it is the same at the next cut, and is learned by
+            // then.
             self.path.note_random_loss(&round);
         }
         self.cycle.start(self.sent_bytes, base_ns, blind);
@@ -44,7 +47,7 @@ impl Adaptive {
         };
     }
 
-    /// A queue has formed, or packets were dropped.
+    /// Cuts the window, because a queue has formed or packets were dropped.
     fn cut(&mut self, sample: Option<Sample>) {
         let drained = self
             .cycle
@@ -53,7 +56,8 @@ impl Adaptive {
         if drained {
             let target = self.fair_share(share_bytes, sample);
             self.cycle.succeed();
-            // Others may be gone for a moment, and a path may have become slower for good.
+            // Lower the peak slowly: other flows may be gone only for a moment, but the path may
+            // also have become slower for good.
             self.peak_bytes -= self.peak_bytes / 64;
             return self.drain(target, None);
         }
@@ -80,9 +84,9 @@ impl Adaptive {
             .is_some_and(|ns| self.now_ns.saturating_sub(ns) < warned_ns)
     }
 
-    /// Goes a quarter of the way from the measured share to that which flows that cut together would
-    /// all have, at most a quarter down and a half up. Flows do not cut in the same instant, so the
-    /// measure is noisy: larger steps keep the shares wandering.
+    /// Moves a quarter of the way from the measured share to the equal share, by at most a quarter
+    /// down and a half up. Flows do not cut at the same instant, so the measurement is noisy, and
+    /// larger steps would make the shares fluctuate.
     fn fair_share(&self, share_bytes: u64, sample: Option<Sample>) -> u64 {
         let base_ns = self.path.base_ns();
         let least_ns = self.threshold_ns() / 4;
@@ -100,8 +104,8 @@ impl Adaptive {
         )
     }
 
-    /// If the delay does not depend on the window, it is no queue but a longer path. Then takes it
-    /// for that, with the rate that filled `window_bytes` before, and answers true.
+    /// Detects a longer path: the delay is steady although the window changed. Then sets the new
+    /// base, keeps the rate of `window_bytes` before, and returns `true`.
     fn follow_longer_path(&mut self, window_bytes: u64) -> bool {
         let spread_ns = self.threshold_ns() / 8;
         let steady_ns = self
@@ -124,7 +128,7 @@ impl Adaptive {
         self.state = State::Compete(compete);
     }
 
-    /// Others left room: tests how much.
+    /// Leaves `Compete`, because other flows left capacity. A train tests how much.
     fn stop_competing(&mut self, sample: Option<Sample>) {
         self.competed_ns = Some(self.now_ns);
         self.set_share(self.measured_share(sample));
@@ -141,7 +145,7 @@ impl Adaptive {
         self.probe(Probe::searching(start, packet_bytes, jitter_ns));
     }
 
-    /// A report of what left since the last cut, beside flows that fill the queue.
+    /// Processes a report about packets sent since the last cut, in `Compete`.
     fn step_compete(&mut self, mut compete: Compete, sample: Option<Sample>) {
         let queue_ns = self.queue_ns();
         if queue_ns <= self.threshold_ns() / 2 {
@@ -165,13 +169,13 @@ impl Adaptive {
         }
     }
 
-    /// Whether more was lost in a round trip than one other flow causes.
+    /// Whether the loss in a round trip exceeds the loss that one other flow causes.
     fn is_overfull(&self) -> bool {
         let round = self.path.span(self.path.base_ns(), self.cycle.cut_bytes());
         round.is_some_and(|round| self.excess_loss_ppm(&round) > OVERFULL_LOSS_PPM)
     }
 
-    /// A report of what left since the last cut, alone or beside flows that cut too.
+    /// Processes a report about packets sent since the last cut, in `Grow`.
     fn step_grow(&mut self, since_ns: u64, sample: Option<Sample>, dropped: bool) {
         if self.is_congested(dropped) {
             return self.cut(sample);
@@ -206,7 +210,7 @@ impl Adaptive {
         }
     }
 
-    /// A report while a train is under way.
+    /// Processes a report in `Probe`.
     fn step_probe(&mut self, mut probe: Probe, sample: Option<Sample>) {
         if let Some(sample) = sample {
             probe.note(sample, self.path.reported_bytes());
@@ -219,7 +223,7 @@ impl Adaptive {
         } = self.options;
         let base_ns = self.path.base_ns();
         let (sent_bytes, received_bytes) = (self.path.reported_bytes(), self.path.received_bytes());
-        // Without a round trip a rate is no window.
+        // Without a round trip, a rate cannot become a window.
         if self.is_app_limited() || base_ns == 0 {
             if sent_bytes >= probe.end_bytes() {
                 self.probe(probe);
@@ -228,9 +232,9 @@ impl Adaptive {
         }
         let carried_bps = match probe.verdict(sent_bytes, received_bytes, jitter_ns) {
             None => return,
-            Some(Verdict::Unclear) => return self.probe(probe.repeated(base_ns)),
-            Some(Verdict::Limited(rate_bps)) => rate_bps,
-            Some(Verdict::Carried) => {
+            Some(TrainResult::Unclear) => return self.probe(probe.repeated(base_ns)),
+            Some(TrainResult::Limited(rate_bps)) => rate_bps,
+            Some(TrainResult::Carried) => {
                 if let Some(faster) = probe.faster(base_ns, max_rate_bps, jitter_ns) {
                     return self.probe(faster);
                 }
@@ -238,11 +242,11 @@ impl Adaptive {
             }
         };
         if probe.is_expected() {
-            // The rest of the train reports the queue that the train made. On a path of which
-            // nothing is known, the queue may be that of others, and is a reason to cut.
+            // The rest of the train reports the queue that the train caused. On an unknown path,
+            // the queue may belong to other flows, and is a reason to cut.
             self.cycle.start(self.sent_bytes, base_ns, false);
         } else {
-            // What the train itself lost is in the rate already.
+            // The measured rate already accounts for losses of the train.
             self.cycle.skip_to(self.sent_bytes);
         }
         self.grow(bytes_in(carried_bps, base_ns));

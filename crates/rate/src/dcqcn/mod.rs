@@ -9,14 +9,15 @@ pub use options::DcqcnOptions;
 /// The value 1 of alpha.
 const ONE: u64 = 1 << 32;
 
-/// A rate that congestion notification packets cut, and that time and bytes bring back. There is no
-/// window.
+/// A rate that congestion notification packets cut, and that recovers with time and bytes sent.
+/// There is no window.
 ///
 /// A notification lowers the rate by the share alpha / 2. Alpha is the recent share of periods with
-/// a notification. Then the rate returns in three stages, one step each time that the timer `T` or
-/// the byte counter `B` ends: fast recovery halves the distance to the target, the rate before the
-/// cut, `F` times; additive increase also raises the target by `R_AI`; hyper increase, when timer
-/// and counter have both ended more than `F` times, raises it by `R_HAI`.
+/// a notification. Then the rate recovers in steps, one each time that the timer `T` or the byte
+/// counter `B` ends. There are three stages. Fast recovery halves the distance to the target, which
+/// is the rate before the cut, `F` times. Additive increase also raises the target by `R_AI` per
+/// step. Hyper increase, when timer and counter have both ended more than `F` times, raises it by
+/// `R_HAI`.
 #[derive(Clone, Debug)]
 pub struct Dcqcn {
     options: DcqcnOptions,
@@ -26,17 +27,17 @@ pub struct Dcqcn {
     target_bps: u64,
     /// 0 to [`ONE`].
     alpha: u64,
-    /// When the current period of alpha began, and whether it has had a notification.
+    /// When the current period of alpha began.
     period_ns: u64,
     period_notified: bool,
     /// When the rate was cut last; `None` before the first time.
     cut_ns: Option<u64>,
-    /// A notification waits for the end of the cut interval.
+    /// Whether a notification waits for the end of the cut interval.
     cut_waits: bool,
-    /// When the timer `T` ends; `None` while the rate is that of the line.
+    /// When the timer `T` ends; `None` while the rate is the line rate.
     increase_at_ns: Option<u64>,
     sent_bytes: u64,
-    /// How often timer and byte counter have ended since the last cut.
+    /// How often the timer has ended since the last cut.
     timer_steps: u32,
     byte_steps: u32,
     now_ns: u64,
@@ -47,8 +48,8 @@ pub struct Dcqcn {
 }
 
 impl Dcqcn {
-    /// Starts at the line rate. Values out of range are brought to the nearest one that makes
-    /// sense: see [`DcqcnOptions`].
+    /// Starts at the line rate. Values out of range are replaced by the nearest valid value: see
+    /// [`DcqcnOptions`].
     #[must_use]
     pub fn new(options: DcqcnOptions) -> Self {
         let options = options.bounded();
@@ -72,7 +73,7 @@ impl Dcqcn {
         }
     }
 
-    /// Ends periods of alpha that are over.
+    /// Ends the periods of alpha that are over.
     fn update_alpha(&mut self) {
         let period_ns = self.options.alpha_timer_ns;
         let mut periods = self.now_ns.saturating_sub(self.period_ns) / period_ns;
@@ -97,7 +98,7 @@ impl Dcqcn {
 
     fn cut(&mut self) {
         let first = self.cut_ns.is_none();
-        // Without an increase since the last cut, the target is still the rate to return to.
+        // Without an increase since the last cut, the rate before that cut is still the target.
         if first || self.options.clamp_target || self.timer_steps + self.byte_steps > 0 {
             self.target_bps = self.rate_bps;
         }
@@ -115,7 +116,7 @@ impl Dcqcn {
         self.increase_at_ns = Some(self.now_ns.saturating_add(self.options.increase_timer_ns));
     }
 
-    /// When a cut is possible again.
+    /// When the next cut is allowed.
     fn cut_free_ns(&self) -> u64 {
         let interval_ns = self.options.cut_interval_ns;
         self.cut_ns
@@ -141,7 +142,7 @@ impl Dcqcn {
         self.rate_bps += (self.target_bps - self.rate_bps).div_ceil(2);
     }
 
-    /// All that is due by now.
+    /// Runs all timers that are due.
     fn run_timers(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         if self.cut_waits && self.cut_free_ns() <= self.now_ns {
@@ -173,8 +174,8 @@ impl RateControl for Dcqcn {
         self.sent_bytes %= counter;
     }
 
-    /// Marks count as one notification in [`DcqcnOptions::notification_interval_ns`], so a sender
-    /// whose receiver sends reports and no notifications has the same controller.
+    /// All marks within [`DcqcnOptions::notification_interval_ns`] count as one notification. So
+    /// the controller also works if the receiver sends reports instead of notifications.
     fn on_feedback(&mut self, feedback: &Feedback) {
         self.run_timers(feedback.now_ns);
         if feedback.received_packets < self.received_packets {
@@ -326,7 +327,7 @@ mod tests {
         dcqcn.on_timeout(1 + 6 * 55_000);
         dcqcn.on_timeout(1 + 7 * 55_000);
         assert_eq!(dcqcn.target_bps, target + 80_000_000);
-        // Six steps of the counter are additive, for its own count is at most F then.
+        // Six steps of the counter are additive, because the timer's count is at most F.
         dcqcn.on_sent(&sent(8 * 55_000, 60_000_000));
         assert_eq!(dcqcn.target_bps, target + 8 * 40_000_000);
         dcqcn.on_sent(&sent(8 * 55_000, 10_000_000));
@@ -365,7 +366,7 @@ mod tests {
             dcqcn.on_feedback(&report(at * 1_000, at + 1));
         }
         assert_eq!(dcqcn.limits().pace_bps, LINE / 2);
-        // No new mark, no notification.
+        // Without a new mark, there is no notification.
         dcqcn.on_feedback(&report(52_000, 10));
         assert_eq!(dcqcn.limits().pace_bps, LINE / 2);
         dcqcn.on_feedback(&report(53_000, 11));

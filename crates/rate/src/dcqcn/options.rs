@@ -8,31 +8,30 @@ const MBIT: u64 = 1_000_000;
 pub struct DcqcnOptions {
     /// Rate of the sender's port in bits a second; flows start with it.
     pub line_rate_bps: u64,
-    /// Rate below which no notification brings a flow, in bits a second.
+    /// Lowest rate of a flow, in bits a second.
     pub min_rate_bps: u64,
     /// `g` is 2 to the power of minus this: the weight of the newest period in alpha.
     pub g_shift: u32,
     /// The period of alpha, in nanoseconds. A period without notification lowers it.
     pub alpha_timer_ns: u64,
-    /// Whether alpha rises once for each period with a notification, as NICs do it. Otherwise it
-    /// rises with each cut, as in the paper.
+    /// Whether alpha rises once per period with a notification, as in NICs. Otherwise it rises with
+    /// each cut, as in the paper.
     pub alpha_rises_by_period: bool,
-    /// Least time between two cuts, in nanoseconds. A notification in between leads to a cut at its
-    /// end.
+    /// Least time between two cuts, in nanoseconds. A notification within this time causes a cut at
+    /// its end.
     pub cut_interval_ns: u64,
-    /// Whether each cut makes the rate before it the new target. Otherwise a second cut before the
-    /// first increase leaves the target alone.
+    /// Whether each cut sets the target to the rate before the cut. Otherwise a second cut before
+    /// the first increase keeps the target.
     pub clamp_target: bool,
-    /// `T`: a step of increase each time that this passes, in nanoseconds.
+    /// `T`: the time between two steps of increase, in nanoseconds.
     pub increase_timer_ns: u64,
-    /// `B`: a step of increase each time that this has been sent, in bytes. `None`: the timer alone
-    /// counts.
+    /// `B`: the bytes sent between two steps of increase. `None`: only the timer causes steps.
     pub byte_counter_bytes: Option<u64>,
     /// `F`: steps of fast recovery.
     pub fast_recovery_steps: u32,
-    /// `R_AI`: what a step of additive increase adds to the target, in bits a second.
+    /// `R_AI`: a step of additive increase adds this to the target, in bits a second.
     pub additive_increase_bps: u64,
-    /// `R_HAI`: what a step of hyper increase adds to the target, in bits a second.
+    /// `R_HAI`: a step of hyper increase adds this to the target, in bits a second.
     pub hyper_increase_bps: u64,
     /// `N`: marks that a [`Feedback`](crate::Feedback) reports count as one notification in this
     /// time, in nanoseconds.
@@ -40,9 +39,9 @@ pub struct DcqcnOptions {
 }
 
 impl DcqcnOptions {
-    /// The values of the paper: `g` 1/256, `T` and the period of alpha 55 us, `B` 10 MB,
-    /// `F` 5, `R_AI` 40 Mbit/s, `N` 50 us. The paper leaves `R_HAI` and a least rate open: here
-    /// 400 Mbit/s, ten times `R_AI`, and 10 Mbit/s.
+    /// The values of the paper: `g` 1/256, `T` and the period of alpha 55 us, `B` 10 MB, `F` 5,
+    /// `R_AI` 40 Mbit/s, `N` 50 us. The paper does not specify `R_HAI` and the lowest rate. Here
+    /// they are 400 Mbit/s, ten times `R_AI`, and 10 Mbit/s.
     #[must_use]
     pub fn paper(line_rate_bps: u64) -> Self {
         Self {
@@ -62,10 +61,10 @@ impl DcqcnOptions {
         }
     }
 
-    /// The values of the ns-3 tree of HPCC (SIGCOMM 2019) and of the trees that came from it, with
-    /// NICs that get the mark of each packet: alpha each microsecond, a cut at most every 4 us, an
-    /// increase every 300 us, `F` 1, no byte counter; `R_AI` 10 and `R_HAI` 25 Mbit/s for each 25
-    /// Gbit/s of the line; at least 100 Mbit/s.
+    /// The values of the ns-3 code of HPCC (SIGCOMM 2019) and its forks, where NICs see the mark of
+    /// each packet: an alpha period of 1 us, a cut at most every 4 us, an increase every 300 us,
+    /// `F` 1, no byte counter; `R_AI` 10 and `R_HAI` 25 Mbit/s per 25 Gbit/s of line rate; a lowest
+    /// rate of 100 Mbit/s.
     #[must_use]
     pub fn ns3(line_rate_bps: u64) -> Self {
         Self {
@@ -85,8 +84,8 @@ impl DcqcnOptions {
         }
     }
 
-    /// The options with values that can be used: a least rate from 1 to the line rate, timers and
-    /// counters above 0, a `g` from 2^-16 to 1.
+    /// The options with valid values: a lowest rate from 1 to the line rate, timers and counters
+    /// above 0, a `g` from 2^-16 to 1.
     pub(super) fn bounded(self) -> Self {
         let line_rate_bps = self.line_rate_bps.max(1);
         let least_increase_bps = (line_rate_bps / 1_000_000).max(1);
@@ -97,7 +96,7 @@ impl DcqcnOptions {
             alpha_timer_ns: self.alpha_timer_ns.max(1),
             increase_timer_ns: self.increase_timer_ns.max(1),
             byte_counter_bytes: self.byte_counter_bytes.map(|bytes| bytes.max(1)),
-            // The rate reaches that of the line after at most a million steps.
+            // With this bound, the rate reaches the line rate after at most a million steps.
             fast_recovery_steps: self.fast_recovery_steps.min(1_000),
             additive_increase_bps: self.additive_increase_bps.max(least_increase_bps),
             hyper_increase_bps: self.hyper_increase_bps.max(least_increase_bps),

@@ -7,16 +7,16 @@ use crate::{Feedback, Limits, Loss, RateControl, Sent};
 
 pub use options::SwiftOptions;
 
-/// One packet of window, the unit of all windows here.
+/// Fixed-point value of a window of one packet.
 const PACKET: u64 = 1 << 20;
 
-/// A window that follows the delay of the path, by additive increase below a target and
-/// multiplicative decrease, at most once a round trip, above it. A window below one packet is a
-/// pace: one packet each `rtt / cwnd`.
+/// A window that follows the delay of the path: additive increase below a target delay,
+/// multiplicative decrease above it, at most once per round trip. A window below one packet becomes
+/// a pace: one packet per `rtt / cwnd`.
 ///
-/// Delay is split where a report says how long the receiver held the packet: the round trip without
-/// that drives the fabric's window, and the hold time the endpoint's. The smaller one holds. Delay
-/// in the sender's own NIC is part of the fabric's here, and so is that of the way back.
+/// Each report splits the delay: the round trip without the receiver's hold time drives the fabric
+/// window, and the hold time drives the endpoint window. The smaller window applies. Here, the
+/// delay in the sender's NIC and on the way back count as fabric delay.
 #[derive(Clone, Debug)]
 pub struct Swift {
     options: SwiftOptions,
@@ -30,7 +30,7 @@ pub struct Swift {
     now_ns: u64,
 }
 
-/// A window and when it last fell.
+/// A window, and the time of its last decrease.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     /// In units of [`PACKET`].
@@ -39,8 +39,8 @@ struct Window {
 }
 
 impl Swift {
-    /// Starts with the largest window of [`SwiftOptions`] that a base target at the line rate
-    /// holds.
+    /// Starts with the bandwidth-delay product of the line rate and the base target, within the
+    /// bounds of [`SwiftOptions`].
     #[must_use]
     pub fn new(options: SwiftOptions) -> Self {
         let options = options.bounded();
@@ -66,7 +66,7 @@ impl Swift {
         }
     }
 
-    /// The window in force, in millionths of a packet.
+    /// The current window, in millionths of a packet.
     #[must_use]
     pub fn cwnd_millionths(&self) -> u64 {
         mul_div(self.cwnd(), 1_000_000, PACKET)
@@ -76,7 +76,7 @@ impl Swift {
         self.fabric.cwnd.min(self.endpoint.cwnd)
     }
 
-    /// Lowers both windows by `max_mdf`, if they may fall now.
+    /// Lowers both windows by `max_mdf`, if a decrease is allowed now.
     fn cut(&mut self) {
         let options = self.options;
         let most = mul_div(PACKET, options.max_mdf_millionths, 1_000_000);
@@ -87,7 +87,7 @@ impl Swift {
 }
 
 impl Window {
-    /// Takes in the delay of `acked` newly arrived packets, in units of [`PACKET`].
+    /// Adjusts the window to the delay of `acked` newly arrived packets, in units of [`PACKET`].
     fn on_delay(
         &mut self,
         now_ns: u64,
@@ -99,7 +99,7 @@ impl Window {
     ) {
         if delay_ns < target_ns {
             let more = mul_div(acked, swift.ai_millionths, 1_000_000);
-            // One `ai` for each window, or for each packet if the window is smaller than one.
+            // Add one `ai` per window, or per packet if the window is smaller than one packet.
             let more = mul_div(more, PACKET, self.cwnd.max(PACKET));
             self.cwnd = self.cwnd.saturating_add(more).min(swift.max_cwnd());
             return;
@@ -110,7 +110,8 @@ impl Window {
         self.decrease(now_ns, rtt_ns, share.min(most), swift);
     }
 
-    /// Falls by a share in units of [`PACKET`], unless it did so less than a round trip ago.
+    /// Lowers the window by a share in units of [`PACKET`], unless the last decrease was less than
+    /// a round trip ago.
     fn decrease(&mut self, now_ns: u64, rtt_ns: u64, share: u64, swift: &SwiftOptions) {
         let last_ns = self.decreased_ns;
         if last_ns.is_none_or(|at_ns| now_ns.saturating_sub(at_ns) >= rtt_ns) {
@@ -213,7 +214,7 @@ mod tests {
         SwiftOptions::new(LINE, 1_000, 2)
     }
 
-    /// A sender whose window was set, and the number of packets that have arrived.
+    /// A sender with a given window, and the number of packets that have arrived.
     struct Case {
         swift: Swift,
         packets: u64,
@@ -257,7 +258,7 @@ mod tests {
     fn the_target_has_base_hops_and_flow_scaling() {
         let options = options();
         let packets = |millionths| mul_div(millionths, PACKET, 1_000_000);
-        // 20 us, twice 3 us, and nothing at fs_max_cwnd or beyond.
+        // 20 us plus twice 3 us, and no flow scaling from fs_max_cwnd on.
         assert_eq!(options.target_ns(packets(100_000_000)), 26_000);
         assert_eq!(options.target_ns(packets(400_000_000)), 26_000);
         // All of fs_range at fs_min_cwnd or below.
@@ -274,7 +275,7 @@ mod tests {
         for _ in 0..10 {
             case.ack(10_000, 0);
         }
-        // A little less, for the window grows on the way.
+        // Slightly less, because the window grows in between.
         let cwnd = case.swift.cwnd_millionths();
         assert!((10_940_000..=11_000_000).contains(&cwnd), "{cwnd}");
     }

@@ -1,49 +1,49 @@
-//! Parameters of Swift, and the delay that is wanted.
+//! Parameters of Swift, and the target delay.
 
 use super::PACKET;
 use crate::math::mul_div;
 
-/// Parameters of [`Swift`](crate::Swift), with the names of the paper. Windows and factors are in
-/// millionths of a packet and of 1.
+/// Parameters of [`Swift`](crate::Swift), with the names of the paper. Windows are in millionths of
+/// a packet, factors in millionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwiftOptions {
     /// Rate of the sender's port in bits a second: the pace of windows of a packet or more.
     pub line_rate_bps: u64,
     /// Bytes of a packet on the wire.
     pub packet_bytes: u64,
-    /// `base_target`: delay of a path of no hops that is wanted, in nanoseconds.
+    /// `base_target`: target delay of a path without hops, in nanoseconds.
     pub base_target_ns: u64,
-    /// What each hop adds to the target, in nanoseconds.
+    /// Each hop adds this to the target, in nanoseconds.
     pub per_hop_ns: u64,
     /// Hops of the path. Swift reads them from the TTL of ACKs; here the user knows them.
     pub hops: u32,
-    /// `fs_range`: most that flow scaling adds to the target, in nanoseconds.
+    /// `fs_range`: highest value that flow scaling adds to the target, in nanoseconds.
     pub fs_range_ns: u64,
-    /// `fs_min_cwnd`: the window at which flow scaling adds all of it.
+    /// `fs_min_cwnd`: the window below which flow scaling adds all of `fs_range`.
     pub fs_min_cwnd_millionths: u64,
-    /// `fs_max_cwnd`: the window from which on flow scaling adds nothing.
+    /// `fs_max_cwnd`: the window above which flow scaling adds nothing.
     pub fs_max_cwnd_millionths: u64,
-    /// `ai`: what a round trip below the target adds to the window.
+    /// `ai`: each round trip below the target adds this to the window.
     pub ai_millionths: u64,
     /// `beta`: the share of the excess delay by which the window falls.
     pub beta_millionths: u64,
-    /// `max_mdf`: the largest share by which it falls at once.
+    /// `max_mdf`: the largest share of one decrease.
     pub max_mdf_millionths: u64,
     /// `min_cwnd`.
     pub min_cwnd_millionths: u64,
     /// `max_cwnd`.
     pub max_cwnd_millionths: u64,
-    /// `RETX_RESET_THRESHOLD`: timeouts in a row that bring the window to the least one.
+    /// `RETX_RESET_THRESHOLD`: number of consecutive timeouts that reset the window to `min_cwnd`.
     pub retx_reset_threshold: u32,
-    /// Delay at the receiving end that is wanted, in nanoseconds.
+    /// Target delay at the receiving endpoint, in nanoseconds.
     pub endpoint_target_ns: u64,
 }
 
 impl SwiftOptions {
     /// A target of 20 us, with up to 100 us of flow scaling between windows of 0.1 and 100 packets,
     /// and 3 us for each of `hops`; `ai` 1, `beta` 0.8, `max_mdf` 0.5, windows of 0.001 to 1000
-    /// packets, a reset after 5 timeouts. The paper gives the form of all of these and few values;
-    /// those of delay and of the decrease are htsim's.
+    /// packets, a reset after 5 timeouts. The paper describes these parameters but gives few
+    /// values. The values of delays and of the decrease are those of htsim.
     #[must_use]
     pub fn new(line_rate_bps: u64, packet_bytes: u64, hops: u32) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl SwiftOptions {
         mul_div(self.max_cwnd_millionths, PACKET, 1_000_000)
     }
 
-    /// The delay of the fabric that is wanted for a window in units of [`PACKET`].
+    /// The target delay of the fabric for a window in units of [`PACKET`].
     pub(super) fn target_ns(&self, cwnd: u64) -> u64 {
         let least = inverse_root(mul_div(self.fs_max_cwnd_millionths, PACKET, 1_000_000));
         let most = inverse_root(mul_div(self.fs_min_cwnd_millionths, PACKET, 1_000_000));
@@ -103,9 +103,10 @@ impl SwiftOptions {
     }
 }
 
-/// 2^32 over the square root of a window in packets.
+/// 2^32 divided by the square root of a window in packets.
 fn inverse_root(cwnd: u64) -> u64 {
-    // The square root of 2^20 packets is 2^10 times that of packets, and another 2^12 for digits.
+    // A packet is 2^20 units, so the root has a factor of 2^10. The shift adds a factor of 2^12 for
+    // precision.
     let root = (u128::from(cwnd.max(1)) << 24).isqrt();
     u64::try_from((1_u128 << (32 + 22)) / root).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! A model of BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as another flow on the
-//! path: what Linux calls `bbr`. It answers no loss but a timeout.
+//! A model of BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), Linux's `bbr`, as
+//! another flow on the path. It does not react to loss, except to a timeout.
 
 use std::collections::VecDeque;
 
@@ -11,13 +11,13 @@ const SEGMENT: f64 = 1_500.0;
 /// 2 / ln 2: doubles the rate each round trip.
 const HIGH_GAIN: f64 = 2.885;
 
-/// Gains of the pace, one each round trip.
+/// Gains of the pace, one per round trip.
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 
-/// Round trips over which the highest rate counts.
+/// Number of round trips of the maximum filter of the rate.
 const RATE_ROUNDS: u64 = 10;
 
-/// Time over which the shortest round trip counts, and of the search for a shorter one.
+/// Time of the minimum filter of the round trip.
 const RTT_NS: u64 = 10_000_000_000;
 const PROBE_RTT_NS: u64 = 200_000_000;
 
@@ -29,7 +29,7 @@ enum State {
     ProbeRtt { until_ns: u64 },
 }
 
-/// What had arrived when a packet left.
+/// State of the receiver when a packet left.
 struct Mark {
     sent_bytes: u64,
     sent_ns: u64,
@@ -39,14 +39,14 @@ struct Mark {
 
 pub(crate) struct Bbr {
     state: State,
-    /// The highest rate of each round in bytes a nanosecond, after the number of the round.
+    /// For each round, its number and its highest rate in bytes per nanosecond.
     rates: VecDeque<(u64, f64)>,
     rtt_ns: u64,
     rtt_since_ns: u64,
     round: u64,
     /// The round ends when this is reported.
     round_bytes: u64,
-    /// Rate that start-up has to exceed by a quarter, and rounds in which it did not.
+    /// Rate that start-up must exceed by a quarter.
     full_rate: f64,
     full_rounds: u32,
     marks: VecDeque<Mark>,
@@ -97,7 +97,7 @@ impl Bbr {
         now_ns + wait_ns + 1_000_000_000
     }
 
-    /// Takes in the rate and the round trip that the newest packet shows.
+    /// Updates the filters with the rate and the round trip of the newest packet.
     fn measure(&mut self, now_ns: u64, sent_bytes: u64) {
         while self.marks.len() > 1 && self.marks[0].sent_bytes < sent_bytes {
             self.marks.pop_front();

@@ -1,10 +1,10 @@
-//! What is simulated.
+//! The simulated cases.
 
 use farwrite_rate::Start;
 
-/// Which controller a flow has.
+/// The controller of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum FlowKind {
     Adaptive,
     Reno,
     Cubic,
@@ -16,16 +16,16 @@ pub(crate) enum Kind {
 /// One flow of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FlowCase {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FlowKind,
     /// When it starts, in round trips.
     pub(crate) start_rounds: f64,
-    /// What it believes at its start, as multiples of the true rate and round trip.
+    /// The hint at its start, as a multiple of the true rate.
     pub(crate) hint: Option<f64>,
 }
 
-/// A change of the path under way.
+/// A change of the path during the case.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct PathStep {
     pub(crate) at_rounds: f64,
     pub(crate) rate_factor: f64,
     pub(crate) rtt_factor: f64,
@@ -36,27 +36,28 @@ pub(crate) struct Step {
 pub(crate) struct Case {
     pub(crate) rate_bps: u64,
     pub(crate) rtt_ns: u64,
-    /// Bytes of the queue over those of the path (rate times round trip).
+    /// Length of the queue, as a multiple of the bandwidth-delay product.
     pub(crate) buffer: f64,
     /// Probability that a packet is lost behind the queue.
     pub(crate) loss: f64,
-    /// Packets are marked when they meet a queue of a sixteenth of the path.
+    /// Whether packets are marked when the queue is above a sixteenth of the bandwidth-delay
+    /// product.
     pub(crate) ecn: bool,
     pub(crate) flows: Vec<FlowCase>,
-    pub(crate) step: Option<Step>,
-    /// Length, and its first part that is left out of the means, in round trips.
+    pub(crate) step: Option<PathStep>,
+    /// Length of the case, in round trips.
     pub(crate) rounds: f64,
     pub(crate) warm_rounds: f64,
     pub(crate) reports_per_round: u64,
-    /// Bytes of a full packet; `None`: by the length of the path.
+    /// Bytes of a full packet; `None`: depends on the bandwidth-delay product.
     pub(crate) packet_bytes: Option<u64>,
-    /// Delays that adaptive flows take for noise of their hosts.
+    /// Delays that adaptive flows attribute to noise of their hosts.
     pub(crate) jitter_ns: u64,
     pub(crate) seed: u64,
 }
 
 impl Case {
-    /// One adaptive flow without loss, over a queue of the bytes of the path.
+    /// One adaptive flow without loss, with a queue of one bandwidth-delay product.
     pub(crate) fn new(rate_bps: u64, rtt_ns: u64) -> Self {
         Self {
             rate_bps,
@@ -65,7 +66,7 @@ impl Case {
             loss: 0.0,
             ecn: false,
             flows: vec![FlowCase {
-                kind: Kind::Adaptive,
+                kind: FlowKind::Adaptive,
                 start_rounds: 0.0,
                 hint: None,
             }],
@@ -79,7 +80,7 @@ impl Case {
         }
     }
 
-    /// `flows` adaptive flows, each started `apart_rounds` after the one before.
+    /// `flows` adaptive flows, each started `apart_rounds` after the previous one.
     pub(crate) fn with_flows(mut self, flows: usize, apart_rounds: f64) -> Self {
         let first = self.flows[0];
         self.flows = (0..flows)
@@ -91,8 +92,8 @@ impl Case {
         self
     }
 
-    /// A flow of another kind beside, from `start_rounds` on.
-    pub(crate) fn beside(mut self, kind: Kind, start_rounds: f64) -> Self {
+    /// Adds a flow of another kind, from `start_rounds` on.
+    pub(crate) fn beside(mut self, kind: FlowKind, start_rounds: f64) -> Self {
         self.flows.push(FlowCase {
             kind,
             start_rounds,
@@ -102,7 +103,7 @@ impl Case {
     }
 
     /// All flows have this controller.
-    pub(crate) fn under(mut self, kind: Kind) -> Self {
+    pub(crate) fn under(mut self, kind: FlowKind) -> Self {
         for flow in &mut self.flows {
             flow.kind = kind;
         }
@@ -124,12 +125,12 @@ impl Case {
         self
     }
 
-    /// Bytes that the path holds.
+    /// The bandwidth-delay product in bytes.
     pub(crate) fn path_bytes(&self) -> f64 {
         self.rate_bps as f64 / 8e9 * self.rtt_ns as f64
     }
 
-    /// Bytes of the queue, of which the smallest holds eight packets.
+    /// Length of the queue in bytes, at least eight packets.
     pub(crate) fn queue_bytes(&self) -> f64 {
         (self.path_bytes() * self.buffer).max(8.0 * self.packet_bytes() as f64)
     }

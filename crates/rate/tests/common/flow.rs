@@ -8,10 +8,10 @@ use farwrite_rate::{
 };
 
 use super::bbr::Bbr;
-use super::case::{Case, FlowCase, Kind};
+use super::case::{Case, FlowCase, FlowKind};
 use super::loss_based::LossBased;
 
-/// What a packet left behind at its sender.
+/// The sender's record of a packet.
 struct Departure {
     sequence: u32,
     departed_ns: u64,
@@ -20,7 +20,7 @@ struct Departure {
 
 /// A report on its way to the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Report {
+pub(crate) struct ReportInFlight {
     sequence: u32,
     hold_ns: u64,
     bytes: u64,
@@ -28,14 +28,14 @@ pub(crate) struct Report {
     marked: u64,
 }
 
-/// The sending half, which always has something to send.
+/// The sending half. It always has data to send.
 pub(crate) struct Sender {
     controller: Box<dyn RateControl>,
     bucket: TokenBucket,
     departures: VecDeque<Departure>,
     sequence: u32,
     sent_bytes: u64,
-    /// Sent before the newest packet reported, or before a timeout.
+    /// Bytes sent before the newest reported packet, or before a timeout.
     settled_bytes: u64,
     pub(crate) wake_ns: Option<u64>,
 }
@@ -43,18 +43,18 @@ pub(crate) struct Sender {
 impl Sender {
     pub(crate) fn new(case: &Case, flow: &FlowCase) -> Self {
         let controller: Box<dyn RateControl> = match flow.kind {
-            Kind::Adaptive => Box::new(Adaptive::new(AdaptiveOptions {
+            FlowKind::Adaptive => Box::new(Adaptive::new(AdaptiveOptions {
                 packet_bytes: case.packet_bytes(),
                 max_rate_bps: 400_000_000_000,
                 jitter_ns: case.jitter_ns,
                 recovery_ns: 1_000_000_000,
                 start: case.start(flow),
             })),
-            Kind::Reno => Box::new(LossBased::new(false)),
-            Kind::Cubic => Box::new(LossBased::new(true)),
-            Kind::Bbr => Box::new(Bbr::default()),
-            Kind::Dcqcn => Box::new(Dcqcn::new(DcqcnOptions::paper(case.rate_bps))),
-            Kind::Swift => {
+            FlowKind::Reno => Box::new(LossBased::new(false)),
+            FlowKind::Cubic => Box::new(LossBased::new(true)),
+            FlowKind::Bbr => Box::new(Bbr::default()),
+            FlowKind::Dcqcn => Box::new(Dcqcn::new(DcqcnOptions::paper(case.rate_bps))),
+            FlowKind::Swift => {
                 let packet_bytes = case.packet_bytes();
                 Box::new(Swift::new(SwiftOptions {
                     base_target_ns: case.rtt_ns * 5 / 4,
@@ -73,7 +73,8 @@ impl Sender {
         }
     }
 
-    /// Bytes that may leave now, at most `most`; else when to ask again, if by the clock.
+    /// Bytes that may be sent now, at most `most`. Otherwise, when to ask again, if a timer
+    /// decides.
     pub(crate) fn allowed(
         &mut self,
         now_ns: u64,
@@ -102,7 +103,7 @@ impl Sender {
         Ok(room.min(limits.window_bytes / 32).clamp(least, most))
     }
 
-    /// Bytes leave. Answers the packet's number.
+    /// Sends bytes. Returns the number of the packet.
     pub(crate) fn send(&mut self, now_ns: u64, bytes: u64) -> u32 {
         self.sequence += 1;
         self.sent_bytes += bytes;
@@ -121,8 +122,8 @@ impl Sender {
         self.sequence
     }
 
-    /// A report arrives.
-    pub(crate) fn take(&mut self, now_ns: u64, report: &Report) {
+    /// Processes a report.
+    pub(crate) fn take(&mut self, now_ns: u64, report: &ReportInFlight) {
         while self.departures.len() > 1 && self.departures[0].sequence < report.sequence {
             self.departures.pop_front();
         }
@@ -171,7 +172,7 @@ impl Receiver {
         }
     }
 
-    /// A packet arrives. Answers when to report.
+    /// Processes a packet. Returns when to report.
     pub(crate) fn take(&mut self, now_ns: u64, sequence: u32, bytes: u64, marked: bool) -> u64 {
         if sequence > self.newest {
             self.newest = sequence;
@@ -184,9 +185,9 @@ impl Receiver {
         due_ns.max(now_ns)
     }
 
-    pub(crate) fn report(&mut self, now_ns: u64) -> Report {
+    pub(crate) fn report(&mut self, now_ns: u64) -> ReportInFlight {
         self.reported_ns = Some(now_ns);
-        Report {
+        ReportInFlight {
             sequence: self.newest,
             hold_ns: now_ns - self.newest_ns,
             bytes: self.bytes,

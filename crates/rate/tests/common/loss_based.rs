@@ -1,4 +1,4 @@
-//! Reno and CUBIC as other flows on the path: what most of the world runs.
+//! Reno and CUBIC as other flows on the path. Most TCP flows use one of them.
 
 use farwrite_rate::{Feedback, Limits, RateControl, Sent};
 
@@ -15,7 +15,7 @@ pub(crate) struct LossBased {
     sent_bytes: u64,
     reported_bytes: u64,
     lost_bytes: u64,
-    /// Losses of what was sent before belong to a loss that was answered already.
+    /// Losses of bytes sent before this belong to a loss to which the flow has reacted already.
     recovered_bytes: u64,
     rtt_ns: f64,
     deadline_ns: Option<u64>,

@@ -1,29 +1,29 @@
-//! What is measured of a case.
+//! The measurements of a case.
 
 use super::case::Case;
 
-/// Rates are looked at over this many round trips.
+/// Length of a bin of the rates, in round trips.
 const BIN_ROUNDS: f64 = 1.0;
 
-/// Collects while a case runs.
+/// Collects data while a case runs.
 pub(crate) struct Measure {
     bin_ns: f64,
     warm_ns: f64,
-    /// Bytes delivered, a bin a round trip, of each flow.
+    /// Delivered bytes of each flow, in bins of a round trip.
     bins: Vec<Vec<f64>>,
     queue_ns: Vec<f64>,
     most_queue_ns: f64,
 }
 
-/// What came out.
+/// The results of a case.
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome {
-    /// Bytes delivered over bytes that the path could have carried, after the warm-up.
+pub(crate) struct CaseResult {
+    /// Bytes delivered, divided by the bytes that the path could have carried, after the warm-up.
     pub(crate) utilisation: f64,
-    /// Queueing delay over the round trip, after the warm-up: mean, and 99th percentile.
+    /// Mean queueing delay divided by the round trip, after the warm-up.
     pub(crate) queue_mean: f64,
     pub(crate) queue_p99: f64,
-    /// Longest queueing delay over the round trip, the start included.
+    /// Longest queueing delay divided by the round trip, including the start.
     pub(crate) queue_most: f64,
     /// Share of the packets that the full queue dropped.
     pub(crate) dropped: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
     pub(crate) jain: f64,
     /// Share of the first flow in all bytes after the warm-up.
     pub(crate) first_share: f64,
-    /// Round trips from the start, or from the step, until the path was used to 90%.
+    /// Number of round trips from the start, or from the step, until 90% of the path was used.
     pub(crate) rounds_to_90: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ impl Measure {
         }
     }
 
-    pub(crate) fn outcome(mut self, case: &Case, dropped: u64, offered: u64) -> Outcome {
+    pub(crate) fn outcome(mut self, case: &Case, dropped: u64, offered: u64) -> CaseResult {
         let rtt_ns = case.rtt_ns as f64;
         let warm_bins = (case.warm_rounds / BIN_ROUNDS) as usize;
         let flows: Vec<f64> = self
@@ -73,7 +73,7 @@ impl Measure {
         self.queue_ns.sort_by(f64::total_cmp);
         let samples = self.queue_ns.len().max(1);
         let p99 = self.queue_ns.get(samples * 99 / 100).copied();
-        Outcome {
+        CaseResult {
             utilisation: total / self.capacity(case, warm_bins),
             queue_mean: self.queue_ns.iter().sum::<f64>() / samples as f64 / rtt_ns,
             queue_p99: p99.unwrap_or(0.0) / rtt_ns,
@@ -85,7 +85,7 @@ impl Measure {
         }
     }
 
-    /// Bytes that the path could carry from a bin on, without what is lost at random.
+    /// Bytes that the path could carry from a bin on, without random loss.
     fn capacity(&self, case: &Case, from_bin: usize) -> f64 {
         (from_bin..self.bins[0].len())
             .map(|bin| self.bin_capacity(case, bin))
@@ -101,7 +101,7 @@ impl Measure {
         case.rate_bps as f64 * factor / 8e9 * self.bin_ns * (1.0 - case.loss)
     }
 
-    /// Half a round trip is the way to the receiver, and does not count.
+    /// Without the half round trip to the receiver.
     fn rounds_to_90(&self, case: &Case) -> Option<f64> {
         let from = case.step.map_or(0.0, |step| step.at_rounds);
         let from_bin = (from / BIN_ROUNDS).ceil() as usize;

@@ -1,4 +1,4 @@
-//! Flows that share a bottleneck, in virtual time, and what is measured of them.
+//! Flows that share a bottleneck, in virtual time, and their measurements.
 //!
 //! Used by `tests/grid.rs`, by the example `grid`, which prints the whole table, and by
 //! `tests/datacenter.rs`.

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use farwrite_link::{Datagram, Link, LinkConfig, Loss};
 
-use super::case::{Case, Kind};
-use super::flow::{Receiver, Report, Sender};
-use super::measure::{Measure, Outcome};
+use super::case::{Case, FlowKind};
+use super::flow::{Receiver, ReportInFlight, Sender};
+use super::measure::{CaseResult, Measure};
 
-/// Packets in which the path is simulated, about: of a longer path, several leave as one.
+/// Approximate number of simulated packets on the path. On a longer path, several packets are sent
+/// as one.
 const PATH_PACKETS: f64 = 1_000.0;
 
-/// Bytes of a simulated datagram, and of the smallest.
+/// Bytes of a simulated datagram.
 const DATAGRAM: u64 = 1_200;
 const SMALLEST: u64 = 40;
 
@@ -21,18 +22,18 @@ const SMALLEST: u64 = 40;
 enum Event {
     Wake(usize),
     ReportDue(usize),
-    Report(usize, Report),
+    ReportInFlight(usize, ReportInFlight),
     Step,
 }
 
-/// A network under way.
+/// A running network.
 pub(crate) struct Network<'a> {
     case: &'a Case,
-    /// Real bytes of a simulated one: rates stay exact, and payloads small.
+    /// Real bytes per simulated byte. Rates stay exact, and payloads small.
     scale: u64,
     rate_bps: f64,
     rtt_ns: f64,
-    /// The last one takes packets; those before it still deliver.
+    /// Packets enter the last link; the earlier links still deliver their packets.
     links: Vec<Link>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     order: u64,
@@ -42,7 +43,7 @@ pub(crate) struct Network<'a> {
 }
 
 /// Runs a case to its end.
-pub(crate) fn run(case: &Case) -> Outcome {
+pub(crate) fn run(case: &Case) -> CaseResult {
     let mut network = Network::new(case);
     network.run();
     let dropped = network
@@ -71,7 +72,7 @@ impl<'a> Network<'a> {
         network.links.push(network.link());
         for (i, flow) in case.flows.iter().enumerate() {
             let interval_ns = match flow.kind {
-                Kind::Reno | Kind::Cubic | Kind::Bbr => 0,
+                FlowKind::Reno | FlowKind::Cubic | FlowKind::Bbr => 0,
                 _ => case.rtt_ns / case.reports_per_round,
             };
             network.receivers.push(Receiver::new(interval_ns));
@@ -150,7 +151,7 @@ impl<'a> Network<'a> {
     fn handle(&mut self, now_ns: u64, event: Event) {
         match event {
             Event::Wake(flow) => {
-                // Another wake-up may have come in the meantime.
+                // An earlier wake-up may have happened in the meantime.
                 if self.senders[flow].wake_ns.is_some_and(|ns| ns <= now_ns) {
                     self.senders[flow].wake_ns = None;
                     self.pump(now_ns, flow);
@@ -160,9 +161,9 @@ impl<'a> Network<'a> {
                 self.receivers[flow].waiting = false;
                 let report = self.receivers[flow].report(now_ns);
                 let at_ns = now_ns + (self.rtt_ns / 2.0) as u64;
-                self.schedule(at_ns, Event::Report(flow, report));
+                self.schedule(at_ns, Event::ReportInFlight(flow, report));
             }
-            Event::Report(flow, report) => {
+            Event::ReportInFlight(flow, report) => {
                 self.senders[flow].take(now_ns, &report);
                 self.pump(now_ns, flow);
             }
@@ -175,7 +176,7 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// Sends what a flow may send now.
+    /// Sends the packets that a flow may send now.
     fn pump(&mut self, now_ns: u64, flow: usize) {
         let packet = self.case.packet_bytes() / self.scale;
         let least = packet.clamp(SMALLEST, DATAGRAM);
