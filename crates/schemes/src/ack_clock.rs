@@ -1,11 +1,12 @@
-//! When which messages are acknowledged (P5.0.4).
+//! When each message is acknowledged (P5.0.4).
 
 use alloc::collections::BTreeSet;
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 use crate::timing::ack_period_ns;
 
-/// Gathers the messages that have news, and lets them go together once a period; or one at once.
+/// Collects the messages that have news. They are acknowledged together once per period; an urgent
+/// message is acknowledged at once.
 #[derive(Debug, Default)]
 pub struct AckClock {
     waiting: BTreeSet<u64>,
@@ -14,14 +15,15 @@ pub struct AckClock {
 }
 
 impl AckClock {
-    /// The message has news that can wait for the end of the period, which begins now if none runs.
-    pub fn touch(&mut self, path: &Path, message: u64) {
+    /// Marks a message whose news can wait for the end of the period. If no period is running, one
+    /// begins now.
+    pub fn touch(&mut self, path: &PathView, message: u64) {
         self.waiting.insert(message);
         self.at_ns
             .get_or_insert(path.now_ns.saturating_add(ack_period_ns(path)));
     }
 
-    /// The message has news that cannot wait.
+    /// Marks a message whose news cannot wait.
     pub fn touch_now(&mut self, message: u64) {
         self.due.insert(message);
     }
@@ -31,12 +33,12 @@ impl AckClock {
         self.due.first().copied()
     }
 
-    /// The message has been acknowledged.
+    /// Removes a message that has been acknowledged.
     pub fn done(&mut self, message: u64) {
         self.due.remove(&message);
     }
 
-    /// Nothing is to be said of the message any more.
+    /// Removes a message that needs no more ACKs.
     pub fn forget(&mut self, message: u64) {
         self.due.remove(&message);
         self.waiting.remove(&message);
@@ -45,7 +47,7 @@ impl AckClock {
         }
     }
 
-    /// Ends the period if its time has come.
+    /// Ends the period if `now_ns` has reached its end.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         if self.at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.due.append(&mut self.waiting);
@@ -67,7 +69,7 @@ mod tests {
     #[test]
     fn a_period_gathers_messages_and_an_urgent_one_does_not_wait() {
         let mut clock = AckClock::default();
-        let path = |now_ns| Path {
+        let path = |now_ns| PathView {
             now_ns,
             rtt_ns: 16_000_000,
             reordering_window_ns: 0,

@@ -3,22 +3,33 @@
 use core::ops::Range;
 
 use crate::chunk_set::words_of;
-use crate::scheme::Arrivals;
+use crate::scheme::{Arrivals, MessageId};
 
-/// First chunk from `from` on that has not arrived, `chunks` if all have. With `from` the last
-/// answer, successive calls read each word of the bitmap about once.
-pub fn cumulative(arrivals: &dyn Arrivals, message: u64, from: u32, chunks: u32) -> u32 {
+/// Returns the first chunk from `from` on that has not arrived, or `chunks` if all have. If `from`
+/// is the last result, successive calls read each word of the bitmap about once.
+pub fn cumulative(
+    arrivals: &dyn Arrivals,
+    message: impl Into<MessageId>,
+    from: u32,
+    chunks: u32,
+) -> u32 {
     Missing::new(arrivals, message, from..chunks).first(false)
 }
 
-/// How many chunks of the range have arrived.
-pub fn count(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> u32 {
+/// Number of chunks of the range that have arrived.
+pub fn count(arrivals: &dyn Arrivals, message: impl Into<MessageId>, range: Range<u32>) -> u32 {
+    let message = message.into();
     let bits = words_of(range).map(|(word, mask)| arrivals.word(message, word) & mask);
     bits.map(u64::count_ones).sum()
 }
 
 /// The highest chunk of the range that has arrived.
-pub fn highest(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> Option<u32> {
+pub fn highest(
+    arrivals: &dyn Arrivals,
+    message: impl Into<MessageId>,
+    range: Range<u32>,
+) -> Option<u32> {
+    let message = message.into();
     let bits = words_of(range).map(|(word, mask)| (word, arrivals.word(message, word) & mask));
     let (word, bits) = bits.filter(|(_, bits)| *bits != 0).last()?;
     Some(word * 64 + 63 - bits.leading_zeros())
@@ -26,22 +37,26 @@ pub fn highest(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> Opti
 
 /// The runs of chunks in a range that have not arrived, in order.
 ///
-/// It reads every word of the bitmap once. More chunks may arrive meanwhile, so a second reading of
-/// a word could disagree with the first, and make a run that is empty.
+/// It reads every word of the bitmap once. More chunks may arrive meanwhile, so a second read of a
+/// word could differ from the first and produce an empty run.
 pub struct Missing<'a> {
     arrivals: &'a dyn Arrivals,
-    message: u64,
+    message: MessageId,
     rest: Range<u32>,
-    /// The word that was read last, and its number.
+    /// Number and value of the word that was read last.
     read: Option<(u32, u64)>,
 }
 
 impl<'a> Missing<'a> {
-    /// Looks at `range` of `message`, word by word as the runs are asked for.
-    pub fn new(arrivals: &'a dyn Arrivals, message: u64, range: Range<u32>) -> Self {
+    /// Iterates over `range` of `message`. Words are read as the runs are requested.
+    pub fn new(
+        arrivals: &'a dyn Arrivals,
+        message: impl Into<MessageId>,
+        range: Range<u32>,
+    ) -> Self {
         Self {
             arrivals,
-            message,
+            message: message.into(),
             rest: range,
             read: None,
         }
@@ -58,7 +73,8 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// The first chunk of the rest that has `arrived`, or has not; the end if there is none.
+    /// The first remaining chunk that has arrived, or has not, as `arrived` selects. The end if
+    /// there is none.
     fn first(&mut self, arrived: bool) -> u32 {
         let end = self.rest.end;
         let found = words_of(self.rest.clone()).find_map(|(word, mask)| {
@@ -93,14 +109,14 @@ mod tests {
     struct Bits(Vec<bool>);
 
     impl Arrivals for Bits {
-        fn word(&self, _message: u64, word: u32) -> u64 {
+        fn word(&self, _message: MessageId, word: u32) -> u64 {
             let bits = self.0.iter().skip(word as usize * 64).take(64);
             bits.enumerate().fold(0, |w, (i, &b)| w | u64::from(b) << i)
         }
-        fn count(&self, _message: u64) -> u32 {
+        fn count(&self, _message: MessageId) -> u32 {
             u32::try_from(self.0.iter().filter(|b| **b).count()).unwrap()
         }
-        fn seen(&self, _message: u64) -> u32 {
+        fn seen(&self, _message: MessageId) -> u32 {
             u32::try_from(self.0.iter().rposition(|b| *b).map_or(0, |i| i + 1)).unwrap()
         }
     }

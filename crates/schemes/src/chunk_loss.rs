@@ -1,4 +1,4 @@
-//! Loss of chunks, as it was counted.
+//! Counts of chunk losses.
 
 use farwrite_wire::control::LossCounts;
 
@@ -8,17 +8,31 @@ use farwrite_wire::control::LossCounts;
 /// Where a chunk has several packets this is loss of chunks: one lost packet loses its chunk.
 /// Always `bursts <= lost_chunks <= judged_chunks`, and the longest burst is no longer than that
 /// allows.
+///
+/// ```
+/// use farwrite_schemes::chunk_loss::ChunkLoss;
+/// use farwrite_wire::control::LossCounts;
+///
+/// let loss = ChunkLoss::from_counts(LossCounts {
+///     judged_chunks: 1_000,
+///     lost_chunks: 12,
+///     bursts: 4,
+///     longest_burst_chunks: 6,
+/// });
+/// assert_eq!(loss.loss_chunk(), Some(0.012));
+/// assert_eq!(loss.mean_burst_chunks(), Some(3.0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkLoss(LossCounts);
 
 impl ChunkLoss {
-    /// What a peer told, which may be anything: numbers that contradict those before them are
-    /// brought down to what these allow.
+    /// Creates it from a peer's numbers, which may have any value. A number that contradicts the
+    /// ones before it is reduced to the most that they allow.
     pub fn from_counts(counts: LossCounts) -> Self {
         let judged_chunks = counts.judged_chunks;
         let lost_chunks = counts.lost_chunks.min(judged_chunks);
         let bursts = counts.bursts.min(lost_chunks).max(lost_chunks.min(1));
-        // The other bursts have at least a chunk each, and none is longer than the longest.
+        // Every other burst has at least one chunk, and none is longer than the longest.
         let most = lost_chunks - bursts.saturating_sub(1);
         let least = lost_chunks.div_ceil(bursts.max(1));
         Self(LossCounts {
@@ -29,45 +43,45 @@ impl ChunkLoss {
         })
     }
 
-    /// The numbers, to be told.
+    /// The counts as a control message carries them.
     pub fn counts(&self) -> LossCounts {
         self.0
     }
 
-    /// Chunks of which it is known whether they arrived at their first sending.
+    /// Chunks for which it is known whether their first transmission arrived.
     pub fn judged_chunks(&self) -> u64 {
         self.0.judged_chunks
     }
 
-    /// Those that did not.
+    /// Judged chunks whose first transmission was lost.
     pub fn lost_chunks(&self) -> u64 {
         self.0.lost_chunks
     }
 
-    /// Runs of lost chunks that follow one another on the wire.
+    /// Runs of lost chunks that are consecutive on the wire.
     pub fn bursts(&self) -> u64 {
         self.0.bursts
     }
 
-    /// Chunks of the longest run.
+    /// Number of chunks in the longest run.
     pub fn longest_burst_chunks(&self) -> u64 {
         self.0.longest_burst_chunks
     }
 
-    /// Share of the judged chunks that were lost; `None` if none was judged.
+    /// Fraction of the judged chunks that were lost; `None` if none was judged.
     pub fn loss_chunk(&self) -> Option<f64> {
         ratio(self.0.lost_chunks, self.0.judged_chunks)
     }
 
-    /// Chunks of a burst in the mean; `None` without bursts. Independent losses of probability
-    /// `loss_chunk` have bursts of `1 / (1 - loss_chunk)`.
+    /// Mean number of chunks in a burst; `None` without bursts. Independent losses with probability
+    /// `loss_chunk` have bursts of `1 / (1 - loss_chunk)` chunks.
     pub fn mean_burst_chunks(&self) -> Option<f64> {
         ratio(self.0.lost_chunks, self.0.bursts)
     }
 
-    /// The two-state chain that loses every chunk in its bad state and none in its good one, and
-    /// would most likely have lost these (Gilbert 1960); `None` if no chunk arrived or none was
-    /// lost.
+    /// The most likely two-state chain for these losses, in which every chunk in the bad state is
+    /// lost and no chunk in the good state is (Gilbert 1960). `None` if no chunk arrived or none
+    /// was lost.
     pub fn markov(&self) -> Option<Markov> {
         Some(Markov {
             p_good_to_bad: ratio(self.0.bursts, self.0.judged_chunks - self.0.lost_chunks)?
@@ -76,7 +90,7 @@ impl ChunkLoss {
         })
     }
 
-    /// Both together, as if one had followed the other.
+    /// Combines two counts, as if one measurement followed the other.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let (a, b) = (self.0, other.0);
@@ -89,7 +103,7 @@ impl ChunkLoss {
     }
 }
 
-/// A two-state chain that steps once a chunk. Its stays in the bad state are the bursts.
+/// A two-state chain that makes one step per chunk. Each stay in the bad state is a burst.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Markov {
     /// Probability, after a chunk that arrived, that the next is lost.
@@ -130,7 +144,7 @@ mod tests {
         let markov = loss.markov().unwrap();
         assert_eq!(markov.p_bad_to_good, 0.25);
         assert_eq!(markov.p_good_to_bad, 10.0 / 960.0);
-        // Nothing is said where nothing is known.
+        // Without data there is no result.
         let none = ChunkLoss::default();
         assert_eq!((none.loss_chunk(), none.mean_burst_chunks()), (None, None));
         assert_eq!(ChunkLoss::from_counts(counts([5, 0, 0, 0])).markov(), None);

@@ -5,8 +5,19 @@ use core::ops::Range;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A set of chunks of a message of fixed length. Chunks outside of the message cannot be in it:
-/// what is inserted is clipped.
+/// A set of chunks of a message of fixed length. Chunks outside the message cannot be in it: an
+/// inserted range is clipped.
+///
+/// ```
+/// use farwrite_schemes::chunk_set::ChunkSet;
+///
+/// let mut set = ChunkSet::new(100);
+/// set.insert_range(60..70);
+/// assert!(set.contains_all(62..66) && set.count() == 10);
+/// assert_eq!(set.take_run(4), Some(60..64));
+/// assert_eq!(set.take_run(100), Some(64..70));
+/// assert!(set.is_empty());
+/// ```
 #[derive(Clone, Debug)]
 pub struct ChunkSet {
     words: Vec<u64>,
@@ -17,7 +28,7 @@ pub struct ChunkSet {
 }
 
 impl ChunkSet {
-    /// An empty set over chunks `0..chunks`; takes `chunks / 8` bytes.
+    /// Creates an empty set over chunks `0..chunks`. It takes `chunks / 8` bytes.
     pub fn new(chunks: u32) -> Self {
         Self {
             words: vec![0; chunks.div_ceil(64) as usize],
@@ -27,22 +38,22 @@ impl ChunkSet {
         }
     }
 
-    /// How many chunks the message has.
+    /// Number of chunks of the message.
     pub fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// How many chunks are in the set.
+    /// Number of chunks in the set.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether no chunk is in the set.
+    /// Returns whether no chunk is in the set.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether every chunk of the message is in the set.
+    /// Returns whether every chunk of the message is in the set.
     pub fn is_full(&self) -> bool {
         self.count == self.chunks
     }
@@ -52,7 +63,7 @@ impl ChunkSet {
         self.words.get(word as usize).copied().unwrap_or(0)
     }
 
-    /// Whether every chunk of the range is in the set; true for an empty range.
+    /// Returns whether every chunk of the range is in the set. True for an empty range.
     pub fn contains_all(&self, range: Range<u32>) -> bool {
         words_of(range).all(|(word, mask)| self.word(word) & mask == mask)
     }
@@ -93,7 +104,7 @@ impl ChunkSet {
         self.count = 0;
     }
 
-    /// Removes and returns the first run of chunks in the set, at most `max_chunks` of it.
+    /// Removes and returns the first run of chunks in the set, or its first `max_chunks` chunks.
     pub fn take_run(&mut self, max_chunks: u32) -> Option<Range<u32>> {
         if self.count == 0 || max_chunks == 0 {
             return None;
@@ -131,7 +142,7 @@ pub fn word_mask(word: u32, range: &Range<u32>) -> u64 {
     (u64::MAX >> (64 - (end - start))) << start
 }
 
-/// The words that a range touches, each with the bits of it that lie in the range.
+/// The words that a range touches, each with a mask of the bits that lie in the range.
 pub fn words_of(range: Range<u32>) -> impl Iterator<Item = (u32, u64)> {
     let words = if range.is_empty() {
         0..0

@@ -1,17 +1,17 @@
-//! How loss is repaired: schemes, and the round-trip and rate arithmetic that they stand on.
+//! How loss is repaired: schemes, and the round-trip and rate arithmetic that they use.
 //!
 //! A [`scheme`] is two state machines, one at each end, that see chunks and never packets. The
-//! endpoint feeds them and does what they answer; they hold no clock, no socket, no randomness.
-//! What they tell each other and when is `docs/protocol.md` section P5.
+//! endpoint passes events to them and does what they return. They hold no clock, no socket and no
+//! randomness. Section P5 of `docs/protocol.md` specifies what they send each other, and when.
 //!
 //! - [`selective_repeat`] sends again what is missing, [`go_back_n`] everything from the first
 //!   missing chunk on, [`erasure`] sends parity ahead; [`best_effort`] ends in time, whole or not;
 //!   [`registry`] finds them by name and by tag.
-//! - [`order`] is in which order a scheme sends chunks first.
+//! - [`order`] is the order in which a scheme first sends chunks.
 //! - [`rtt`] belongs to the endpoint, which hands its results to every scheme.
-//! - [`loss_meter`] tells from the bitmaps what the path loses, whatever the scheme.
+//! - [`loss_meter`] measures path loss from the bitmaps, for every scheme.
 //! - [`chunk_set`], [`arrived`], [`ack_clock`], [`silence`] and [`timing`] are the parts that the
-//!   schemes here share, and that one written elsewhere may use.
+//!   schemes here share. Schemes written elsewhere may use them too.
 #![no_std]
 
 extern crate alloc;

@@ -1,14 +1,14 @@
-//! When the sender had passed how much: the ages of holes, without a record for each.
+//! How far the sender had advanced, and when: the ages of holes, without a record for each hole.
 
 use alloc::collections::VecDeque;
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 
 /// A few marks "at this time, all up to here had been passed".
 #[derive(Debug, Default)]
 pub(crate) struct Marks(VecDeque<Mark>);
 
-/// At `due_ns`, what is missing of `0..passed` is a reordering window old.
+/// At `due_ns`, each missing chunk in `0..passed` has been a hole for a reordering window.
 #[derive(Debug)]
 struct Mark {
     opened_ns: u64,
@@ -17,8 +17,8 @@ struct Mark {
 }
 
 impl Marks {
-    /// The sender has now passed `0..passed`.
-    pub(crate) fn note(&mut self, path: &Path, passed: u32) {
+    /// Records that the sender has now passed `0..passed`.
+    pub(crate) fn note(&mut self, path: &PathView, passed: u32) {
         if self.0.back().is_some_and(|mark| passed <= mark.passed) {
             return;
         }
@@ -26,8 +26,8 @@ impl Marks {
         let later = self.0.iter_mut().map(|m| &mut m.due_ns);
         advance(later.rev(), due_ns);
         match self.0.back_mut() {
-            // At most eight marks a window: what was passed soon after each other shares the later
-            // time.
+            // There are at most eight marks per window. Chunks that were passed soon after each
+            // other share the later time.
             Some(mark)
                 if path.now_ns.saturating_sub(mark.opened_ns) < path.reordering_window_ns / 8 =>
             {
@@ -42,7 +42,8 @@ impl Marks {
         }
     }
 
-    /// How far the sender had passed when a window began that has ended.
+    /// Removes the first mark whose window has ended, and returns how far the sender had advanced
+    /// when that window began.
     pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
         let due = self.0.front().is_some_and(|mark| mark.due_ns <= now_ns);
         let mark = due.then(|| self.0.pop_front()).flatten()?;
@@ -60,8 +61,8 @@ impl Marks {
     }
 }
 
-/// Brings times, the latest first, down to `due_ns`: what is due after something newer was put off by
-/// a round trip that turned out shorter. So the first in stays the first due.
+/// Reduces times, the latest first, to at most `due_ns`. A mark can be due after a newer one if the
+/// round trip has become shorter. This keeps the first mark in the queue the first one due.
 pub(crate) fn advance<'a>(latest_first: impl Iterator<Item = &'a mut u64>, due_ns: u64) {
     latest_first
         .take_while(|at_ns| **at_ns > due_ns)

@@ -1,37 +1,48 @@
-//! In which order chunks first go on the wire: what a burst of losses hits together.
+//! The order in which chunks are first put on the wire. It determines which chunks a burst of
+//! losses hits together.
 
-use crate::scheme::Message;
+use crate::scheme::{Message, MessageId};
 
 /// The order in which the chunks of a message, and of its parity message if it has one, are first
-/// sent. Nominal: what is not ready in its turn goes later.
+/// sent. The order is nominal: a chunk that is not ready in its turn is sent later.
 pub trait WireOrder {
-    /// Chunks of both messages together.
+    /// Number of chunks of both messages together.
     fn len(&self) -> u32;
-    /// The chunk at a position: number of the SDR message, and the chunk in it; `None` past the end.
-    /// Each chunk has one position.
-    fn at(&self, position: u32) -> Option<(u64, u32)>;
-    /// Whether position and chunk are the same number, and there is no parity.
+    /// The chunk at a position: its message, data or parity, and its number in that message. `None`
+    /// past the end. Each chunk has one position.
+    fn at(&self, position: u32) -> Option<(MessageId, u32)>;
+    /// Returns whether each position equals its chunk number and there is no parity.
     fn is_sequence(&self) -> bool {
         false
     }
-    /// Whether there are no chunks; no message is so.
+    /// Returns whether there are no chunks. Every message has at least one.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 /// Chunk by chunk, without parity.
+///
+/// ```
+/// use farwrite_schemes::order::{InSequence, WireOrder};
+/// use farwrite_schemes::scheme::{Message, MessageId};
+///
+/// let message = Message { number: 7, bytes: 10_000, chunks: 3, chunk_bytes: 4096 };
+/// let order = InSequence::of(&message);
+/// assert_eq!(order.at(2), Some((MessageId::new(7), 2)));
+/// assert_eq!(order.at(3), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InSequence {
-    message: u64,
+    message: MessageId,
     chunks: u32,
 }
 
 impl InSequence {
-    /// The chunks of this message.
+    /// The chunks of this message in sequence.
     pub const fn of(message: &Message) -> Self {
         Self {
-            message: message.number,
+            message: MessageId::new(message.number),
             chunks: message.chunks,
         }
     }
@@ -42,7 +53,7 @@ impl WireOrder for InSequence {
         self.chunks
     }
 
-    fn at(&self, position: u32) -> Option<(u64, u32)> {
+    fn at(&self, position: u32) -> Option<(MessageId, u32)> {
         (position < self.chunks).then_some((self.message, position))
     }
 
@@ -65,7 +76,8 @@ mod tests {
         };
         let order = InSequence::of(&message);
         assert_eq!((order.len(), order.is_empty()), (3, false));
-        let all = [Some((7, 0)), Some((7, 1)), Some((7, 2)), None, None];
+        let id = MessageId::new(7);
+        let all = [Some((id, 0)), Some((id, 1)), Some((id, 2)), None, None];
         assert_eq!([0, 1, 2, 3, u32::MAX].map(|p| order.at(p)), all);
     }
 }

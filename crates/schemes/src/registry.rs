@@ -16,7 +16,7 @@ use crate::scheme::Scheme;
 use crate::selective_repeat::SelectiveRepeat;
 use crate::timing::Alpha;
 
-/// The name of a scheme, as a user writes it: `sr-rto`, `sr-nack`, `gbn`, `ec-xor:32,8` or
+/// The name of a scheme as a user writes it: `sr-rto`, `sr-nack`, `gbn`, `ec-xor:32,8` or
 /// `ec-mds:32,8`, with any numbers of data and parity chunks a group that make a [`Code`];
 /// `best-effort`, `best-effort+sr`, `best-effort+ec-xor:32,8` or `best-effort+ec-mds:32,8`.
 ///
@@ -46,20 +46,21 @@ pub enum SchemeName {
     BestEffortEc(Code),
 }
 
-/// A name that no scheme has.
+/// A name that is not a scheme.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseSchemeError {
-    /// Not like the name of any.
+    /// The name does not match any scheme.
     #[error(
         "no scheme is called {name:?}; there are sr-rto, sr-nack, gbn, and with any numbers of data \
          and parity chunks ec-xor:32,8 and ec-mds:32,8; and to end in time instead of whole, \
          best-effort, best-effort+sr, best-effort+ec-xor:32,8 and best-effort+ec-mds:32,8"
     )]
     Unknown {
-        /// The name that was given.
+        /// The name.
         name: String,
     },
-    /// Best effort, where everything must arrive.
+    /// Best effort, although everything must arrive.
     #[error(
         "{name} ends a message in time, also where bytes are missing, but this data must arrive \
          whole: take sr-nack, or ec-mds:32,8"
@@ -68,13 +69,13 @@ pub enum ParseSchemeError {
         /// The scheme.
         name: SchemeName,
     },
-    /// Erasure coding with a code that there is not.
+    /// Erasure coding with a code that does not exist.
     #[error(transparent)]
     Code(#[from] ParseCodeError),
 }
 
 impl SchemeName {
-    /// Every scheme that goes on until a message is whole, those with a code as the paper has it
+    /// Every scheme that continues until a message is whole. The codes are those of the paper
     /// (section 5.2.1).
     pub const EXACT: [Self; 5] = [
         Self::SrRto,
@@ -84,7 +85,7 @@ impl SchemeName {
         Self::Ec(usual(Kind::Mds)),
     ];
 
-    /// Every scheme whose messages may end as partial, those with a code as above.
+    /// Every scheme whose messages may end as partial. The codes are those of [`Self::EXACT`].
     pub const BOUNDED: [Self; 4] = [
         Self::BestEffort,
         Self::BestEffortSr,
@@ -92,8 +93,8 @@ impl SchemeName {
         Self::BestEffortEc(usual(Kind::Mds)),
     ];
 
-    /// Whether the scheme goes on until a message is whole. A message of another scheme may end as
-    /// partial, whatever its receive was posted for.
+    /// Returns whether the scheme continues until a message is whole. A message of another scheme
+    /// may end as partial, whatever the terms of its receive are.
     #[must_use]
     pub const fn is_exact(self) -> bool {
         !matches!(
@@ -102,7 +103,7 @@ impl SchemeName {
         )
     }
 
-    /// Reads the name of an [exact](Self::is_exact) scheme, for data that must arrive whole.
+    /// Reads the name of an [exact](Self::is_exact) scheme, for data that must arrive completely.
     ///
     /// # Errors
     /// Those of [`FromStr`], and [`ParseSchemeError::NotExact`].
@@ -122,13 +123,13 @@ impl SchemeName {
         })
     }
 
-    /// How the scheme with its usual parameters is named on the wire.
+    /// The tag of the scheme with its usual parameters.
     pub fn tag(self) -> SchemeTag {
         self.scheme().tag()
     }
 
-    /// The name of the scheme that a tag asks for; `None` if this crate has none of that id, or
-    /// cannot read its parameters.
+    /// The name of the scheme that a tag selects. `None` if this crate has no scheme with that id,
+    /// or cannot read its parameters.
     #[must_use]
     pub fn from_tag(tag: SchemeTag) -> Option<Self> {
         match tag.id {
@@ -146,7 +147,7 @@ impl SchemeName {
         }
     }
 
-    /// The scheme with this timeout; best effort alone has none.
+    /// The scheme with this timeout. Best effort alone has no timeout.
     pub fn with_alpha(self, alpha: Alpha) -> Box<dyn Scheme + Send + Sync> {
         match self {
             Self::SrRto => Box::new(SelectiveRepeat::with_timeouts(alpha)),
@@ -212,8 +213,8 @@ impl FromStr for SchemeName {
     }
 }
 
-/// The scheme that a tag asks for; `None` if this crate has none of that id, or cannot read its
-/// parameters.
+/// The scheme that a tag selects. `None` if this crate has no scheme with that id, or cannot read
+/// its parameters.
 pub fn from_tag(tag: SchemeTag) -> Option<Box<dyn Scheme + Send + Sync>> {
     let name = match tag.id {
         SelectiveRepeat::RTO_ID => SchemeName::SrRto,

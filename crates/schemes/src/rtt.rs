@@ -2,47 +2,62 @@
 
 use core::time::Duration;
 
-/// Longest round trip believed, in nanoseconds. A bound on what a peer may say; no timer waits for it.
+/// Longest round trip accepted, in nanoseconds. It limits the claims of a peer. No timer waits for
+/// it.
 const MAX_SAMPLE_NS: u64 = 10_000_000_000;
 
-/// A sample that is this many times as long as the smoothed round trip has to be confirmed by a later
-/// one: it is more likely that of a host that stood still for a while.
+/// A sample that is this many times as long as the smoothed round trip must be confirmed by a later
+/// one. It is more likely to come from a host that was stopped for a while.
 const FAR: u64 = 4;
 
-/// How long a shortest round trip is remembered at least, in nanoseconds; at most twice as long. It
-/// outlasts queues, and routes of any length change more rarely.
+/// Least time for which a shortest round trip is remembered, in nanoseconds. The longest is twice
+/// this. Queues empty within this time, and the length of a route changes less often.
 const MIN_FILTER_NS: u64 = 10_000_000_000;
 
-/// Smooths round-trip samples as RFC 6298 section 2 does (P5.6); without that section's variation, for
-/// schemes have alpha instead.
+/// Smooths round-trip samples as RFC 6298 section 2 does (P5.6). It omits that section's variation,
+/// because schemes use alpha instead.
 ///
-/// A sample is the time since the packet left whose timestamp the peer echoes, less the time that
-/// the peer held it before answering. As every control packet has its own timestamp, there is no
-/// doubt about which copy was answered, and no sample is lost to retransmissions.
+/// The peer echoes the timestamp of a packet. A sample is the time since that packet left, minus
+/// the time that the peer held it before answering. Every control packet has its own timestamp, so
+/// it is always clear which copy was answered, and no sample is lost to retransmissions.
+///
+/// ```
+/// use farwrite_schemes::rtt::{ImplausibleSample, RttEstimator};
+/// use std::time::Duration;
+///
+/// let mut rtt = RttEstimator::new(Duration::from_millis(100));
+/// // A timestamp of 1 ms came back at 27 ms. The peer had held it for 1 ms.
+/// assert_eq!(rtt.handle_echo(27_000_000, 1_000_000, 1_000_000)?, 25_000_000);
+/// assert_eq!(rtt.smoothed_ns(), 25_000_000);
+/// // A peer that claims to have held it for longer than that is not believed.
+/// assert!(rtt.handle_echo(27_000_000, 1_000_000, 90_000_000).is_err());
+/// # Ok::<(), ImplausibleSample>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
     smoothed_ns: u64,
     sampled: bool,
-    /// After a sample that is far longer than those before: from when on another one confirms it.
+    /// Set after a sample that is far longer than earlier ones: the time from which another one
+    /// confirms it.
     confirmed_ns: Option<u64>,
     shortest: [Option<u64>; 2],
     shortest_since_ns: u64,
 }
 
-/// A sample that no honest path gives.
+/// A sample that no correct peer and path can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImplausibleSample {
     /// The packet would have been answered before it left.
     #[error("echo of {echo_ns} ns held for {hold_ns} ns would have come before now, {now_ns} ns")]
     Negative {
-        /// When the echo came.
+        /// When the echo arrived.
         now_ns: u64,
-        /// The timestamp echoed.
+        /// The echoed timestamp.
         echo_ns: u64,
-        /// How long the peer says it held it.
+        /// How long the peer claims that it held the packet.
         hold_ns: u64,
     },
-    /// Longer than any path that this is for.
+    /// Longer than any supported path.
     #[error("a round trip of {sample_ns} ns is longer than 10 s")]
     TooLong {
         /// The round trip.
@@ -51,7 +66,7 @@ pub enum ImplausibleSample {
 }
 
 impl RttEstimator {
-    /// Believes in `initial` until the first sample.
+    /// Creates an estimator that uses `initial` until the first sample.
     pub fn new(initial: Duration) -> Self {
         let initial_ns = u64::try_from(initial.as_nanos()).unwrap_or(u64::MAX);
         let smoothed_ns = initial_ns.min(MAX_SAMPLE_NS);
@@ -64,11 +79,11 @@ impl RttEstimator {
         }
     }
 
-    /// Takes in that at `now_ns` a packet echoed our timestamp `echo_ns`, which the peer had held
-    /// for `hold_ns`. Answers the round trip in nanoseconds.
+    /// At `now_ns`, a packet echoed our timestamp `echo_ns`, which the peer had held for
+    /// `hold_ns`. Returns the round trip in nanoseconds.
     ///
     /// # Errors
-    /// If the round trip would be negative or longer than 10 s; the estimate is then as it was.
+    /// If the round trip would be negative or longer than 10 s. The estimate then does not change.
     pub fn handle_echo(
         &mut self,
         now_ns: u64,
@@ -99,8 +114,8 @@ impl RttEstimator {
         Ok(sample_ns)
     }
 
-    /// Whether a sample is far longer than those before, and no similar one came a round trip
-    /// earlier. A host that stood still answers, when it continues, all that has waited for it.
+    /// Returns whether a sample is far longer than earlier ones, and no similar one came at least a
+    /// round trip earlier. A host that was stopped answers all waiting packets when it continues.
     fn is_unconfirmed(&mut self, now_ns: u64, sample_ns: u64) -> bool {
         if !self.sampled || sample_ns / FAR <= self.smoothed_ns {
             self.confirmed_ns = None;
@@ -110,7 +125,8 @@ impl RttEstimator {
         now_ns < *self.confirmed_ns.get_or_insert(round_trip_later_ns)
     }
 
-    /// Two spans of time, each with its shortest sample: when one is over, the other is forgotten.
+    /// Keeps two time spans, each with its shortest sample. When one span ends, the other is
+    /// forgotten.
     fn note_shortest(&mut self, now_ns: u64, sample_ns: u64) {
         if now_ns.saturating_sub(self.shortest_since_ns) >= MIN_FILTER_NS {
             self.shortest = [None, self.shortest[0]];

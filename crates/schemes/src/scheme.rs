@@ -1,48 +1,50 @@
-//! The interface that every scheme keeps.
+//! The interface that every scheme implements.
 //!
-//! Both halves follow one order: `handle_*` what happened, then `poll_*` until each answers `None`.
-//! The polls may come at any time and in any number; a scheme pushes nothing. Of what happened at
-//! once, arrivals and reports come before `handle_timeout`: a report that lies unread must not make
-//! a timeout expire. After `handle_timeout` and the polls, `next_timeout` lies in the future.
+//! Both halves are called in one order: first `handle_*` for each event, then `poll_*` until each
+//! returns `None`. The endpoint may poll at any time and any number of times. A scheme never calls
+//! the endpoint. If several events happen at once, arrivals and reports come before
+//! `handle_timeout`, so that an unread report does not let a timeout expire. After `handle_timeout`
+//! and the polls, `next_timeout` lies in the future.
 //!
-//! Message numbers and what they mean are the endpoint's; a half ignores calls about messages that
-//! it does not have charge of, so that late news need no filter.
+//! The endpoint assigns message numbers. A half ignores calls about messages that it does not
+//! manage, so the endpoint need not hold back late reports.
 //!
-//! A scheme that codes has a second SDR message beside the data one, for parity: the message numbered
-//! [`parity_of`] the data message's number, as long as [`Scheme::layout`] says. [`Chunks`] and
-//! [`Arrivals`] name it by that number; reports, jobs and outcomes are about the data message. The
-//! arithmetic is the endpoint's: schemes ask for it by [`Job`]s.
+//! A scheme that codes has a second SDR message beside the data message, for parity.
+//! [`Scheme::layout`] determines its length. [`Chunks`] and [`Arrivals`] name either message by its
+//! [`MessageId`]. Reports, jobs and outcomes are about the data message, and name it by its number.
+//! The endpoint does the arithmetic: schemes request it with [`Job`]s.
 
 use core::ops::Range;
 
 use alloc::boxed::Box;
 pub use farwrite_codes::Layout;
-pub use farwrite_wire::control::{Ack, Nack, Outcome, SchemeTag, data_of, is_parity, parity_of};
+pub use farwrite_wire::control::{Ack, MessageId, Nack, Outcome, SchemeTag};
 pub use farwrite_wire::timing::Timing;
 
 use crate::order::{InSequence, WireOrder};
 
-/// What is known of the path and the time, handed to every call.
+/// The state of the path and the current time, passed to every call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
-    /// Now, in nanoseconds of the endpoint's clock; never runs backward.
+pub struct PathView {
+    /// Current time, in nanoseconds of the endpoint's clock. It never runs backward.
     pub now_ns: u64,
     /// Smoothed round-trip time.
     pub rtt_ns: u64,
-    /// A chunk missing for less than this while later ones arrive may be merely late.
+    /// A chunk that has been missing for less than this time while later ones arrive may be merely
+    /// late.
     pub reordering_window_ns: u64,
-    /// The least and the most that is waited, whatever the round trip.
+    /// The shortest and longest waits, for any round trip.
     pub timing: Timing,
 }
 
-/// A message that a scheme has charge of.
+/// A message that a scheme manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Its number on the queue pair.
     pub number: u64,
     /// Its bytes; zero is allowed.
     pub bytes: u64,
-    /// Its chunks, at least 1: the last may be short, or carry no bytes but an immediate.
+    /// Number of chunks, at least 1. The last chunk may be short, or carry only an immediate.
     pub chunks: u32,
     /// Bytes of a chunk that is not short, at least 1.
     pub chunk_bytes: u64,
@@ -51,34 +53,35 @@ pub struct Message {
 /// A run of chunks of one message, never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
-    /// Number of the message.
-    pub message: u64,
+    /// The data or parity message.
+    pub message: MessageId,
     /// Which chunks.
     pub range: Range<u32>,
 }
 
-/// What has arrived of the messages that a queue pair receives, as a receiving half may look at it.
-/// A message that has no buffer reads as one of which nothing has arrived.
+/// The chunks that have arrived of a queue pair's messages, for a receiving half to read. A message
+/// without a buffer reads as one of which nothing has arrived.
 ///
-/// Receive workers set bits at any time, so a second reading may show more than the first. Nothing
-/// that has arrived goes away while its message is open.
+/// Receive workers set bits at any time, so a second read may show more than the first. While a
+/// message is open, its bits are never cleared.
 pub trait Arrivals {
-    /// 64 chunks from `64 * word` on, the first in the least significant bit; set: arrived whole.
-    /// Chunks past the end read as not arrived.
-    fn word(&self, message: u64, word: u32) -> u64;
-    /// How many chunks have arrived whole.
-    fn count(&self, message: u64) -> u32;
-    /// One past the highest chunk of which a packet has arrived, 0 if none.
-    fn seen(&self, message: u64) -> u32;
-    /// Whether the message has no user immediate, or all fragments of it are there. Chunks that were
-    /// rebuilt brought none, so a message with all its bytes may lack it; such a message must not be
-    /// closed.
-    fn immediate_is_whole(&self, _message: u64) -> bool {
+    /// 64 chunk bits from chunk `64 * word` on. The first chunk is the least significant bit. A set
+    /// bit means that the chunk has arrived completely. Chunks past the end read as not arrived.
+    fn word(&self, message: MessageId, word: u32) -> u64;
+    /// Number of chunks that have arrived completely.
+    fn count(&self, message: MessageId) -> u32;
+    /// One past the highest chunk of which a packet has arrived, or 0 if no packet has.
+    fn seen(&self, message: MessageId) -> u32;
+    /// Returns whether the message has no user immediate, or all fragments of it have arrived. A
+    /// rebuilt chunk brings no fragment, so a message can have all its bytes and lack its
+    /// immediate. A scheme must not close such a message.
+    fn immediate_is_whole(&self, _message: MessageId) -> bool {
         true
     }
 }
 
-/// Arithmetic on one group of a message, as [`Scheme::layout`] cuts it, for the endpoint to do.
+/// Arithmetic on one group of a message, for the endpoint to do. [`Scheme::layout`] defines the
+/// groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Number of the data message.
@@ -94,11 +97,12 @@ pub struct Job {
 pub enum Work {
     /// Make the group's parity chunks from its data.
     Encode,
-    /// Make the group's missing data chunks from what is there; from then on they read as arrived.
+    /// Compute the group's missing data chunks from the chunks that are present. From then on they
+    /// read as arrived.
     Rebuild,
 }
 
-/// What a receiving half wants the sender told.
+/// What a receiving half reports to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// What has arrived.
@@ -107,48 +111,49 @@ pub enum Report {
     Nack(Nack),
 }
 
-/// The sending half of a scheme: sees all messages that a queue pair sends with it.
+/// The sending half of a scheme. It manages all messages that a queue pair sends with the scheme.
 pub trait Sender {
-    /// The message ends here at this time at the latest, in the clock of [`Path::now_ns`]. The
-    /// endpoint ends it then. Comes before [`Sender::start`], or never.
+    /// Sets a message's deadline, in the clock of [`PathView::now_ns`]. The endpoint ends the
+    /// message at that time at the latest. Called before [`Sender::start`], or never.
     fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
-    /// Takes charge of a message: from now on the receiver's buffer is known to be there. Without
-    /// effect if it has charge of it already.
-    fn start(&mut self, path: &Path, message: &Message);
-    /// The receiver told something. Numbers and ranges come from the peer: anything may be in them.
-    fn handle_report(&mut self, path: &Path, report: &Report);
-    /// Chunks handed out by [`Sender::poll_transmit`] have left this end: their timeout begins.
-    /// All that is handed out must be told here, in the same order, or the message must end: until
-    /// then a scheme takes it to be still in the endpoint's hands.
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks);
+    /// Starts to manage a message. From now on the receiver's buffer is known to be ready. Has no
+    /// effect if the half already manages the message.
+    fn start(&mut self, path: &PathView, message: &Message);
+    /// Handles a report of the receiver. Its numbers and ranges come from the peer, so they may
+    /// have any value.
+    fn handle_report(&mut self, path: &PathView, report: &Report);
+    /// Chunks handed out by [`Sender::poll_transmit`] have left this end: their timeout begins. The
+    /// endpoint reports all chunks that were handed out, in the same order, unless the message
+    /// ends. Until then a scheme assumes that the endpoint still has the chunks.
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks);
     /// The receiver has room for the parity of a data message: its parity chunks may be handed out.
-    /// Comes at or after [`Sender::start`], or never.
-    fn handle_parity_clear(&mut self, _path: &Path, _message: u64) {}
+    /// Called at or after [`Sender::start`], or never.
+    fn handle_parity_clear(&mut self, _path: &PathView, _message: u64) {}
     /// A job from [`Sender::poll_job`] is done.
-    fn handle_job(&mut self, _path: &Path, _job: &Job) {}
-    /// The next group to encode, ahead of when its parity is due. The endpoint does it when it has
-    /// time, or nothing else can be sent, in any order.
+    fn handle_job(&mut self, _path: &PathView, _job: &Job) {}
+    /// The next group to encode, before its parity must be sent. The endpoint encodes groups in any
+    /// order, when it has time or has nothing else to send.
     fn poll_job(&mut self) -> Option<Job> {
         None
     }
-    /// The receiver closed the message: nothing of it needs sending any more. The outcome comes back
-    /// by [`Sender::poll_outcome`].
-    fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome);
-    /// The local user gives the message up. No outcome follows.
+    /// The receiver closed the message: no more of it needs to be sent. [`Sender::poll_outcome`]
+    /// returns the outcome.
+    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome);
+    /// The local user gives up the message. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Sender::next_timeout`].
-    fn handle_timeout(&mut self, path: &Path);
+    fn handle_timeout(&mut self, path: &PathView);
     /// The next chunks to send, at most `max_chunks`, which is at least 1.
-    fn poll_transmit(&mut self, path: &Path, max_chunks: u32) -> Option<Chunks>;
-    /// A message that is over at this end, and how.
+    fn poll_transmit(&mut self, path: &PathView, max_chunks: u32) -> Option<Chunks>;
+    /// The next message that has ended at this end, and its outcome.
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)>;
-    /// When [`Sender::handle_timeout`] wants to be called, in the clock of [`Path::now_ns`].
+    /// When to call [`Sender::handle_timeout`], in the clock of [`PathView::now_ns`].
     fn next_timeout(&self) -> Option<u64>;
     /// What has been sent so far.
     fn counters(&self) -> SenderCounters;
 }
 
-/// What a sending half has done since it was made.
+/// Counters of a sending half since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderCounters {
     /// Chunks handed out, repeats included.
@@ -159,64 +164,66 @@ pub struct SenderCounters {
     pub timeouts: u64,
 }
 
-/// The receiving half of a scheme: sees all messages that a queue pair receives with it.
+/// The receiving half of a scheme. It manages all messages that a queue pair receives with the
+/// scheme.
 pub trait Receiver {
-    /// The message ends here at this time at the latest, in the clock of [`Path::now_ns`]. The
-    /// endpoint ends it then. Comes before [`Receiver::start`], or never.
+    /// Sets a message's deadline, in the clock of [`PathView::now_ns`]. The endpoint ends the
+    /// message at that time at the latest. Called before [`Receiver::start`], or never.
     fn handle_deadline(&mut self, _message: u64, _deadline_ns: u64) {}
-    /// A message was started by its sender, which an offer or a packet shows, and its buffer is
-    /// there; chunks may have arrived before, and the next [`Receiver::poll_report`] looks for
-    /// them. Without effect if it has charge of it already.
-    fn start(&mut self, path: &Path, message: &Message);
+    /// The sender has started a message, as an offer or a packet shows, and its buffer is ready.
+    /// Chunks may have arrived before; the next [`Receiver::poll_report`] looks for them. Has no
+    /// effect if the half already manages the message.
+    fn start(&mut self, path: &PathView, message: &Message);
     /// Packets of the data or parity message have arrived since the last call, duplicates included.
-    /// Duplicates of a message that is over are for the endpoint to answer (P4.7).
-    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals);
-    /// A job from [`Receiver::poll_job`] is done: what it made reads as arrived, unless it failed.
-    fn handle_job(&mut self, _path: &Path, _job: &Job, _arrivals: &dyn Arrivals) {}
+    /// The endpoint itself answers duplicates of a message that has ended (P4.7).
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals);
+    /// A job from [`Receiver::poll_job`] is done. Its chunks read as arrived, unless it failed.
+    fn handle_job(&mut self, _path: &PathView, _job: &Job, _arrivals: &dyn Arrivals) {}
     /// The next group to rebuild. The endpoint does it at once.
     fn poll_job(&mut self, _arrivals: &dyn Arrivals) -> Option<Job> {
         None
     }
-    /// The sender of a bounded message is done with it: nothing more of it leaves. What has left may
-    /// still be under way. Only a scheme that [is bounded](Scheme::is_bounded) is asked.
-    fn handle_sender_done(&mut self, _path: &Path, _message: u64) {}
+    /// The sender of a bounded message has finished with it: nothing more of it leaves. Packets may
+    /// still be in flight. Called only if the scheme [is bounded](Scheme::is_bounded).
+    fn handle_sender_done(&mut self, _path: &PathView, _message: u64) {}
     /// The receive was closed by its user, early or not. No outcome follows.
     fn abandon(&mut self, message: u64);
     /// Time has reached [`Receiver::next_timeout`].
-    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals);
-    /// What to tell the sender next. A report holds at most `max_bytes` of bits or ranges (8 bytes
+    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals);
+    /// The next report to the sender. A report holds at most `max_bytes` of bits or ranges (8 bytes
     /// a range); `max_bytes` is at least 64.
     fn poll_report(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report>;
-    /// A message that is over at this end, and how: its final report has been handed out.
+    /// The next message that has ended at this end, and its outcome. Its final report has been
+    /// handed out.
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)>;
-    /// When [`Receiver::handle_timeout`] wants to be called, in the clock of [`Path::now_ns`].
+    /// When to call [`Receiver::handle_timeout`], in the clock of [`PathView::now_ns`].
     fn next_timeout(&self) -> Option<u64>;
 }
 
-/// A scheme: makes both halves for a queue pair.
+/// A scheme creates both halves for a queue pair.
 pub trait Scheme {
-    /// Its name and how it is parametrised, as [`SchemeTag`] carries it.
+    /// The scheme's name and parameters, as [`SchemeTag`] carries them.
     fn tag(&self) -> SchemeTag;
-    /// A sending half.
+    /// Creates a sending half.
     fn sender(&self) -> Box<dyn Sender + Send>;
-    /// A receiving half.
+    /// Creates a receiving half.
     fn receiver(&self) -> Box<dyn Receiver + Send>;
-    /// How a message is cut into groups; `None`: it has no parity message. Both ends compute the
-    /// length of the parity message from it, [`Layout::parity_bytes`].
+    /// How a message is divided into groups. `None` if it has no parity message. Both ends compute
+    /// the length of the parity message from it with [`Layout::parity_bytes`].
     fn layout(&self, _message: &Message) -> Option<Layout> {
         None
     }
-    /// Whether a message may end as partial at both ends, whatever its receive was posted for
-    /// (P5.9). The messages of such a scheme begin in the order of their numbers.
+    /// Returns whether a message may end as partial at both ends, whatever the terms of its receive
+    /// are (P5.9). The messages of such a scheme begin in the order of their numbers.
     fn is_bounded(&self) -> bool {
         false
     }
-    /// In which order the chunks of a message first go on the wire.
+    /// The order in which the chunks of a message are first put on the wire.
     fn order(&self, message: &Message) -> Box<dyn WireOrder + Send> {
         Box::new(InSequence::of(message))
     }

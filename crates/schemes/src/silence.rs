@@ -1,18 +1,19 @@
-//! What a sender does when it hears nothing: it stops, and probes ever more rarely (P5.0.9).
+//! How a sender behaves when it hears nothing: it stops, and probes with growing pauses (P5.0.9).
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 
-/// Chunks sent at each probe: a few, so that on a path that lives but loses, one gets through.
+/// Chunks sent at each probe. There are a few, so that one gets through on a path that works but
+/// loses packets.
 pub const PROBE_CHUNKS: u32 = 4;
 
-/// Notices that the peer has fallen silent, and then limits what is sent.
+/// Detects that the peer has fallen silent, and then limits what is sent.
 ///
-/// A timeout after which something was heard is an ordinary loss. One whole timeout later still
-/// without a word, the path counts as dead: sending on would only fill it, and everything sent
+/// If something is heard after a timeout, the timeout was an ordinary loss. If nothing is heard for
+/// one more timeout, the path counts as dead: more packets would only fill it, and all of them
 /// would have to be sent again.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// When the timeout came since which nothing has been heard.
+    /// Time of the first timeout after which nothing has been heard.
     silent_since_ns: Option<u64>,
     probe: Option<Probe>,
 }
@@ -25,13 +26,13 @@ struct Probe {
 }
 
 impl Silence {
-    /// Something came from the peer.
+    /// Handles any packet from the peer.
     pub fn heard(&mut self) {
         *self = Self::default();
     }
 
     /// A retransmission timer of `rto_ns` expired.
-    pub fn expired(&mut self, path: &Path, rto_ns: u64) {
+    pub fn expired(&mut self, path: &PathView, rto_ns: u64) {
         let now_ns = path.now_ns;
         let since_ns = *self.silent_since_ns.get_or_insert(now_ns);
         if self.probe.is_none() && now_ns.saturating_sub(since_ns) >= rto_ns {
@@ -43,8 +44,8 @@ impl Silence {
         }
     }
 
-    /// Allows the next probe if its time has come.
-    pub fn handle_timeout(&mut self, path: &Path) {
+    /// Allows the next probe if it is due.
+    pub fn handle_timeout(&mut self, path: &PathView) {
         let now_ns = path.now_ns;
         if let (Some(probe), Some(since_ns)) = (&mut self.probe, self.silent_since_ns)
             && probe.next_ns <= now_ns
@@ -55,7 +56,7 @@ impl Silence {
         }
     }
 
-    /// How many of `max_chunks` may be sent now.
+    /// Returns how many of `max_chunks` may be sent now.
     pub fn limit(&self, max_chunks: u32) -> u32 {
         match &self.probe {
             Some(probe) => max_chunks.min(probe.chunks_left),
@@ -63,7 +64,7 @@ impl Silence {
         }
     }
 
-    /// Chunks are on their way.
+    /// Records that chunks have been sent.
     pub fn sent(&mut self, chunks: u32) {
         if let Some(probe) = &mut self.probe {
             probe.chunks_left = probe.chunks_left.saturating_sub(chunks);
@@ -76,9 +77,9 @@ impl Silence {
     }
 }
 
-/// Time to the next probe: a share of the silence so far, so that a path that comes back is noticed
-/// soon against the time it was away, and one that loses in bursts is tried often enough.
-fn interval_ns(path: &Path, rto_ns: u64, silent_ns: u64) -> u64 {
+/// Time to the next probe, as a fraction of the silence so far. So the end of an outage is noticed
+/// soon compared with its length, and a path that loses in bursts is probed often enough.
+fn interval_ns(path: &PathView, rto_ns: u64, silent_ns: u64) -> u64 {
     let share_ns = silent_ns / 16;
     share_ns.min(path.timing.max_probe_ns).max(rto_ns)
 }
@@ -90,8 +91,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn at(now_ns: u64) -> Path {
-        Path {
+    fn at(now_ns: u64) -> PathView {
+        PathView {
             now_ns,
             rtt_ns: 25 * MS,
             reordering_window_ns: MS,

@@ -1,33 +1,34 @@
 //! The durations that schemes derive from the path (P5.0).
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 
-/// What a timeout adds to the round trip, as a share of it: room for queues along the path
-/// (paper section 4.1.1). Fixed-point, in 1/256.
+/// The time that a timeout adds to the round trip, as a fraction of the round trip. It leaves room
+/// for queues along the path (paper section 4.1.1). Fixed-point, in 1/256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alpha(u16);
 
 impl Alpha {
-    /// 2, for a timeout of three round trips (paper section 5.2).
+    /// 2, which gives a timeout of three round trips (paper section 5.2).
     pub const DEFAULT: Self = Self(512);
 
-    /// From a number of 256ths.
+    /// Creates it from a number of 256ths.
     pub const fn from_256ths(value: u16) -> Self {
         Self(value)
     }
 
-    /// As a number of 256ths.
+    /// Returns it as a number of 256ths.
     pub const fn as_256ths(self) -> u16 {
         self.0
     }
 
-    /// As the parameters of a scheme's tag (P5.0.10).
+    /// Encodes it as the parameters of a scheme's tag (P5.0.10).
     pub(crate) const fn to_params(self) -> [u8; 6] {
         let [high, low] = self.0.to_be_bytes();
         [high, low, 0, 0, 0, 0]
     }
 
-    /// From the parameters of a scheme's tag; `None` if there is more in them than this text knows.
+    /// Decodes it from the parameters of a scheme's tag. `None` if the parameters contain more than
+    /// this version knows.
     pub(crate) const fn from_params(params: [u8; 6]) -> Option<Self> {
         match params {
             [high, low, 0, 0, 0, 0] => Some(Self(u16::from_be_bytes([high, low]))),
@@ -43,39 +44,40 @@ impl Default for Alpha {
 }
 
 /// Time between two rounds of ACKs while packets arrive (P5.0.4).
-pub fn ack_period_ns(path: &Path) -> u64 {
+pub fn ack_period_ns(path: &PathView) -> u64 {
     (path.rtt_ns / 8).max(path.timing.min_repeat_ns)
 }
 
-/// How long after its departure a chunk without ACK is sent again (P5.0.7). However small `alpha`,
-/// there is room for one ACK to be lost and the next to come, and for an end to be kept waiting by
-/// its operating system.
-pub fn rto_ns(path: &Path, alpha: Alpha) -> u64 {
+/// Time after which a departed chunk without an ACK is sent again (P5.0.7). For any `alpha`, there
+/// is time for one ACK to be lost and the next to arrive, and for an end to be delayed by its
+/// operating system.
+pub fn rto_ns(path: &PathView, alpha: Alpha) -> u64 {
     let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 256;
     let acks_ns = ack_period_ns(path).saturating_mul(2);
     let acks_ns = acks_ns.max(path.timing.lateness_ns);
     path.rtt_ns.saturating_add(queues_ns.max(acks_ns))
 }
 
-/// How much later than its turn the last packet of a message may come before a receiver takes it for
-/// lost (P5.4.10): half of what a timeout adds to the round trip, for only half of the way has queues
-/// (paper section 4.1.2), and no less than a process may not run.
-pub fn fallback_margin_ns(path: &Path, alpha: Alpha) -> u64 {
+/// How much later than its turn the last packet of a message may arrive before a receiver considers
+/// it lost (P5.4.10). It is half of what a timeout adds to the round trip, because only half of the
+/// round trip has queues (paper section 4.1.2). It is at least the time for which the operating
+/// system may not run a process.
+pub fn fallback_margin_ns(path: &PathView, alpha: Alpha) -> u64 {
     let queues_ns = path.rtt_ns.saturating_mul(u64::from(alpha.0)) / 512;
     let margin_ns = queues_ns.max(path.timing.lateness_ns);
     margin_ns.saturating_add(path.reordering_window_ns)
 }
 
-/// A NACK that comes sooner than this after a chunk's departure was sent before the chunk could
-/// arrive (P5.0.8): one that is justified comes a round trip plus a reordering window after it. Less
-/// an eighth of the round trip, for its estimate may be a little high.
-pub fn crossing_ns(path: &Path) -> u64 {
+/// A NACK that arrives sooner than this after a chunk's departure was sent before the chunk could
+/// arrive (P5.0.8). A justified NACK arrives one round trip plus one reordering window after the
+/// departure. An eighth of the round trip is subtracted, because its estimate may be slightly high.
+pub fn crossing_ns(path: &PathView) -> u64 {
     (path.rtt_ns - path.rtt_ns / 8).saturating_add(path.reordering_window_ns)
 }
 
-/// How long after a NACK its repair should have come (P5.2.3): a round trip, plus the reordering
-/// window, plus one ACK period for the repair's turn at the sender.
-pub fn repair_ns(path: &Path) -> u64 {
+/// Time after a NACK by which its repair should have arrived (P5.2.3): a round trip, plus the
+/// reordering window, plus one ACK period for the repair's turn at the sender.
+pub fn repair_ns(path: &PathView) -> u64 {
     path.rtt_ns
         .saturating_add(path.reordering_window_ns)
         .saturating_add(ack_period_ns(path))
@@ -86,8 +88,8 @@ mod tests {
     use super::*;
     use crate::scheme::Timing;
 
-    fn path(rtt_ns: u64) -> Path {
-        Path {
+    fn path(rtt_ns: u64) -> PathView {
+        PathView {
             now_ns: 0,
             rtt_ns,
             reordering_window_ns: 1_000,
@@ -115,7 +117,7 @@ mod tests {
     #[test]
     fn the_floors_are_those_of_the_timing() {
         let of = |timing, rtt_ns| {
-            let path = Path {
+            let path = PathView {
                 timing,
                 ..path(rtt_ns)
             };

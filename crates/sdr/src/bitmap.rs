@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use crate::memory::SlotMemory;
 
-/// The chunk bitmap of one receive (paper section 3.1.1): a cheap handle, live while chunks arrive.
+/// The chunk bitmap of one receive (paper section 3.1.1). The handle is cheap to clone. The bitmap
+/// changes while chunks arrive.
 ///
-/// It stays readable for as long as it lives, whatever becomes of the receive, its slot and its
-/// queue pair.
+/// It stays readable for as long as the handle lives, even after the receive, its slot and its
+/// queue pair have ended.
 #[derive(Clone)]
 pub struct ChunkBitmap(Arc<SlotMemory>);
 
@@ -20,11 +21,11 @@ impl ChunkBitmap {
     /// Number of the message on its queue pair.
     #[must_use]
     pub fn message(&self) -> u64 {
-        self.0.message()
+        self.0.message().data()
     }
 
-    /// Bits, that is chunks: those of the posted buffer until the message's length is known, then
-    /// those of the message. At least one.
+    /// Number of bits, which is the number of chunks. Until the message's length is known, these
+    /// are the chunks of the posted buffer; after that, the chunks of the message. At least one.
     #[must_use]
     #[expect(
         clippy::len_without_is_empty,
@@ -34,45 +35,47 @@ impl ChunkBitmap {
         self.0.chunks()
     }
 
-    /// Whether chunk `chunk` has arrived whole.
+    /// Returns whether all packets of chunk `chunk` have arrived.
     #[must_use]
     pub fn get(&self, chunk: u32) -> bool {
         self.word(chunk / 64) >> (chunk % 64) & 1 == 1
     }
 
-    /// Chunks `64 * word ..` in one word, the first in the least significant bit; 0 past the end.
+    /// Returns the bits of chunks `64 * word ..` in one word. The first chunk is the least
+    /// significant bit. Returns 0 past the end.
     #[must_use]
     pub fn word(&self, word: u32) -> u64 {
         self.0.word(word)
     }
 
-    /// How many chunks have arrived whole.
+    /// Number of chunks that have arrived completely.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.count()
     }
 
-    /// Payload bytes that have arrived, duplicates left out. While packets arrive, it can be wrong
-    /// by a packet for each worker; it is exact once they have arrived.
+    /// Payload bytes that have arrived, without duplicates. While packets arrive, the value can be
+    /// wrong by one packet for each worker. When no packet is being processed, it is exact.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.bytes()
     }
 
-    /// Whether the length is known and every chunk has arrived.
+    /// Returns whether the length is known and every chunk has arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.0.is_complete()
     }
 
-    /// The packets of one chunk, the first in the least significant bit; of a chunk of more than
-    /// 64 packets, the first 64.
+    /// The packet bits of one chunk. The first packet is the least significant bit. If a chunk has
+    /// more than 64 packets, these are the first 64.
     #[must_use]
     pub fn packets(&self, chunk: u32) -> u64 {
         self.0.packets_of(chunk)
     }
 
-    /// A copy of the bits, eight chunks a byte, the first in the least significant bit.
+    /// Returns a copy of the bits, eight chunks per byte. The first chunk is the least significant
+    /// bit.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = self.len().div_ceil(8) as usize;
@@ -85,9 +88,10 @@ impl ChunkBitmap {
         copy
     }
 
-    /// Where the live bits lie, in the layout of [`ChunkBitmap::to_bytes`], for readers outside
-    /// Rust: as many whole 64-bit words as the chunks of the posted buffer need. The pointer is
-    /// valid for as long as this handle or a clone lives. The bytes change while chunks arrive.
+    /// Returns the address of the live bits, for readers outside Rust. The layout is that of
+    /// [`ChunkBitmap::to_bytes`], in as many whole 64-bit words as the chunks of the posted buffer
+    /// need. The pointer is valid for as long as this handle or a clone lives. The bytes change
+    /// while chunks arrive.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.0.as_ptr()

@@ -5,15 +5,16 @@ use core::ops::Range;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, zeroed};
 
-/// Bits of which each is set by one of several workers.
+/// A set of bits. Several workers set bits, and each bit is set by one of them.
 ///
-/// All writes are sequentially consistent. On x86 that costs nothing, since every atomic
-/// read-modify-write is. So a worker that sets a bit and then reads another word needs no fence:
-/// of two workers that do so crosswise, at least one sees what the other wrote.
+/// All writes are sequentially consistent. On x86 this costs nothing, because every atomic
+/// read-modify-write already is. So a worker that sets a bit and then reads another word needs no
+/// fence: if two workers each set a bit and then read the other's word, at least one of them sees
+/// the other's write.
 pub(crate) struct Bits {
     /// Bit `i` is bit `i % 64` of word `i / 64`. Words are little-endian on every machine.
     words: Box<[AtomicU64]>,
-    /// One past the highest word of which a bit was set.
+    /// One past the index of the highest word in which a bit was set.
     touched: AtomicU32,
     /// A reader has seen that all bits of words `0..full` are set.
     full: AtomicU32,
@@ -29,11 +30,11 @@ impl Bits {
         }
     }
 
-    /// Sets a bit. `None` if it was set already, or lies past the end.
+    /// Sets a bit. Returns `None` if the bit was set already, or is past the end.
     #[inline]
     pub(crate) fn insert(&self, bit: u32) -> Option<Neighbours> {
         let (word, mask) = self.place(bit)?;
-        // First, so that a bit that a reader finds in its word is counted too.
+        // This comes first, so that a bit that a reader finds in its word is also counted.
         let touched = bit / 64 + 1;
         if self.touched.load(Ordering::SeqCst) < touched {
             self.touched.fetch_max(touched, Ordering::SeqCst);
@@ -55,7 +56,7 @@ impl Bits {
         }
     }
 
-    /// Whether all bits of a range are set.
+    /// Returns whether all bits of a range are set.
     #[inline]
     pub(crate) fn has_all(&self, range: Range<u32>) -> bool {
         let mut at = range.start;
@@ -73,8 +74,8 @@ impl Bits {
         true
     }
 
-    /// Bits that are set. Bits `0..lasting` are not cleared again once they are set: of these, words
-    /// that are full are counted once.
+    /// Number of bits that are set. Bits `0..lasting` are never cleared once they are set, so full
+    /// words among them are counted only once.
     pub(crate) fn count(&self, lasting: u32) -> u32 {
         let known = self.full.load(Ordering::Acquire);
         let touched = self.touched.load(Ordering::Acquire);
@@ -89,14 +90,15 @@ impl Bits {
             count += ones;
         }
         if full > known {
-            // Release: who relies on it has also seen what came with these bits. Another reader may
-            // store less afterwards, which is true as well.
+            // Release: a reader that relies on the stored value has also seen the data published
+            // with these bits. Another reader may store a smaller value later, which is also
+            // correct.
             self.full.store(full, Ordering::Release);
         }
         count
     }
 
-    /// One past the highest bit that is set, 0 if none is.
+    /// One past the highest bit that is set, or 0 if no bit is set.
     pub(crate) fn end(&self) -> u32 {
         let touched = self.touched.load(Ordering::Acquire);
         let last = (0..touched).rev().find_map(|index| {
@@ -106,7 +108,7 @@ impl Bits {
         last.unwrap_or(0)
     }
 
-    /// Bits `64 * index..`, the first in the least significant bit; 0 past the end.
+    /// Bits `64 * index..`, the first in the least significant bit. Returns 0 past the end.
     pub(crate) fn word(&self, index: u32) -> u64 {
         let word = self.words.get(index as usize);
         word.map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
@@ -116,12 +118,12 @@ impl Bits {
     pub(crate) fn window(&self, first: u32) -> u64 {
         let (index, shift) = (first / 64, first % 64);
         let low = self.word(index) >> shift;
-        // Two shifts: a shift by 64 would be none.
+        // Use two shifts, because a shift by 64 would not shift at all.
         let high = (self.word(index + 1) << (63 - shift)) << 1;
         low | high
     }
 
-    /// Where the words lie.
+    /// The address of the words.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.words.as_ptr().cast()
     }
@@ -133,17 +135,17 @@ impl Bits {
     }
 }
 
-/// The word of a bit that was set, as that left it.
+/// The word of a bit that was just set, with its value after that write.
 #[derive(Clone, Copy)]
 pub(crate) struct Neighbours {
-    /// The bit in the lowest place.
+    /// The bit that is the lowest bit of the word.
     first: u32,
     bits: u64,
 }
 
 impl Neighbours {
-    /// Whether a bit of the range, which includes the one that was set, is clear in this word.
-    /// Most bits leave such a hole: then nothing else need be read.
+    /// Returns whether a bit of the range is clear in this word. The range includes the bit that
+    /// was just set. Usually a bit is clear, and then no other word needs to be read.
     #[inline]
     pub(crate) fn has_hole(self, range: &Range<u32>) -> bool {
         let start = range.start.max(self.first);
@@ -153,7 +155,7 @@ impl Neighbours {
     }
 }
 
-/// `count` bits from bit `first` on, both together at most 64.
+/// A mask of `count` bits from bit `first` on. `first + count` is at most 64.
 #[inline]
 fn mask(first: u32, count: u32) -> u64 {
     u64::MAX.checked_shr(64 - count).unwrap_or(0) << first

@@ -1,14 +1,91 @@
-//! When to send clearances: which receives are posted (P3.8).
+//! Clearances: what a clear-to-send may contain, and when it is sent (P3.8).
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-use crate::repeat::Waits;
+use farwrite_wire::control::{ClearToSend, Clearance};
+use farwrite_wire::timing::Timing;
 
-/// Clearances that one message carries at most, so that others fit beside it.
+use crate::error::Violation;
+use crate::geometry::Geometry;
+
+/// How long to wait before the same information is sent again.
+#[derive(Clone, Copy)]
+pub(crate) struct Waits {
+    /// Wait before the first repeat: a quarter of the round trip, so that one loss delays the
+    /// message by only a fraction of it.
+    pub(crate) first_ns: u64,
+    /// Longest wait, for information that needs an answer.
+    pub(crate) longest_ns: u64,
+}
+
+impl Waits {
+    pub(crate) fn new(timing: &Timing, rtt_ns: u64) -> Self {
+        Self {
+            first_ns: (rtt_ns / 4).max(timing.min_repeat_ns),
+            longest_ns: timing.max_repeat_ns,
+        }
+    }
+
+    /// Returns the next wait, after a wait of `last_ns`.
+    pub(crate) fn next_ns(&self, last_ns: u64) -> u64 {
+        last_ns.saturating_mul(2).min(self.longest_ns.max(last_ns))
+    }
+}
+
+/// The most receives that a peer can have posted when `started` sends are started: one more in
+/// every slot whose last message was offered (P3.6).
+pub(crate) fn most_posted(geometry: &Geometry, started: u64) -> u64 {
+    started + u64::from(geometry.slots())
+}
+
+/// Checks that a correct receiver can send this to an end where `started` sends are started.
+///
+/// # Errors
+/// The first value that a correct receiver does not send.
+pub(crate) fn check_clearances(
+    geometry: &Geometry,
+    started: u64,
+    cts: &ClearToSend,
+) -> Result<(), Violation> {
+    let within = |message: u64, limit: u64| {
+        let fits = message <= limit;
+        fits.then_some(())
+            .ok_or(Violation::MessageOutOfRange { message, limit })
+    };
+    within(cts.posted, most_posted(geometry, started))?;
+    // A receive may end before its message is started, and therefore before it is offered.
+    within(cts.offers, started.max(cts.posted))?;
+    let end = cts.first.saturating_add(cts.clearances.len() as u64);
+    within(end, cts.posted)?;
+    let max = geometry.config().max_message_bytes;
+    for (message, clearance) in (cts.first..).zip(&cts.clearances) {
+        let Clearance {
+            generation,
+            base,
+            length,
+            parity,
+            ..
+        } = *clearance;
+        let lies_within = |base: u64, length| length <= max && base.checked_add(length).is_some();
+        let parity_fits = parity.is_none_or(|place| lies_within(place.base, place.length));
+        let fits = lies_within(base, length) && parity_fits;
+        if !fits || generation != geometry.generation(message) {
+            return Err(Violation::BadClearance {
+                message,
+                generation,
+                base,
+                length,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Most clearances in one control message, so that others fit beside it.
 const MAX_CLEARANCES: u64 = 16;
 
-/// Which clearances the sender holds, which were sent, and which are due.
+/// Which clearances the sender holds, which were sent, and which must be sent now.
 #[derive(Default)]
 pub(crate) struct Clearing {
     /// The next clearance to send: all of `cursor..posted` are due now.
@@ -18,28 +95,30 @@ pub(crate) struct Clearing {
     recent: Recent,
     /// The sender waits for clearances from this one on.
     pull: Option<u64>,
-    /// When offers taken in are to be answered, if no other clear-to-send did it before.
+    /// When to answer the offers that were processed, unless an earlier clear-to-send answers them.
     answer_ns: Option<u64>,
-    /// When to send again what the sender is not known to hold, and after which wait.
+    /// When to repeat the clearances that the sender may not hold, and the wait before that.
     repeat: Option<(u64, u64)>,
-    /// Whether a receive was posted since the repeats last started from a short wait.
+    /// Whether a receive was posted since the repeats last started with a short wait.
     fresh: bool,
 }
 
-/// Which clearances were sent recently. They are sent from one message on, up to the newest, so the
-/// lowest message says it all.
+/// Which clearances were sent recently. They are always sent from one message up to the newest, so
+/// the lowest message describes the whole set.
 ///
-/// Only these count when a sender asks again. An answer without clearances, or clearances of newer
-/// messages, are of no use to it: if they counted, it could be refused for ever.
+/// Only these entries count when a sender asks again. An answer without clearances, or with
+/// clearances of newer messages only, does not help that sender. If such an answer counted, the
+/// request could be ignored forever.
 #[derive(Default)]
 struct Recent {
-    /// When clearances were sent, and from which message on. Both rise.
+    /// Pairs of the time when clearances were sent and the first message of that set. Both values
+    /// rise.
     recent: VecDeque<(u64, u64)>,
 }
 
 impl Recent {
-    /// Forgets what was sent `span_ns` ago or earlier, or only of messages before `oldest`. So there
-    /// is at most one entry for each message with a clearance, and one more.
+    /// Removes entries that are `span_ns` old or older, and entries only about messages before
+    /// `oldest`. So there is at most one entry for each message with a clearance, and one more.
     fn forget(&mut self, now_ns: u64, span_ns: u64, oldest: u64) {
         let is_old = |&(sent_ns, _): &(u64, u64)| sent_ns.saturating_add(span_ns) <= now_ns;
         while self.recent.front().is_some_and(is_old) {
@@ -54,7 +133,7 @@ impl Recent {
         }
     }
 
-    /// Clearances are sent from message `first` on.
+    /// Records that clearances are sent from message `first` on.
     fn add(&mut self, now_ns: u64, first: u64) {
         while self.recent.back().is_some_and(|&(_, from)| from >= first) {
             self.recent.pop_back();
@@ -62,7 +141,7 @@ impl Recent {
         self.recent.push_back((now_ns, first));
     }
 
-    /// Whether the clearance of a message is among them.
+    /// Returns whether the clearance of a message is in the set.
     fn holds(&self, message: u64) -> bool {
         let lowest = self.recent.front();
         lowest.is_some_and(|&(_, first)| first <= message)
@@ -70,22 +149,22 @@ impl Recent {
 }
 
 impl Clearing {
-    /// A receive was posted.
+    /// Handles a newly posted receive.
     pub(crate) fn posted(&mut self) {
         self.fresh = true;
     }
 
-    /// The clearance of a message has changed: it is due again, as are those after it.
+    /// The clearance of a message has changed, so it and those after it must be sent again.
     pub(crate) fn send_from(&mut self, message: u64) {
         self.cursor = self.cursor.min(message);
     }
 
-    /// The sender says that it holds the clearances of messages `0..cleared`.
+    /// The sender reports that it holds the clearances of messages `0..cleared`.
     pub(crate) fn sender_holds(&mut self, cleared: u64) {
         self.known = self.known.max(cleared);
     }
 
-    /// An offer wants an answer by `due_ns`; one answers several.
+    /// Requests an answer to an offer by `due_ns`. One clear-to-send answers several offers.
     pub(crate) fn answer(&mut self, due_ns: u64) {
         self.answer_ns.get_or_insert(due_ns);
     }
@@ -95,10 +174,10 @@ impl Clearing {
         self.pull = Some(self.pull.map_or(first, |pull| pull.min(first)));
     }
 
-    /// The clearances to send now, an empty range if only the answer is due; `None` if nothing is
-    /// to be sent. `posted` holds all open receives, `is_open` says which of it are open, `is_known`
-    /// which of these the sender must hold already. A receive that is over needs none: its sender
-    /// learns of its end.
+    /// Returns the clearances to send now. The range is empty if only the answer is due. Returns
+    /// `None` if nothing must be sent. `posted` holds all open receives. `is_open` returns whether
+    /// one of them is open, and `is_known` whether the sender must hold its clearance already. A
+    /// receive that has ended needs no clearance: its sender gets the end instead.
     pub(crate) fn poll(
         &mut self,
         now_ns: u64,
@@ -142,8 +221,8 @@ impl Clearing {
         Some(first..self.cursor)
     }
 
-    /// Starts over from the first clearance that the sender may lack, if it is time. After some
-    /// rounds it stops: a sender that wants one asks, by offering.
+    /// Starts again at the first clearance that the sender may lack, if the wait has ended. Stops
+    /// after some rounds: a sender that needs a clearance asks for it with an offer.
     fn poll_repeat(
         &mut self,
         now_ns: u64,

@@ -1,11 +1,10 @@
-//! How a queue pair is cut into packets, chunks, slots, generations and channels, as its user asks
-//! for it.
+//! The configuration of a queue pair: its packets, chunks, slots, generations and channels.
 
 use farwrite_wire::timing::TimingError;
 
 use crate::geometry::Geometry;
 
-/// Largest [`QpConfig::mtu`]: the largest UDP payload over IPv4 less the 36 bytes of BTH, RETH,
+/// Largest [`QpConfig::mtu`]: the largest UDP payload over IPv4, minus the 36 bytes of BTH, RETH,
 /// `ImmDt` and ICRC, rounded down to a multiple of 4.
 pub const MAX_MTU: u32 = 65_468;
 /// Smallest [`QpConfig::mtu`].
@@ -19,44 +18,47 @@ pub const MAX_GENERATIONS: u8 = 16;
 /// Largest [`QpConfig::channels`].
 pub const MAX_CHANNELS: u8 = 64;
 
-/// How the 32 bits of an immediate are divided (paper section 3.2.4, P3.3). They must add up to 32.
+/// How the 32 bits of an immediate are divided (paper section 3.2.4, P3.3). The three fields must
+/// add up to 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImmediateSplit {
-    /// Bits of the message slot, the most significant ones.
+    /// Bits of the message slot. These are the most significant bits.
     pub id_bits: u8,
     /// Bits of the packet's number within its message; at most 31.
     pub offset_bits: u8,
-    /// Bits of the user immediate's fragment, the least significant ones. 0: no user immediates.
+    /// Bits of the user immediate's fragment. These are the least significant bits. 0: no user
+    /// immediates.
     pub user_bits: u8,
 }
 
-/// The shape of a queue pair. Both ends must have the same.
+/// The shape of a queue pair. Both ends must use the same shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpConfig {
-    /// Payload bytes of a packet: a multiple of 4.
+    /// Payload bytes of a packet. Must be a multiple of 4.
     pub mtu: u32,
-    /// Packets that one bit of the chunk bitmap stands for.
+    /// Number of packets for each bit of the chunk bitmap.
     pub packets_per_chunk: u32,
     /// How immediates are divided.
     pub split: ImmediateSplit,
-    /// Messages that may be in flight at a time in one direction: a power of two, at most
-    /// 2^`id_bits`, or half of that with [`QpConfig::parity`].
+    /// Messages that may be in flight at the same time in one direction. Must be a power of two,
+    /// and at most 2^`id_bits`, or half of that with [`QpConfig::parity`].
     pub slots: u32,
-    /// Whether a message may be accompanied by a parity message, which has an id of its own (P3.11).
+    /// Whether a message may have a parity message beside it. The parity message has its own id
+    /// (P3.11).
     pub parity: bool,
-    /// Bytes of the longest message: at most 2^`offset_bits` x `mtu`.
+    /// Bytes of the longest message. At most 2^`offset_bits` x `mtu`.
     pub max_message_bytes: u64,
-    /// How many messages in a row use a slot before its packets cannot be told apart by their
-    /// queue pair (paper section 3.3); with [`QpConfig::parity`] at least 2 (P3.10).
+    /// How many consecutive messages can use a slot before their packets cannot be distinguished by
+    /// queue pair (paper section 3.3). With [`QpConfig::parity`] at least 2 (P3.10).
     pub generations: u8,
-    /// Queue pairs of a generation, which may be served in parallel (paper section 3.4.1).
+    /// Queue pairs of a generation. They may be served in parallel (paper section 3.4.1).
     pub channels: u8,
 }
 
 impl Default for QpConfig {
-    /// The paper's 10+18+4 split with all its ids, packets of 4096 bytes, a bit a packet, four
-    /// generations, one channel: messages of up to 1 GiB, 512 in flight, each with its parity. A
-    /// posted receive has bitmaps for its buffer, a slot without one has none.
+    /// The paper's 10+18+4 split with all its ids, packets of 4096 bytes, one bit per packet, four
+    /// generations and one channel. Messages have up to 1 GiB, and 512 can be in flight, each with
+    /// its parity. A posted receive has bitmaps for its buffer. A slot without a receive has none.
     fn default() -> Self {
         Self {
             mtu: 4096,
@@ -76,10 +78,10 @@ impl Default for QpConfig {
 }
 
 impl QpConfig {
-    /// Checks every field, and answers with the arithmetic that follows from them.
+    /// Checks every field, and returns the arithmetic that follows from them.
     ///
     /// # Errors
-    /// The first field that will not do, with its value and what would.
+    /// The first field that is not valid, with its value and what would be valid.
     pub fn validate(&self) -> Result<Geometry, ConfigError> {
         let in_range = |value: u32, low: u32, high: u32| (low..=high).contains(&value);
         if !in_range(self.mtu, MIN_MTU, MAX_MTU) || !self.mtu.is_multiple_of(4) {
@@ -88,8 +90,8 @@ impl QpConfig {
         if !in_range(self.packets_per_chunk, 1, MAX_PACKETS_PER_CHUNK) {
             return Err(ConfigError::PacketsPerChunk(self.packets_per_chunk));
         }
-        // Parity is still on its way when a message is over, so that it must not pass for the next
-        // message's (P3.10).
+        // Parity can still be in flight when a message ends. It must not be mistaken for parity of
+        // the next message (P3.10).
         let fewest = 1 + u8::from(self.parity);
         if !(fewest..=MAX_GENERATIONS).contains(&self.generations) {
             return Err(ConfigError::Generations {
@@ -135,15 +137,16 @@ impl QpConfig {
     }
 }
 
-/// Packets that a 32-bit user immediate takes at `user_bits` a packet.
+/// Number of packets that a 32-bit user immediate needs with `user_bits` bits per packet.
 pub(crate) fn fragments(user_bits: u8) -> u32 {
     32_u32
         .checked_div(user_bits.into())
         .map_or(0, |_| 32_u32.div_ceil(user_bits.into()))
 }
 
-/// Why a [`QpConfig`], or the timing beside it, will not do.
+/// Why a [`QpConfig`] or its timing is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// [`QpConfig::mtu`].
     #[error("mtu = {0}: must be a multiple of 4 from {MIN_MTU} to {MAX_MTU} bytes")]
@@ -162,20 +165,20 @@ pub enum ConfigError {
         "slots = {slots}: must be a power of two, and at most {max}: a message takes one id of the split, with parity two"
     )]
     Slots {
-        /// What was asked for.
+        /// The value in the configuration.
         slots: u32,
-        /// The most that would do.
+        /// The largest valid value.
         max: u32,
     },
     /// [`QpConfig::max_message_bytes`].
     #[error("max_message_bytes = {bytes}: must be from 1 to {max} with this split and mtu")]
     MaxMessageBytes {
-        /// What was asked for.
+        /// The value in the configuration.
         bytes: u64,
-        /// The most that would do.
+        /// The largest valid value.
         max: u64,
     },
-    /// A message of the most packets could not carry a whole user immediate.
+    /// Even the message with the most packets could not carry a whole user immediate.
     #[error(
         "split = {}+{}+{}: a user immediate takes {fragments} packets, more than {} offset bits count",
         .split.id_bits, .split.offset_bits, .split.user_bits, .split.offset_bits
@@ -183,7 +186,7 @@ pub enum ConfigError {
     Fragments {
         /// The split.
         split: ImmediateSplit,
-        /// Packets that a user immediate takes.
+        /// Packets that a user immediate needs.
         fragments: u32,
     },
     /// [`QpConfig::generations`].
@@ -191,9 +194,9 @@ pub enum ConfigError {
         "generations = {generations}: must be from {fewest} to {MAX_GENERATIONS}; without parity 1 would do"
     )]
     Generations {
-        /// What was asked for.
+        /// The value in the configuration.
         generations: u8,
-        /// The fewest that would do.
+        /// The smallest valid value.
         fewest: u8,
     },
     /// [`QpConfig::channels`].

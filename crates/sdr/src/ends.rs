@@ -1,40 +1,41 @@
-//! Receives that are over, and when their senders learn it (P3.8).
+//! Receives that have ended, and when their ends are sent to the senders (P3.8).
 
 use alloc::boxed::Box;
 
 use farwrite_wire::control::{Control, Outcome};
 
-use crate::repeat::Waits;
+use crate::clearing::Waits;
 use crate::sparse::Sparse;
 
-/// How often an end is sent again without being asked for. A sender that missed it would find out
-/// by a timeout only, and send the whole message again.
+/// How often an end is repeated without a request. A sender that missed the end would otherwise
+/// notice only at a timeout, and send the whole message again.
 const ECHOES: u8 = 2;
 
-/// The ends of 64 receives: in every word, a bit for each.
+/// The ends of 64 receives: each word has one bit for each receive.
 #[derive(Clone, Copy, Default)]
 struct Ended {
     whole: u64,
     partial: u64,
     failed: u64,
-    /// Sent in the window of time that is now.
+    /// Ends that were sent in the current time window.
     sent_now: u64,
-    /// Sent in the window before.
+    /// Ends that were sent in the previous time window.
     sent_before: u64,
 }
 
 pub(crate) struct Ends {
-    /// By message modulo their number, which is two a slot: the sender is done with older ones.
+    /// The ends, indexed by message number modulo `kept`, which is two entries per slot. The sender
+    /// has finished with older messages.
     ended: Box<[Ended]>,
     /// Twice the slots: a power of two.
     kept: u64,
-    /// Receives posted so far. `ended` is about the newest of these.
+    /// Receives posted so far. `ended` covers the newest of them.
     posted: u64,
-    /// Messages whose end is to be sent, and how often it is sent again unasked after that.
+    /// Messages whose end must be sent, and how often it is repeated after that without a request.
     due: Sparse<u64, u8>,
-    /// When to send which end again unasked, and how often after that.
+    /// When to repeat which end without a request, and how often after that.
     echoes: Sparse<(u64, u64), u8>,
-    /// Which window of time is now.
+    /// The number of the current time window.
     window: u64,
 }
 
@@ -51,7 +52,7 @@ impl Ends {
         }
     }
 
-    /// The word of a message, and its bit in it.
+    /// Returns the word of a message, and its bit in that word.
     fn place(&mut self, message: u64) -> Option<(&mut Ended, u64)> {
         let is_kept = message < self.posted && self.posted - message <= self.kept;
         let at = message & (self.kept - 1);
@@ -59,7 +60,7 @@ impl Ends {
         Some((self.ended.get_mut(word)?, 1 << (at % 64)))
     }
 
-    /// The next receive was posted: it has the place of an older one.
+    /// Handles the next posted receive, which reuses the entry of an older one.
     pub(crate) fn post(&mut self) {
         self.posted += 1;
         if let Some((ended, bit)) = self.place(self.posted - 1) {
@@ -71,7 +72,7 @@ impl Ends {
         }
     }
 
-    /// A receive is over.
+    /// Records that a receive has ended.
     pub(crate) fn add(&mut self, message: u64, outcome: Outcome) {
         if let Some((ended, bit)) = self.place(message) {
             let word = match outcome {
@@ -80,6 +81,14 @@ impl Ends {
                 Outcome::Failed => &mut ended.failed,
             };
             *word |= bit;
+            let ends = [ended.whole, ended.partial, ended.failed];
+            debug_assert_eq!(
+                ends.map(|word| word & bit)
+                    .iter()
+                    .filter(|w| **w > 0)
+                    .count(),
+                1
+            );
             self.due.insert(message, ECHOES);
         }
     }
@@ -95,14 +104,14 @@ impl Ends {
         outcome.map(|(_, outcome)| outcome)
     }
 
-    /// Says a message's end again, if it is over.
+    /// Queues a message's end to be sent again, if the message has ended.
     pub(crate) fn ask(&mut self, message: u64) {
         if !self.due.contains(message) && self.outcome(message).is_some() {
             self.due.insert(message, 0);
         }
     }
 
-    /// The next end to send now.
+    /// Returns the next end to send now.
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
         let interval_ns = waits.first_ns;
         self.enter_window(now_ns / (interval_ns / 2).max(1));
@@ -125,7 +134,8 @@ impl Ends {
             let Some((ended, bit)) = self.place(message) else {
                 continue;
             };
-            // Packets that were under way when it was sent do not show whether it arrived.
+            // Packets that were already in flight when the end was sent do not show whether it
+            // arrived.
             if (ended.sent_now | ended.sent_before) & bit != 0 {
                 continue;
             }
@@ -139,9 +149,9 @@ impl Ends {
         None
     }
 
-    /// Time is cut into windows of half an interval. An end that was sent in this window or in the
-    /// one before was sent less than an interval ago, and more than half an interval if it is in
-    /// neither.
+    /// Time is divided into windows of half an interval. An end sent in the current or the previous
+    /// window was sent less than one interval ago. An end sent in neither window was sent more than
+    /// half an interval ago.
     fn enter_window(&mut self, window: u64) {
         if window == self.window {
             return;
@@ -163,9 +173,9 @@ impl Ends {
     }
 }
 
-/// When to send an end again: the first time after an eighth of the interval, for the sender has
-/// nothing else to wait for, then after two; at a multiple of a half of that, so that many ends
-/// share a packet.
+/// When to send an end again. The first repeat comes after an eighth of the interval, because the
+/// sender waits for nothing else. The next comes after two intervals. Times are rounded to a
+/// multiple of half of the wait, so that many ends share a packet.
 fn echo_ns(now_ns: u64, interval_ns: u64, is_first: bool) -> u64 {
     let wait_ns = match is_first {
         true => interval_ns / 8,

@@ -5,41 +5,63 @@ use farwrite_wire::timing::Timing;
 use crate::config::QpConfig;
 use crate::info::InfoError;
 
+/// The event that a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Awaited {
+    /// A receive must be completed.
+    #[error("a receive is posted in every message slot")]
+    RecvSlot,
+    /// A send must end.
+    #[error("a message is in flight in every slot")]
+    SendSlot,
+    /// The peer must offer the last message of the slot.
+    #[error("the last message of this slot is not offered yet")]
+    LastOffer,
+    /// The peer must offer the message.
+    #[error("the message is not offered yet")]
+    Offer,
+    /// All fragments of the user immediate must arrive.
+    #[error("the user immediate is not whole yet")]
+    Immediate,
+}
+
 /// Why a call on a queue pair failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SdrError {
-    /// Not possible at the moment: try again once something has happened.
+    /// The call is not possible at the moment. Try again after the awaited event.
     #[error("{0}: try again later")]
-    Retry(&'static str),
+    Retry(#[from] Awaited),
     /// The queue pair has no peer yet.
     #[error("the queue pair is not connected: connect it first")]
     NotConnected,
-    /// The queue pair was made without parity messages.
+    /// The queue pair was created without parity messages.
     #[error("this queue pair carries no parity: set `parity` in its configuration at both ends")]
     ParityOff,
-    /// Memory for the parity of the message was posted before. Packets may be on their way there.
+    /// Memory for the parity of the message was posted before. Packets for it may be in flight.
     #[error("message {0} has memory for its parity: it is posted once a message")]
     ParityPosted(u64),
-    /// There is no such message, or it is over.
+    /// There is no such message, or it has ended.
     #[error("message {0} is not in flight")]
     UnknownMessage(u64),
-    /// The place is not the one to be posted next.
+    /// The place is not the next one to post.
     #[error("message {place} cannot be posted now: the next is {next}")]
     StalePlace {
         /// The place's message.
         place: u64,
-        /// The message to be posted next.
+        /// The next message to post.
         next: u64,
     },
-    /// A message or buffer is longer than what is there for it.
+    /// A message or buffer is longer than the space for it.
     #[error("{length} bytes are more than the {max} that fit")]
     TooLong {
-        /// Bytes asked for.
+        /// Requested bytes.
         length: u64,
-        /// Bytes that would do.
+        /// The largest valid value.
         max: u64,
     },
-    /// The buffer's addresses leave the 64-bit range.
+    /// The buffer's address range exceeds 64 bits.
     #[error("{length} bytes from address {base:#x} on leave the 64-bit range")]
     BadTarget {
         /// First address.
@@ -53,7 +75,7 @@ pub enum SdrError {
     /// The split leaves no bits for user immediates.
     #[error("this queue pair carries no user immediates: its split gives them 0 bits")]
     ImmediatesOff,
-    /// The length of a streaming send was set before, to something else.
+    /// The length of a streaming send was already set to another value.
     #[error("message {message} already has {length} bytes")]
     LengthSet {
         /// The message.
@@ -63,37 +85,38 @@ pub enum SdrError {
     },
 }
 
-/// Why two queue pairs cannot be joined.
+/// Why two queue pairs cannot be connected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConnectError {
-    /// A number that must be the same at both ends is not.
+    /// A value that must be the same at both ends differs.
     #[error("{field} is {theirs} at the peer and {ours} here: both ends need the same")]
     Mismatch {
         /// Field of [`QpConfig`].
         field: &'static str,
-        /// This end's.
+        /// The value at this end.
         ours: u64,
-        /// The peer's.
+        /// The value at the peer.
         theirs: u64,
     },
-    /// The two ends wait for different times.
+    /// The two ends have different timing.
     #[error("timing is {theirs} at the peer and {ours} here: both ends need the same")]
     Timing {
-        /// This end's.
+        /// The timing at this end.
         ours: Timing,
-        /// The peer's.
+        /// The timing at the peer.
         theirs: Timing,
     },
     /// The queue pair is connected already.
     #[error("the queue pair is connected already")]
     Connected,
-    /// The information contradicts itself, or names what cannot be.
+    /// The information contradicts itself, or contains a value that is not valid.
     #[error(transparent)]
     Info(#[from] InfoError),
 }
 
 impl ConnectError {
-    /// The first field in which two configurations differ.
+    /// Compares two configurations. The error names the first field that differs.
     pub(crate) fn compare(ours: &QpConfig, theirs: &QpConfig) -> Result<(), Self> {
         let fields = |c: &QpConfig| -> [(&'static str, u64); 10] {
             [
@@ -121,7 +144,7 @@ impl ConnectError {
         Ok(())
     }
 
-    /// Whether both ends have the same timing.
+    /// Checks that both ends have the same timing.
     pub(crate) fn compare_timing(ours: &Timing, theirs: &Timing) -> Result<(), Self> {
         if ours == theirs {
             return Ok(());
@@ -133,17 +156,18 @@ impl ConnectError {
     }
 }
 
-/// What a peer said that it must not say. Nothing was changed by it.
+/// A control message that the peer must not send. It changed nothing.
 ///
-/// Copies that arrive late or twice are no violations.
+/// Copies that arrive late or twice are not violations.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Violation {
-    /// A message number beyond what the peer can have reached.
+    /// A message number higher than the peer can have reached.
     #[error("message {message} lies beyond {limit}, the furthest that there can be")]
     MessageOutOfRange {
         /// The number.
         message: u64,
-        /// One past the largest that would do.
+        /// One past the largest valid number.
         limit: u64,
     },
     /// An offer longer than the longest message of the queue pair.

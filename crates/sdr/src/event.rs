@@ -1,56 +1,56 @@
-//! What a queue pair tells its owner.
+//! Events of a queue pair, for its owner.
 
-use farwrite_wire::control::{Outcome, SchemeTag, Withdrawal};
+use farwrite_wire::control::{MessageId, Outcome, SchemeTag, Withdrawal};
 
-/// Something that happened through the peer.
+/// Something that the peer caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A posted receive has its offer.
+    /// The offer for a posted receive has arrived.
     Offered {
         /// The message.
         message: u64,
-        /// Its bytes; `None` while a streaming send is open.
+        /// Its length in bytes; `None` while a streaming send is open.
         length: Option<u64>,
         /// The scheme that repairs it.
         scheme: SchemeTag,
-        /// Whether a user immediate comes with it.
+        /// Whether the message carries a user immediate.
         has_immediate: bool,
     },
-    /// A streaming send whose length was open has one now.
+    /// The length of a streaming send is now known.
     LengthKnown {
         /// The message.
         message: u64,
         /// Its bytes.
         length: u64,
     },
-    /// The offer for a posted receive cannot be taken; the receive should be completed as failed.
+    /// The offer for a posted receive cannot be accepted. Complete the receive as failed.
     Refused {
         /// The message.
         message: u64,
         /// Why.
         refusal: Refusal,
     },
-    /// The sender has ended a message whose receive is posted; the receive should be completed.
+    /// The sender has ended a message whose receive is posted. Complete the receive.
     Withdrawn {
         /// The message.
         message: u64,
         /// Why the sender ended it.
         withdrawal: Withdrawal,
     },
-    /// A started send may write: its buffer is there.
+    /// A started send, or its parity, may write: the peer's buffer is ready.
     ClearToSend {
-        /// The message.
-        message: u64,
+        /// The message, or its parity.
+        message: MessageId,
     },
-    /// The message is not what the peer's buffer and terms ask for, so it is never going to be
-    /// cleared; the send should be closed as failed.
+    /// The message does not match the peer's buffer and terms, so the peer never clears it. Close
+    /// the send as failed.
     SendRefused {
         /// The message.
         message: u64,
-        /// What does not fit.
+        /// What does not match.
         refusal: Refusal,
     },
-    /// The peer completed the receive of a started send, which is over with that.
+    /// The peer completed the receive of a started send, so the send has ended.
     Closed {
         /// The message.
         message: u64,
@@ -59,8 +59,9 @@ pub enum Event {
     },
 }
 
-/// Why a message cannot go into the receive that it meets. Both ends find this out.
+/// Why a message does not fit the receive that it matches. Both ends detect this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The message is longer than the posted buffer.
     #[error("the message has {length} bytes, its buffer {capacity}")]
@@ -70,15 +71,15 @@ pub enum Refusal {
         /// Bytes of the buffer.
         capacity: u64,
     },
-    /// The receiver demands another length ([`Terms::exact_length`](crate::Terms::exact_length)).
+    /// The receiver requires another length ([`Terms::exact_length`](crate::Terms::exact_length)).
     #[error("the message has {offered} bytes, its receive was posted for exactly {expected}")]
     Length {
         /// Bytes of the message.
         offered: u64,
-        /// Bytes that the receiver demands.
+        /// Bytes that the receiver requires.
         expected: u64,
     },
-    /// The receiver demands another scheme ([`Terms::scheme`](crate::Terms::scheme)).
+    /// The receiver requires another scheme ([`Terms::scheme`](crate::Terms::scheme)).
     #[error(
         "the message has scheme {} with parameters {:?}, its receive was posted for scheme {} \
          with parameters {:?}",
@@ -87,26 +88,26 @@ pub enum Refusal {
     Scheme {
         /// The scheme of the message.
         offered: SchemeTag,
-        /// The scheme that the receiver demands.
+        /// The scheme that the receiver requires.
         expected: SchemeTag,
     },
     /// The message carries a user immediate that the receiver does not expect, or lacks one that
-    /// it expects ([`Terms::immediate`](crate::Terms::immediate)).
+    /// the receiver expects ([`Terms::immediate`](crate::Terms::immediate)).
     #[error(
         "the message carries {} user immediate, its receive was posted for {}",
         if *.offered { "a" } else { "no" },
         if *.offered { "none" } else { "one" }
     )]
     Immediate {
-        /// Whether the message carries one.
+        /// Whether the message carries a user immediate.
         offered: bool,
     },
-    /// Packets have arrived that the message, as offered, does not have.
+    /// Packets have arrived that lie past the end of the offered message.
     #[error("the message has {packets} packets, but packet {seen} has arrived")]
     Contradicted {
         /// Packets of the message as offered.
         packets: u32,
-        /// Packets up to the last that arrived.
+        /// Number of packets up to the highest one that arrived.
         seen: u32,
     },
 }

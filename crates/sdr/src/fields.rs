@@ -5,21 +5,21 @@ use core::fmt;
 
 use farwrite_wire::timing::Timing;
 
-/// Most bytes of all fields together.
+/// Maximum size of all fields together, in bytes.
 const MAX_BYTES: usize = 4096;
-/// Most fields.
+/// Maximum number of fields.
 const MAX_COUNT: usize = 64;
-/// Flag: a reader that does not know the type must refuse the information.
+/// Flag: a reader that does not know the type must reject the information.
 const REQUIRED: u16 = 0x8000;
 const TIMING_TYPE: u16 = 1;
 const ENDPOINT_TYPE: u16 = 2;
 /// Bytes of a duration in nanoseconds.
 const DURATION_BYTES: usize = 8;
 
-/// Which endpoint instance a queue pair belongs to.
+/// Identifies the endpoint instance of a queue pair.
 ///
-/// Two queue pairs join the same two endpoints if the ids at both ends are equal. The id is random
-/// and no secret. It is what a peer claims, so it must not give access to anything.
+/// Two queue pairs connect the same two endpoints if the ids at both ends are equal. The id is
+/// random and not secret. The peer can claim any id, so an id must not give access to anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub [u8; 16]);
 
@@ -37,22 +37,24 @@ impl fmt::Debug for EndpointId {
 
 /// What is wrong with the fields of queue-pair information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FieldError {
-    /// More bytes than fields may have.
+    /// The fields have more bytes than allowed.
     #[error("{0} bytes of fields, at most {MAX_BYTES} are allowed")]
     Bytes(usize),
-    /// More fields than there may be.
+    /// There are more fields than allowed.
     #[error("more than {MAX_COUNT} fields")]
     Count,
-    /// The bytes end within a field. This is the number of its bytes that came.
+    /// The bytes end inside a field. The value is the number of bytes of that field that are
+    /// present.
     #[error("the last {0} bytes are no whole field")]
     Truncated(usize),
-    /// A type that is not higher than that of the field before.
+    /// A type that is not higher than the type of the previous field.
     #[error("a field of type {kind} comes after one of type {before}: types must ascend")]
     Order {
         /// The type.
         kind: u16,
-        /// The type of the field before.
+        /// The type of the previous field.
         before: u16,
     },
     /// A value of the wrong length.
@@ -60,22 +62,22 @@ pub enum FieldError {
     Length {
         /// The type.
         kind: u16,
-        /// Bytes there are.
+        /// Actual bytes.
         got: usize,
-        /// Bytes that there must be.
+        /// Expected bytes.
         want: usize,
     },
-    /// A field that the peer marked as required, of a type that this version does not know.
+    /// A field that the peer marked as required. This version does not know its type.
     #[error(
         "the peer requires the field of type {0}, which this end does not know: update this end"
     )]
     Unknown(u16),
-    /// A field that must be there is not.
+    /// A required field is missing.
     #[error("the field of type {0} is missing")]
     Missing(u16),
 }
 
-/// What the fields say.
+/// The contents of the fields.
 #[derive(Clone, Copy)]
 pub(crate) struct Fields {
     pub(crate) timing: Timing,
@@ -86,12 +88,12 @@ impl Fields {
     /// Appends the bytes of all fields.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let durations = self.timing.fields().map(|(_, ns)| ns.to_be_bytes());
-        // An end that ignored it would wait for other times.
+        // Required: an end that ignored it would use other timeouts.
         push(out, TIMING_TYPE, REQUIRED, durations.as_flattened());
         push(out, ENDPOINT_TYPE, 0, &self.endpoint.0);
     }
 
-    /// Reads all fields, from bytes that end with the last.
+    /// Reads all fields. The last field ends where `bytes` ends.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, FieldError> {
         if bytes.len() > MAX_BYTES {
             return Err(FieldError::Bytes(bytes.len()));
@@ -138,7 +140,8 @@ struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// Takes a field off the front; `None` if the bytes end within it, which then stay.
+    /// Reads a field from the front. Returns `None` if the bytes end inside it, and then leaves
+    /// them unchanged.
     fn read(bytes: &mut &'a [u8]) -> Option<Self> {
         let (&[k0, k1, f0, f1, l0, l1], tail) = bytes.split_first_chunk()?;
         let (value, tail) = tail.split_at_checked(u16::from_be_bytes([l0, l1]).into())?;

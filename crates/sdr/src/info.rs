@@ -1,4 +1,4 @@
-//! What one end must know of the other before they can be connected (P6).
+//! The information that the two ends exchange before they can be connected (P6).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -9,36 +9,36 @@ use farwrite_wire::timing::Timing;
 use crate::config::{ConfigError, ImmediateSplit, QpConfig};
 use crate::fields::{EndpointId, FieldError, Fields};
 
-/// Version of the protocol that this crate speaks.
+/// Version of the protocol that this crate implements.
 pub const VERSION: u16 = 3;
 
 const MAGIC: [u8; 4] = *b"FWQP";
 /// Bytes before the addresses.
 const FIXED_BYTES: usize = 72;
-/// Bytes of an address: IPv6, or IPv4 mapped into it, and a UDP port.
+/// Bytes of an address: an IPv6 address, or an IPv4 address mapped into IPv6, and a UDP port.
 const ADDRESS_BYTES: usize = 18;
 const QPN_BYTES: usize = 4;
-/// Queue pair numbers 0 and 1 have meanings of their own (IBTA 3.5.3), and there are 24 bits.
+/// Queue pair numbers 0 and 1 are reserved (IBTA 3.5.3), and a number has 24 bits.
 const QPN_RANGE: core::ops::Range<u32> = 2..1 << 24;
 
 /// The out-of-band information of a queue pair.
 ///
-/// It holds a key, so it must only travel confidentially.
+/// It holds a key, so it must only be sent over a confidential channel.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QpInfo {
     /// The shape of the queue pair.
     pub config: QpConfig,
-    /// Where control packets go.
+    /// The destination of control packets.
     pub control: SocketAddr,
-    /// Where the data packets of each channel go.
+    /// The destinations of the data packets, one for each channel.
     pub channels: Vec<SocketAddr>,
     /// Number of the control queue pair.
     pub control_qpn: u32,
     /// Numbers of the data queue pairs, by generation, then by channel.
     pub data_qpns: Vec<Vec<u32>>,
-    /// Key of the tags on control packets toward this end (P4.2).
+    /// Key of the tags on control packets sent to this end (P4.2).
     pub control_key: [u8; 32],
-    /// How long the end waits for what.
+    /// The timing of this end.
     pub timing: Timing,
     /// The endpoint instance that the queue pair belongs to.
     pub endpoint: EndpointId,
@@ -58,56 +58,58 @@ impl fmt::Debug for QpInfo {
     }
 }
 
-/// Why bytes are no queue-pair information, or information cannot be put into bytes.
+/// Why bytes are not valid queue-pair information, or why information cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InfoError {
-    /// Fewer bytes than such information has.
+    /// The input is shorter than valid information.
     #[error("{got} bytes of queue-pair information, at least {want} expected")]
     Length {
-        /// Bytes there are.
+        /// Actual bytes.
         got: usize,
-        /// Bytes that there must be at least.
+        /// Least number of bytes expected.
         want: usize,
     },
-    /// Not queue-pair information at all.
+    /// The input is not queue-pair information.
     #[error("the first four bytes are {0:02x?}: this is no queue-pair information")]
     Magic([u8; 4]),
-    /// Made by another version.
+    /// The information was created by another protocol version.
     #[error("the peer speaks version {theirs} of the protocol, this end {VERSION}")]
     Version {
-        /// The peer's.
+        /// The peer's version.
         theirs: u16,
     },
-    /// A shape or timing that no queue pair can have.
+    /// A shape or timing that is not valid.
     #[error("the peer's queue pair has an impossible shape or timing: {0}")]
     Config(#[from] ConfigError),
-    /// As many addresses or numbers as channels and generations were expected.
+    /// The number of addresses or queue pairs does not match the number of channels and
+    /// generations.
     #[error("{got} {what}, {want} expected")]
     Count {
-        /// Of what.
+        /// The kind of item.
         what: &'static str,
-        /// How many there are.
+        /// Actual number.
         got: usize,
-        /// How many there must be.
+        /// Expected number.
         want: usize,
     },
-    /// Nothing can be sent to this address.
+    /// An address that cannot be a destination.
     #[error("{0} is not an address to send to")]
     Address(SocketAddr),
-    /// Not a number that a queue pair can have.
+    /// A number that is not a valid queue pair number.
     #[error("{0:#x} is not the number of a queue pair: from 2 to 0xffffff")]
     Qpn(u32),
-    /// The typed fields at the end.
+    /// An error in the typed fields at the end.
     #[error("bad fields of queue-pair information: {0}")]
     Field(#[from] FieldError),
 }
 
 impl QpInfo {
-    /// The bytes of P6.
+    /// Encodes the information as in P6.
     ///
     /// # Errors
-    /// [`InfoError::Count`], [`InfoError::Address`], [`InfoError::Qpn`], [`InfoError::Config`]
-    /// where the fields do not fit together.
+    /// [`InfoError::Count`], [`InfoError::Address`], [`InfoError::Qpn`], [`InfoError::Config`] if
+    /// the fields are not consistent.
     pub fn encode(&self) -> Result<Vec<u8>, InfoError> {
         self.check()?;
         let config = &self.config;
@@ -142,7 +144,7 @@ impl QpInfo {
         Ok(out)
     }
 
-    /// Reads the bytes of P6, which may come from anybody.
+    /// Decodes the bytes of P6. They are untrusted input.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -227,7 +229,7 @@ impl QpInfo {
         core::iter::once(&self.control).chain(&self.channels)
     }
 
-    /// Whether the fields fit together and can be used.
+    /// Checks that the fields are consistent and valid.
     pub(crate) fn check(&self) -> Result<(), InfoError> {
         self.config.validate()?;
         self.timing.validate().map_err(ConfigError::from)?;
@@ -267,7 +269,7 @@ fn bytes_before_fields(config: &QpConfig) -> usize {
         + QPN_BYTES * channels * usize::from(config.generations)
 }
 
-/// Takes bytes off the front.
+/// Reads bytes from the front.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

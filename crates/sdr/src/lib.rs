@@ -3,12 +3,12 @@
 //! This is the middleware of section 3 of the SDR-RDMA paper, as a state machine without I/O, clock
 //! or randomness. It comes in two parts:
 //!
-//! - [`SdrQp`], the control state, has one owner: posted receives, started sends, offers, clearances
-//!   and ends, and what to tell the peer about them.
-//! - [`SlotTable`] is shared with the workers that take packets in. It leads them to the memory of
+//! - [`SdrQp`], the control state, has one owner. It holds posted receives, started sends, offers,
+//!   clearances and ends, and the control messages about them.
+//! - [`SlotTable`] is shared with the workers that process packets. It leads them to the memory of
 //!   each open message: a packet bitmap, coalesced into a chunk bitmap, in atomic words.
 //!
-//! [`Received`] shows the owner what has arrived, and a [`ChunkBitmap`] shows it to anyone.
+//! [`Received`] shows the owner what has arrived. A [`ChunkBitmap`] shows it to any reader.
 //!
 //! [`Geometry`] has the arithmetic that both ends share. Sections of the specification
 //! (`docs/protocol.md`) are cited as `P<number>`.
@@ -20,7 +20,6 @@ extern crate std;
 
 mod bitmap;
 mod bits;
-mod clearance;
 mod clearing;
 mod config;
 mod ends;
@@ -35,13 +34,11 @@ mod qp;
 mod received;
 mod recv;
 mod release;
-mod repeat;
 mod send;
 mod sending;
 mod sparse;
 mod sync;
 mod table;
-mod terms;
 mod writes;
 
 pub use bitmap::ChunkBitmap;
@@ -49,9 +46,9 @@ pub use config::{
     ConfigError, ImmediateSplit, MAX_CHANNELS, MAX_GENERATIONS, MAX_MTU, MAX_PACKETS_PER_CHUNK,
     MAX_SLOTS, MIN_MTU, QpConfig,
 };
-pub use error::{ConnectError, SdrError, Violation};
+pub use error::{Awaited, ConnectError, SdrError, Violation};
 pub use event::{Event, Refusal};
-pub use farwrite_wire::control::{Place, Terms, Withdrawal};
+pub use farwrite_wire::control::{MessageId, Place, Terms, Withdrawal};
 pub use farwrite_wire::timing::{Timing, TimingError};
 pub use fields::{EndpointId, FieldError};
 pub use geometry::{Geometry, ImmediateParts};

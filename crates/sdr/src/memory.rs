@@ -2,52 +2,56 @@
 
 use core::ops::Range;
 
+use farwrite_wire::control::MessageId;
+
 use crate::bits::Bits;
 use crate::geometry::Geometry;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, write_before_read};
 use crate::table::Arrival;
 
-/// A message's length, once known.
+/// The length of a message, once it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Bytes of the message.
     pub(crate) length: u64,
-    /// Whether it carries a user immediate.
+    /// Whether the message carries a user immediate.
     pub(crate) has_immediate: bool,
 }
 
 /// What has arrived of one message or parity message, in words that workers share.
 ///
-/// Its bitmaps are as long as the posted buffer needs. It belongs to one message for as long as it
-/// lives, so a reader cannot see another message in it.
+/// Its bitmaps have the length that the posted buffer needs. A `SlotMemory` belongs to one message
+/// for its whole lifetime, so a reader never sees another message in it.
 pub(crate) struct SlotMemory {
     geometry: Geometry,
-    message: u64,
+    message: MessageId,
     generation: u8,
     /// Bytes of the posted buffer.
     capacity: u64,
-    /// 0: not known; else length + 1, shifted left by one, and whether an immediate comes.
+    /// 0 if the length is not known. Otherwise length + 1, shifted left by one; the lowest bit is
+    /// set if the message carries an immediate.
     extent: AtomicU64,
-    /// A bit a packet.
+    /// One bit per packet.
     packets: Bits,
-    /// A bit a chunk. `None` where chunks are single packets: then `packets` is the chunk bitmap.
+    /// One bit per chunk. `None` if chunks are single packets: then `packets` is the chunk bitmap.
     chunks: Option<Bits>,
-    /// Bytes that the packets which have arrived lack to a full packet each.
+    /// Bytes missing from a full MTU, summed over all packets that have arrived.
     short_bytes: AtomicU64,
-    /// A bit for every fragment of the user immediate that has arrived.
+    /// One bit for every fragment of the user immediate that has arrived.
     fragments: AtomicU32,
-    /// All of these bits.
+    /// The value of `fragments` when all fragments have arrived.
     all_fragments: u32,
-    /// The fragments, in their places.
+    /// The fragments, each at its position.
     immediate: AtomicU32,
-    /// Shows loom who uses the memory when.
+    /// Lets loom observe who uses the memory, and when.
     #[cfg(all(test, loom))]
     pub(crate) probe: crate::table::Probe,
 }
 
 impl SlotMemory {
-    /// The memory of a message of which nothing has arrived. Its buffer holds `capacity` bytes.
-    pub(crate) fn new(geometry: Geometry, message: u64, capacity: u64) -> Self {
+    /// Creates the memory of a message before anything has arrived. Its buffer holds `capacity`
+    /// bytes.
+    pub(crate) fn new(geometry: Geometry, message: MessageId, capacity: u64) -> Self {
         let packets = geometry.packets(capacity, true);
         let per_chunk = geometry.config().packets_per_chunk;
         let fragments = geometry.fragments();
@@ -68,7 +72,7 @@ impl SlotMemory {
         }
     }
 
-    pub(crate) fn message(&self) -> u64 {
+    pub(crate) fn message(&self) -> MessageId {
         self.message
     }
 
@@ -76,7 +80,7 @@ impl SlotMemory {
         self.generation
     }
 
-    /// Takes a packet in, whatever its arguments hold.
+    /// Processes a packet. The arguments may have any value.
     #[inline]
     pub(crate) fn handle_packet(&self, packet: u32, fragment: u32, bytes: u32) -> Arrival {
         let message = self.message;
@@ -95,8 +99,9 @@ impl SlotMemory {
         let mut extent = extent;
         if extent.is_none() {
             extent = self.extent();
-            // A bit past the end is nobody's yet. One before it may have been seen: like all that
-            // came before the length was known, it stays, whatever its packet's length.
+            // No reader has seen a bit past the end. A reader may have seen a bit before the end.
+            // That bit stays, even if the packet's length is wrong, like all packets that arrived
+            // before the length was known.
             if extent.is_some() && packet >= self.total_packets(extent) {
                 self.packets.remove(packet);
                 return Arrival::Invalid;
@@ -113,8 +118,8 @@ impl SlotMemory {
         }
     }
 
-    /// A chunk was computed from others, and is in its place. It counts with its bytes, but without
-    /// fragments of a user immediate. The length must be known.
+    /// Records that a chunk was computed from others and is in place. Its bytes count as arrived,
+    /// but it brings no fragments of a user immediate. The length must be known.
     pub(crate) fn handle_rebuilt(&self, chunk: u32) {
         let Some(extent) = self.extent() else {
             return;
@@ -138,15 +143,16 @@ impl SlotMemory {
         }
     }
 
-    /// The length has become known: completes the last chunk if only that was missing. Answers
+    /// Sets the length, and completes the last chunk if only the length was missing. Returns
     /// whether a packet has arrived.
     ///
     /// # Errors
-    /// The number of packets up to the last that arrived, if the message ends before it. The
-    /// length stays unknown then.
+    /// If a packet past the end of the message has arrived: the number of packets up to the highest
+    /// that arrived. The length then stays unknown.
     pub(crate) fn set_extent(&self, extent: Extent) -> Result<bool, u32> {
         self.store_extent(Some(extent));
-        // Pairs with `handle_packet`: a worker that did not see the extent is seen here.
+        // Pairs with `handle_packet`: if a worker did not see the extent, this thread sees the
+        // worker's bit.
         fence(Ordering::SeqCst);
         let total = self.total_packets(Some(extent));
         let end = self.packets.end();
@@ -161,12 +167,13 @@ impl SlotMemory {
         Ok(end > 0)
     }
 
-    /// 64 chunks from `64 * word` on, the first in the least significant bit; set: arrived whole.
+    /// 64 chunk bits from chunk `64 * word` on. The first chunk is the least significant bit. A set
+    /// bit means that the chunk has arrived completely.
     pub(crate) fn word(&self, word: u32) -> u64 {
         self.chunk_bits().word(word)
     }
 
-    /// Chunks that have arrived whole.
+    /// Number of chunks that have arrived completely.
     pub(crate) fn count(&self) -> u32 {
         let lasting = self
             .extent()
@@ -174,13 +181,13 @@ impl SlotMemory {
         self.chunk_bits().count(lasting)
     }
 
-    /// One past the highest chunk of which a packet has arrived, 0 if none.
+    /// One past the highest chunk of which a packet has arrived, or 0 if no packet has.
     pub(crate) fn seen(&self) -> u32 {
         let packets = self.packets.end();
         packets.div_ceil(self.geometry.config().packets_per_chunk)
     }
 
-    /// Packets that have arrived, each once.
+    /// Number of packets that have arrived, without duplicates.
     pub(crate) fn packets(&self) -> u32 {
         let lasting = self
             .extent()
@@ -197,18 +204,19 @@ impl SlotMemory {
         bytes.min(most)
     }
 
-    /// Chunks of the message; until its length is known, of its buffer.
+    /// Number of chunks of the message. Until its length is known, the chunks of its buffer.
     pub(crate) fn chunks(&self) -> u32 {
         self.total_chunks(self.extent())
     }
 
-    /// Whether the length is known, and all chunks have arrived whole.
+    /// Returns whether the length is known and all chunks have arrived completely.
     pub(crate) fn is_complete(&self) -> bool {
         let total = self.extent().map(|extent| self.total_chunks(Some(extent)));
         total.is_some_and(|total| self.chunk_bits().count(total) == total)
     }
 
-    /// The packets of one chunk, up to 64 of them, the first in the least significant bit.
+    /// The bits of the packets of one chunk, up to 64. The first packet is the least significant
+    /// bit.
     pub(crate) fn packets_of(&self, chunk: u32) -> u64 {
         let per_chunk = self.geometry.config().packets_per_chunk;
         let first = chunk.checked_mul(per_chunk);
@@ -216,24 +224,25 @@ impl SlotMemory {
         first.map_or(0, |first| self.packets.window(first)) & (u64::MAX >> unused)
     }
 
-    /// The user immediate, once all its fragments have arrived.
+    /// The user immediate, if all its fragments have arrived.
     pub(crate) fn immediate(&self) -> Option<u32> {
         let is_whole = self.fragments.load(Ordering::Acquire) == self.all_fragments;
         is_whole.then(|| self.immediate.load(Ordering::Relaxed))
     }
 
-    /// Whether the message, whose length must be known, carries no user immediate or has all of it.
+    /// Returns whether the message carries no user immediate, or all of it has arrived. The length
+    /// must be known.
     pub(crate) fn immediate_is_whole(&self) -> bool {
         let extent = self.extent();
         extent.is_some_and(|extent| !extent.has_immediate || self.immediate().is_some())
     }
 
-    /// Where the bits of chunks lie: as many whole words as they need, little-endian.
+    /// The address of the chunk bits, in as many whole little-endian words as they need.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         self.chunk_bits().as_ptr()
     }
 
-    /// Whether a packet of `bytes` bytes can be packet `packet`.
+    /// Returns whether packet `packet` can have `bytes` bytes.
     #[inline]
     fn fits(&self, extent: Option<Extent>, packet: u32, bytes: u32) -> bool {
         let geometry = &self.geometry;
@@ -244,8 +253,8 @@ impl SlotMemory {
         {
             return geometry.packet_bytes(length, has_immediate, packet) == Some(bytes);
         }
-        // No key is checked for a write without bytes, so before the offer says that there are such
-        // packets, anyone who guessed a queue pair's number could make one up (P3.7).
+        // No key is checked for a write without bytes. So until the offer announces such
+        // packets, anyone who guesses a queue pair's number could forge one (P3.7).
         if bytes == 0 {
             return false;
         }
@@ -253,7 +262,7 @@ impl SlotMemory {
         bytes <= geometry.mtu() && end <= self.capacity
     }
 
-    /// Packets of the message, or the most that it can turn out to have.
+    /// Number of packets of the message. Until its length is known, the most that it can have.
     fn total_packets(&self, extent: Option<Extent>) -> u32 {
         match extent {
             Some(extent) => self.geometry.packets(extent.length, extent.has_immediate),
@@ -266,13 +275,13 @@ impl SlotMemory {
         packets.div_ceil(self.geometry.config().packets_per_chunk)
     }
 
-    /// The packets of a chunk, as far as the message, or what it can be, has them.
+    /// The packets of a chunk that the message has, or can have while its length is unknown.
     #[inline]
     fn packets_of_chunk(&self, chunk: u32, extent: Option<Extent>) -> Range<u32> {
         let per_chunk = self.geometry.config().packets_per_chunk;
         let first = chunk.saturating_mul(per_chunk);
         let end = first.saturating_add(per_chunk);
-        // Most chunks end before the message does, which a product shows without a division.
+        // Most chunks end before the message does. A multiplication shows this without a division.
         let length = extent.map_or(self.capacity, |extent| extent.length);
         if self.geometry.packet_offset(end) <= length {
             return first..end;
@@ -281,7 +290,8 @@ impl SlotMemory {
         first.min(total)..end.min(total)
     }
 
-    /// Sets a chunk's bit if all its packets have arrived. True for the one caller that set it.
+    /// Sets a chunk's bit if all its packets have arrived. Returns true only to the caller that set
+    /// it.
     #[inline]
     fn complete_chunk(&self, chunk: u32, packets: Range<u32>) -> bool {
         let Some(chunks) = &self.chunks else {
@@ -290,7 +300,7 @@ impl SlotMemory {
         self.packets.has_all(packets) && chunks.insert(chunk).is_some()
     }
 
-    /// Counts what a packet that has arrived lacks to a full one.
+    /// Adds the bytes that a packet has fewer than a full one.
     #[inline]
     fn add_short(&self, bytes: u32) {
         let mtu = self.geometry.mtu();

@@ -4,10 +4,11 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use farwrite_wire::control::{Control, Outcome, Place, Terms, data_of};
+use farwrite_wire::control::{Control, MessageId, Outcome, Place, Terms};
 use farwrite_wire::timing::Timing;
 
 use crate::bitmap::ChunkBitmap;
+use crate::clearing::Waits;
 use crate::config::{ConfigError, QpConfig};
 use crate::error::{ConnectError, SdrError, Violation};
 use crate::event::Event;
@@ -15,21 +16,34 @@ use crate::geometry::Geometry;
 use crate::info::QpInfo;
 use crate::received::Received;
 use crate::recv::{RecvHalf, RecvPlace};
-use crate::repeat::Waits;
 use crate::send::SendHalf;
 use crate::sending::SendSpec;
 use crate::table::SlotTable;
 use crate::writes::PacketWrites;
 
-/// Events that there is always room for.
+/// Capacity for events that is always kept.
 const KEPT_EVENTS: usize = 4;
 
-/// The control state of an SDR queue pair: everything but the slot table, for one owner.
+/// The control state of an SDR queue pair: everything except the slot table. It has one owner.
 ///
 /// After every call that can change something (`handle_*`, posting, starting, ending), poll in this
 /// order: [`SdrQp::poll_event`] until `None`, [`SdrQp::poll_control`] until `None`, then arrange to
 /// call `poll_control` again at [`SdrQp::next_timeout`]. An offer goes out with the first poll
 /// after its send was started, so control packets sent before data keep it ahead of them.
+///
+/// ```
+/// use farwrite_sdr::{ConfigError, Place, QpConfig, SdrQp, Terms, Timing};
+/// use farwrite_wire::control::Control;
+///
+/// let mut receiver = SdrQp::new(QpConfig::default(), Timing::wide_area())?;
+/// let place = receiver.next_recv().expect("all slots are free");
+/// let memory = Place { rkey: 7, base: 0, length: 1 << 20 };
+/// let bitmap = receiver.post_recv(place, memory, Terms::default()).expect("it fits");
+/// assert_eq!((bitmap.message(), bitmap.count()), (0, 0));
+/// // Nothing is sent before the peer is known.
+/// assert_eq!(receiver.poll_control(0, 25_000_000), None::<Control>);
+/// # Ok::<(), ConfigError>(())
+/// ```
 pub struct SdrQp {
     geometry: Geometry,
     table: Arc<SlotTable>,
@@ -38,15 +52,15 @@ pub struct SdrQp {
     events: VecDeque<Event>,
     connected: bool,
     timing: Timing,
-    /// From the last round trip given.
+    /// Computed from the last round trip passed in.
     waits: Waits,
 }
 
 impl SdrQp {
-    /// A queue pair of the given shape and timing.
+    /// Creates a queue pair with the given shape and timing.
     ///
     /// # Errors
-    /// The field of `config` or `timing` that will not do.
+    /// The first field of `config` or `timing` that is not valid.
     pub fn new(config: QpConfig, timing: Timing) -> Result<Self, ConfigError> {
         let geometry = config.validate()?;
         timing.validate()?;
@@ -69,7 +83,7 @@ impl SdrQp {
         &self.geometry
     }
 
-    /// Its timing.
+    /// The timing of this queue pair.
     #[must_use]
     pub fn timing(&self) -> &Timing {
         &self.timing
@@ -81,7 +95,7 @@ impl SdrQp {
         &self.table
     }
 
-    /// What has arrived of messages that are being received.
+    /// What has arrived of the messages that are being received.
     #[must_use]
     pub fn received(&self) -> &Received {
         &self.recv.received
@@ -90,7 +104,7 @@ impl SdrQp {
     /// Checks that [`SdrQp::connect`] would succeed, and changes nothing.
     ///
     /// # Errors
-    /// Where the two differ, with both values; [`ConnectError::Connected`].
+    /// The first difference, with both values, or [`ConnectError::Connected`].
     pub fn check_peer(&self, peer: &QpInfo) -> Result<(), ConnectError> {
         if self.connected {
             return Err(ConnectError::Connected);
@@ -100,7 +114,8 @@ impl SdrQp {
         ConnectError::compare_timing(&self.timing, &peer.timing)
     }
 
-    /// Joins it to the queue pair that `peer` describes. Receives may be posted before; sends not.
+    /// Connects to the queue pair that `peer` describes. Receives may be posted before this call,
+    /// but sends cannot be started before it.
     ///
     /// # Errors
     /// Those of [`SdrQp::check_peer`].
@@ -110,29 +125,29 @@ impl SdrQp {
         Ok(())
     }
 
-    /// Where the next receive goes. Bind its memory there, then [`SdrQp::post_recv`].
+    /// The place of the next receive. Bind its memory there, then call [`SdrQp::post_recv`].
     ///
     /// # Errors
-    /// [`SdrError::Retry`] while the slot is taken: complete the receive in it. Also while the
-    /// slot's last message was completed before it was offered and before a packet of it or of a
-    /// later message counted: the offer will come (P3.6).
+    /// [`SdrError::Retry`] while the slot is in use: complete its receive first. Also if the slot's
+    /// last message was completed before its offer arrived and before a packet of it or of a later
+    /// message was counted: wait for the offer (P3.6).
     pub fn next_recv(&self) -> Result<RecvPlace, SdrError> {
         self.recv.next_place()
     }
 
-    /// Posts the receive for message `place.message`; messages match in the order of posting
-    /// (paper section 3.1.3). The next [`SdrQp::poll_control`] says so to the sender.
+    /// Posts the receive for message `place.message`; messages match receives in the order of
+    /// posting (paper section 3.1.3). The next [`SdrQp::poll_control`] announces it to the sender.
     ///
-    /// With [`Terms::exact_length`] the length of the message is known at once: `target.length`.
-    /// An offer that disagrees with `terms` is answered by [`Event::Refused`].
+    /// With [`Terms::exact_length`] the length of the message is known at once: `target.length`. If
+    /// an offer does not match `terms`, [`Event::Refused`] follows.
     ///
     /// The slot's last receive need not be released.
     ///
     /// # Errors
-    /// [`SdrError::StalePlace`] if `place` is not the answer of [`SdrQp::next_recv`],
+    /// [`SdrError::StalePlace`] if `place` is not what [`SdrQp::next_recv`] returns,
     /// [`SdrError::TooLong`] beyond [`QpConfig::max_message_bytes`], [`SdrError::BadTarget`],
-    /// [`SdrError::ImmediatesOff`] for terms with an immediate where there are none, and those of
-    /// [`SdrQp::next_recv`].
+    /// [`SdrError::ImmediatesOff`] for terms with an immediate if the split has none, and the
+    /// errors of [`SdrQp::next_recv`].
     pub fn post_recv(
         &mut self,
         place: RecvPlace,
@@ -142,7 +157,7 @@ impl SdrQp {
         self.recv.post(place, target, terms, &mut self.events)
     }
 
-    /// Where the parity of an open receive goes. Bind its memory there, then
+    /// The place of the parity of an open receive. Bind its memory there, then call
     /// [`SdrQp::post_parity`].
     ///
     /// # Errors
@@ -151,9 +166,9 @@ impl SdrQp {
         self.recv.parity_place(message)
     }
 
-    /// Posts memory for the parity of an open receive (P3.11), once: with the receive, or when
-    /// [`Event::Offered`] is polled. The next [`SdrQp::poll_control`] says so to the sender, and
-    /// does without the parity if there is no memory by then.
+    /// Posts memory for the parity of an open receive (P3.11). Call it once, with the receive or
+    /// when [`Event::Offered`] is polled. The next [`SdrQp::poll_control`] announces it to the
+    /// sender. If no memory is posted by then, the message has no parity.
     ///
     /// # Errors
     /// [`SdrError::ParityOff`], [`SdrError::TooLong`], [`SdrError::BadTarget`],
@@ -162,20 +177,20 @@ impl SdrQp {
         self.recv.post_parity(message, target)
     }
 
-    /// Says how many bytes of parity there are, once the offer of the message is known: only whole
-    /// packets of that count as parity from now on.
+    /// Sets the number of parity bytes, once the offer of the message is known. From then on, only
+    /// whole packets of this length count as parity.
     ///
     /// # Errors
-    /// [`SdrError::TooLong`] for the memory posted, or less than what has arrived,
-    /// [`SdrError::UnknownMessage`].
+    /// [`SdrError::TooLong`] if the length exceeds the posted memory or is less than what has
+    /// arrived, [`SdrError::UnknownMessage`].
     pub fn expect_parity(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
         self.recv.expect_parity(message, length)
     }
 
     /// Completes a receive, early or not (paper section 3.3.1): no more packets count for it, and
-    /// the sender learns `outcome`. Unbind its memory before it is used for anything else. A worker
-    /// may still be in [`SlotTable::handle_packet`] with a packet of it: once that cannot be any
-    /// more, call [`SdrQp::release_recv`].
+    /// the sender receives `outcome`. Unbind its memory before you use it for anything else. A
+    /// worker may still be in [`SlotTable::handle_packet`] with a packet of the message. When no
+    /// worker can be there any more, call [`SdrQp::release_recv`].
     ///
     /// # Errors
     /// [`SdrError::UnknownMessage`] if no such receive is open.
@@ -183,11 +198,12 @@ impl SdrQp {
         self.recv.complete(message, outcome)
     }
 
-    /// The user immediate that came with an open receive's message.
+    /// The user immediate of an open receive's message.
     ///
     /// # Errors
-    /// [`SdrError::Retry`] until it is whole, [`SdrError::NoImmediate`] if the sender gave none,
-    /// [`SdrError::UnknownMessage`] if no such receive is open, [`SdrError::ImmediatesOff`].
+    /// [`SdrError::Retry`] until all of it has arrived, [`SdrError::NoImmediate`] if the sender
+    /// sent none, [`SdrError::UnknownMessage`] if no such receive is open,
+    /// [`SdrError::ImmediatesOff`].
     pub fn recv_immediate(&self, message: u64) -> Result<u32, SdrError> {
         self.recv.immediate(message)
     }
@@ -198,7 +214,7 @@ impl SdrQp {
         self.send.next()
     }
 
-    /// Starts a send and gives its message number. It may write from [`Event::ClearToSend`] on.
+    /// Starts a send and returns its message number. It may write after [`Event::ClearToSend`].
     ///
     /// # Errors
     /// [`SdrError::Retry`] while a message is in flight in the slot, [`SdrError::TooLong`],
@@ -210,47 +226,51 @@ impl SdrQp {
         self.send.start(spec, &mut self.events)
     }
 
-    /// Whether a send, or its parity, may be written now.
+    /// Returns whether a send, or its parity, may be written now.
     #[must_use]
-    pub fn is_clear(&self, message: u64) -> bool {
-        self.send.is_clear(message)
+    pub fn is_clear(&self, message: impl Into<MessageId>) -> bool {
+        self.send.is_clear(message.into())
     }
 
-    /// The packets of a run of chunks of a send, or of its parity; none while it may not write. Of a streaming send
-    /// without a length yet, packets up to the end of the peer's buffer.
+    /// The packets of a run of chunks of a send, or of its parity. There are none while the send
+    /// may not write. For a streaming send without a length yet, packets reach up to the end of the
+    /// peer's buffer.
     #[must_use]
-    pub fn writes(&self, message: u64, chunks: Range<u32>) -> PacketWrites {
-        self.send.writes(message, chunks)
+    pub fn writes(&self, message: impl Into<MessageId>, chunks: Range<u32>) -> PacketWrites {
+        self.send.writes(message.into(), chunks)
     }
 
-    /// Gives a streaming send its length. It may go on writing.
+    /// Sets the length of a streaming send. The send may continue to write.
     ///
     /// # Errors
-    /// [`SdrError::TooLong`] for the queue pair or the peer's buffer, [`SdrError::LengthSet`] if it
-    /// has another length, [`SdrError::UnknownMessage`] if it is not in flight.
+    /// [`SdrError::TooLong`] if the length exceeds the limit of the queue pair or the peer's
+    /// buffer, [`SdrError::LengthSet`] if the send has another length, [`SdrError::UnknownMessage`]
+    /// if it is not in flight.
     pub fn end_send(&mut self, message: u64, length: u64) -> Result<(), SdrError> {
         self.send.end(message, length)
     }
 
-    /// Whether a send may end as partial: its scheme is bounded ([`SendSpec::is_bounded`]), or the
-    /// peer accepts that ([`Terms::accepts_partial`]). It is known from [`Event::ClearToSend`] on.
+    /// Returns whether a send may end as partial: its scheme is bounded ([`SendSpec::is_bounded`]),
+    /// or the peer accepts that ([`Terms::accepts_partial`]). The value is known after
+    /// [`Event::ClearToSend`].
     #[must_use]
     pub fn accepts_partial(&self, message: u64) -> bool {
         self.send.accepts_partial(message)
     }
 
-    /// Ends a send at this end, if it is in flight still. With [`Outcome::Whole`], and a length
-    /// and a clearance, its slot is free as soon as the peer knows the length. Otherwise the peer
-    /// learns that no more comes, and the slot is free once the peer has completed the receive:
-    /// with [`Outcome::Partial`] as partial where [`SdrQp::accepts_partial`], else as failed.
+    /// Ends a send at this end, if it is still in flight. With [`Outcome::Whole`], and if the send
+    /// has a length and a clearance, its slot is free as soon as the peer knows the length.
+    /// Otherwise the peer is informed that nothing more comes, and the slot is free once the peer
+    /// has completed the receive. With [`Outcome::Partial`] the message ends as partial if
+    /// [`SdrQp::accepts_partial`], and otherwise as failed.
     pub fn close_send(&mut self, message: u64, outcome: Outcome) {
         self.send.close(message, outcome);
     }
 
-    /// Takes in what the peer says; `Loss` and `PathFeedback` have no meaning here.
+    /// Processes a control message of the peer. `Loss` and `PathFeedback` are ignored here.
     ///
     /// # Errors
-    /// What the peer must not say; it changed nothing.
+    /// The message is one that a correct peer does not send. It changes nothing.
     pub fn handle_control(&mut self, now_ns: u64, control: &Control) -> Result<(), Violation> {
         match control {
             Control::Offer(offer) => {
@@ -277,14 +297,14 @@ impl SdrQp {
         }
     }
 
-    /// A packet came for a message that is over ([`Arrival::Late`](crate::Arrival::Late)): sends
-    /// its end again, unless that was just done.
+    /// Handles a packet of a message that has ended ([`Arrival::Late`](crate::Arrival::Late)):
+    /// sends the message's end again, unless that was just done.
     pub fn handle_late(&mut self, message: u64) {
-        self.recv.late(data_of(message));
+        self.recv.late(message);
     }
 
-    /// What to send the peer now, if anything. `rtt_ns` is the round-trip time as far as it is
-    /// known.
+    /// Returns what to send to the peer now, if anything. `rtt_ns` is the round-trip time, as far
+    /// as it is known.
     pub fn poll_control(&mut self, now_ns: u64, rtt_ns: u64) -> Option<Control> {
         if !self.connected {
             return None;
@@ -295,12 +315,12 @@ impl SdrQp {
             .or_else(|| self.send.poll(now_ns, &self.waits))
     }
 
-    /// What has happened through the peer, if anything. Nothing is said of a receive that was
-    /// completed or a send that was closed at this end in the meantime.
+    /// Returns the next event that the peer caused, if any. There are no events about a receive
+    /// that was completed or a send that was closed at this end in the meantime.
     pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             let Some(event) = self.events.pop_front() else {
-                // A burst of events must not cost memory for ever.
+                // A burst of events must not occupy memory forever.
                 self.events.shrink_to(KEPT_EVENTS);
                 return None;
             };
@@ -309,9 +329,8 @@ impl SdrQp {
                 | Event::LengthKnown { message, .. }
                 | Event::Refused { message, .. }
                 | Event::Withdrawn { message, .. } => self.recv.is_open(message),
-                Event::ClearToSend { message } | Event::SendRefused { message, .. } => {
-                    self.send.is_active(message)
-                }
+                Event::ClearToSend { message } => self.send.is_active(message.data()),
+                Event::SendRefused { message, .. } => self.send.is_active(message),
                 Event::Closed { .. } => true,
             };
             if matters {
@@ -320,8 +339,8 @@ impl SdrQp {
         }
     }
 
-    /// When [`SdrQp::poll_control`] will have something to say, if nothing happens before; in the
-    /// clock of `now_ns`, 0 for at once.
+    /// When [`SdrQp::poll_control`] will next return something, if nothing else happens before. The
+    /// time is on the clock of `now_ns`; 0 means at once.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         if !self.connected {

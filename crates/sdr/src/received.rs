@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use farwrite_wire::control::parity_of;
+use farwrite_wire::control::MessageId;
 
 use crate::memory::{Extent, SlotMemory};
 use crate::sparse::Sparse;
@@ -10,16 +10,17 @@ use crate::table::{SlotTable, Unpublished};
 
 /// What has arrived of the messages of a queue pair.
 ///
-/// Messages and parity messages are named by number. They are here from posting until
-/// [`SdrQp::release_recv`](crate::SdrQp::release_recv); of all others nothing has arrived.
+/// It contains data and parity messages from posting until
+/// [`SdrQp::release_recv`](crate::SdrQp::release_recv). For all other messages it shows that
+/// nothing has arrived.
 pub struct Received {
     table: Arc<SlotTable>,
-    messages: Sparse<u64, Entry>,
+    messages: Sparse<MessageId, Entry>,
 }
 
 struct Entry {
     memory: Arc<SlotMemory>,
-    /// What workers may still be using of a message that is over.
+    /// The memory of a completed message, which workers may still be using.
     unpublished: Option<Unpublished>,
 }
 
@@ -31,80 +32,82 @@ impl Received {
         }
     }
 
-    /// Calls `each` with every open message or parity message of which packets have arrived,
-    /// duplicates included, since the last call.
-    pub fn drain_arrivals(&self, mut each: impl FnMut(u64)) {
+    /// Calls `each` with every open message or parity message of which packets have arrived since
+    /// the last call. Duplicates count too.
+    pub fn drain_arrivals(&self, mut each: impl FnMut(MessageId)) {
         let slots = self.table.geometry().slots();
         self.table.drain_dirty(|slot| {
             let Some(newest) = self.table.newest(slot) else {
                 return;
             };
-            let message = if slot < slots {
-                newest
-            } else {
-                parity_of(newest)
-            };
-            // A worker may mark the slot for its last message when this one is posted already.
+            let data = MessageId::new(newest);
+            let message = if slot < slots { data } else { data.parity() };
+            // A worker may mark the slot for its previous message after this one is already posted.
             if self.open(message).is_some_and(|memory| memory.seen() > 0) {
                 each(message);
             }
         });
     }
 
-    /// 64 chunks of a message from `64 * word` on, the first in the least significant bit; set:
-    /// arrived whole. 0 where `word` is past the end.
+    /// 64 chunk bits of a message from chunk `64 * word` on. The first chunk is the least
+    /// significant bit. A set bit means that the chunk has arrived completely. Returns 0 if `word`
+    /// is past the end.
     #[must_use]
-    pub fn word(&self, message: u64, word: u32) -> u64 {
-        self.get(message).map_or(0, |memory| memory.word(word))
+    pub fn word(&self, message: impl Into<MessageId>, word: u32) -> u64 {
+        self.get(message.into())
+            .map_or(0, |memory| memory.word(word))
     }
 
-    /// How many chunks of a message have arrived whole.
+    /// Number of chunks of a message that have arrived completely.
     #[must_use]
-    pub fn count(&self, message: u64) -> u32 {
-        self.get(message).map_or(0, SlotMemory::count)
+    pub fn count(&self, message: impl Into<MessageId>) -> u32 {
+        self.get(message.into()).map_or(0, SlotMemory::count)
     }
 
-    /// One past the highest chunk of a message of which a packet has arrived, 0 if none.
+    /// One past the highest chunk of a message of which a packet has arrived, or 0 if no packet
+    /// has.
     #[must_use]
-    pub fn seen(&self, message: u64) -> u32 {
-        self.get(message).map_or(0, SlotMemory::seen)
+    pub fn seen(&self, message: impl Into<MessageId>) -> u32 {
+        self.get(message.into()).map_or(0, SlotMemory::seen)
     }
 
-    /// Packets of a message that have arrived, duplicates left out.
+    /// Number of packets of a message that have arrived, without duplicates.
     #[must_use]
-    pub fn packets(&self, message: u64) -> u32 {
-        self.get(message).map_or(0, SlotMemory::packets)
+    pub fn packets(&self, message: impl Into<MessageId>) -> u32 {
+        self.get(message.into()).map_or(0, SlotMemory::packets)
     }
 
-    /// Chunks that a message has: until its length is known, those of the posted buffer.
+    /// Number of chunks of a message. Until its length is known, the chunks of the posted buffer.
     #[must_use]
-    pub fn chunks(&self, message: u64) -> u32 {
-        self.get(message).map_or(0, SlotMemory::chunks)
+    pub fn chunks(&self, message: impl Into<MessageId>) -> u32 {
+        self.get(message.into()).map_or(0, SlotMemory::chunks)
     }
 
-    /// Whether a message's length is known, and all its chunks have arrived whole.
+    /// Returns whether a message's length is known and all its chunks have arrived completely.
     #[must_use]
-    pub fn is_complete(&self, message: u64) -> bool {
-        self.get(message).is_some_and(SlotMemory::is_complete)
+    pub fn is_complete(&self, message: impl Into<MessageId>) -> bool {
+        self.get(message.into())
+            .is_some_and(SlotMemory::is_complete)
     }
 
-    /// Whether a message, whose length must be known, carries no user immediate or has all of it.
+    /// Returns whether a message carries no user immediate, or all of it has arrived. The message's
+    /// length must be known.
     #[must_use]
-    pub fn immediate_is_whole(&self, message: u64) -> bool {
-        let memory = self.get(message);
+    pub fn immediate_is_whole(&self, message: impl Into<MessageId>) -> bool {
+        let memory = self.get(message.into());
         memory.is_some_and(SlotMemory::immediate_is_whole)
     }
 
-    /// A chunk of an open message was computed from others, and is in its place: from now on it
-    /// counts as arrived, with its bytes, but without fragments of a user immediate.
-    pub fn handle_rebuilt(&self, message: u64, chunk: u32) {
-        if let Some(memory) = self.open(message) {
+    /// Records that a chunk of an open message was computed from others and is in place. From then
+    /// on its bytes count as arrived, but it brings no fragments of a user immediate.
+    pub fn handle_rebuilt(&self, message: impl Into<MessageId>, chunk: u32) {
+        if let Some(memory) = self.open(message.into()) {
             memory.handle_rebuilt(chunk);
         }
     }
 
-    /// Begins to take packets of a message in, whose buffer holds `capacity` bytes.
-    pub(crate) fn post(&mut self, message: u64, capacity: u64) -> Arc<SlotMemory> {
+    /// Starts to accept packets of a message whose buffer holds `capacity` bytes.
+    pub(crate) fn post(&mut self, message: MessageId, capacity: u64) -> Arc<SlotMemory> {
         let geometry = *self.table.geometry();
         let memory = Arc::new(SlotMemory::new(geometry, message, capacity));
         let entry = Entry {
@@ -116,28 +119,28 @@ impl Received {
         memory
     }
 
-    /// Takes no more packets of an open message.
-    pub(crate) fn close(&mut self, message: u64) {
+    /// Stops accepting packets of an open message.
+    pub(crate) fn close(&mut self, message: MessageId) {
         let entry = self.messages.get_mut(message);
         if let Some(entry) = entry.filter(|entry| entry.unpublished.is_none()) {
             entry.unpublished = self.table.unpublish(message);
         }
     }
 
-    /// Forgets a message that is closed, and answers what workers may still be using of it.
-    pub(crate) fn take_closed(&mut self, message: u64) -> Option<Unpublished> {
+    /// Forgets a closed message, and returns the memory that workers may still be using.
+    pub(crate) fn take_closed(&mut self, message: MessageId) -> Option<Unpublished> {
         let entry = self.messages.get_mut(message)?;
         let unpublished = entry.unpublished.take()?;
         self.messages.remove(message);
         Some(unpublished)
     }
 
-    /// The length of an open message has become known.
+    /// Sets the length of an open message.
     ///
     /// # Errors
-    /// The number of packets up to the last that arrived, if the message ends before it. The
-    /// length stays unknown then.
-    pub(crate) fn set_extent(&self, message: u64, extent: Extent) -> Result<(), u32> {
+    /// If a packet past the end of the message has arrived: the number of packets up to the highest
+    /// that arrived. The length then stays unknown.
+    pub(crate) fn set_extent(&self, message: MessageId, extent: Extent) -> Result<(), u32> {
         if let Some(memory) = self.open(message)
             && memory.set_extent(extent)?
         {
@@ -146,17 +149,17 @@ impl Received {
         Ok(())
     }
 
-    /// The user immediate of a message, once all its fragments have arrived.
+    /// The user immediate of a message, if all its fragments have arrived.
     #[must_use]
-    pub fn immediate(&self, message: u64) -> Option<u32> {
-        self.get(message)?.immediate()
+    pub fn immediate(&self, message: impl Into<MessageId>) -> Option<u32> {
+        self.get(message.into())?.immediate()
     }
 
-    fn get(&self, message: u64) -> Option<&SlotMemory> {
+    fn get(&self, message: MessageId) -> Option<&SlotMemory> {
         self.messages.get(message).map(|entry| &*entry.memory)
     }
 
-    fn open(&self, message: u64) -> Option<&SlotMemory> {
+    fn open(&self, message: MessageId) -> Option<&SlotMemory> {
         let entry = self.messages.get(message)?;
         entry.unpublished.is_none().then_some(&*entry.memory)
     }

@@ -4,31 +4,29 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use farwrite_wire::control::{
-    ClearToSend, Clearance, Control, Offer, Outcome, Place, Terms, Withdrawal, parity_of,
+    ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Place, Terms, Withdrawal,
 };
 
 use crate::bitmap::ChunkBitmap;
-use crate::clearing::Clearing;
+use crate::clearing::{Clearing, Waits};
 use crate::ends::Ends;
-use crate::error::{SdrError, Violation};
+use crate::error::{Awaited, SdrError, Violation};
 use crate::event::{Event, Refusal};
 use crate::geometry::Geometry;
 use crate::memory::Extent;
-use crate::offer;
+use crate::offer::{self, Described};
 use crate::received::Received;
-use crate::repeat::Waits;
 use crate::sparse::Sparse;
 use crate::table::SlotTable;
-use crate::terms::{self, Described};
 
-/// Where the next receive goes; the memory must be bound there before it is posted.
+/// The place of the next receive. Its memory must be bound there before it is posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecvPlace {
-    /// Number of the message.
-    pub message: u64,
+    /// The message, or the parity message.
+    pub message: MessageId,
     /// Slot of the root key.
     pub slot: u32,
-    /// Which generation's root key and queue pairs.
+    /// The generation, which determines the root key and the queue pairs.
     pub generation: u8,
 }
 
@@ -42,7 +40,7 @@ pub(crate) struct RecvHalf {
     geometry: Geometry,
     table: Arc<SlotTable>,
     pub(crate) received: Received,
-    /// Receives posted so far: the number of the next.
+    /// Number of receives posted so far, which is the number of the next one.
     next: u64,
     /// Open receives.
     posted: Sparse<u64, Posted>,
@@ -51,7 +49,7 @@ pub(crate) struct RecvHalf {
     ends: Ends,
     /// One past the highest message that the sender is known to have started.
     started: u64,
-    /// Messages `0..settled` have a known length or are over.
+    /// Messages `0..settled` have a known length or have ended.
     settled: u64,
     clearing: Clearing,
 }
@@ -72,7 +70,7 @@ impl RecvHalf {
         }
     }
 
-    fn place(&self, message: u64) -> RecvPlace {
+    fn place(&self, message: MessageId) -> RecvPlace {
         RecvPlace {
             message,
             slot: self.geometry.slot(message),
@@ -92,17 +90,15 @@ impl RecvHalf {
     pub(crate) fn next_place(&self) -> Result<RecvPlace, SdrError> {
         if let Some(last) = self.next.checked_sub(self.geometry.slots().into()) {
             if self.is_open(last) {
-                return Err(SdrError::Retry("a receive is posted in every message slot"));
+                return Err(Awaited::RecvSlot.into());
             }
             // A sender that has started the slot's last message is done with the one before that:
             // so what is late is late in the network, not at the sender (P3.6).
             if last >= self.started {
-                return Err(SdrError::Retry(
-                    "the last message of this slot is not offered yet",
-                ));
+                return Err(Awaited::LastOffer.into());
             }
         }
-        Ok(self.place(self.next))
+        Ok(self.place(self.next.into()))
     }
 
     pub(crate) fn post(
@@ -115,18 +111,17 @@ impl RecvHalf {
         let next = self.next_place()?;
         if place != next {
             return Err(SdrError::StalePlace {
-                place: place.message,
-                next: next.message,
+                place: place.message.data(),
+                next: next.message.data(),
             });
         }
         let Place { rkey, base, length } = self.check_place(target)?;
         if terms.immediate && self.geometry.fragments() == 0 {
             return Err(SdrError::ImmediatesOff);
         }
-        let message = place.message;
-        let memory = self.received.post(message, length);
-        if let Some(extent) = terms::extent(&self.geometry, &terms, length) {
-            let set = self.received.set_extent(message, extent);
+        let memory = self.received.post(place.message, length);
+        if let Some(extent) = offer::extent(&self.geometry, &terms, length) {
+            let set = self.received.set_extent(place.message, extent);
             debug_assert!(set.is_ok(), "packets in a slot that was just opened");
         }
         let posted = Posted {
@@ -140,6 +135,7 @@ impl RecvHalf {
             },
             offer: None,
         };
+        let message = self.next;
         self.posted.insert(message, posted);
         self.next += 1;
         self.table.set_posted(self.next);
@@ -163,23 +159,23 @@ impl RecvHalf {
         Ok(target)
     }
 
-    /// Where the parity of a message goes.
+    /// The place of a message's parity.
     pub(crate) fn parity_place(&self, message: u64) -> Result<RecvPlace, SdrError> {
         if !self.geometry.config().parity {
             return Err(SdrError::ParityOff);
         }
-        Ok(self.place(parity_of(message)))
+        Ok(self.place(MessageId::new(message).parity()))
     }
 
     pub(crate) fn post_parity(&mut self, message: u64, target: Place) -> Result<(), SdrError> {
-        self.parity_place(message)?;
+        let place = self.parity_place(message)?;
         let target = self.check_place(target)?;
         let posted = self.open_mut(message)?;
         if posted.clearance.parity.is_some() {
             return Err(SdrError::ParityPosted(message));
         }
         posted.clearance.parity = Some(target);
-        self.received.post(parity_of(message), target.length);
+        self.received.post(place.message, target.length);
         self.clearing.send_from(message);
         Ok(())
     }
@@ -194,7 +190,8 @@ impl RecvHalf {
             length,
             has_immediate: false,
         };
-        let set = self.received.set_extent(parity_of(message), extent);
+        let parity = MessageId::new(message).parity();
+        let set = self.received.set_extent(parity, extent);
         set.map_err(|_| SdrError::TooLong { length, max })
     }
 
@@ -205,14 +202,15 @@ impl RecvHalf {
     ) -> Result<RecvPlace, SdrError> {
         let posted = self.posted.remove(message);
         posted.ok_or(SdrError::UnknownMessage(message))?;
-        self.received.close(message);
-        self.received.close(parity_of(message));
+        let data = MessageId::new(message);
+        self.received.close(data);
+        self.received.close(data.parity());
         if self.received.seen(message) > 0 {
             self.started = self.started.max(message + 1);
         }
         self.ends.add(message, outcome);
         self.settle();
-        Ok(self.place(message))
+        Ok(self.place(data))
     }
 
     pub(crate) fn immediate(&self, message: u64) -> Result<u32, SdrError> {
@@ -227,16 +225,16 @@ impl RecvHalf {
             .offer
             .map_or(demanded, |offer| Some(offer.has_immediate))
         {
-            None => Err(SdrError::Retry("the message is not offered yet")),
+            None => Err(Awaited::Offer.into()),
             Some(false) => Err(SdrError::NoImmediate(message)),
             Some(true) => self
                 .received
                 .immediate(message)
-                .ok_or(SdrError::Retry("the user immediate is not whole yet")),
+                .ok_or(Awaited::Immediate.into()),
         }
     }
 
-    /// Says a message's end again, if it is over.
+    /// Queues a message's end to be sent again, if the message has ended.
     pub(crate) fn late(&mut self, message: u64) {
         self.ends.ask(message);
     }
@@ -248,7 +246,7 @@ impl RecvHalf {
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
         let message = offer.message;
-        offer::check(&self.geometry, self.next, offer)?;
+        offer::check_offer(&self.geometry, self.next, offer)?;
         self.started = self.started.max(message + 1);
         self.clearing.sender_holds(offer.cleared.min(self.next));
         let unposted = message >= self.next;
@@ -278,14 +276,14 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Puts a new or changed offer to its open receive.
+    /// Applies a new or changed offer to its open receive.
     fn take_offer(&mut self, known: Option<Offer>, offer: Offer, events: &mut VecDeque<Event>) {
         let message = offer.message;
         let Some(posted) = self.posted.get_mut(message) else {
             return;
         };
         posted.offer = Some(offer);
-        let mut fits = terms::check(&posted.clearance, &Described::from(&offer));
+        let mut fits = offer::check_fit(&posted.clearance, &Described::from(&offer));
         let is_given_up = offer.withdrawn == Some(Withdrawal::GivenUp);
         if let (Ok(()), false, Some(length)) = (fits, is_given_up, offer.length) {
             let extent = Extent {
@@ -293,14 +291,14 @@ impl RecvHalf {
                 has_immediate: offer.has_immediate,
             };
             let packets = self.geometry.packets(length, offer.has_immediate);
-            let set = self.received.set_extent(message, extent);
+            let set = self.received.set_extent(message.into(), extent);
             fits = set.map_err(|seen| Refusal::Contradicted { packets, seen });
         }
         if let Err(refusal) = fits {
             events.push_back(Event::Refused { message, refusal });
             return;
         }
-        // A message that ended in time is still to be known, as far as it came.
+        // Report a message that expired as well: its receiver keeps what has arrived.
         let is_news = known.is_none_or(|known| known.length != offer.length);
         if is_news && !is_given_up {
             events.push_back(match (known, offer.length) {
@@ -321,7 +319,7 @@ impl RecvHalf {
         }
     }
 
-    /// Moves `settled` on.
+    /// Advances `settled`.
     fn settle(&mut self) {
         let slots = u64::from(self.geometry.slots());
         while self.settled < self.next + slots {
@@ -343,6 +341,13 @@ impl RecvHalf {
     }
 
     pub(crate) fn poll(&mut self, now_ns: u64, waits: &Waits) -> Option<Control> {
+        let slots = u64::from(self.geometry.slots());
+        debug_assert!(self.settled <= self.next + slots, "offers beyond all slots");
+        debug_assert!(
+            self.posted
+                .first()
+                .is_none_or(|oldest| oldest + slots >= self.next)
+        );
         self.ends
             .poll(now_ns, waits)
             .or_else(|| self.poll_clearance(now_ns, waits))
@@ -352,7 +357,7 @@ impl RecvHalf {
         let oldest = self.next.saturating_sub(self.geometry.slots().into());
         let (posted, received) = (&self.posted, &self.received);
         let is_open = |message| posted.contains(message);
-        // A sender that writes into a buffer knows of it.
+        // A sender that writes into a buffer already holds its clearance.
         let is_known = |message| received.seen(message) > 0;
         let range = oldest..self.next;
         let range = self

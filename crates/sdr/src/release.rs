@@ -1,16 +1,16 @@
-//! Giving up the memory of a receive that is over.
+//! Releasing the memory of a receive that has ended.
 #![allow(unsafe_code)]
 
-use farwrite_wire::control::parity_of;
+use farwrite_wire::control::MessageId;
 
 use crate::qp::SdrQp;
 use crate::received::Received;
 
 impl SdrQp {
-    /// Gives up the memory of a receive that is completed, and that of its parity: no worker is
-    /// using it any more. Of any other message it does nothing. [`ChunkBitmap`]s of the message stay
-    /// readable. Until then [`Received`] shows the message; a receive that is never released costs
-    /// its bitmaps until the queue pair and its table are dropped.
+    /// Releases the memory of a completed receive and of its parity. No worker may still use it.
+    /// Does nothing for any other message. [`ChunkBitmap`]s of the message stay readable. Until
+    /// this call [`Received`] shows the message. A receive that is never released keeps its bitmaps
+    /// in memory until the queue pair and its table are dropped.
     ///
     /// # Safety
     /// Every call of [`SlotTable::handle_packet`] on this queue pair's table that began before
@@ -26,19 +26,20 @@ impl SdrQp {
     /// [`ChunkBitmap`]: crate::ChunkBitmap
     /// [`SlotTable::handle_packet`]: crate::SlotTable::handle_packet
     pub unsafe fn release_recv(&mut self, message: u64) {
-        for number in [message, parity_of(message)] {
+        let data = MessageId::new(message);
+        for message in [data, data.parity()] {
             // SAFETY: the caller promises it; `complete_recv` takes both from their slots.
-            unsafe { self.recv.received.release(number) };
+            unsafe { self.recv.received.release(message) };
         }
     }
 }
 
 impl Received {
-    /// Forgets a message that is closed; of any other it does nothing.
+    /// Forgets a closed message. Does nothing for any other message.
     ///
     /// # Safety
     /// As for [`SdrQp::release_recv`].
-    unsafe fn release(&mut self, message: u64) {
+    unsafe fn release(&mut self, message: MessageId) {
         if let Some(unpublished) = self.take_closed(message) {
             // SAFETY: the caller promises it.
             unsafe { unpublished.free() };

@@ -3,34 +3,33 @@
 use alloc::collections::VecDeque;
 
 use farwrite_wire::control::{
-    ClearToSend, Clearance, Control, Offer, Outcome, Withdrawal, data_of, is_parity, parity_of,
+    ClearToSend, Clearance, Control, MessageId, Offer, Outcome, Withdrawal,
 };
 
-use crate::clearance;
-use crate::error::{SdrError, Violation};
+use crate::clearing::{self, Waits};
+use crate::error::{Awaited, SdrError, Violation};
 use crate::event::Event;
 use crate::geometry::Geometry;
-use crate::repeat::Waits;
-use crate::sending::{SendSpec, Sending, Stage, adds_parity};
+use crate::offer::{self, Described};
+use crate::sending::{Room, SendSpec, Sending, Stage, adds_parity};
 use crate::sparse::Sparse;
-use crate::terms::{self, Described};
 use crate::writes::PacketWrites;
 
 pub(crate) struct SendHalf {
     geometry: Geometry,
-    /// Sends started so far: the number of the next.
+    /// Number of sends started so far, which is the number of the next one.
     next: u64,
-    /// Sends that are not over.
+    /// Sends that have not ended.
     sends: Sparse<u64, Sending>,
-    /// Clearances of messages from `next` on, which are not started.
+    /// Clearances of messages from `next` on, which have not started.
     ahead: Sparse<u64, Clearance>,
     /// The most receives that the peer is known to have posted.
     posted: u64,
-    /// All clearances of messages `0..cleared` have come, or are not needed any more.
+    /// All clearances of messages `0..cleared` have arrived, or are no longer needed.
     cleared: u64,
     /// The peer knows the lengths of messages `0..answered`.
     answered: u64,
-    /// When to offer again: time and message, one for every send.
+    /// When to send each offer again: pairs of time and message, one for every send.
     timers: Sparse<(u64, u64), ()>,
 }
 
@@ -58,7 +57,7 @@ impl SendHalf {
         Some(sending)
     }
 
-    /// Sets when a send is offered again.
+    /// Sets when a send's offer is sent again.
     fn schedule(&mut self, message: u64, due_ns: u64) {
         if let Some(sending) = self.sends.get_mut(message) {
             let old_ns = core::mem::replace(&mut sending.due_ns, due_ns);
@@ -86,20 +85,21 @@ impl SendHalf {
         let message = self.next;
         let last = message.checked_sub(self.geometry.slots().into());
         if last.is_some_and(|last| self.sends.contains(last)) {
-            return Err(SdrError::Retry("a message is in flight in every slot"));
+            return Err(Awaited::SendSlot.into());
         }
         let sending = Sending {
             spec,
             streaming: spec.length.is_none(),
             stage: Stage::Active,
-            clearance: None,
-            refused: false,
-            parity: None,
-            parity_refused: false,
+            clearance: Room::Awaited,
+            parity: match spec.parity_bytes {
+                0 => Room::Never,
+                _ => Room::Awaited,
+            },
             answered: false,
             heard_ns: 0,
             due_ns: 0,
-            interval_ns: 0,
+            interval_ns: None,
         };
         self.sends.insert(message, sending);
         self.next += 1;
@@ -110,7 +110,7 @@ impl SendHalf {
         Ok(message)
     }
 
-    /// Lets a send write, if its clearance asks for such a message.
+    /// Lets a send write, if its message matches the clearance.
     fn clear(&mut self, message: u64, clearance: &Clearance, events: &mut VecDeque<Event>) {
         let Some(sending) = self.sends.get_mut(message) else {
             return;
@@ -118,32 +118,33 @@ impl SendHalf {
         if sending.stage != Stage::Active {
             return;
         }
-        if sending.clearance.is_none() {
+        if sending.clearance.known().is_none() {
             let described = Described {
                 length: sending.spec.length,
                 has_immediate: sending.spec.immediate.is_some(),
                 scheme: sending.spec.scheme,
             };
-            if let Err(refusal) = terms::check(clearance, &described) {
-                sending.refused = true;
+            if let Err(refusal) = offer::check_fit(clearance, &described) {
+                sending.clearance = Room::Never;
                 events.push_back(Event::SendRefused { message, refusal });
                 return;
             }
+            let message = message.into();
             events.push_back(Event::ClearToSend { message });
         }
-        sending.clearance = Some(*clearance);
+        sending.clearance = Room::Known(*clearance);
         let needed = sending.spec.parity_bytes;
-        if sending.lacks_parity()
+        if sending.parity == Room::Awaited
             && let Some(place) = clearance.parity.filter(|place| place.length >= needed)
         {
-            sending.parity = Some(place);
-            let message = parity_of(message);
+            sending.parity = Room::Known(place);
+            let message = MessageId::new(message).parity();
             events.push_back(Event::ClearToSend { message });
         }
     }
 
     fn active(&self, message: u64) -> Option<&Sending> {
-        let sending = self.sends.get(data_of(message))?;
+        let sending = self.sends.get(message)?;
         (sending.stage == Stage::Active).then_some(sending)
     }
 
@@ -151,8 +152,8 @@ impl SendHalf {
         self.active(message).is_some()
     }
 
-    pub(crate) fn is_clear(&self, message: u64) -> bool {
-        self.active(message)
+    pub(crate) fn is_clear(&self, message: MessageId) -> bool {
+        self.active(message.data())
             .is_some_and(|sending| sending.place(message).is_some())
     }
 
@@ -160,14 +161,14 @@ impl SendHalf {
         self.active(message).is_some_and(Sending::accepts_partial)
     }
 
-    pub(crate) fn writes(&self, message: u64, chunks: core::ops::Range<u32>) -> PacketWrites {
+    pub(crate) fn writes(&self, message: MessageId, chunks: core::ops::Range<u32>) -> PacketWrites {
         let cleared = self
-            .active(message)
+            .active(message.data())
             .and_then(|sending| Some((sending, sending.place(message)?)));
         cleared.map_or_else(
             || PacketWrites::none(self.geometry),
             |(sending, place)| {
-                let (length, immediate) = if is_parity(message) {
+                let (length, immediate) = if message.is_parity() {
                     (Some(sending.spec.parity_bytes), None)
                 } else {
                     (sending.spec.length, sending.spec.immediate)
@@ -191,12 +192,13 @@ impl SendHalf {
         }
         let max = sending
             .clearance
+            .known()
             .map_or(limit, |clearance| clearance.length);
         if length > max {
             return Err(SdrError::TooLong { length, max });
         }
         sending.spec.length = Some(length);
-        sending.interval_ns = 0;
+        sending.interval_ns = None;
         self.schedule(message, 0);
         Ok(())
     }
@@ -208,7 +210,7 @@ impl SendHalf {
         if sending.stage != Stage::Active {
             return;
         }
-        let complete = sending.spec.length.is_some() && sending.clearance.is_some();
+        let complete = sending.spec.length.is_some() && sending.clearance.known().is_some();
         let withdrawal = match outcome {
             Outcome::Whole if complete => None,
             Outcome::Partial if sending.accepts_partial() => Some(Withdrawal::Expired),
@@ -216,7 +218,7 @@ impl SendHalf {
         };
         if let Some(withdrawal) = withdrawal {
             sending.stage = Stage::Withdrawn(withdrawal);
-            sending.interval_ns = 0;
+            sending.interval_ns = None;
             self.schedule(message, 0);
         } else if sending.answered {
             self.remove(message);
@@ -231,20 +233,20 @@ impl SendHalf {
         cts: &ClearToSend,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        clearance::check(&self.geometry, self.next, cts)?;
+        clearing::check_clearances(&self.geometry, self.next, cts)?;
         for (message, clearance) in (cts.first..).zip(&cts.clearances) {
             self.take_clearance(now_ns, message, clearance, events);
             // A receiver that knows the offer has posted all the memory for parity that it will
             // (P3.11).
             if message < cts.offers
                 && let Some(sending) = self.sends.get_mut(message)
-                && sending.parity.is_none()
+                && sending.parity == Room::Awaited
             {
-                sending.parity_refused = true;
+                sending.parity = Room::Never;
             }
         }
         self.posted = self.posted.max(cts.posted);
-        // Messages so old that their slot is posted again are over: nobody clears them again.
+        // Messages whose slot is posted again have ended: the receiver does not clear them again.
         let slots = u64::from(self.geometry.slots());
         self.cleared = self.cleared.max(self.posted.saturating_sub(slots));
         let oldest = self.next.saturating_sub(slots);
@@ -255,7 +257,8 @@ impl SendHalf {
         Ok(())
     }
 
-    /// Keeps a clearance, or lets its send write. Copies of it that come later bring nothing.
+    /// Keeps a clearance for later, or lets its send write. Later copies of a clearance have no
+    /// effect.
     fn take_clearance(
         &mut self,
         now_ns: u64,
@@ -267,8 +270,8 @@ impl SendHalf {
             self.ahead.get(message)
         } else {
             match self.sends.get(message) {
-                Some(sending) if !sending.refused => sending.clearance.as_ref(),
-                // A message that is over, or cannot go there, needs none.
+                Some(sending) if sending.clearance != Room::Never => sending.clearance.known(),
+                // A message that has ended, or cannot be written there, needs no clearance.
                 _ => return,
             }
         };
@@ -283,14 +286,14 @@ impl SendHalf {
         }
     }
 
-    /// Moves `cleared` on.
+    /// Advances `cleared`.
     fn count_cleared(&mut self) {
         while self.has_clearance(self.cleared) {
             self.cleared += 1;
         }
     }
 
-    /// Whether the clearance of a message has come, or is not needed any more.
+    /// Returns whether the clearance of a message has arrived, or is no longer needed.
     fn has_clearance(&self, message: u64) -> bool {
         if message >= self.next {
             return self.ahead.contains(message);
@@ -317,7 +320,7 @@ impl SendHalf {
         }
     }
 
-    /// The receiver reported on a message: it runs its scheme, so it has had an offer.
+    /// Handles a report on a message: the receiver runs its scheme, so it has received an offer.
     pub(crate) fn handle_report(&mut self, now_ns: u64, message: u64) {
         match self.sends.get(message) {
             Some(sending) if sending.streaming => self.hear(now_ns, message),
@@ -332,7 +335,7 @@ impl SendHalf {
         outcome: Outcome,
         events: &mut VecDeque<Event>,
     ) -> Result<(), Violation> {
-        let limit = clearance::limit(&self.geometry, self.next);
+        let limit = clearing::most_posted(&self.geometry, self.next);
         if message >= limit {
             return Err(Violation::MessageOutOfRange { message, limit });
         }
@@ -356,17 +359,19 @@ impl SendHalf {
                 self.timers.remove((due_ns, message));
                 continue;
             };
+            debug_assert_eq!(sending.due_ns, due_ns, "the timer of message {message}");
             let quiet_ns = sending.heard_ns.saturating_add(waits.longest_ns);
             if sending.is_settled() && now_ns < quiet_ns {
                 self.schedule(message, quiet_ns);
                 continue;
             }
-            sending.interval_ns = match sending.interval_ns {
-                0 => waits.first_ns,
-                last => waits.next_ns(last),
+            let wait_ns = match sending.interval_ns {
+                None => waits.first_ns,
+                Some(last_ns) => waits.next_ns(last_ns),
             };
-            if sending.lacks_parity() {
-                // So that the receiver tells again what it has for this message.
+            sending.interval_ns = Some(wait_ns);
+            if sending.parity == Room::Awaited {
+                // This makes the receiver repeat the clearance of this message.
                 cleared = cleared.min(message);
             }
             let offer = Offer {
@@ -380,7 +385,7 @@ impl SendHalf {
                     Stage::Active | Stage::Done => None,
                 },
             };
-            let again_ns = now_ns.saturating_add(sending.interval_ns);
+            let again_ns = now_ns.saturating_add(wait_ns);
             self.schedule(message, again_ns);
             return Some(Control::Offer(offer));
         }

@@ -1,85 +1,100 @@
 //! One message at its sender.
 
-use farwrite_wire::control::{Clearance, Place, SchemeTag, Withdrawal, is_parity};
+use farwrite_wire::control::{Clearance, MessageId, Place, SchemeTag, Withdrawal};
 
 /// What to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendSpec {
-    /// Bytes of the message; `None` for a streaming send whose end is not known yet.
+    /// Bytes of the message; `None` for a streaming send whose length is not known yet.
     pub length: Option<u64>,
     /// A user immediate for the receiver.
     pub immediate: Option<u32>,
-    /// The scheme that the receiver shall run.
+    /// The scheme that the receiver must run.
     pub scheme: SchemeTag,
-    /// Bytes of the parity message that goes with it; 0 for none.
+    /// Bytes of the message's parity message; 0 for none.
     pub parity_bytes: u64,
-    /// Whether its scheme lets it end as partial, whatever the peer's terms say (P5.9).
+    /// Whether the scheme allows the message to end as partial, whatever the peer's terms are
+    /// (P5.9).
     pub is_bounded: bool,
 }
 
-/// How far a send is from its end.
+/// The state of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Its user may write.
     Active,
-    /// Its user is done; the receiver does not know the length yet.
+    /// The user has finished writing. The receiver does not know the length yet.
     Done,
-    /// Its user has ended it early; the receiver has not completed it yet.
+    /// The user has ended the send early. The receiver has not completed it yet.
     Withdrawn(Withdrawal),
+}
+
+/// What this end knows about memory that a send needs at the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room<T> {
+    /// The receiver has not answered yet.
+    Awaited,
+    /// There is no memory, or none is needed.
+    Never,
+    /// The memory, or its place.
+    Known(T),
+}
+
+impl<T> Room<T> {
+    pub(crate) fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(room) => Some(room),
+            Self::Awaited | Self::Never => None,
+        }
+    }
 }
 
 pub(crate) struct Sending {
     pub(crate) spec: SendSpec,
-    /// Whether it started without a length: then reports do not prove that its length is known.
+    /// Whether the send started without a length. If so, reports do not prove that the receiver
+    /// knows its length.
     pub(crate) streaming: bool,
     pub(crate) stage: Stage,
-    pub(crate) clearance: Option<Clearance>,
-    /// Whether the receiver demands another message than this, so that it is never cleared.
-    pub(crate) refused: bool,
-    /// Where the parity may be written, once there is enough memory for it.
-    pub(crate) parity: Option<Place>,
-    /// Whether the receiver is known to have no memory for the parity, or too little.
-    pub(crate) parity_refused: bool,
-    /// Whether the receiver is known to know the length.
+    /// Where the message may be written; `Never` if the receiver requires another message.
+    pub(crate) clearance: Room<Clearance>,
+    /// Where the parity may be written; `Never` if there is no parity, or too little memory for it.
+    pub(crate) parity: Room<Place>,
+    /// Whether this end knows that the receiver knows the length.
     pub(crate) answered: bool,
-    /// When something was last heard about the message.
+    /// When the peer last sent something about the message.
     pub(crate) heard_ns: u64,
-    /// Key of its entry in `timers`.
+    /// Key of the send's entry in `timers`.
     pub(crate) due_ns: u64,
-    /// Wait before the next offer; 0: none has been made since something changed.
-    pub(crate) interval_ns: u64,
+    /// Wait before the next offer; `None` if no offer was sent since the last change.
+    pub(crate) interval_ns: Option<u64>,
 }
 
 impl Sending {
-    /// Whether the receiver knows all that the offer says, and this end where to write.
+    /// Returns whether the receiver knows everything in the offer, and this end knows where to
+    /// write.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_clear = self.clearance.is_some() && !self.lacks_parity();
+        let is_clear = self.clearance.known().is_some() && self.parity != Room::Awaited;
         self.stage == Stage::Active && self.answered && is_clear
     }
 
-    /// Whether it waits for its clearance.
+    /// Returns whether the send waits for its clearance.
     pub(crate) fn awaits_clearance(&self) -> bool {
-        self.stage == Stage::Active && self.clearance.is_none() && !self.refused
-    }
-
-    /// Whether it is not known yet if there is memory for the parity.
-    pub(crate) fn lacks_parity(&self) -> bool {
-        self.spec.parity_bytes > 0 && self.parity.is_none() && !self.parity_refused
+        self.stage == Stage::Active && self.clearance == Room::Awaited
     }
 
     /// Whether the message may end as partial: it is cleared, and its scheme or the receiver
     /// accepts that.
     pub(crate) fn accepts_partial(&self) -> bool {
-        let clearance = self.clearance.as_ref();
+        let clearance = self.clearance.known();
         clearance.is_some_and(|c| self.spec.is_bounded || c.terms.accepts_partial)
     }
 
     /// Where the message, or its parity, may be written.
-    pub(crate) fn place(&self, message: u64) -> Option<Place> {
-        if is_parity(message) {
-            return self.parity;
+    pub(crate) fn place(&self, message: MessageId) -> Option<Place> {
+        if message.is_parity() {
+            return self.parity.known().copied();
         }
-        self.clearance.map(|clearance| Place {
+        self.clearance.known().map(|clearance| Place {
             rkey: clearance.rkey,
             base: clearance.base,
             length: clearance.length,
@@ -87,7 +102,7 @@ impl Sending {
     }
 }
 
-/// Whether a clearance has memory for parity, and one known before has not.
+/// Returns whether the new clearance has memory for parity and the known one has not.
 pub(crate) fn adds_parity(known: &Clearance, new: &Clearance) -> bool {
     known.parity.is_none() && new.parity.is_some()
 }

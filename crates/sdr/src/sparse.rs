@@ -1,9 +1,9 @@
-//! A map for what only a few messages have.
+//! A map for values that only a few messages have.
 
 use alloc::collections::BTreeMap;
 
-/// Values by key, often a message number. Its memory follows the number of values, and without any
-/// it has none: a [`BTreeMap`] keeps its last node.
+/// Values by key, often a message number. Memory use follows the number of values. An empty map
+/// uses no memory, unlike a [`BTreeMap`], which keeps its last node.
 pub(crate) struct Sparse<K, V>(BTreeMap<K, V>);
 
 impl<K: Ord + Copy, V> Sparse<K, V> {
@@ -42,7 +42,7 @@ impl<K: Ord + Copy, V> Sparse<K, V> {
         value
     }
 
-    /// Takes out the value with the lowest key.
+    /// Removes and returns the value with the lowest key.
     pub(crate) fn pop_first(&mut self) -> Option<(K, V)> {
         let first = self.0.pop_first();
         self.trim();

@@ -1,41 +1,42 @@
-//! A run of chunks, cut into the packets to write.
+//! A run of chunks, divided into packets to write.
 
 use core::iter::FusedIterator;
 use core::ops::Range;
 
-use farwrite_wire::control::Place;
+use farwrite_wire::control::{MessageId, Place};
 
 use crate::geometry::{Geometry, ImmediateParts};
 
 /// One packet to write (P3.2 to P3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketWrite {
-    /// Channel: which of the generation's queue pairs.
+    /// Channel: the index of the queue pair in the generation.
     pub channel: u8,
     /// Generation of the message.
     pub generation: u8,
-    /// Where the peer's memory gets it.
+    /// Address in the peer's memory.
     pub remote_addr: u64,
-    /// Key of that memory.
+    /// Key of the peer's memory.
     pub rkey: u32,
     /// The immediate.
     pub imm: u32,
     /// First byte, counted from the start of the message.
     pub offset: u64,
-    /// Bytes; 0 for packets that only carry a user immediate, and for an empty message.
+    /// Bytes. 0 for packets that only carry a user immediate, and for an empty message.
     pub bytes: u32,
-    /// The chunk that it is part of.
+    /// The chunk that contains the packet.
     pub chunk: u32,
 }
 
-/// The packets of a run of chunks, in order. Holds no borrow, so it may be kept while the carrier
-/// is full; what it yields is right until the send is over.
+/// The packets of a run of chunks, in order. It holds no borrow, so it may be kept while the
+/// carrier is full. The packets that it yields are valid until the send ends.
 #[derive(Clone, Debug)]
 pub struct PacketWrites {
     geometry: Geometry,
-    message: u64,
+    message: MessageId,
     place: Place,
-    /// Bytes that may be written: those of the message, or of the buffer while it has no end.
+    /// Bytes that may be written: those of the message, or of the buffer while the length is
+    /// unknown.
     length: u64,
     immediate: Option<u32>,
     next: u32,
@@ -43,17 +44,18 @@ pub struct PacketWrites {
 }
 
 impl PacketWrites {
-    /// The packets of `chunks`, as far as the message goes.
+    /// The packets of those `chunks` that lie within the message.
     pub(crate) fn new(
         geometry: Geometry,
-        message: u64,
+        message: MessageId,
         place: Place,
         length: Option<u64>,
         immediate: Option<u32>,
         chunks: Range<u32>,
     ) -> Self {
         let bytes = length.unwrap_or(place.length).min(place.length);
-        // Packets without bytes lie past the end, so they have no place until there is one.
+        // Packets without bytes lie past the end of the message, so they have no place until the
+        // length is known.
         let padded = immediate.is_some() && length.is_some();
         let total = geometry.packets(bytes, padded);
         let packet = |chunk: u32| {
@@ -72,14 +74,47 @@ impl PacketWrites {
         }
     }
 
-    /// No packets.
+    /// Removes packets that carry bytes from byte `end` of the message on, and all packets after
+    /// them if the run begins before `end`. A stream of unknown length counts its last chunk as
+    /// full, although the user may have supplied only a part of it.
+    #[must_use]
+    pub fn up_to(mut self, end: u64) -> Self {
+        if end < self.length {
+            let mtu = u64::from(self.geometry.mtu());
+            let packets = |bytes: u64| u32::try_from(bytes.div_ceil(mtu)).unwrap_or(u32::MAX);
+            if self.next < packets(end) {
+                self.end = self.end.min(packets(end));
+            } else {
+                // Packets without bytes stay.
+                self.next = self.next.max(packets(self.length));
+            }
+        }
+        self
+    }
+
+    /// Number of the next packet in its message.
+    #[must_use]
+    pub fn next_packet(&self) -> u32 {
+        self.next
+    }
+
+    /// Skips the next packets.
+    pub fn skip_packets(&mut self, packets: usize) {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        self.next = self
+            .next
+            .saturating_add(packets)
+            .min(self.end.max(self.next));
+    }
+
+    /// An empty run.
     pub(crate) fn none(geometry: Geometry) -> Self {
         let place = Place {
             rkey: 0,
             base: 0,
             length: 0,
         };
-        Self::new(geometry, 0, place, None, None, 0..0)
+        Self::new(geometry, MessageId::new(0), place, None, None, 0..0)
     }
 }
 
@@ -96,7 +131,7 @@ impl Iterator for PacketWrites {
         let bytes = geometry
             .packet_bytes(self.length, self.immediate.is_some(), packet)
             .unwrap_or(0);
-        // Zero-length writes are not checked against the key; they name an address that exists.
+        // The key is not checked for zero-length writes. They use an address that exists.
         let offset = if bytes == 0 {
             0
         } else {

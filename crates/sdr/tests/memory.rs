@@ -5,7 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use farwrite_sdr::{EndpointId, Place, QpConfig, QpInfo, SdrQp, SendSpec, Terms, Timing};
-use farwrite_wire::control::{Outcome, parity_of};
+use farwrite_wire::control::{MessageId, Outcome};
 
 thread_local! {
     static ALLOCATED: Cell<isize> = const { Cell::new(0) };
@@ -104,13 +104,14 @@ fn post(qp: &mut SdrQp, has_parity: bool) {
     let (data, parity) = (target(place.slot, LENGTH), target(0, PARITY_BYTES));
     qp.post_recv(place, data, Terms::default()).unwrap();
     if has_parity {
-        qp.post_parity(place.message, parity).unwrap();
+        qp.post_parity(place.message.data(), parity).unwrap();
     }
 }
 
-/// All packets of a message, and of its parity, arrive; then the receive is over.
+/// All packets of a message and of its parity arrive. Then the receive ends.
 fn receive(sender: &SdrQp, receiver: &mut SdrQp, message: u64) {
-    for number in [message, parity_of(message)] {
+    let data = MessageId::new(message);
+    for number in [data, data.parity()] {
         for write in sender.writes(number, 0..u32::MAX) {
             let table = receiver.table();
             table.handle_packet(write.generation, write.imm, write.bytes);

@@ -6,16 +6,17 @@ use farwrite_wire::control::Outcome;
 
 use super::RepairReceiver;
 use super::endings::Endings;
-use crate::scheme::{Arrivals, Job, Message, Path, Receiver, Report, data_of};
+use crate::scheme::{Arrivals, Job, Message, MessageId, PathView, Receiver, Report};
 
-/// Wraps a scheme that repairs, and ends its messages in time.
+/// Wraps a scheme that repairs losses, and ends its messages in time.
 pub(super) struct BoundedReceiver {
     repairs: Box<dyn RepairReceiver + Send>,
     endings: Endings,
     deadlines: BTreeMap<u64, u64>,
-    /// Deadlines that have not come, the earliest first.
+    /// Deadlines that have not been reached, the earliest first.
     looks: BTreeSet<(u64, u64)>,
-    /// Messages whose time is over. Each ends when the repairing half has used all that arrived.
+    /// Messages whose time has ended. Each one ends when the repairing half has processed
+    /// everything that arrived.
     ending: BTreeSet<u64>,
 }
 
@@ -38,8 +39,8 @@ impl BoundedReceiver {
         }
     }
 
-    /// Whether chunks that are asked for now can arrive in time.
-    fn is_in_time(&self, path: &Path, message: u64) -> bool {
+    /// Returns whether chunks that are requested now can arrive in time.
+    fn is_in_time(&self, path: &PathView, message: u64) -> bool {
         let deadline_ns = self.deadlines.get(&message);
         deadline_ns.is_none_or(|at_ns| path.now_ns.saturating_add(path.rtt_ns) <= *at_ns)
     }
@@ -51,20 +52,20 @@ impl Receiver for BoundedReceiver {
         self.looks.insert((deadline_ns, message));
     }
 
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         self.repairs.start(path, message);
         self.endings.start(path, message.number);
     }
 
-    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
         self.repairs.handle_arrivals(path, message, arrivals);
-        let number = data_of(message);
+        let number = message.data();
         if self.endings.is_open(number) && arrivals.seen(message) > 0 {
             self.endings.pass(path, number);
         }
     }
 
-    fn handle_job(&mut self, path: &Path, job: &Job, arrivals: &dyn Arrivals) {
+    fn handle_job(&mut self, path: &PathView, job: &Job, arrivals: &dyn Arrivals) {
         self.repairs.handle_job(path, job, arrivals);
     }
 
@@ -72,7 +73,7 @@ impl Receiver for BoundedReceiver {
         self.repairs.poll_job(arrivals)
     }
 
-    fn handle_sender_done(&mut self, path: &Path, message: u64) {
+    fn handle_sender_done(&mut self, path: &PathView, message: u64) {
         self.endings.expect_no_more(path, message);
     }
 
@@ -81,8 +82,9 @@ impl Receiver for BoundedReceiver {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
-        // The endpoint ends these at their deadline, with what can be rebuilt by then.
+    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+        // At the deadline, the endpoint ends these messages with everything that can be rebuilt by
+        // then.
         while let Some(&(at_ns, message)) = self.looks.first()
             && at_ns <= path.now_ns
         {
@@ -98,7 +100,7 @@ impl Receiver for BoundedReceiver {
 
     fn poll_report(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {

@@ -5,34 +5,35 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::Outcome;
 
 use super::RepairSender;
-use crate::scheme::{Chunks, Job, Message, Path, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Job, Message, PathView, Report, Sender, SenderCounters};
 
-/// Hands one message at a time to the scheme that repairs it, so that a packet of a newer message
-/// shows that the older one is over here.
+/// Passes one message at a time to the scheme that repairs it. So a packet of a newer message shows
+/// that the older message has ended here.
 pub(super) struct BoundedSender {
     repairs: Box<dyn RepairSender + Send>,
     active: Option<Active>,
-    /// Messages that wait until the active one is over.
+    /// Messages that wait until the active one has ended.
     waiting: BTreeMap<u64, Message>,
     /// Waiting messages whose parity has room at the receiver.
     parity_clear: BTreeSet<u64>,
     deadlines: BTreeMap<u64, u64>,
-    /// Of messages that were over before they became active.
+    /// Outcomes of messages that ended before they became active.
     outcomes: VecDeque<(u64, Outcome)>,
 }
 
 struct Active {
     message: u64,
     deadline_ns: Option<u64>,
-    /// The last moment at which a repeat can leave and arrive in time, by the newest path estimate.
+    /// The last time at which a repeat can leave and still arrive in time, by the newest path
+    /// estimate.
     last_repeat_ns: Option<u64>,
     repeats_are_over: bool,
 }
 
 impl Active {
-    /// Updates the estimate. Returns whether what leaves now can arrive by the deadline, which is
-    /// taken for the receiver's too.
-    fn note_path(&mut self, path: &Path) -> bool {
+    /// Updates the estimate. Returns whether a chunk that leaves now can arrive by the deadline.
+    /// The receiver is assumed to have the same deadline.
+    fn note_path(&mut self, path: &PathView) -> bool {
         let latest_ns = |deadline_ns: u64| deadline_ns.saturating_sub(path.rtt_ns / 2);
         self.last_repeat_ns = self.deadline_ns.map(latest_ns);
         self.last_repeat_ns
@@ -52,8 +53,9 @@ impl BoundedSender {
         }
     }
 
-    /// Whether repeats can arrive in time. Once they cannot, nothing of the message goes again.
-    fn may_repeat(&mut self, path: &Path) -> bool {
+    /// Returns whether repeats can arrive in time. Once they cannot, nothing of the message is sent
+    /// again.
+    fn may_repeat(&mut self, path: &PathView) -> bool {
         let Some(active) = &mut self.active else {
             return true;
         };
@@ -64,8 +66,8 @@ impl BoundedSender {
         !active.repeats_are_over
     }
 
-    /// Begins the oldest waiting message, if none is active.
-    fn begin_next(&mut self, path: &Path) {
+    /// Starts the oldest waiting message if none is active.
+    fn begin_next(&mut self, path: &PathView) {
         if self.active.is_some() {
             return;
         }
@@ -86,7 +88,8 @@ impl BoundedSender {
         }
     }
 
-    /// A message is over. Returns whether it was the active one, which the repairing half knows.
+    /// Forgets a message that has ended. Returns whether it was the active one, which the repairing
+    /// half knows.
     fn forget(&mut self, message: u64) -> bool {
         self.deadlines.remove(&message);
         self.parity_clear.remove(&message);
@@ -100,7 +103,7 @@ impl Sender for BoundedSender {
         self.deadlines.insert(message, deadline_ns);
     }
 
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         let active = self.active.as_ref().map(|active| active.message);
         if active != Some(message.number) {
             self.waiting.entry(message.number).or_insert(*message);
@@ -108,24 +111,24 @@ impl Sender for BoundedSender {
         }
     }
 
-    fn handle_report(&mut self, path: &Path, report: &Report) {
+    fn handle_report(&mut self, path: &PathView, report: &Report) {
         if self.may_repeat(path) || matches!(report, Report::Ack(_)) {
             self.repairs.handle_report(path, report);
         }
     }
 
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.repairs.handle_departed(path, chunks);
     }
 
-    fn handle_parity_clear(&mut self, path: &Path, message: u64) {
+    fn handle_parity_clear(&mut self, path: &PathView, message: u64) {
         match self.waiting.contains_key(&message) {
             true => _ = self.parity_clear.insert(message),
             false => self.repairs.handle_parity_clear(path, message),
         }
     }
 
-    fn handle_job(&mut self, path: &Path, job: &Job) {
+    fn handle_job(&mut self, path: &PathView, job: &Job) {
         self.repairs.handle_job(path, job);
     }
 
@@ -133,7 +136,7 @@ impl Sender for BoundedSender {
         self.repairs.poll_job()
     }
 
-    fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
         if self.waiting.remove(&message).is_some() {
             self.forget(message);
             self.outcomes.push_back((message, outcome));
@@ -149,13 +152,13 @@ impl Sender for BoundedSender {
         }
     }
 
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         if self.may_repeat(path) {
             self.repairs.handle_timeout(path);
         }
     }
 
-    fn poll_transmit(&mut self, path: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, path: &PathView, max_chunks: u32) -> Option<Chunks> {
         self.begin_next(path);
         self.may_repeat(path);
         self.repairs.poll_transmit(path, max_chunks)
@@ -173,7 +176,7 @@ impl Sender for BoundedSender {
         if active.repeats_are_over {
             return None;
         }
-        // One later than the last moment at which a repeat is in time.
+        // One nanosecond after the last time at which a repeat is in time.
         let over_ns = active.last_repeat_ns.map(|at_ns| at_ns.saturating_add(1));
         self.repairs.next_timeout().into_iter().chain(over_ns).min()
     }

@@ -2,22 +2,23 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 
-/// The open messages of a receiving half. Those that the sender is done with have a time to end.
+/// The open messages of a receiving half. A message has a time to end once its sender has finished
+/// with it.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    /// When each open message ends; `None` while more of it is expected.
+    /// When each open message ends; `None` while the sender may send more of it.
     open: BTreeMap<u64, Option<u64>>,
     /// The same times, the earliest first.
     due: BTreeSet<(u64, u64)>,
-    /// The sender is done with all messages before this one.
+    /// The sender has finished with all messages before this one.
     newest: u64,
 }
 
 impl Endings {
     /// Opens a message. Returns whether it was not open before.
-    pub(super) fn start(&mut self, path: &Path, message: u64) -> bool {
+    pub(super) fn start(&mut self, path: &PathView, message: u64) -> bool {
         let is_new = !self.open.contains_key(&message);
         if is_new {
             self.open.insert(message, None);
@@ -28,19 +29,19 @@ impl Endings {
         is_new
     }
 
-    /// Whether a message is open.
+    /// Returns whether a message is open.
     pub(super) fn is_open(&self, message: u64) -> bool {
         self.open.contains_key(&message)
     }
 
-    /// A packet of a message has arrived: its sender is done with all older ones.
-    pub(super) fn pass(&mut self, path: &Path, message: u64) {
+    /// Handles a packet of a message: its sender has finished with all older messages.
+    pub(super) fn pass(&mut self, path: &PathView, message: u64) {
         if message <= self.newest {
             return;
         }
         let older = self.newest..message;
         self.newest = message;
-        // Messages before `newest` have been passed, and end already.
+        // Messages before `newest` have been passed, and already have a time to end.
         let passed = self.open.range(older).map(|(number, _)| *number);
         let passed: alloc::vec::Vec<u64> = passed.collect();
         for number in passed {
@@ -48,8 +49,9 @@ impl Endings {
         }
     }
 
-    /// The sender is done with a message: it ends when what is under way has had the time to come.
-    pub(super) fn expect_no_more(&mut self, path: &Path, message: u64) {
+    /// The sender has finished with a message. It ends when packets in flight have had time to
+    /// arrive.
+    pub(super) fn expect_no_more(&mut self, path: &PathView, message: u64) {
         if let Some(ends_ns) = self.open.get_mut(&message)
             && ends_ns.is_none()
         {
@@ -59,14 +61,14 @@ impl Endings {
         }
     }
 
-    /// Takes out the next message that ends now.
+    /// Removes and returns the next message that ends now.
     pub(super) fn take_due(&mut self, now_ns: u64) -> Option<u64> {
         let &(_, message) = self.due.first().filter(|(at_ns, _)| *at_ns <= now_ns)?;
         self.forget(message);
         Some(message)
     }
 
-    /// A message is over.
+    /// Forgets a message that has ended.
     pub(super) fn forget(&mut self, message: u64) {
         if let Some(Some(at_ns)) = self.open.remove(&message) {
             self.due.remove(&(at_ns, message));

@@ -1,8 +1,9 @@
-//! Best effort: a message ends in time, with what has arrived (OptiNIC section 3.1; P5.9).
+//! Best effort: a message ends in time, with the chunks that have arrived (OptiNIC section 3.1;
+//! P5.9).
 //!
-//! `best-effort` alone never sends a chunk twice (`sender`, `receiver`). In the other schemes of this
-//! module, another scheme repairs losses while a repair can arrive in time (`bounded_sender`,
-//! `bounded_receiver` wrap its halves).
+//! `best-effort` alone never sends a chunk twice (`sender`, `receiver`). In the other schemes of
+//! this module, another scheme repairs losses while a repair can still arrive in time.
+//! `bounded_sender` and `bounded_receiver` wrap its halves.
 
 mod bounded_receiver;
 mod bounded_sender;
@@ -16,19 +17,19 @@ use farwrite_wire::control::SchemeTag;
 
 use crate::erasure::ErasureCoding;
 use crate::order::{InSequence, WireOrder};
-use crate::scheme::{Arrivals, Layout, Message, Path, Receiver, Scheme, Sender};
+use crate::scheme::{Arrivals, Layout, Message, PathView, Receiver, Scheme, Sender};
 use crate::selective_repeat::SelectiveRepeat;
 use crate::timing::Alpha;
 
 /// Best effort, alone or with a scheme that repairs losses within the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BestEffort {
-    /// `best-effort`: what is lost stays lost.
+    /// `best-effort`: lost chunks are not repaired.
     Alone,
     /// `best-effort+sr`: selective repeat with NACKs, while a repeat can arrive in time.
     Repeats(Alpha),
-    /// `best-effort+ec-mds:k,m`, `best-effort+ec-xor:k,m`: parity, and then repeats while they can
-    /// arrive in time.
+    /// `best-effort+ec-mds:k,m`, `best-effort+ec-xor:k,m`: parity first, then repeats while they
+    /// can arrive in time.
     Parity(ErasureCoding),
 }
 
@@ -42,8 +43,8 @@ impl BestEffort {
     /// Id in the [`SchemeTag`] of best effort with MDS parity (P5.9).
     pub const MDS_ID: u8 = 9;
 
-    /// The scheme that a tag asks for; `None` if it is not one of these, or its parameters cannot
-    /// be read.
+    /// The scheme that a tag selects. `None` if the tag is not one of these, or its parameters are
+    /// not valid.
     pub fn from_tag(tag: SchemeTag) -> Option<Self> {
         let params = tag.params;
         match tag.id {
@@ -130,14 +131,15 @@ impl Scheme for BestEffort {
     }
 }
 
-/// The sending half of a scheme that repairs losses, as bounded messages need it.
+/// The sending half of a repairing scheme, with what bounded messages need.
 pub(crate) trait RepairSender: Sender {
-    /// Nothing more is to be sent again: takes what is queued for that out.
+    /// Repeats are no longer useful: removes all queued repeats.
     fn drop_repeats(&mut self);
 }
 
-/// The receiving half of a scheme that repairs losses, as bounded messages need it.
+/// The receiving half of a repairing scheme, with what bounded messages need.
 pub(crate) trait RepairReceiver: Receiver {
-    /// The message is about to end: takes in all that has arrived, so that what can be rebuilt is.
-    fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals);
+    /// The message is about to end: processes everything that has arrived, so that all groups that
+    /// can be rebuilt are rebuilt.
+    fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals);
 }

@@ -4,11 +4,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
 use super::endings::Endings;
-use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
 
 #[derive(Debug, Default)]
 pub(super) struct BestEffortReceiver {
-    /// Chunks of each open message.
+    /// Number of chunks of each open message.
     messages: BTreeMap<u64, u32>,
     endings: Endings,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -22,33 +22,39 @@ impl BestEffortReceiver {
 }
 
 fn is_whole(arrivals: &dyn Arrivals, message: u64, chunks: u32) -> bool {
+    let message = message.into();
     arrivals.count(message) >= chunks && arrivals.immediate_is_whole(message)
 }
 
 impl Receiver for BestEffortReceiver {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         if self.endings.start(path, message.number) {
             self.messages.insert(message.number, message.chunks.max(1));
         }
     }
 
-    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+        // The scheme has no parity. Only a peer that violates the protocol sends some.
+        if message.is_parity() {
+            return;
+        }
+        let message = message.data();
         let Some(&chunks) = self.messages.get(&message) else {
             return;
         };
-        if arrivals.seen(message) == 0 {
+        if arrivals.seen(message.into()) == 0 {
             return;
         }
         self.endings.pass(path, message);
         let last = chunks - 1;
         if is_whole(arrivals, message, chunks) {
             self.finish(message, Outcome::Whole);
-        } else if arrivals.word(message, last / 64) >> (last % 64) & 1 == 1 {
+        } else if arrivals.word(message.into(), last / 64) >> (last % 64) & 1 == 1 {
             self.endings.expect_no_more(path, message);
         }
     }
 
-    fn handle_sender_done(&mut self, path: &Path, message: u64) {
+    fn handle_sender_done(&mut self, path: &PathView, message: u64) {
         self.endings.expect_no_more(path, message);
     }
 
@@ -57,7 +63,7 @@ impl Receiver for BestEffortReceiver {
         self.endings.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         while let Some(message) = self.endings.take_due(path.now_ns) {
             let chunks = self.messages.get(&message).copied().unwrap_or(u32::MAX);
             let outcome = match is_whole(arrivals, message, chunks) {
@@ -70,7 +76,7 @@ impl Receiver for BestEffortReceiver {
 
     fn poll_report(
         &mut self,
-        _path: &Path,
+        _path: &PathView,
         _arrivals: &dyn Arrivals,
         _max_bytes: usize,
     ) -> Option<Report> {

@@ -3,18 +3,18 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
-use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
 
 #[derive(Debug, Default)]
 pub(super) struct BestEffortSender {
-    messages: BTreeMap<u64, Outgoing>,
+    messages: BTreeMap<u64, UnrepairedSend>,
     outcomes: VecDeque<(u64, Outcome)>,
     counters: SenderCounters,
 }
 
-/// A message of which not everything has left.
+/// A message of which some chunks have not left yet.
 #[derive(Debug)]
-struct Outgoing {
+struct UnrepairedSend {
     chunks: u32,
     /// Chunks `0..handed_out` have been handed out, `0..departed` have left.
     handed_out: u32,
@@ -30,28 +30,30 @@ impl BestEffortSender {
 }
 
 impl Sender for BestEffortSender {
-    fn start(&mut self, _path: &Path, message: &Message) {
-        self.messages.entry(message.number).or_insert(Outgoing {
-            chunks: message.chunks.max(1),
-            handed_out: 0,
-            departed: 0,
-        });
+    fn start(&mut self, _path: &PathView, message: &Message) {
+        self.messages
+            .entry(message.number)
+            .or_insert(UnrepairedSend {
+                chunks: message.chunks.max(1),
+                handed_out: 0,
+                departed: 0,
+            });
     }
 
-    fn handle_report(&mut self, _path: &Path, _report: &Report) {}
+    fn handle_report(&mut self, _path: &PathView, _report: &Report) {}
 
-    fn handle_departed(&mut self, _path: &Path, chunks: &Chunks) {
-        let Some(outgoing) = self.messages.get_mut(&chunks.message) else {
+    fn handle_departed(&mut self, _path: &PathView, chunks: &Chunks) {
+        let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) else {
             return;
         };
         // Chunks leave in the order in which they were handed out.
         outgoing.departed = outgoing.departed.max(chunks.range.end);
         if outgoing.departed >= outgoing.chunks {
-            self.finish(chunks.message, Outcome::Partial);
+            self.finish(chunks.message.data(), Outcome::Partial);
         }
     }
 
-    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
         self.finish(message, outcome);
     }
 
@@ -59,15 +61,16 @@ impl Sender for BestEffortSender {
         self.messages.remove(&message);
     }
 
-    fn handle_timeout(&mut self, _path: &Path) {}
+    fn handle_timeout(&mut self, _path: &PathView) {}
 
-    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
         let mut unsent = self.messages.iter_mut();
         let (&message, outgoing) = unsent.find(|(_, o)| o.handed_out < o.chunks)?;
         let start = outgoing.handed_out;
         outgoing.handed_out = start.saturating_add(max_chunks).min(outgoing.chunks);
         let range = start..outgoing.handed_out;
         self.counters.sent_chunks += u64::from(range.end - range.start);
+        let message = message.into();
         Some(Chunks { message, range })
     }
 

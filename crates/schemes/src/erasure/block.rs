@@ -1,4 +1,4 @@
-//! A superblock at the receiver: which of its groups are whole, or can be made so.
+//! A superblock at the receiver: which of its groups are complete, and which can be rebuilt.
 
 use core::ops::Range;
 
@@ -9,18 +9,18 @@ use farwrite_codes::{ChunkMask, Present};
 use super::shape::Shape;
 use crate::arrived::count;
 use crate::chunk_set::words_of;
-use crate::scheme::{Arrivals, parity_of};
+use crate::scheme::{Arrivals, MessageId};
 
-/// How a group stands.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// More is expected, data or parity.
+    /// More data or parity is expected.
     Open,
-    /// What has arrived suffices: the endpoint is asked to rebuild the rest.
+    /// Enough chunks have arrived. The endpoint is asked to rebuild the rest.
     Rebuilding,
-    /// Nothing more is expected: the sender is asked for what is missing.
+    /// No more chunks are expected. The sender is asked for the missing ones.
     Failed,
-    /// All its data are there.
+    /// All data chunks are present.
     Whole,
 }
 
@@ -28,7 +28,7 @@ pub(super) enum State {
 pub(super) struct Block {
     index: u32,
     states: Vec<State>,
-    /// Chunks that had arrived at the last look.
+    /// Number of chunks that had arrived at the last look.
     data: u32,
     parity: u32,
 }
@@ -57,7 +57,7 @@ impl Block {
         shape.data.block(self.index).zip(&mut self.states)
     }
 
-    /// Counts data chunks; answers how many are new.
+    /// Counts data chunks. Returns how many are new.
     pub(super) fn count_data(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> u32 {
         let range = shape.block_data(self.index);
         let before = self.data;
@@ -65,16 +65,16 @@ impl Block {
         self.data - before
     }
 
-    /// Counts parity chunks; answers whether any are new.
+    /// Counts parity chunks. Returns whether any are new.
     pub(super) fn count_parity(&mut self, shape: &Shape, arrivals: &dyn Arrivals) -> bool {
         let range = shape.block_parity(self.index);
         let before = self.parity;
-        self.parity = count(arrivals, parity_of(shape.number), range).max(before);
+        self.parity = count(arrivals, shape.parity_id(), range).max(before);
         self.parity > before
     }
 
-    /// Looks which groups have become whole, and which can now be rebuilt. Answers how many are
-    /// whole that were not.
+    /// Checks which groups have become whole, and which can now be rebuilt. Returns how many groups
+    /// became whole.
     pub(super) fn examine(
         &mut self,
         shape: &Shape,
@@ -98,7 +98,7 @@ impl Block {
     }
 }
 
-/// Whether all data of a group are there.
+/// Returns whether all data chunks of a group are present.
 pub(super) fn is_whole(shape: &Shape, arrivals: &dyn Arrivals, group: u32) -> bool {
     let range = shape.data.of_group(group);
     count(arrivals, shape.number, range.clone()) == range.end - range.start
@@ -106,22 +106,22 @@ pub(super) fn is_whole(shape: &Shape, arrivals: &dyn Arrivals, group: u32) -> bo
 
 fn is_recoverable(shape: &Shape, arrivals: &dyn Arrivals, group: u32) -> bool {
     let (data, parity) = (shape.data.of_group(group), shape.parity.of_group(group));
-    let parity_number = parity_of(shape.number);
+    let parity_id = shape.parity_id();
     let data_there = count(arrivals, shape.number, data.clone());
-    let parity_there = count(arrivals, parity_number, parity.clone());
-    // No code does with fewer, and masks take longer.
+    let parity_there = count(arrivals, parity_id, parity.clone());
+    // No code can decode from fewer chunks, and computing masks takes longer.
     if data_there + parity_there < data.end - data.start {
         return false;
     }
     let present = Present {
-        data: mask(arrivals, shape.number, data.clone()),
-        parity: mask(arrivals, parity_number, parity),
+        data: mask(arrivals, shape.data_id(), data.clone()),
+        parity: mask(arrivals, parity_id, parity),
     };
     shape.code.recoverable(data.len(), &present)
 }
 
-/// Which chunks of a group are there, by their index in it.
-fn mask(arrivals: &dyn Arrivals, message: u64, range: Range<u32>) -> ChunkMask {
+/// A mask of the chunks of a group that are present, by their index in the group.
+fn mask(arrivals: &dyn Arrivals, message: MessageId, range: Range<u32>) -> ChunkMask {
     let start = range.start;
     let words = words_of(range).map(|(word, mask)| (word, arrivals.word(message, word) & mask));
     let chunks = words.flat_map(|(word, bits)| {

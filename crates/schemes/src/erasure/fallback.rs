@@ -3,52 +3,52 @@
 use alloc::collections::{BTreeSet, VecDeque};
 
 use crate::marks::Marks;
-use crate::scheme::Path;
+use crate::scheme::PathView;
 use crate::timing::{Alpha, fallback_margin_ns, repair_ns};
 
-/// A chunk that comes this many times later than the pace foresees, and a margin, ends a pause.
+/// A gap is a pause if it exceeds this many times the gap that the pace predicts, plus a margin.
 const PAUSE: u64 = 4;
 
-/// What the receiver waits for of one message.
+/// What the receiver waits for, for one message.
 #[derive(Debug)]
 pub(super) struct Fallback {
     alpha: Alpha,
     started_ns: u64,
-    /// When the latest chunk came that was further on in the order of the wire than all before, and
-    /// how far that was; `None` before the first chunk.
+    /// When the latest chunk arrived that was further in wire order than all earlier ones, and how
+    /// far that was. `None` before the first chunk.
     latest: Option<(u64, u32)>,
-    /// Time between such chunks without the pauses of the sender, and how far they went in it.
+    /// Time between such chunks without the sender's pauses, and the chunks passed in that time.
     moving_ns: u64,
     moved_chunks: u32,
-    /// The end of waiting as newer messages tell it.
+    /// The end of waiting that newer messages imply.
     limit_ns: u64,
-    /// Nothing more is waited for.
+    /// Whether waiting has ended.
     pub(super) expired: bool,
     /// Parity ranks that the sender has passed.
     pub(super) marks: Marks,
-    /// Failed groups to ask for now.
+    /// Failed groups to request now.
     pub(super) to_ask: BTreeSet<u32>,
-    /// Groups that were asked for.
+    /// Groups that were requested.
     asked: VecDeque<Asked>,
-    /// When to ask for what is in no group.
+    /// When to request chunks that are in no group.
     pub(super) rest_due_ns: Option<u64>,
-    /// Rounds of asking again since something new came.
+    /// Rounds of repeated requests since something new arrived.
     pub(super) rounds: u32,
     last_new_ns: u64,
 }
 
-/// A group that was asked for.
+/// A group that was requested.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     group: u32,
-    /// When the sender began with repairs, and the chunks that it repairs from then on, up to those
-    /// of the group.
+    /// When the sender began with repairs, and the number of chunks that it repairs from then up to
+    /// the end of this group.
     since_ns: u64,
     chunks: u32,
 }
 
 impl Fallback {
-    pub(super) fn new(path: &Path, alpha: Alpha) -> Self {
+    pub(super) fn new(path: &PathView, alpha: Alpha) -> Self {
         Self {
             alpha,
             started_ns: path.now_ns,
@@ -66,14 +66,14 @@ impl Fallback {
         }
     }
 
-    /// Something new came.
-    pub(super) fn arrived(&mut self, path: &Path) {
+    /// Handles the arrival of something new.
+    pub(super) fn arrived(&mut self, path: &PathView) {
         self.rounds = 0;
         self.last_new_ns = path.now_ns;
     }
 
-    /// Chunks came from further on: the sender has passed so many.
-    pub(super) fn advance(&mut self, path: &Path, passed: u32) {
+    /// Chunks arrived from further on: the sender has passed `passed` chunks.
+    pub(super) fn advance(&mut self, path: &PathView, passed: u32) {
         let before = self.latest.map_or(0, |(_, chunks)| chunks);
         if passed <= before {
             return;
@@ -83,10 +83,10 @@ impl Fallback {
         }
     }
 
-    /// Counts the time between two chunks towards the pace. A time far longer than the pace so far is
-    /// a pause: the sender had nothing to send, or only probed (P5.4.7). It says nothing about the
-    /// pace, and would be multiplied by all that is missing.
-    fn measure(&mut self, path: &Path, took_ns: u64, chunks: u32) {
+    /// Counts the time between two chunks toward the pace. A gap far longer than the pace so far is
+    /// a pause: the sender had nothing to send, or only probed (P5.4.7). A pause says nothing about
+    /// the pace, and would be multiplied by all missing chunks.
+    fn measure(&mut self, path: &PathView, took_ns: u64, chunks: u32) {
         let expected_ns = self.on_wire_ns(chunks);
         let pause_ns = expected_ns
             .saturating_mul(PAUSE)
@@ -97,15 +97,15 @@ impl Fallback {
         }
     }
 
-    /// A newer message was begun: nothing more comes of this one after so long, at most.
+    /// A newer message has begun: nothing of this one arrives after this time.
     pub(super) fn limit(&mut self, at_ns: u64) {
         self.limit_ns = self.limit_ns.min(at_ns);
     }
 
-    /// Until when to wait (paper section 4.2.3): what is missing needs its time on the wire, at the
-    /// pace seen so far. Of a message that has not begun nothing may have been sent while older ones
-    /// came, until `others_ns`.
-    pub(super) fn deadline_ns(&self, path: &Path, remaining: u32, others_ns: u64) -> u64 {
+    /// When to stop waiting (paper section 4.2.3): the missing chunks need their time on the wire,
+    /// at the pace measured so far. If the message has not begun, the sender may have sent nothing
+    /// of it while older messages arrived, until `others_ns`.
+    pub(super) fn deadline_ns(&self, path: &PathView, remaining: u32, others_ns: u64) -> u64 {
         let margin_ns = fallback_margin_ns(path, self.alpha);
         let Some((latest_ns, _)) = self.latest else {
             let since_ns = self.started_ns.max(others_ns);
@@ -117,14 +117,15 @@ impl Fallback {
         waited_ns.saturating_add(margin_ns).min(self.limit_ns)
     }
 
-    /// Time that chunks take on the wire, at the pace seen so far; 0 before any was seen.
+    /// Time that chunks need on the wire, at the pace measured so far. 0 before any pace is known.
     fn on_wire_ns(&self, chunks: u32) -> u64 {
         let took_ns = u128::from(self.moving_ns) * u128::from(chunks);
         u64::try_from(took_ns / u128::from(self.moved_chunks.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// `chunks` chunks of a group were asked for. Their repairs come after all earlier ones.
-    pub(super) fn asked(&mut self, path: &Path, group: u32, chunks: u32) {
+    /// Records a request for `chunks` chunks of a group. Their repairs arrive after all earlier
+    /// ones.
+    pub(super) fn asked(&mut self, path: &PathView, group: u32, chunks: u32) {
         let last = self.asked.back();
         let busy = last.filter(|last| self.left_ns(last) > path.now_ns);
         let (since_ns, before) = busy.map_or((path.now_ns, 0), |last| (last.since_ns, last.chunks));
@@ -135,20 +136,20 @@ impl Fallback {
         });
     }
 
-    /// When the repairs of a group should have left. The pace is the one seen up to now: the one
-    /// seen when the group was asked for can be that of two chunks with a pause between them.
+    /// When the repairs of a group should have left. It uses the current pace: the pace at the time
+    /// of the request may come from only two chunks with a pause between them.
     fn left_ns(&self, asked: &Asked) -> u64 {
         asked.since_ns.saturating_add(self.on_wire_ns(asked.chunks))
     }
 
-    /// Whether groups were asked for that are not known to be whole.
+    /// Returns whether there are requested groups that are not known to be whole.
     pub(super) fn awaits_repairs(&self) -> bool {
         !self.asked.is_empty()
     }
 
-    /// Asks again for groups whose repairs should have come, and answers whether the time has come
-    /// for what is in no group.
-    pub(super) fn ask_again(&mut self, path: &Path) -> bool {
+    /// Requests groups again if their repairs should have arrived. Returns whether it is time to
+    /// request chunks that are in no group.
+    pub(super) fn ask_again(&mut self, path: &PathView) -> bool {
         let interval_ns = self.interval_ns(path);
         let due_ns = path.now_ns.saturating_sub(interval_ns);
         let mut oldest_ns = None;
@@ -173,16 +174,16 @@ impl Fallback {
         rest
     }
 
-    /// When [`Self::ask_again`] has something to do, or marks are due.
-    pub(super) fn next_timeout(&self, path: &Path) -> Option<u64> {
+    /// When [`Self::ask_again`] must be called, or marks are due.
+    pub(super) fn next_timeout(&self, path: &PathView) -> Option<u64> {
         let left_ns = self.asked.front().map(|asked| self.left_ns(asked));
         let again = left_ns.map(|left_ns| left_ns.saturating_add(self.interval_ns(path)));
         let times = [again, self.rest_due_ns, self.marks.next_timeout()];
         times.into_iter().flatten().min()
     }
 
-    /// Time for a repair to come; ever longer while nothing comes.
-    fn interval_ns(&self, path: &Path) -> u64 {
+    /// Time for a repair to arrive. It grows while nothing arrives.
+    fn interval_ns(&self, path: &PathView) -> u64 {
         let repair_ns = repair_ns(path);
         let longest_ns = path.timing.max_probe_ns.max(repair_ns);
         repair_ns
@@ -198,8 +199,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn path(now_ms: u64) -> Path {
-        Path {
+    fn path(now_ms: u64) -> PathView {
+        PathView {
             now_ns: now_ms * MS,
             rtt_ns: 20 * MS,
             reordering_window_ns: 0,
@@ -211,7 +212,7 @@ mod tests {
         Fallback::new(&path(0), Alpha::default())
     }
 
-    /// When it stops waiting for the rest, in milliseconds after `now_ms`.
+    /// When it stops waiting for the remaining chunks, in milliseconds after `now_ms`.
     fn waits_ms(fallback: &Fallback, now_ms: u64, remaining: u32) -> u64 {
         let deadline_ns = fallback.deadline_ns(&path(now_ms), remaining, 0);
         deadline_ns / MS - now_ms
@@ -225,7 +226,7 @@ mod tests {
         }
         let margin_ms = fallback_margin_ns(&path(0), Alpha::default()) / MS;
         assert_eq!(waits_ms(&fallback, 10, 100), 100 + margin_ms);
-        // A probe, a second later.
+        // A probe, one second later.
         fallback.advance(&path(1010), 11);
         assert_eq!(waits_ms(&fallback, 1010, 100), 100 + margin_ms);
     }
@@ -255,7 +256,7 @@ mod tests {
     fn slow_and_uneven_chunks_are_waited_for() {
         let mut fallback = fallback();
         for passed in 1..=10 {
-            // Two a second, and each third one twice as late as the others.
+            // Two chunks per second, and each third one is twice as late as the others.
             let late_ms = if passed % 3 == 0 { 500 } else { 0 };
             fallback.advance(&path(u64::from(passed) * 500 + late_ms), passed);
         }

@@ -1,10 +1,10 @@
-//! Erasure coding: parity chunks repair losses without a round trip, and selective repeat what they
-//! cannot (paper sections 4.1.2 and 4.2.3; P5.4).
+//! Erasure coding: parity chunks repair losses without a round trip, and selective repeat repairs
+//! the others (paper sections 4.1.2 and 4.2.3; P5.4).
 
 mod block;
+mod coded_recv;
+mod coded_send;
 mod fallback;
-mod incoming;
-mod outgoing;
 mod receiver;
 mod repairs;
 mod rows;
@@ -26,11 +26,12 @@ use crate::timing::Alpha;
 /// Erasure coding with either code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErasureCoding {
-    /// How parity is made, and of how many chunks.
+    /// The code, and the number of data and parity chunks in a group.
     pub code: Code,
-    /// Groups that are interleaved on the wire, at most: a burst of as many losses hits each once.
+    /// Most groups that are interleaved on the wire. A burst of that many losses hits each group
+    /// once.
     pub depth: NonZeroU8,
-    /// What timeouts add to the round trip; the fallback timeout half of it.
+    /// The time that timeouts add to the round trip. The fallback timeout adds half of it.
     pub alpha: Alpha,
 }
 
@@ -39,15 +40,16 @@ impl ErasureCoding {
     pub const XOR_ID: u8 = 4;
     /// Id in the [`SchemeTag`] of erasure coding by a maximum distance separable code (P5.4).
     pub const MDS_ID: u8 = 5;
-    /// 1, for a fallback timeout of half a round trip beyond the injection (paper section 4.2.3 with
-    /// beta = 0.5).
+    /// 1, which gives a fallback timeout of half a round trip beyond the injection (paper section
+    /// 4.2.3 with beta = 0.5).
     pub const ALPHA: Alpha = Alpha::from_256ths(256);
-    /// Groups interleaved unless configured. More stand longer bursts (`tests/schemes/depths.txt`), but
-    /// all groups of a superblock become decodable in the time that its parity takes, and then the
-    /// receiver must rebuild as many times faster as there is less parity than data.
+    /// Default number of interleaved groups. A higher number tolerates longer bursts
+    /// (`tests/schemes/depths.txt`). But all groups of a superblock become decodable within the
+    /// time that its parity takes on the wire, so the receiver must then rebuild faster, by the
+    /// ratio of data to parity.
     pub const DEPTH: NonZeroU8 = NonZeroU8::new(32).unwrap();
 
-    /// With the usual interleaving.
+    /// Creates it with the default interleaving.
     pub const fn new(code: Code, alpha: Alpha) -> Self {
         Self {
             code,
@@ -64,8 +66,8 @@ impl ErasureCoding {
         Box::new(receiver::ErasureReceiver::new(*self))
     }
 
-    /// The scheme that a tag asks for; `None` if it is not one of these, or its parameters make no
-    /// code, or there is more in them than this text knows.
+    /// The scheme that a tag selects. `None` if the tag is not one of these, if its parameters are
+    /// not a valid code, or if they contain more than this version knows.
     pub fn from_tag(tag: SchemeTag) -> Option<Self> {
         let kind = match tag.id {
             Self::XOR_ID => Kind::Xor,
@@ -106,7 +108,7 @@ impl Scheme for ErasureCoding {
         Box::new(receiver::ErasureReceiver::new(*self))
     }
 
-    /// `None` also where the chunks of data and parity together do not fit 32 bits.
+    /// Also `None` if the number of data and parity chunks together does not fit in 32 bits.
     fn layout(&self, message: &Message) -> Option<Layout> {
         let bytes = usize::try_from(message.bytes).ok()?;
         let chunk_bytes = usize::try_from(message.chunk_bytes).ok()?;

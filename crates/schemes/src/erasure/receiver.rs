@@ -5,14 +5,12 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Outcome};
 
 use super::ErasureCoding;
-use super::incoming::Incoming;
+use super::coded_recv::CodedRecv;
 use super::shape::Shape;
 use crate::ack_clock::AckClock;
 use crate::best_effort::RepairReceiver;
-use crate::scheme::{
-    Arrivals, Job, Message, Path, Receiver, Report, Work, data_of, is_parity, parity_of,
-};
-use crate::selective_repeat::incoming::NextAck;
+use crate::scheme::{Arrivals, Job, Message, MessageId, PathView, Receiver, Report, Work};
+use crate::selective_repeat::ack_state::NextAck;
 
 /// Bytes of one range in a NACK (P4.6).
 const RANGE_BYTES: usize = 8;
@@ -20,25 +18,25 @@ const RANGE_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct ErasureReceiver {
     scheme: ErasureCoding,
-    messages: BTreeMap<u64, Watched>,
+    messages: BTreeMap<u64, TimedRecv>,
     acks: AckClock,
-    /// When to look at which message; at most one entry a message, never too late.
+    /// When to look at each message. There is at most one entry per message, and none is too late.
     timers: BTreeSet<(u64, u64)>,
-    /// Messages with something to ask for now.
+    /// Messages with chunks to request now.
     asking: BTreeSet<u64>,
     /// Messages with groups to rebuild.
     rebuilding: BTreeSet<u64>,
-    /// Messages before these have been passed by data, and by parity, of newer ones.
+    /// Messages before these have been passed by data, and by parity, of newer messages.
     newest: u64,
     newest_with_parity: u64,
-    /// When anything last came.
+    /// When the last packet arrived.
     last_ns: u64,
     outcomes: VecDeque<(u64, Outcome)>,
 }
 
 #[derive(Debug)]
-struct Watched {
-    incoming: Incoming,
+struct TimedRecv {
+    incoming: CodedRecv,
     armed_ns: Option<u64>,
 }
 
@@ -69,9 +67,9 @@ impl ErasureReceiver {
         }
     }
 
-    /// Packets of a newer message have come: the sender began it after the data, and if it was not
-    /// late the parity, of older ones.
-    fn pass(&mut self, path: &Path, message: u64, with_parity: bool) {
+    /// Handles packets of a newer message. The sender began it after the data of older messages,
+    /// and after their parity unless the parity was late.
+    fn pass(&mut self, path: &PathView, message: u64, with_parity: bool) {
         let newest = match with_parity {
             true => &mut self.newest_with_parity,
             false => &mut self.newest,
@@ -91,9 +89,8 @@ impl ErasureReceiver {
         }
     }
 
-    /// Something has changed about a message: it may be complete, have jobs, or want to be looked at
-    /// sooner than thought.
-    fn settle(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+    /// Handles a change of a message: it may be complete, have jobs, or need an earlier look.
+    fn settle(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals) {
         let Some(watched) = self.messages.get(&message) else {
             return;
         };
@@ -107,9 +104,9 @@ impl ErasureReceiver {
         }
     }
 
-    /// Brings the timer of a message forward if it is due sooner; a timer that comes too early does
+    /// Moves the timer of a message forward if it is due sooner. A timer that fires too early does
     /// no harm.
-    fn arm(&mut self, path: &Path, message: u64) {
+    fn arm(&mut self, path: &PathView, message: u64) {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
@@ -125,7 +122,12 @@ impl ErasureReceiver {
         self.timers.insert((due_ns, message));
     }
 
-    fn poll_ack(&mut self, path: &Path, arrivals: &dyn Arrivals, max_bytes: usize) -> Option<Ack> {
+    fn poll_ack(
+        &mut self,
+        path: &PathView,
+        arrivals: &dyn Arrivals,
+        max_bytes: usize,
+    ) -> Option<Ack> {
         while let Some(number) = self.acks.due() {
             let Some(watched) = self.messages.get_mut(&number) else {
                 self.acks.done(number);
@@ -139,9 +141,10 @@ impl ErasureReceiver {
                 self.outcomes.push_back((number, Outcome::Whole));
                 return Some(last_ack(number, chunks));
             }
-            let next = incoming.told.ack(arrivals, max_bytes);
-            // With every chunk there, an ACK would be the last: the immediate is missing yet.
-            let next = match incoming.told.is_whole() {
+            let next = incoming.acks.ack(arrivals, max_bytes);
+            // If every chunk is present, an ACK would be the last one. But the immediate is still
+            // missing.
+            let next = match incoming.acks.is_whole() {
                 true => NextAck::None,
                 false => next,
             };
@@ -164,7 +167,7 @@ impl ErasureReceiver {
     }
 }
 
-/// What is told of a message of so many chunks at its end.
+/// The last ACK of a message with this many chunks.
 fn last_ack(message: u64, chunks: u32) -> Ack {
     Ack {
         message,
@@ -176,41 +179,42 @@ fn last_ack(message: u64, chunks: u32) -> Ack {
 }
 
 impl Receiver for ErasureReceiver {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         let number = message.number;
         if let Entry::Vacant(entry) = self.messages.entry(number) {
             let alpha = self.scheme.alpha;
             let shape = Shape::new(&self.scheme, message);
-            let mut incoming = Incoming::new(shape, path, alpha);
+            let mut incoming = CodedRecv::new(shape, path, alpha);
             if number < self.newest_with_parity {
                 incoming.pass(path, alpha, true);
             } else if number < self.newest {
                 incoming.pass(path, alpha, false);
             }
             let armed_ns = None;
-            entry.insert(Watched { incoming, armed_ns });
-            // Perhaps all of it is there already.
+            entry.insert(TimedRecv { incoming, armed_ns });
+            // All chunks may have arrived already.
             self.acks.touch_now(number);
             self.arm(path, number);
         }
     }
 
-    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        let (number, with_parity) = (data_of(message), is_parity(message));
-        if arrivals.seen(number) == 0 && arrivals.seen(parity_of(number)) == 0 {
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+        let (number, with_parity) = (message.data(), message.is_parity());
+        let data = MessageId::new(number);
+        if arrivals.seen(data) == 0 && arrivals.seen(data.parity()) == 0 {
             return;
         }
         if let Some(watched) = self.messages.get_mut(&number) {
             self.last_ns = path.now_ns;
             watched.incoming.arrived(path, arrivals);
-            watched.incoming.told.arrived(arrivals);
+            watched.incoming.acks.arrived(arrivals);
             self.acks.touch(path, number);
             self.settle(path, number, arrivals);
             self.pass(path, number, with_parity);
         }
     }
 
-    fn handle_job(&mut self, path: &Path, job: &Job, arrivals: &dyn Arrivals) {
+    fn handle_job(&mut self, path: &PathView, job: &Job, arrivals: &dyn Arrivals) {
         if let Some(watched) = self.messages.get_mut(&job.message) {
             if watched.incoming.rebuilt(path, job.group, arrivals) {
                 self.asking.insert(job.message);
@@ -244,7 +248,7 @@ impl Receiver for ErasureReceiver {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         self.acks.handle_timeout(path.now_ns);
         while let Some(&(due_ns, number)) = self.timers.first()
             && due_ns <= path.now_ns
@@ -266,7 +270,7 @@ impl Receiver for ErasureReceiver {
 
     fn poll_report(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
@@ -297,7 +301,7 @@ impl Receiver for ErasureReceiver {
 }
 
 impl RepairReceiver for ErasureReceiver {
-    fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+    fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals) {
         if let Some(watched) = self.messages.get_mut(&message) {
             watched.incoming.look(path, arrivals);
             self.settle(path, message, arrivals);

@@ -1,4 +1,4 @@
-//! The data chunks of one message that are sent again because the receiver asked.
+//! The data chunks of one message that are sent again because the receiver requested them.
 
 use core::ops::Range;
 
@@ -7,20 +7,20 @@ use alloc::vec::Vec;
 
 use crate::chunk_set::ChunkSet;
 
-/// A chunk that was never sent again.
+/// Value for a chunk that was never sent again.
 const NEVER: u64 = 0;
-/// A chunk that was handed out again, and has not left.
+/// Value for a chunk that was handed out again and has not left.
 const IN_HAND: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) struct Repairs {
     queued: ChunkSet,
-    /// When each chunk last left again.
+    /// When each chunk last left as a repeat.
     left_ns: Vec<u64>,
 }
 
 impl Repairs {
-    /// Takes 8 bytes a chunk.
+    /// Takes 8 bytes per chunk.
     pub(super) fn new(chunks: u32) -> Self {
         Self {
             queued: ChunkSet::new(chunks),
@@ -28,7 +28,7 @@ impl Repairs {
         }
     }
 
-    /// Takes out what is queued.
+    /// Removes all queued chunks.
     pub(super) fn drop_queued(&mut self) {
         while self.queued.take_run(u32::MAX).is_some() {}
     }
@@ -37,7 +37,7 @@ impl Repairs {
         self.queued.is_empty()
     }
 
-    /// Queues a chunk unless it left again within `crossing_ns`, or is about to.
+    /// Queues a chunk, unless it left again within `crossing_ns` or is about to leave.
     pub(super) fn queue(&mut self, chunk: u32, now_ns: u64, crossing_ns: u64) {
         let arrived = |left_ns: u64| left_ns.saturating_add(crossing_ns) <= now_ns;
         let left_ns = self.left_ns.get(chunk as usize);
@@ -52,7 +52,7 @@ impl Repairs {
         Some(run)
     }
 
-    /// Whether it was these chunks' turn to leave again.
+    /// Records a departure. Returns whether these chunks left as repeats.
     pub(super) fn departed(&mut self, now_ns: u64, run: &Range<u32>) -> bool {
         let first = self.left_ns.get(run.start as usize);
         let in_hand = first == Some(&IN_HAND);

@@ -1,17 +1,17 @@
-//! Interleaving: a superblock of groups is sent row by row, one chunk of each group a row.
+//! Interleaving: the groups of a superblock are sent row by row. A row has one chunk of each group.
 
 use core::ops::Range;
 
-/// The chunks of one kind, data or parity, in the order of groups and in the order of the wire.
+/// The chunks of one kind, data or parity, in group order and in wire order.
 ///
-/// Chunks are numbered group by group; their *rank* is their place in the order of the wire. The
-/// groups form superblocks, as equal as can be, and a superblock has the same chunks by either
+/// Chunks are numbered group by group. The *rank* of a chunk is its position in wire order. The
+/// groups form superblocks of nearly equal size. A superblock has the same chunks in either
 /// numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rows {
-    /// Chunks of a group that is not the last.
+    /// Number of chunks in every group except the last.
     per_group: u32,
-    /// Chunks of the last group.
+    /// Number of chunks in the last group.
     last: u32,
     groups: u32,
     blocks: u32,
@@ -61,8 +61,8 @@ impl Rows {
         self.at_in(&self.block_around(rank), rank)
     }
 
-    /// The chunk with a rank that lies in the superblock of these groups. A caller that knows the
-    /// superblock saves the divisions that find it.
+    /// The chunk with a rank in the superblock of these groups. A caller that knows the superblock
+    /// avoids the divisions that find it.
     pub(super) fn at_in(&self, groups: &Range<u32>, rank: u32) -> u32 {
         let (width, full) = self.shape(groups);
         let offset = rank - self.groups_start(groups.start);
@@ -88,8 +88,8 @@ impl Rows {
         self.block(self.block_of(chunk / self.per_group.max(1)))
     }
 
-    /// Groups of a superblock, and how many of its rows have a chunk of each of them: those beyond
-    /// lack one of the last group.
+    /// The number of groups of a superblock, and how many of its rows have a chunk of every group.
+    /// The other rows lack a chunk of the last group.
     fn shape(&self, groups: &Range<u32>) -> (u32, u32) {
         let full = match groups.end == self.groups {
             true => self.last,

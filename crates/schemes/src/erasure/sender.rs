@@ -5,29 +5,27 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use super::ErasureCoding;
-use super::outgoing::Outgoing;
+use super::coded_send::CodedSend;
 use super::shape::Shape;
 use super::watch::Watch;
 use crate::best_effort::RepairSender;
-use crate::scheme::{
-    Chunks, Job, Message, Path, Report, Sender, SenderCounters, Work, data_of, is_parity,
-};
+use crate::scheme::{Chunks, Job, Message, PathView, Report, Sender, SenderCounters, Work};
 use crate::silence::PROBE_CHUNKS;
 use crate::timing::{crossing_ns, rto_ns};
 
 #[derive(Debug)]
 pub(super) struct ErasureSender {
     scheme: ErasureCoding,
-    messages: BTreeMap<u64, Outgoing>,
+    messages: BTreeMap<u64, CodedSend>,
     /// Messages with data chunks to send again.
     repairing: BTreeSet<u64>,
-    /// Messages with parity chunks that can go.
+    /// Messages with parity chunks that can be sent.
     parity: BTreeSet<u64>,
     /// Messages with data chunks that were never handed out.
     unsent: BTreeSet<u64>,
     /// Messages with groups to encode.
     encoding: BTreeSet<u64>,
-    /// Timeout as of the last call that knew the path.
+    /// The timeout at the last call that had a path.
     rto_ns: u64,
     watch: Watch,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -50,7 +48,7 @@ impl ErasureSender {
         }
     }
 
-    /// The last ACK tells all; what others tell, NACKs tell better.
+    /// Only the last ACK matters. NACKs are more precise than what other ACKs report.
     fn handle_ack(&mut self, ack: &Ack) {
         let outgoing = self.messages.get(&ack.message);
         if outgoing.is_some_and(|o| !o.has_data() && ack.cumulative >= o.shape.chunks) {
@@ -58,13 +56,14 @@ impl ErasureSender {
         }
     }
 
-    fn handle_nack(&mut self, path: &Path, nack: &Nack) {
+    fn handle_nack(&mut self, path: &PathView, nack: &Nack) {
         let Some(outgoing) = self.messages.get_mut(&nack.message) else {
             return;
         };
         let mut examined = 0;
         for range in &nack.lost {
-            // Not ascending or not disjoint: not what P4.6 allows, and the work must stay bounded.
+            // The ranges are not ascending or not disjoint, which P4.6 forbids. The work must stay
+            // bounded.
             if range.start < examined || range.is_empty() {
                 break;
             }
@@ -74,17 +73,23 @@ impl ErasureSender {
         self.sort(nack.message);
     }
 
-    /// Puts a message into the sets where it belongs now.
+    /// Adds a message to the sets that it now belongs to, and removes it from the others.
     fn sort(&mut self, message: u64) {
         let outgoing = self.messages.get(&message);
         for (set, belongs) in [
             (
                 &mut self.repairing,
-                outgoing.is_some_and(Outgoing::has_repairs),
+                outgoing.is_some_and(CodedSend::has_repairs),
             ),
-            (&mut self.parity, outgoing.is_some_and(Outgoing::has_parity)),
-            (&mut self.unsent, outgoing.is_some_and(Outgoing::has_data)),
-            (&mut self.encoding, outgoing.is_some_and(Outgoing::has_jobs)),
+            (
+                &mut self.parity,
+                outgoing.is_some_and(CodedSend::has_parity),
+            ),
+            (&mut self.unsent, outgoing.is_some_and(CodedSend::has_data)),
+            (
+                &mut self.encoding,
+                outgoing.is_some_and(CodedSend::has_jobs),
+            ),
         ] {
             match belongs {
                 true => set.insert(message),
@@ -131,7 +136,7 @@ impl ErasureSender {
         Some(chunks)
     }
 
-    /// Whether there is nothing to send for now, but messages are not over.
+    /// Returns whether there is nothing to send now although some messages have not ended.
     fn is_waiting(&self) -> bool {
         let idle = self.repairing.is_empty() && self.parity.is_empty() && self.unsent.is_empty();
         idle && !self.messages.is_empty()
@@ -139,18 +144,18 @@ impl ErasureSender {
 }
 
 impl Sender for ErasureSender {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         self.rto_ns = rto_ns(path, self.scheme.alpha);
         if self.messages.is_empty() {
             self.watch.begin(path.now_ns);
         }
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
-            entry.insert(Outgoing::new(Shape::new(&self.scheme, message)));
+            entry.insert(CodedSend::new(Shape::new(&self.scheme, message)));
             self.sort(message.number);
         }
     }
 
-    fn handle_report(&mut self, path: &Path, report: &Report) {
+    fn handle_report(&mut self, path: &PathView, report: &Report) {
         self.rto_ns = rto_ns(path, self.scheme.alpha);
         self.watch.heard(path.now_ns);
         match report {
@@ -159,24 +164,24 @@ impl Sender for ErasureSender {
         }
     }
 
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.rto_ns = rto_ns(path, self.scheme.alpha);
-        if let Some(outgoing) = self.messages.get_mut(&data_of(chunks.message)) {
+        if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {
             self.watch.departed(path.now_ns);
-            if !is_parity(chunks.message) {
+            if !chunks.message.is_parity() {
                 outgoing.departed(path.now_ns, crossing_ns(path), &chunks.range);
             }
         }
     }
 
-    fn handle_parity_clear(&mut self, _path: &Path, message: u64) {
+    fn handle_parity_clear(&mut self, _path: &PathView, message: u64) {
         if let Some(outgoing) = self.messages.get_mut(&message) {
             outgoing.clear_parity();
             self.sort(message);
         }
     }
 
-    fn handle_job(&mut self, _path: &Path, job: &Job) {
+    fn handle_job(&mut self, _path: &PathView, job: &Job) {
         if let Some(outgoing) = self.messages.get_mut(&job.message) {
             outgoing.encoded(job.group);
             self.sort(job.message);
@@ -184,7 +189,7 @@ impl Sender for ErasureSender {
     }
 
     fn poll_job(&mut self) -> Option<Job> {
-        // The message that is being sent, and the one after it: others have time.
+        // Encode only for the message that is being sent and the one after it. Others can wait.
         let next = self.encoding.iter().take(2).find_map(|&message| {
             let group = self.messages.get_mut(&message)?.next_job()?;
             Some((message, group))
@@ -198,7 +203,7 @@ impl Sender for ErasureSender {
         })
     }
 
-    fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
         self.watch.heard(path.now_ns);
         self.finish(message, outcome);
     }
@@ -208,7 +213,7 @@ impl Sender for ErasureSender {
         self.sort(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         self.rto_ns = rto_ns(path, self.scheme.alpha);
         if self.messages.is_empty() {
             return;
@@ -227,7 +232,7 @@ impl Sender for ErasureSender {
         }
     }
 
-    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.watch.silence.limit(max_chunks);
         if max_chunks == 0 {
             return None;

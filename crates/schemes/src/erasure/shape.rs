@@ -1,4 +1,5 @@
-//! How a message is cut into groups, and in which order their chunks go (P5.4.1 to 3).
+//! How a message is divided into groups, and the order in which their chunks are sent (P5.4.1 to
+//! 3).
 
 use core::ops::Range;
 
@@ -7,14 +8,14 @@ use farwrite_codes::Code;
 use super::ErasureCoding;
 use super::rows::Rows;
 use crate::order::WireOrder;
-use crate::scheme::{Message, Scheme, parity_of};
+use crate::scheme::{Message, MessageId, Scheme};
 
-/// One message, as both ends see it.
+/// The shape of one message. Both ends compute the same shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) number: u64,
     pub(super) code: Code,
-    /// Data chunks, those that carry no bytes included.
+    /// Number of data chunks, including those that carry no bytes.
     pub(super) chunks: u32,
     pub(super) groups: u32,
     pub(super) blocks: u32,
@@ -32,7 +33,7 @@ impl Shape {
         let groups = coded.div_ceil(k);
         let blocks = groups.div_ceil(scheme.depth.get().into());
         let last = coded - groups.saturating_sub(1) * k;
-        // Without a layout, groups are only what is asked for together.
+        // Without a layout, a group is only a set of chunks that is requested together.
         let (m, last_m) = match scheme.layout(message) {
             Some(_) => (count(code.m()), count(code.parity_chunks(last as usize))),
             None => (0, 0),
@@ -48,7 +49,7 @@ impl Shape {
         }
     }
 
-    /// The data chunk with a rank: those without bytes come after all others.
+    /// The data chunk with a rank. Chunks without bytes come after all others.
     pub(super) fn data_at(&self, rank: u32) -> u32 {
         match rank < self.data.len() {
             true => self.data.at(rank),
@@ -64,17 +65,27 @@ impl Shape {
         }
     }
 
-    /// The data chunks, hence the data ranks, of a superblock.
+    /// The message itself.
+    pub(super) fn data_id(&self) -> MessageId {
+        MessageId::new(self.number)
+    }
+
+    /// The message with its parity.
+    pub(super) fn parity_id(&self) -> MessageId {
+        self.data_id().parity()
+    }
+
+    /// The data chunks of a superblock. Its data ranks are the same range.
     pub(super) fn block_data(&self, block: u32) -> Range<u32> {
         self.data.of_groups(self.data.block(block))
     }
 
-    /// The parity chunks, hence the parity ranks, of a superblock.
+    /// The parity chunks of a superblock. Its parity ranks are the same range.
     pub(super) fn block_parity(&self, block: u32) -> Range<u32> {
         self.parity.of_groups(self.parity.block(block))
     }
 
-    /// The superblock of a data chunk or rank; of one without bytes, the last.
+    /// The superblock of a data chunk or rank. For a chunk without bytes, the last superblock.
     pub(super) fn block_of_data(&self, chunk: u32) -> u32 {
         let block = self.data.block_of(chunk / count(self.code.k()));
         block.min(self.blocks.saturating_sub(1))
@@ -92,13 +103,13 @@ impl WireOrder for Shape {
         self.chunks + self.parity.len()
     }
 
-    fn at(&self, position: u32) -> Option<(u64, u32)> {
+    fn at(&self, position: u32) -> Option<(MessageId, u32)> {
         if position >= self.len() {
             return None;
         }
         let coded = self.data.len() + self.parity.len();
         if position >= coded {
-            return Some((self.number, position - self.parity.len()));
+            return Some((self.data_id(), position - self.parity.len()));
         }
         let whole_groups = self.data.of_group(0).len() + self.parity.of_group(0).len();
         let group = position / count(whole_groups).max(1);
@@ -108,9 +119,12 @@ impl WireOrder for Shape {
         let parity = self.parity.of_groups(groups.clone());
         let offset = position - data.start - parity.start;
         let chunk = match offset.checked_sub(data.end - data.start) {
-            None => (self.number, self.data.at_in(&groups, data.start + offset)),
+            None => (
+                self.data_id(),
+                self.data.at_in(&groups, data.start + offset),
+            ),
             Some(beyond) => (
-                parity_of(self.number),
+                self.parity_id(),
                 self.parity.at_in(&groups, parity.start + beyond),
             ),
         };
@@ -118,7 +132,7 @@ impl WireOrder for Shape {
     }
 }
 
-/// Chunks of a group: at most 255.
+/// The number of chunks in a group, at most 255.
 fn count(chunks: usize) -> u32 {
     u32::try_from(chunks).unwrap_or(u32::MAX)
 }
@@ -130,6 +144,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::vec::Vec;
+
+    const D: MessageId = MessageId::new(9);
 
     fn shape(code: &str, depth: u8, bytes: u64, chunks: u32) -> Shape {
         let scheme = ErasureCoding {
@@ -149,17 +165,17 @@ mod tests {
     fn a_superblock_is_data_by_rows_then_parity_by_rows() {
         let shape = shape("ec-mds:2,1", 2, 450, 5);
         let order: Vec<_> = (0..shape.len()).map_while(|p| shape.at(p)).collect();
-        let p = parity_of(9);
+        let p = D.parity();
         // Three groups, the last of one chunk, in superblocks of one and two.
         assert_eq!(
             order,
             [
-                (9, 0),
-                (9, 1),
+                (D, 0),
+                (D, 1),
                 (p, 0),
-                (9, 2),
-                (9, 4),
-                (9, 3),
+                (D, 2),
+                (D, 4),
+                (D, 3),
                 (p, 1),
                 (p, 2)
             ]
@@ -173,14 +189,14 @@ mod tests {
                 .map_while(move |p| shape.at(p))
                 .collect::<Vec<_>>()
         };
-        let p = parity_of(9);
+        let p = D.parity();
         assert_eq!(
             order(shape("ec-mds:4,1", 8, 101, 4)),
-            [(9, 0), (9, 1), (p, 0), (9, 2), (9, 3)]
+            [(D, 0), (D, 1), (p, 0), (D, 2), (D, 3)]
         );
         let empty = shape("ec-xor:4,2", 8, 0, 3);
         assert_eq!(empty.groups, 0);
-        assert_eq!(order(empty), [(9, 0), (9, 1), (9, 2)]);
+        assert_eq!(order(empty), [(D, 0), (D, 1), (D, 2)]);
     }
 
     #[test]
@@ -188,7 +204,7 @@ mod tests {
         let chunks = u32::MAX / 100;
         let shape = shape("ec-mds:1,254", 16, u64::from(chunks) * 100, chunks);
         assert_eq!((shape.parity.len(), shape.len()), (0, chunks));
-        assert_eq!(shape.at(chunks - 1), Some((9, chunks - 1)));
+        assert_eq!(shape.at(chunks - 1), Some((D, chunks - 1)));
     }
 
     proptest! {
@@ -211,16 +227,16 @@ mod tests {
             for position in 0..shape.len() {
                 let (message, chunk) = shape.at(position).unwrap();
                 prop_assert!(seen.insert((message, chunk)));
-                if message != 9 {
+                if message.is_parity() {
                     let group = chunk / u32::from(m);
-                    prop_assert!(shape.data.of_group(group).all(|data| seen.contains(&(9, data))));
+                    prop_assert!(shape.data.of_group(group).all(|data| seen.contains(&(D, data))));
                     prop_assert!(shape.parity.of_group(group).contains(&chunk));
                 } else {
                     prop_assert_eq!(shape.data_at(shape.data_rank(chunk)), chunk);
                 }
             }
             prop_assert_eq!(shape.at(shape.len()), None);
-            prop_assert!((0..chunks).all(|chunk| seen.contains(&(9, chunk))));
+            prop_assert!((0..chunks).all(|chunk| seen.contains(&(D, chunk))));
         }
     }
 }

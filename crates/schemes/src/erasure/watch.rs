@@ -1,39 +1,40 @@
-//! Whether a sender still hears of what it sent (P5.0.9, P5.4.7).
+//! Whether a sender still hears from its peer about what it sent (P5.0.9, P5.4.7).
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 use crate::silence::Silence;
 
-/// Notices that nothing has been heard for a timeout since something left, or since the last word if
-/// there is nothing more to send.
+/// Detects that nothing has been heard for a timeout. The timeout starts when chunks leave or, if
+/// there is nothing more to send, when something was last heard.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// When something first left, or the last timeout came, since the last word.
+    /// When chunks first left, or the last timeout ended, since something was last heard.
     since_ns: Option<u64>,
     heard_ns: u64,
     pub(super) silence: Silence,
 }
 
 impl Watch {
-    /// There was nothing to hear of, and now there is.
+    /// Starts the watch: from now on the peer must answer.
     pub(super) fn begin(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.since_ns = None;
     }
 
-    /// Something came from the peer.
+    /// Handles anything from the peer.
     pub(super) fn heard(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
         self.since_ns = None;
         self.silence.heard();
     }
 
-    /// Chunks have left.
+    /// Handles the departure of chunks.
     pub(super) fn departed(&mut self, now_ns: u64) {
         self.since_ns.get_or_insert(now_ns);
     }
 
-    /// Answers whether a timeout ended. `waiting`: there is nothing to send, and a word must come.
-    pub(super) fn handle_timeout(&mut self, path: &Path, rto_ns: u64, waiting: bool) -> bool {
+    /// Returns whether a timeout ended. `waiting`: there is nothing to send, and the peer must
+    /// answer.
+    pub(super) fn handle_timeout(&mut self, path: &PathView, rto_ns: u64, waiting: bool) -> bool {
         let now_ns = path.now_ns;
         let expired = self
             .expiry_ns(rto_ns, waiting)

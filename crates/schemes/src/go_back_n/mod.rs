@@ -1,8 +1,10 @@
-//! Go-back-N at chunk level, the baseline: after a loss everything is sent again from there (P5.3).
+//! Go-back-N at chunk level, the baseline: after a loss, everything from the lost chunk on is sent
+//! again (P5.3).
 //!
-//! What RoCE's hardware does to the packets of a connection, this does to the chunks of a queue
-//! pair, whose messages follow each other in one sequence. Unlike there, chunks that arrive out of
-//! sequence stay in memory, so the sender jumps ahead when the hole before them is filled.
+//! RoCE hardware applies go-back-N to the packets of a connection. This scheme applies it to the
+//! chunks of a queue pair, whose messages form one sequence. Unlike in RoCE hardware, chunks that
+//! arrive out of sequence stay in memory, so the sender jumps ahead when the hole before them is
+//! filled.
 
 mod receiver;
 mod sender;
@@ -16,7 +18,7 @@ use crate::timing::Alpha;
 /// Go-back-N.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GoBackN {
-    /// What the timeout adds to the round trip.
+    /// The time that the timeout adds to the round trip.
     pub alpha: Alpha,
 }
 
@@ -24,7 +26,7 @@ impl GoBackN {
     /// Id in the [`SchemeTag`] (P5.3).
     pub const ID: u8 = 3;
 
-    /// With this timeout.
+    /// Creates it with this timeout.
     pub const fn new(alpha: Alpha) -> Self {
         Self { alpha }
     }

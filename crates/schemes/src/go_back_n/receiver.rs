@@ -7,16 +7,17 @@ use alloc::vec::Vec;
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use crate::arrived::{Missing, cumulative};
-use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
 use crate::timing::ack_period_ns;
 
-/// Tells of the oldest unfinished message only: in sequence, later ones have not begun.
+/// Reports only on the oldest unfinished message: messages are sent in sequence, so later ones have
+/// not begun.
 #[derive(Debug, Default)]
 pub(super) struct GoBackReceiver {
-    messages: BTreeMap<u64, Incoming>,
-    /// Messages before this one have been passed by the sender.
+    messages: BTreeMap<u64, GoBackRecv>,
+    /// The sender has passed all messages before this one.
     newest: u64,
-    /// When the oldest message is to be acknowledged.
+    /// When to acknowledge the oldest message.
     ack_at_ns: Option<u64>,
     ack_due: bool,
     hole: Option<Hole>,
@@ -24,12 +25,12 @@ pub(super) struct GoBackReceiver {
 }
 
 #[derive(Debug)]
-struct Incoming {
+struct GoBackRecv {
     chunks: u32,
     cumulative: u32,
 }
 
-/// The first chunk of the sequence that is missing while later ones have come.
+/// The first missing chunk of the sequence, if later chunks have arrived.
 #[derive(Debug)]
 struct Hole {
     message: u64,
@@ -39,17 +40,17 @@ struct Hole {
 
 #[derive(Debug)]
 enum Age {
-    /// Perhaps merely late; a reordering window old at `until_ns`.
+    /// The chunk may only be late. At `until_ns` the hole is a reordering window old.
     Young { until_ns: u64 },
-    /// To be told.
+    /// The hole must be reported.
     Old,
-    /// Told, once: what is done about it is the sender's affair.
-    Told,
+    /// The hole was reported once. The sender decides what to do.
+    Reported,
 }
 
 impl GoBackReceiver {
-    /// Brings the oldest message and its hole up to date.
-    fn look(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    /// Updates the oldest message and its hole.
+    fn look(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         let Some((&message, incoming)) = self.messages.iter_mut().next() else {
             self.hole = None;
             return;
@@ -75,18 +76,20 @@ impl GoBackReceiver {
         }
     }
 
-    fn poll_ack(&mut self, path: &Path, arrivals: &dyn Arrivals) -> Option<Ack> {
+    fn poll_ack(&mut self, path: &PathView, arrivals: &dyn Arrivals) -> Option<Ack> {
         self.look(path, arrivals);
         if !core::mem::take(&mut self.ack_due) {
             return None;
         }
         let (&message, incoming) = self.messages.iter().next()?;
         let cumulative = incoming.cumulative;
-        let seen = arrivals.seen(message).clamp(cumulative, incoming.chunks);
+        let seen = arrivals
+            .seen(message.into())
+            .clamp(cumulative, incoming.chunks);
         if cumulative == incoming.chunks {
             self.messages.remove(&message);
             self.outcomes.push_back((message, Outcome::Whole));
-            // The next message is the oldest now, and has perhaps not been told of yet.
+            // The next message is now the oldest. Nothing may have been reported about it yet.
             self.ack_due = true;
             if self.messages.is_empty() {
                 self.ack_at_ns = None;
@@ -106,7 +109,7 @@ impl GoBackReceiver {
         if !matches!(hole.age, Age::Old) {
             return None;
         }
-        hole.age = Age::Told;
+        hole.age = Age::Reported;
         let message = hole.message;
         let incoming = self.messages.get(&message)?;
         let passed = passed(arrivals, message, incoming.chunks, self.newest);
@@ -118,30 +121,36 @@ impl GoBackReceiver {
     }
 }
 
-/// The sender has sent chunks `0..passed`: those before the highest that any packet has come of,
-/// which may have packets under way yet; all, once a newer message has begun.
+/// The sender has sent chunks `0..passed`. These are the chunks before the highest one of which a
+/// packet has arrived, because that one may still have packets in flight. Once a newer message has
+/// begun, these are all chunks.
 fn passed(arrivals: &dyn Arrivals, message: u64, chunks: u32, newest: u64) -> u32 {
     if newest > message {
         chunks
     } else {
-        arrivals.seen(message).min(chunks).saturating_sub(1)
+        arrivals.seen(message.into()).min(chunks).saturating_sub(1)
     }
 }
 
 impl Receiver for GoBackReceiver {
-    fn start(&mut self, _path: &Path, message: &Message) {
+    fn start(&mut self, _path: &PathView, message: &Message) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
-            entry.insert(Incoming {
+            entry.insert(GoBackRecv {
                 chunks: message.chunks.max(1),
                 cumulative: 0,
             });
-            // Perhaps all of it is there already.
+            // All chunks may have arrived already.
             self.ack_due = true;
         }
     }
 
-    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        if !self.messages.contains_key(&message) || arrivals.seen(message) == 0 {
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+        // The scheme has no parity. Only a peer that violates the protocol sends some.
+        if message.is_parity() {
+            return;
+        }
+        let message = message.data();
+        if !self.messages.contains_key(&message) || arrivals.seen(message.into()) == 0 {
             return;
         }
         self.newest = self.newest.max(message);
@@ -156,7 +165,7 @@ impl Receiver for GoBackReceiver {
         self.ack_due = true;
     }
 
-    fn handle_timeout(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    fn handle_timeout(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         if self.ack_at_ns.is_some_and(|at_ns| at_ns <= path.now_ns) {
             self.ack_at_ns = None;
             self.ack_due = true;
@@ -171,7 +180,7 @@ impl Receiver for GoBackReceiver {
 
     fn poll_report(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         _max_bytes: usize,
     ) -> Option<Report> {
@@ -188,7 +197,7 @@ impl Receiver for GoBackReceiver {
     fn next_timeout(&self) -> Option<u64> {
         let hole_ns = self.hole.as_ref().and_then(|hole| match hole.age {
             Age::Young { until_ns } => Some(until_ns),
-            Age::Old | Age::Told => None,
+            Age::Old | Age::Reported => None,
         });
         self.ack_at_ns.into_iter().chain(hole_ns).min()
     }

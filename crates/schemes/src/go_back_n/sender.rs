@@ -6,34 +6,45 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
-use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
 use crate::silence::Silence;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
 #[derive(Debug)]
 pub(super) struct GoBackSender {
     alpha: Alpha,
-    messages: BTreeMap<u64, Outgoing>,
+    messages: BTreeMap<u64, GoBackSend>,
     /// Messages with chunks to hand out.
     unsent: BTreeSet<u64>,
-    /// What left since going back last, in the order of time, which is not that of the sequence where
-    /// a newer message was cleared first; the front has chunks without ACK.
+    /// Departures since the sender last went back, in time order. This differs from sequence order
+    /// if a newer message was cleared first. The front has chunks without an ACK.
     departures: VecDeque<Departure>,
-    /// Timeout as of the last call that knew the path.
+    /// The timeout at the last call that had a path.
     rto_ns: u64,
     silence: Silence,
     outcomes: VecDeque<(u64, Outcome)>,
     counters: SenderCounters,
 }
 
-/// Chunks `0..acked` are at the receiver, `acked..next` on their way, the rest are to be handed out:
-/// those below `handed_out` not for the first time.
+/// Chunks `0..acked` are at the receiver, and `acked..next` are in flight. The rest must be handed
+/// out; those below `handed_out` were handed out before.
 #[derive(Debug)]
-struct Outgoing {
+struct GoBackSend {
     chunks: u32,
     acked: u32,
     next: u32,
     handed_out: u32,
+}
+
+impl GoBackSend {
+    fn check(&self) {
+        debug_assert!(
+            self.acked <= self.next
+                && self.next <= self.handed_out
+                && self.handed_out <= self.chunks,
+            "{self:?}"
+        );
+    }
 }
 
 #[derive(Debug)]
@@ -61,10 +72,11 @@ impl GoBackSender {
         let Some(outgoing) = self.messages.get_mut(&ack.message) else {
             return;
         };
-        // Of chunks that were never handed out nothing can have arrived.
+        // Chunks that were never handed out cannot have arrived.
         let cumulative = ack.cumulative.min(outgoing.handed_out);
         outgoing.acked = outgoing.acked.max(cumulative);
         outgoing.next = outgoing.next.max(cumulative);
+        outgoing.check();
         if outgoing.next == outgoing.chunks {
             self.unsent.remove(&ack.message);
         }
@@ -73,7 +85,7 @@ impl GoBackSender {
         }
     }
 
-    fn handle_nack(&mut self, path: &Path, nack: &Nack) {
+    fn handle_nack(&mut self, path: &PathView, nack: &Nack) {
         let Some(first) = nack.lost.first() else {
             return;
         };
@@ -90,17 +102,18 @@ impl GoBackSender {
         }
     }
 
-    /// When the chunk left last; `None` if it has not since going back.
+    /// When the chunk last left. `None` if it has not left since the sender went back.
     fn departed_ns(&self, message: u64, chunk: u32) -> Option<u64> {
         let of_it = |d: &&Departure| d.message == message && d.range.contains(&chunk);
         self.departures.iter().rev().find(of_it).map(|d| d.at_ns)
     }
 
-    /// Everything from this chunk on is to be sent again, and all messages after its own.
+    /// Goes back: everything from this chunk on is sent again, including all later messages.
     fn go_back(&mut self, message: u64, chunk: u32) {
         let mut from = chunk;
         for (number, outgoing) in self.messages.range_mut(message..) {
             outgoing.next = outgoing.next.min(from.max(outgoing.acked));
+            outgoing.check();
             if outgoing.next < outgoing.chunks {
                 self.unsent.insert(*number);
             }
@@ -145,10 +158,10 @@ impl GoBackSender {
 }
 
 impl Sender for GoBackSender {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         self.rto_ns = rto_ns(path, self.alpha);
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
-            entry.insert(Outgoing {
+            entry.insert(GoBackSend {
                 chunks: message.chunks.max(1),
                 acked: 0,
                 next: 0,
@@ -158,7 +171,7 @@ impl Sender for GoBackSender {
         }
     }
 
-    fn handle_report(&mut self, path: &Path, report: &Report) {
+    fn handle_report(&mut self, path: &PathView, report: &Report) {
         self.rto_ns = rto_ns(path, self.alpha);
         self.silence.heard();
         match report {
@@ -168,23 +181,24 @@ impl Sender for GoBackSender {
         self.drop_settled_departures();
     }
 
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.rto_ns = rto_ns(path, self.alpha);
-        let Some(outgoing) = self.messages.get(&chunks.message) else {
+        let Some(outgoing) = self.messages.get(&chunks.message.data()) else {
             return;
         };
-        // What was handed out before going back, and left after it, will leave again.
+        // Chunks that were handed out before the sender went back and left after it will leave
+        // again.
         let range = chunks.range.start..chunks.range.end.min(outgoing.next);
         if !range.is_empty() {
             self.departures.push_back(Departure {
                 at_ns: path.now_ns,
-                message: chunks.message,
+                message: chunks.message.data(),
                 range,
             });
         }
     }
 
-    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
         self.silence.heard();
         self.finish(message, outcome);
     }
@@ -193,7 +207,7 @@ impl Sender for GoBackSender {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         self.rto_ns = rto_ns(path, self.alpha);
         self.drop_settled_departures();
         let mut expired = false;
@@ -213,7 +227,7 @@ impl Sender for GoBackSender {
         self.silence.handle_timeout(path);
     }
 
-    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);
         if max_chunks == 0 {
             return None;
@@ -234,6 +248,7 @@ impl Sender for GoBackSender {
         self.counters.sent_chunks += u64::from(end - range.start);
         self.counters.retransmitted_chunks += u64::from(again);
         self.silence.sent(end - range.start);
+        let message = message.into();
         Some(Chunks { message, range })
     }
 

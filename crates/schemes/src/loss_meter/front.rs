@@ -1,23 +1,24 @@
-//! When the front moved, and how fast it does.
+//! When the front moved, and its pace.
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 
-/// Positions over which the pace is averaged, about.
+/// Approximate number of positions over which the pace is averaged.
 const PACE_POSITIONS: u64 = 1024;
 
-/// The place of the highest position that was seen, in time.
+/// Tracks when the highest position seen so far was reached.
 #[derive(Debug, Default)]
 pub(super) struct Front {
     moved_ns: u64,
-    /// It moved by `positions` from then to `moved_ns`.
+    /// The front moved by `positions` between this time and `moved_ns`.
     since_ns: u64,
     positions: u64,
 }
 
 impl Front {
-    /// It moves now. Whether it stood still before for so long that it may be a repair that moves
-    /// it: longer than repairs take to come and this many positions take at its pace.
-    pub(super) fn moves(&mut self, path: &Path, by: u64) -> bool {
+    /// Records that the front moves now. Returns whether it stood still so long that a repair may
+    /// have moved it: longer than a repair takes to arrive and longer than this many positions take
+    /// at its pace.
+    pub(super) fn moves(&mut self, path: &PathView, by: u64) -> bool {
         let now_ns = path.now_ns;
         let still_ns = now_ns.saturating_sub(self.moved_ns);
         let elapsed_ns = self.moved_ns.saturating_sub(self.since_ns);
@@ -28,7 +29,7 @@ impl Front {
             u128::from(still_ns - short_ns) > pace_ns
         };
         if stood {
-            // Perhaps because the pace has become slower than that.
+            // The pace may have become slower than the average.
             (self.since_ns, self.positions) = (self.moved_ns, 0);
         } else if self.positions > PACE_POSITIONS {
             self.since_ns += elapsed_ns / 2;
@@ -39,7 +40,7 @@ impl Front {
         stood
     }
 
-    /// A message begins: the time before says nothing about the pace.
+    /// Begins a message: the time before it says nothing about the pace.
     pub(super) fn restart(&mut self, now_ns: u64) {
         (self.moved_ns, self.since_ns, self.positions) = (now_ns, now_ns, 0);
     }
@@ -52,8 +53,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn path(now_ns: u64) -> Path {
-        Path {
+    fn path(now_ns: u64) -> PathView {
+        PathView {
             now_ns,
             rtt_ns: 8 * MS,
             reordering_window_ns: MS,
@@ -72,9 +73,9 @@ mod tests {
         for i in 2..2_000 {
             assert!(!front.moves(&path((10 * i + 1) * MS), 1), "{i}");
         }
-        // Twenty lost: as many positions later.
+        // Twenty chunks are lost, so the front moves that many positions later.
         assert!(!front.moves(&path(20_191 * MS), 20));
-        // The same time for one position.
+        // The same time for only one position.
         assert!(front.moves(&path(20_391 * MS), 1));
     }
 

@@ -1,7 +1,7 @@
-//! What a path loses, told at the receiver from the bitmaps (P5.7).
+//! Path loss, measured at the receiver from the bitmaps (P5.7).
 
 mod front;
-mod watched;
+mod metered_message;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -10,53 +10,53 @@ use farwrite_wire::control::LossCounts;
 
 use crate::chunk_loss::ChunkLoss;
 use crate::order::WireOrder;
-use crate::scheme::{Arrivals, Message, Path};
+use crate::scheme::{Arrivals, Message, MessageId, PathView};
 use front::Front;
-use watched::{Fate, Watched};
+use metered_message::{Fate, MeteredMessage};
 
-/// Watches the messages that a queue pair receives with one scheme.
+/// Measures loss in the messages that a queue pair receives with one scheme.
 ///
-/// Chunks are judged in the order in which the sender first puts them on the wire, each once. Call
-/// [`LossMeter::look`] with every message that had arrivals before the scheme answers them, and
+/// Chunks are judged once each, in the order in which the sender first puts them on the wire. Call
+/// [`LossMeter::look`] with every message that had arrivals, before the scheme handles them. Call
 /// [`LossMeter::handle_timeout`] when it is due: a repair that arrives before its loss was judged
-/// hides the loss. Each word of a bitmap is read a few times, or each chunk about twice
-/// where they do not come in sequence.
+/// hides the loss. Each word of a bitmap is read a few times. Chunks that do not arrive in sequence
+/// are read about twice each.
 #[derive(Debug, Default)]
 pub struct LossMeter {
-    messages: BTreeMap<u64, Watched>,
-    /// The newest message of which a chunk was seen.
+    messages: BTreeMap<u64, MeteredMessage>,
+    /// The newest message of which a chunk has arrived.
     newest: Option<u64>,
     front: Front,
-    /// Where the front has been, to be judged up to there.
+    /// Earlier places of the front. Positions up to each place are to be judged.
     passed: VecDeque<Passed>,
     tally: Tally,
 }
 
-/// The front was there, and everything before has been passed.
+/// A place where the front was. The sender has passed everything before it.
 #[derive(Debug)]
 struct Passed {
     message: u64,
     /// One past the last position that was passed.
     end: u32,
-    /// When the front was at the first of the places that this stands for.
+    /// When the front reached the first of the places that this entry represents.
     since_ns: u64,
-    /// When the reordering window since the last of them ends.
+    /// When the reordering window after the last of these places ends.
     due_ns: u64,
 }
 
 impl LossMeter {
-    /// A message is about to come, whose chunks are sent in this order.
+    /// Begins a message, before its chunks arrive. They are sent in this order.
     pub fn begin(&mut self, message: &Message, order: Box<dyn WireOrder + Send>) {
-        // Its turn is over if a newer one was seen.
+        // If a chunk of a newer message has arrived, this message's turn has ended.
         if self.newest.is_none_or(|newest| message.number > newest) {
             self.messages
                 .entry(message.number)
-                .or_insert_with(|| Watched::new(message, order));
+                .or_insert_with(|| MeteredMessage::new(message, order));
         }
     }
 
-    /// Chunks of the message, or of its parity, may have arrived.
-    pub fn look(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
+    /// Checks for new chunks of the message or of its parity.
+    pub fn look(&mut self, path: &PathView, message: u64, arrivals: &dyn Arrivals) {
         let before = self.newest;
         if before.is_some_and(|newest| message < newest) {
             return;
@@ -86,7 +86,7 @@ impl LossMeter {
         }
     }
 
-    /// A chunk of the message that had not arrived was computed from others, and reads as arrived
+    /// Records that a missing chunk of the message was computed from others. It reads as arrived
     /// from now on.
     pub fn handle_rebuilt(&mut self, message: u64, chunk: u32) {
         if let Some(watched) = self.messages.get_mut(&message) {
@@ -94,9 +94,9 @@ impl LossMeter {
         }
     }
 
-    /// The message's buffer is about to be given up. What was passed of it is taken as it is,
-    /// unless [`LossMeter::handle_late`] says otherwise within the reordering window; the rest will
-    /// not be judged, unless all of it is there.
+    /// Ends the message, because its buffer is about to be released. Passed chunks are judged by
+    /// their current state, unless [`LossMeter::handle_late`] reports otherwise within the
+    /// reordering window. The other chunks are not judged, unless all of the message has arrived.
     pub fn end(&mut self, message: u64, arrivals: &dyn Arrivals) {
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
@@ -108,17 +108,17 @@ impl LossMeter {
         watched.close(arrivals, self.newest != Some(message));
     }
 
-    /// A packet of a chunk came after the chunk was rebuilt, or after the message ended. If the chunk
-    /// was not judged before, it was late and is not lost. `chunk` is the number of the SDR message,
-    /// data or parity, and the chunk in it. With `is_whole`, the packet is all of the chunk, which
-    /// counts as arrived. Otherwise the chunk is not judged.
-    pub fn handle_late(&mut self, message: u64, chunk: (u64, u32), is_whole: bool) {
-        if let Some(watched) = self.messages.get_mut(&message) {
+    /// Handles a packet of a chunk that arrived after the chunk was rebuilt, or after the message
+    /// ended. If the chunk was not judged before, it was late and is not lost. `chunk` is its
+    /// message, data or parity, and its number there. With `is_whole`, the packet is the whole
+    /// chunk, and the chunk counts as arrived. Otherwise the chunk is not judged.
+    pub fn handle_late(&mut self, chunk: (MessageId, u32), is_whole: bool) {
+        if let Some(watched) = self.messages.get_mut(&chunk.0.data()) {
             watched.handle_late(chunk, is_whole);
         }
     }
 
-    /// Judges what was passed a reordering window ago.
+    /// Judges the chunks that were passed a reordering window ago.
     pub fn handle_timeout(&mut self, now_ns: u64, arrivals: &dyn Arrivals) {
         while let Some(passed) = self.passed.front()
             && passed.due_ns <= now_ns
@@ -134,13 +134,13 @@ impl LossMeter {
         }
     }
 
-    /// When [`LossMeter::handle_timeout`] wants to be called, in the clock of [`Path::now_ns`].
+    /// When to call [`LossMeter::handle_timeout`], in the clock of [`PathView::now_ns`].
     pub fn next_timeout(&self) -> Option<u64> {
         self.passed.front().map(|passed| passed.due_ns)
     }
 
-    /// What was lost so far. Chunks of messages that have ended are counted as they are, though
-    /// packets of them that are late can still come: then fewer are lost than was said before.
+    /// The losses so far. Chunks of ended messages are counted by their current state, although
+    /// late packets of them can still arrive. Then the number of losses falls.
     pub fn loss(&self) -> ChunkLoss {
         let mut tally = self.tally;
         for (&number, watched) in &self.messages {
@@ -160,11 +160,11 @@ impl LossMeter {
         ChunkLoss::from_counts(tally.counts)
     }
 
-    /// The front has gone beyond positions `0..end` of the message and all of older ones.
-    fn pass(&mut self, path: &Path, message: u64, end: u32) {
+    /// The front has passed positions `0..end` of the message and all positions of older messages.
+    fn pass(&mut self, path: &PathView, message: u64, end: u32) {
         let now_ns = path.now_ns;
         let due_ns = now_ns.saturating_add(path.reordering_window_ns);
-        // A few timers a window are enough.
+        // A few timers per window are enough.
         let grain_ns = path.reordering_window_ns / 8;
         match self.passed.back_mut() {
             Some(last) if now_ns.saturating_sub(last.since_ns) < grain_ns => {
@@ -179,7 +179,7 @@ impl LossMeter {
         }
     }
 
-    /// Leaves unjudged what lies before a position and is not judged yet.
+    /// Skips all unjudged positions before this one. They are never judged.
     fn skip(&mut self, message: u64, position: u32) {
         self.passed.clear();
         self.messages = self.messages.split_off(&message);
@@ -208,7 +208,7 @@ impl LossMeter {
     }
 }
 
-/// The counts, and the run of lost chunks that may go on.
+/// The counts, and the run of lost chunks that may still grow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     counts: LossCounts,
@@ -238,7 +238,7 @@ impl Tally {
         }
     }
 
-    /// What follows is not the chunk after the last.
+    /// Ends the run, because the next chunk does not follow the last one.
     fn break_off(&mut self) {
         self.run = 0;
     }

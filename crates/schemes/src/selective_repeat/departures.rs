@@ -1,4 +1,4 @@
-//! Which chunks left when: the timers of selective repeat.
+//! When each chunk left: the timers of selective repeat.
 
 use core::ops::Range;
 
@@ -12,19 +12,19 @@ pub(super) struct Departure {
     pub(super) range: Range<u32>,
 }
 
-/// Names a departure; a chunk keeps the stamp of its latest one.
+/// Identifies a departure. A chunk keeps the stamp of its latest departure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
-/// Departures in the order of time. All chunks have the same timeout, so the first in is the first
-/// to expire, and one queue stands for a timer per chunk.
+/// Departures in time order. All chunks have the same timeout, so the first departure is the first
+/// to expire, and one queue replaces a timer per chunk.
 ///
 /// Stamps count modulo 2^32. A stamp outlives its departure only in chunks that are acknowledged or
-/// queued again, and of those nobody asks.
+/// queued again, and the stamps of those chunks are not read.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     queue: VecDeque<Departure>,
-    /// Stamp of the front.
+    /// Stamp of the front departure.
     front: u32,
 }
 
@@ -46,12 +46,12 @@ impl Departures {
         Some((stamp, departure))
     }
 
-    /// A stamp that names no departure: of chunks handed out that have not left.
+    /// A stamp without a departure, for chunks that were handed out and have not left.
     pub(super) fn not_departed(&self) -> Stamp {
         Stamp(self.front.wrapping_sub(1))
     }
 
-    /// When the departure with this stamp took place; `None` if there is none.
+    /// When the departure with this stamp took place. `None` if there is no such departure.
     pub(super) fn at_ns(&self, stamp: Stamp) -> Option<u64> {
         let index = stamp.0.wrapping_sub(self.front);
         self.queue.get(index as usize).map(|d| d.at_ns)

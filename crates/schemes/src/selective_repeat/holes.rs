@@ -1,9 +1,10 @@
-//! What a receiver believes lost of one message, without a record for each chunk (P5.2.1 to 3).
+//! Chunks of one message that a receiver considers lost, without a record for each chunk (P5.2.1 to
+//! 3).
 //!
-//! A hole's age is the time since chunks beyond it were first seen. So a few marks "at this time,
-//! chunks up to here had been passed" date all holes, and the bitmap itself says which they are.
-//! Likewise, of what has been asked for, only the stretch and the time are kept: its chunks that
-//! are still missing at the end of that time are those to ask for again.
+//! A hole's age is the time since chunks after it were first seen. So a few marks "at this time,
+//! chunks up to here had been passed" determine the age of all holes, and the bitmap itself shows
+//! where the holes are. For requested chunks, only the range and the time are kept. When that time
+//! has come, the chunks of the range that are still missing are requested again.
 
 use core::ops::Range;
 
@@ -12,25 +13,26 @@ use alloc::vec::Vec;
 
 use crate::arrived::Missing;
 use crate::marks::{Marks, advance};
-use crate::scheme::{Arrivals, Message, Path};
+use crate::scheme::{Arrivals, Message, PathView};
 use crate::timing::repair_ns;
 
-/// Stretches of asked-for chunks kept apart; more are run together, which costs only precision.
+/// Most ranges of requested chunks that are kept apart. Further ranges are merged, which only
+/// reduces precision.
 const MAX_ASKED: usize = 256;
 
 #[derive(Debug, Default)]
 pub(super) struct Holes {
-    /// Chunks `0..examined` that had not arrived in time have been asked for.
+    /// Chunks `0..examined` that had not arrived in time have been requested.
     examined: u32,
     marks: Marks,
     asked: VecDeque<Asked>,
-    /// Stretches to look through for missing chunks now.
+    /// Ranges to search for missing chunks now.
     to_ask: VecDeque<Range<u32>>,
-    /// Whether to ask for all from `examined` on.
+    /// Whether to request all missing chunks from `examined` on.
     ask_tail: bool,
 }
 
-/// At `due_ns`, what is missing of `range` is to be asked for again.
+/// At `due_ns`, the missing chunks of `range` must be requested again.
 #[derive(Debug)]
 struct Asked {
     due_ns: u64,
@@ -38,8 +40,8 @@ struct Asked {
 }
 
 impl Holes {
-    /// The sender has now passed chunks `0..passed`: any of them still missing is a hole.
-    pub(super) fn note(&mut self, path: &Path, passed: u32) {
+    /// The sender has now passed chunks `0..passed`. Each of them that is still missing is a hole.
+    pub(super) fn note(&mut self, path: &PathView, passed: u32) {
         if passed > self.examined {
             self.marks.note(path, passed);
         }
@@ -50,12 +52,12 @@ impl Holes {
         self.examined = self.examined.max(cumulative);
     }
 
-    /// All that is missing is to be asked for, passed or not.
+    /// Requests all missing chunks, whether the sender has passed them or not.
     pub(super) fn ask_tail(&mut self) {
         self.ask_tail = true;
     }
 
-    /// Answers whether there is something to look through.
+    /// Returns whether there are ranges to search.
     pub(super) fn handle_timeout(&mut self, now_ns: u64) -> bool {
         while let Some(passed) = self.marks.pop_due(now_ns) {
             if passed > self.examined {
@@ -78,10 +80,11 @@ impl Holes {
         mark.into_iter().chain(asked).min()
     }
 
-    /// The next lost chunks to tell the sender, at most `max_ranges` runs; `None`: nothing more.
+    /// The next lost chunks to report to the sender, at most `max_ranges` runs. `None` if there are
+    /// no more.
     pub(super) fn poll(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         message: &Message,
         max_ranges: usize,
@@ -105,7 +108,7 @@ impl Holes {
         tail.filter(|lost| !lost.is_empty())
     }
 
-    fn remember(&mut self, path: &Path, range: Range<u32>) {
+    fn remember(&mut self, path: &PathView, range: Range<u32>) {
         let again_ns = repair_ns(path);
         let due_ns = path.now_ns.saturating_add(again_ns);
         let later = self.asked.iter_mut().map(|a| &mut a.due_ns);
@@ -127,27 +130,27 @@ impl Holes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scheme::Timing;
+    use crate::scheme::{MessageId, Timing};
     use std::collections::BTreeMap;
 
     const MS: u64 = 1_000_000;
 
-    /// Every other chunk has arrived, and no other ever will.
+    /// Every other chunk has arrived, and no other chunk ever arrives.
     struct EveryOther;
 
     impl Arrivals for EveryOther {
-        fn word(&self, _message: u64, _word: u32) -> u64 {
+        fn word(&self, _message: MessageId, _word: u32) -> u64 {
             0x5555_5555_5555_5555
         }
-        fn count(&self, _message: u64) -> u32 {
+        fn count(&self, _message: MessageId) -> u32 {
             unreachable!("the bitmap says it all")
         }
-        fn seen(&self, _message: u64) -> u32 {
+        fn seen(&self, _message: MessageId) -> u32 {
             unreachable!("the caller says it")
         }
     }
 
-    /// Notes chunks one by one, 10 us apart, and gathers when each is told.
+    /// Records chunks one by one, 10 us apart, and collects when each is reported.
     fn tell(window_ns: u64, chunks: u32, max_ranges: usize) -> (BTreeMap<u32, Vec<u64>>, Holes) {
         let (bytes, number) = (0, 0);
         let message = Message {
@@ -159,7 +162,7 @@ mod tests {
         let mut holes = Holes::default();
         let mut told: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for step in 0..3 * chunks {
-            let path = Path {
+            let path = PathView {
                 now_ns: u64::from(step) * 10_000,
                 rtt_ns: 8 * MS,
                 reordering_window_ns: window_ns,

@@ -1,12 +1,12 @@
-//! Selective repeat: only what is missing is sent again (paper section 4.1.1; P5.1, P5.2).
+//! Selective repeat: only missing chunks are sent again (paper section 4.1.1; P5.1, P5.2).
 
+pub(crate) mod ack_state;
 mod departures;
 mod holes;
-pub(crate) mod incoming;
 mod nacks;
-mod outgoing;
 mod quiet;
 mod receiver;
+mod selective_send;
 mod sender;
 
 use alloc::boxed::Box;
@@ -16,10 +16,10 @@ use crate::best_effort::{RepairReceiver, RepairSender};
 use crate::scheme::{Receiver, Scheme, Sender};
 use crate::timing::Alpha;
 
-/// Selective repeat, with timeouts alone or with NACKs before them.
+/// Selective repeat, with timeouts alone or with NACKs as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectiveRepeat {
-    /// What the timeout adds to the round trip.
+    /// The time that the timeout adds to the round trip.
     pub alpha: Alpha,
     /// Whether the receiver reports holes, so that the sender need not wait for the timeout.
     pub nack: bool,
@@ -31,12 +31,12 @@ impl SelectiveRepeat {
     /// Id in the [`SchemeTag`] of selective repeat with NACKs (P5.2).
     pub const NACK_ID: u8 = 2;
 
-    /// `sr-rto`: with timeouts alone.
+    /// `sr-rto`: timeouts alone.
     pub const fn with_timeouts(alpha: Alpha) -> Self {
         Self { alpha, nack: false }
     }
 
-    /// `sr-nack`: with NACKs, and timeouts for what they miss.
+    /// `sr-nack`: NACKs, and timeouts for losses that NACKs miss.
     pub const fn with_nacks(alpha: Alpha) -> Self {
         Self { alpha, nack: true }
     }

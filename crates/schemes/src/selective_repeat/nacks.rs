@@ -1,4 +1,4 @@
-//! The NACKs of a queue pair: which messages have holes, and when to tell (P5.2).
+//! The NACKs of a queue pair: which messages have holes, and when to report them (P5.2).
 
 use core::ops::Range;
 
@@ -7,28 +7,28 @@ use farwrite_wire::control::Nack;
 
 use super::holes::Holes;
 use super::quiet::Quiet;
-use crate::scheme::{Arrivals, Message, Path};
+use crate::scheme::{Arrivals, Message, PathView};
 
 /// Bytes of one range in a NACK (P4.6).
 const RANGE_BYTES: usize = 8;
 
-/// Messages whose tails are asked for in one round.
+/// Most messages whose tails are requested in one round.
 const MAX_TAILS_A_ROUND: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Nacks {
-    messages: BTreeMap<u64, Watched>,
-    /// When to look at which message; at most one entry a message.
+    messages: BTreeMap<u64, NackedRecv>,
+    /// When to look at each message. There is at most one entry per message.
     timers: BTreeSet<(u64, u64)>,
-    /// Messages with something to ask for now.
+    /// Messages with chunks to request now.
     asking: BTreeSet<u64>,
     quiet: Quiet,
-    /// Messages before this one have been passed by the sender.
+    /// The sender has passed all messages before this one.
     newest: u64,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct NackedRecv {
     message: Message,
     holes: Holes,
     started_ns: u64,
@@ -37,12 +37,12 @@ struct Watched {
 }
 
 impl Nacks {
-    pub(super) fn start(&mut self, path: &Path, message: &Message) {
+    pub(super) fn start(&mut self, path: &PathView, message: &Message) {
         let mut holes = Holes::default();
         if message.number < self.newest {
             holes.note(path, message.chunks);
         }
-        let watched = Watched {
+        let watched = NackedRecv {
             message: *message,
             holes,
             started_ns: path.now_ns,
@@ -66,16 +66,16 @@ impl Nacks {
         }
     }
 
-    /// Packets of a message have come: `0..cumulative` is there, and the highest chunk that any
-    /// packet was of is the one before `seen`.
-    pub(super) fn arrived(&mut self, path: &Path, message: u64, cumulative: u32, seen: u32) {
+    /// Packets of a message have arrived. Chunks `0..cumulative` are present. The highest chunk of
+    /// which any packet has arrived is the one before `seen`.
+    pub(super) fn arrived(&mut self, path: &PathView, message: u64, cumulative: u32, seen: u32) {
         self.quiet.arrived(path);
         let Some(watched) = self.messages.get_mut(&message) else {
             return;
         };
         watched.begun = true;
         watched.holes.skip(cumulative);
-        // The highest chunk may have packets under way yet.
+        // The highest chunk may still have packets in flight.
         let highest = seen.min(watched.message.chunks).saturating_sub(1);
         watched.holes.note(path, highest);
         self.rearm(message);
@@ -86,8 +86,9 @@ impl Nacks {
         }
     }
 
-    /// A packet of a newer message has come: the sender began it after all chunks of older ones.
-    fn pass(&mut self, path: &Path, older: Range<u64>) {
+    /// A packet of a newer message has arrived. The sender began that message after all chunks of
+    /// older ones.
+    fn pass(&mut self, path: &PathView, older: Range<u64>) {
         let mut passed = BTreeSet::new();
         for (number, watched) in self.messages.range_mut(older) {
             watched.holes.note(path, watched.message.chunks);
@@ -98,7 +99,7 @@ impl Nacks {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, path: &Path) {
+    pub(super) fn handle_timeout(&mut self, path: &PathView) {
         while let Some(&(due_ns, number)) = self.timers.first()
             && due_ns <= path.now_ns
         {
@@ -117,10 +118,10 @@ impl Nacks {
         }
     }
 
-    fn ask_tails(&mut self, path: &Path) {
+    fn ask_tails(&mut self, path: &PathView) {
         let quiet = &self.quiet;
         let expected = self.messages.iter_mut().filter(|(_, watched)| {
-            // Of a message that has not begun, the sender has perhaps sent nothing.
+            // If a message has not begun, the sender may have sent nothing of it.
             watched.begun || quiet.overdue(path, watched.started_ns)
         });
         for (number, watched) in expected.take(MAX_TAILS_A_ROUND) {
@@ -131,14 +132,14 @@ impl Nacks {
 
     pub(super) fn poll(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Nack> {
         let max_ranges = (max_bytes / RANGE_BYTES).max(1);
         while let Some(&number) = self.asking.first() {
             let lost = self.messages.get_mut(&number).and_then(|watched| {
-                let Watched { message, holes, .. } = watched;
+                let NackedRecv { message, holes, .. } = watched;
                 holes.poll(path, arrivals, message, max_ranges)
             });
             if let Some(lost) = lost {

@@ -1,9 +1,9 @@
-//! When a receiver asks for what may never have been sent: the tail (P5.2.4).
+//! When a receiver requests chunks that may never have been sent: the tail (P5.2.4).
 
-use crate::scheme::Path;
+use crate::scheme::PathView;
 use crate::timing::repair_ns;
 
-/// Notices that packets have stopped coming on a queue pair that expects some.
+/// Detects that packets have stopped arriving on a queue pair that expects some.
 #[derive(Debug, Default)]
 pub(super) struct Quiet {
     last_arrival_ns: Option<u64>,
@@ -16,28 +16,28 @@ pub(super) struct Quiet {
 
 impl Quiet {
     /// A message is expected.
-    pub(super) fn started(&mut self, path: &Path) {
+    pub(super) fn started(&mut self, path: &PathView) {
         self.at_ns
             .get_or_insert(path.now_ns.saturating_add(repair_ns(path)));
     }
 
-    /// Nothing is expected any more; what comes next says nothing about the sender's pace.
+    /// Nothing more is expected. The next arrival says nothing about the sender's pace.
     pub(super) fn idle(&mut self) {
         self.last_arrival_ns = None;
         self.at_ns = None;
     }
 
     /// Packets came.
-    pub(super) fn arrived(&mut self, path: &Path) {
+    pub(super) fn arrived(&mut self, path: &PathView) {
         if self.last_arrival_ns == Some(path.now_ns) {
             return;
         }
-        // Until arrivals have shown otherwise, the sender is taken to be slow.
+        // Until arrivals show otherwise, assume that the sender is slow.
         let known_ns = self.gap_ns.unwrap_or(path.rtt_ns / 2);
         let faded_ns = known_ns - known_ns / 8;
         let last_ns = self.last_arrival_ns.unwrap_or(path.now_ns);
         let gap_ns = path.now_ns.saturating_sub(last_ns);
-        // The answer to a NACK is no measure of pace; it takes a round trip.
+        // The reply to a NACK does not measure the pace, because it takes a round trip.
         let counts = self.rounds == 0 || gap_ns < path.rtt_ns;
         let gap_ns = if counts {
             faded_ns.max(gap_ns)
@@ -47,7 +47,7 @@ impl Quiet {
         self.gap_ns = Some(gap_ns);
         self.last_arrival_ns = Some(path.now_ns);
         self.rounds = 0;
-        // A sender that is paced slowly is not quiet, nor is the path while its packets are late.
+        // A slowly paced sender is not quiet, and neither is a path while its packets are late.
         let pace_ns = gap_ns.min(path.rtt_ns).saturating_mul(2);
         let wait_ns = pace_ns
             .max(path.rtt_ns / 4)
@@ -55,15 +55,15 @@ impl Quiet {
         self.at_ns = Some(path.now_ns.saturating_add(wait_ns));
     }
 
-    /// Whether packets of a message expected since `since_ns` should have come by now, though none
-    /// has.
-    pub(super) fn overdue(&self, path: &Path, since_ns: u64) -> bool {
+    /// Returns whether packets of a message expected since `since_ns` should have arrived by now,
+    /// although none has.
+    pub(super) fn overdue(&self, path: &PathView, since_ns: u64) -> bool {
         let since_ns = self.last_arrival_ns.map_or(since_ns, |ns| ns.max(since_ns));
         since_ns.saturating_add(repair_ns(path)) <= path.now_ns
     }
 
-    /// Answers whether a round of asking begins.
-    pub(super) fn handle_timeout(&mut self, path: &Path) -> bool {
+    /// Returns whether a round of requests begins.
+    pub(super) fn handle_timeout(&mut self, path: &PathView) -> bool {
         let begins = self.at_ns.is_some_and(|at_ns| at_ns <= path.now_ns);
         if begins {
             let repair_ns = repair_ns(path);
@@ -87,8 +87,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn at(now_ms: u64) -> Path {
-        Path {
+    fn at(now_ms: u64) -> PathView {
+        PathView {
             now_ns: now_ms * MS,
             rtt_ns: 80 * MS,
             reordering_window_ns: 2 * MS,
@@ -115,7 +115,7 @@ mod tests {
         quiet.arrived(&at(0));
         quiet.arrived(&at(50));
         assert_eq!(quiet.next_timeout(), Some(152 * MS));
-        // The answer to a NACK, a round trip later, does not count.
+        // The reply to a NACK, one round trip later, does not count.
         assert!(quiet.handle_timeout(&at(152)));
         quiet.arrived(&at(260));
         assert_eq!(quiet.gap_ns, Some(43_750_000));

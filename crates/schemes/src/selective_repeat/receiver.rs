@@ -4,17 +4,17 @@ use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, VecDeque};
 use farwrite_wire::control::Outcome;
 
-use super::incoming::{Incoming, NextAck};
+use super::ack_state::{AckState, NextAck};
 use super::nacks::Nacks;
 use crate::ack_clock::AckClock;
 use crate::best_effort::RepairReceiver;
-use crate::scheme::{Arrivals, Message, Path, Receiver, Report};
+use crate::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report};
 
 #[derive(Debug)]
 pub(super) struct SelectiveReceiver {
-    messages: BTreeMap<u64, Incoming>,
+    messages: BTreeMap<u64, AckState>,
     acks: AckClock,
-    /// `None`: the sender relies on its timeouts.
+    /// `None` if the sender relies on its timeouts.
     nacks: Option<Nacks>,
     outcomes: VecDeque<(u64, Outcome)>,
 }
@@ -39,7 +39,7 @@ impl SelectiveReceiver {
 
     fn poll_ack(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
@@ -69,10 +69,10 @@ impl SelectiveReceiver {
 }
 
 impl Receiver for SelectiveReceiver {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
-            entry.insert(Incoming::new(message.number, message.chunks.max(1)));
-            // All of it may be there already.
+            entry.insert(AckState::new(message.number, message.chunks.max(1)));
+            // All chunks may have arrived already.
             self.acks.touch_now(message.number);
             if let Some(nacks) = &mut self.nacks {
                 nacks.start(path, message);
@@ -80,8 +80,13 @@ impl Receiver for SelectiveReceiver {
         }
     }
 
-    fn handle_arrivals(&mut self, path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        let seen = arrivals.seen(message);
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+        // The scheme has no parity. Only a peer that violates the protocol sends some.
+        if message.is_parity() {
+            return;
+        }
+        let message = message.data();
+        let seen = arrivals.seen(message.into());
         let Some(incoming) = self.messages.get_mut(&message).filter(|_| seen > 0) else {
             return;
         };
@@ -100,7 +105,7 @@ impl Receiver for SelectiveReceiver {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path, _arrivals: &dyn Arrivals) {
+    fn handle_timeout(&mut self, path: &PathView, _arrivals: &dyn Arrivals) {
         self.acks.handle_timeout(path.now_ns);
         if let Some(nacks) = &mut self.nacks {
             nacks.handle_timeout(path);
@@ -109,7 +114,7 @@ impl Receiver for SelectiveReceiver {
 
     fn poll_report(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_bytes: usize,
     ) -> Option<Report> {
@@ -131,8 +136,9 @@ impl Receiver for SelectiveReceiver {
 }
 
 impl RepairReceiver for SelectiveReceiver {
-    fn look(&mut self, _path: &Path, message: u64, arrivals: &dyn Arrivals) {
-        // This call does not mean that something has arrived, so the timers of ACKs and NACKs stay.
+    fn look(&mut self, _path: &PathView, message: u64, arrivals: &dyn Arrivals) {
+        // This call does not mean that something has arrived, so the timers of ACKs and NACKs do
+        // not change.
         if let Some(incoming) = self.messages.get_mut(&message) {
             incoming.arrived(arrivals);
             if incoming.is_whole() {

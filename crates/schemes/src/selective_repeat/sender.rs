@@ -5,9 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
 use super::departures::{Departure, Departures};
-use super::outgoing::Outgoing;
+use super::selective_send::SelectiveSend;
 use crate::best_effort::RepairSender;
-use crate::scheme::{Chunks, Message, Path, Report, Sender, SenderCounters};
+use crate::scheme::{Chunks, Message, PathView, Report, Sender, SenderCounters};
 use crate::silence::Silence;
 use crate::timing::{Alpha, crossing_ns, rto_ns};
 
@@ -15,13 +15,13 @@ use crate::timing::{Alpha, crossing_ns, rto_ns};
 pub(super) struct SelectiveSender {
     alpha: Alpha,
     nack: bool,
-    messages: BTreeMap<u64, Outgoing>,
+    messages: BTreeMap<u64, SelectiveSend>,
     /// Messages with chunks queued to be sent again.
     repeating: BTreeSet<u64>,
     /// Messages with chunks that were never handed out.
     unsent: BTreeSet<u64>,
     departures: Departures,
-    /// Timeout as of the last call that knew the path.
+    /// The timeout at the last call that had a path.
     rto_ns: u64,
     silence: Silence,
     outcomes: VecDeque<(u64, Outcome)>,
@@ -57,21 +57,22 @@ impl SelectiveSender {
         }
     }
 
-    fn handle_nack(&mut self, path: &Path, nack: &Nack) {
+    fn handle_nack(&mut self, path: &PathView, nack: &Nack) {
         let Some(outgoing) = self.messages.get_mut(&nack.message) else {
             return;
         };
         let crossing_ns = crossing_ns(path);
         let departures = &self.departures;
-        // A NACK that crossed the repair tells nothing about it; nor one for a chunk that has not
-        // even left.
+        // A NACK that crossed the repair says nothing about it. The same holds for a NACK about a
+        // chunk that has not left yet.
         let lost = |stamp| {
             let at_ns = departures.at_ns(stamp);
             at_ns.is_some_and(|at_ns| path.now_ns.saturating_sub(at_ns) >= crossing_ns)
         };
         let mut examined = 0;
         for range in &nack.lost {
-            // Not ascending or not disjoint: not what P4.6 allows, and the work must stay bounded.
+            // The ranges are not ascending or not disjoint, which P4.6 forbids. The work must stay
+            // bounded.
             if range.start < examined || range.is_empty() {
                 return;
             }
@@ -96,7 +97,8 @@ impl SelectiveSender {
         known
     }
 
-    /// Keeps the next timeout meaningful: the front departure has chunks without ACK.
+    /// Removes settled departures from the front, so that the next timeout stays meaningful: the
+    /// front departure has chunks without an ACK.
     fn drop_settled_departures(&mut self) {
         while let Some(front) = self.departures.front() {
             let outgoing = self.messages.get(&front.message);
@@ -109,15 +111,15 @@ impl SelectiveSender {
 }
 
 impl Sender for SelectiveSender {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         self.rto_ns = rto_ns(path, self.alpha);
         if let Entry::Vacant(entry) = self.messages.entry(message.number) {
-            entry.insert(Outgoing::new(message.chunks.max(1)));
+            entry.insert(SelectiveSend::new(message.chunks.max(1)));
             self.unsent.insert(message.number);
         }
     }
 
-    fn handle_report(&mut self, path: &Path, report: &Report) {
+    fn handle_report(&mut self, path: &PathView, report: &Report) {
         self.rto_ns = rto_ns(path, self.alpha);
         self.silence.heard();
         match report {
@@ -128,19 +130,19 @@ impl Sender for SelectiveSender {
         self.drop_settled_departures();
     }
 
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         self.rto_ns = rto_ns(path, self.alpha);
-        if let Some(outgoing) = self.messages.get_mut(&chunks.message) {
+        if let Some(outgoing) = self.messages.get_mut(&chunks.message.data()) {
             let stamp = self.departures.push(Departure {
                 at_ns: path.now_ns,
-                message: chunks.message,
+                message: chunks.message.data(),
                 range: chunks.range.clone(),
             });
             outgoing.stamp(chunks.range.clone(), stamp);
         }
     }
 
-    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
         self.silence.heard();
         self.finish(message, outcome);
     }
@@ -149,7 +151,7 @@ impl Sender for SelectiveSender {
         self.forget(message);
     }
 
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         self.rto_ns = rto_ns(path, self.alpha);
         let mut expired = false;
         while let Some(front) = self.departures.front()
@@ -158,7 +160,7 @@ impl Sender for SelectiveSender {
             let Some((stamp, departure)) = self.departures.pop() else {
                 break;
             };
-            // A chunk that left again since has a later stamp, and waits for that departure.
+            // A chunk that has left again has a later stamp, and waits for that departure.
             if let Some(outgoing) = self.messages.get_mut(&departure.message)
                 && outgoing.queue_if(departure.range, |latest| latest == stamp)
             {
@@ -174,7 +176,7 @@ impl Sender for SelectiveSender {
         self.drop_settled_departures();
     }
 
-    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);
         if max_chunks == 0 {
             return None;
@@ -199,6 +201,7 @@ impl Sender for SelectiveSender {
         };
         self.counters.sent_chunks += range.len() as u64;
         self.silence.sent(range.end - range.start);
+        let message = message.into();
         Some(Chunks { message, range })
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Message, Nack, Outcome, Path, Report, Sender, Timing, parity_of,
+    Arrivals, Chunks, Message, MessageId, Nack, Outcome, PathView, Report, Sender, Timing,
 };
 use proptest::prelude::*;
 
@@ -13,8 +13,8 @@ use crate::harness::MS;
 const RTT: u64 = 20 * MS;
 const WINDOW: u64 = 2 * MS;
 
-fn path(now_ns: u64) -> Path {
-    Path {
+fn path(now_ns: u64) -> PathView {
+    PathView {
         now_ns,
         rtt_ns: RTT,
         reordering_window_ns: WINDOW,
@@ -96,7 +96,9 @@ fn a_message_that_waits_for_another_can_be_closed_and_given_up() {
         sender.abandon(2);
         assert_eq!(send_all(&mut *sender, 0), 10, "{name}: the first");
         sender.abandon(0);
-        let next = sender.poll_transmit(&path(0), 1000).map(|c| c.message);
+        let next = sender
+            .poll_transmit(&path(0), 1000)
+            .map(|c| c.message.data());
         assert_eq!(next, Some(3), "{name}");
         assert_eq!(sender.poll_outcome(), None, "{name}");
     }
@@ -104,21 +106,21 @@ fn a_message_that_waits_for_another_can_be_closed_and_given_up() {
 
 /// What has arrived.
 #[derive(Default)]
-struct Memory(BTreeSet<(u64, u32)>);
+struct Memory(BTreeSet<(MessageId, u32)>);
 
 impl Arrivals for Memory {
-    fn word(&self, message: u64, word: u32) -> u64 {
+    fn word(&self, message: MessageId, word: u32) -> u64 {
         let bits = (0..64).filter(|bit| self.0.contains(&(message, word * 64 + bit)));
         bits.fold(0, |all, bit| all | 1 << bit)
     }
 
-    fn count(&self, message: u64) -> u32 {
-        let of = self.0.range((message, 0)..(message + 1, 0));
+    fn count(&self, message: MessageId) -> u32 {
+        let of = self.0.range((message, 0)..=(message, u32::MAX));
         u32::try_from(of.count()).unwrap()
     }
 
-    fn seen(&self, message: u64) -> u32 {
-        let last = self.0.range((message, 0)..(message + 1, 0)).next_back();
+    fn seen(&self, message: MessageId) -> u32 {
+        let last = self.0.range((message, 0)..=(message, u32::MAX)).next_back();
         last.map_or(0, |(_, chunk)| chunk + 1)
     }
 }
@@ -134,9 +136,10 @@ fn the_last_chunks_before_a_deadline_are_looked_at() {
         }
         receiver.start(&path(0), &message(0, 64));
         // Too little for a look of its own, and enough to rebuild the first chunk.
-        memory.0.extend([(0, 1), (parity_of(0), 0)]);
-        receiver.handle_arrivals(&path(MS), 0, &memory);
-        receiver.handle_arrivals(&path(MS), parity_of(0), &memory);
+        let data = MessageId::new(0);
+        memory.0.extend([(data, 1), (data.parity(), 0)]);
+        receiver.handle_arrivals(&path(MS), data, &memory);
+        receiver.handle_arrivals(&path(MS), data.parity(), &memory);
         assert_eq!(receiver.poll_job(&memory), None);
         let ends_ns = match by_deadline {
             true => 2 * MS,
@@ -217,10 +220,10 @@ proptest! {
                     rules.pass(rules.newest, now_ns);
                 }
                 Event::Arrive(number, chunk) if rules.open.contains(&number) => {
-                    memory.0.insert((number, chunk));
-                    receiver.handle_arrivals(&path(now_ns), number, &memory);
+                    memory.0.insert((number.into(), chunk));
+                    receiver.handle_arrivals(&path(now_ns), number.into(), &memory);
                     rules.pass(number, now_ns);
-                    if memory.0.contains(&(number, CHUNKS - 1)) {
+                    if memory.0.contains(&(number.into(), CHUNKS - 1)) {
                         rules.expect_no_more(number, now_ns);
                     }
                 }
@@ -242,7 +245,7 @@ proptest! {
             prop_assert_eq!(receiver.poll_report(&path(now_ns), &memory, 100), None);
             while let Some((number, outcome)) = receiver.poll_outcome() {
                 prop_assert!(rules.open.remove(&number), "{} ended twice", number);
-                let is_whole = memory.count(number) == CHUNKS;
+                let is_whole = memory.count(number.into()) == CHUNKS;
                 prop_assert_eq!(outcome == Outcome::Whole, is_whole);
                 let no_more_ns = rules.no_more_ns[usize::try_from(number).unwrap()];
                 let due = no_more_ns.is_some_and(|at_ns| at_ns + WINDOW <= now_ns);
@@ -251,7 +254,7 @@ proptest! {
             for &number in &rules.open {
                 let no_more_ns = rules.no_more_ns[usize::try_from(number).unwrap()];
                 let due = no_more_ns.is_some_and(|at_ns| at_ns + WINDOW <= now_ns);
-                prop_assert!(!due && memory.count(number) < CHUNKS, "{} is open", number);
+                prop_assert!(!due && memory.count(number.into()) < CHUNKS, "{} is open", number);
             }
         }
     }
@@ -274,12 +277,12 @@ proptest! {
             prop_assert_eq!(sender.poll_outcome(), None);
             sent.push(chunks);
         }
-        let each = sent.iter().flat_map(|c| c.range.clone().map(|chunk| (c.message, chunk)));
+        let each = sent.iter().flat_map(|c| c.range.clone().map(|chunk| (c.message.data(), chunk)));
         prop_assert_eq!(each.collect::<Vec<_>>(), expected);
         for run in sent {
             sender.handle_departed(&path(MS), &run);
-            let is_last = run.range.end == chunks[usize::try_from(run.message).unwrap()];
-            let over = is_last.then_some((run.message, Outcome::Partial));
+            let is_last = run.range.end == chunks[usize::try_from(run.message.data()).unwrap()];
+            let over = is_last.then_some((run.message.data(), Outcome::Partial));
             prop_assert_eq!(sender.poll_outcome(), over);
         }
         prop_assert_eq!(sender.next_timeout(), None);

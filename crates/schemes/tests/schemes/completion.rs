@@ -1,4 +1,4 @@
-//! Everything completes, whatever the channel does.
+//! All messages complete, however the channel behaves.
 
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::timing::Alpha;

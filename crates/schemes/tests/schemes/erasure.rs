@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use farwrite_codes::{Code, Kind};
+use farwrite_dice::SplitMix;
 use farwrite_schemes::erasure::ErasureCoding;
-use farwrite_schemes::scheme::{Scheme, parity_of};
+use farwrite_schemes::scheme::{MessageId, Scheme};
 use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;
 
-use crate::harness::{Channel, Dice, MS, Story, World, parity_chunks, send_one};
+use crate::harness::{Channel, DATA, MS, PARITY, Story, World, parity_chunks, send_one};
 
 fn ec(code: &str) -> ErasureCoding {
     ErasureCoding::new(code.parse().unwrap(), Alpha::DEFAULT)
@@ -21,13 +22,13 @@ fn one_pass_ns(scheme: &dyn Scheme, channel: &Channel, chunks: u32) -> u64 {
     on_wire * channel.chunk_ns + channel.rtt_ns + MS / 10
 }
 
-/// Loses so many chunks of each group, data and parity, by the dice.
+/// Loses this number of chunks of each group, data and parity, by the dice.
 fn lose_in_each_group(
     code: Code,
     chunks: u32,
-    dice: &mut Dice,
+    dice: &mut SplitMix,
     most: impl Fn(u32) -> u32,
-) -> BTreeSet<(u64, u32)> {
+) -> BTreeSet<(MessageId, u32)> {
     let (k, m) = (
         u32::try_from(code.k()).unwrap(),
         u32::try_from(code.m()).unwrap(),
@@ -36,8 +37,9 @@ fn lose_in_each_group(
     for group in 0..chunks.div_ceil(k) {
         let data = (chunks - group * k).min(k);
         let parity = u32::try_from(code.parity_chunks(data as usize)).unwrap();
-        let mut of_group: Vec<(u64, u32)> = (0..data).map(|i| (0, group * k + i)).collect();
-        of_group.extend((0..parity).map(|i| (parity_of(0), group * m + i)));
+        let mut of_group: Vec<(MessageId, u32)> =
+            (0..data).map(|i| (DATA, group * k + i)).collect();
+        of_group.extend((0..parity).map(|i| (PARITY, group * m + i)));
         for _ in 0..most(data) {
             let at = usize::try_from(dice.below(of_group.len() as u64)).unwrap();
             lost.insert(of_group.swap_remove(at));
@@ -64,7 +66,8 @@ fn groups_that_are_just_decodable_cost_no_round_trip() {
         let scheme = ec(code);
         let m = u32::try_from(scheme.code.m()).unwrap();
         for seed in 1..6 {
-            let lose_first = lose_in_each_group(scheme.code, chunks, &mut Dice(seed), |_| m);
+            let lose_first =
+                lose_in_each_group(scheme.code, chunks, &mut SplitMix::new(seed), |_| m);
             let channel = Channel {
                 lose_first,
                 ..Channel::default()
@@ -87,7 +90,10 @@ fn one_loss_among_the_chunks_of_each_parity_chunk_costs_xor_no_round_trip() {
     let scheme = ec("ec-xor:32,8");
     let channel = Channel {
         // Of each group, chunks 0 to 7: one for each parity chunk.
-        lose_first: (0..1_000).filter(|c| c % 32 < 8).map(|c| (0, c)).collect(),
+        lose_first: (0..1_000)
+            .filter(|c| c % 32 < 8)
+            .map(|c| (DATA, c))
+            .collect(),
         ..Channel::default()
     };
     let bound_ns = one_pass_ns(&scheme, &channel, 1_000);
@@ -101,7 +107,7 @@ fn one_loss_among_the_chunks_of_each_parity_chunk_costs_xor_no_round_trip() {
 fn of_groups_that_are_just_not_decodable_what_was_lost_is_sent_once_more() {
     let scheme = ec("ec-mds:32,8");
     for seed in 1..6 {
-        let lose_first = lose_in_each_group(scheme.code, 3_200, &mut Dice(seed), |_| 9);
+        let lose_first = lose_in_each_group(scheme.code, 3_200, &mut SplitMix::new(seed), |_| 9);
         let lost: BTreeSet<u32> = lose_first
             .iter()
             .filter(|(n, _)| *n == 0)
@@ -130,13 +136,14 @@ fn only_the_chunks_of_groups_that_failed_are_sent_again() {
     let scheme = ec("ec-mds:32,8");
     for seed in 1..6 {
         // Group 3 of every 10 loses 9, the others 8.
-        let mut lose_first = lose_in_each_group(scheme.code, 3_200, &mut Dice(seed), |_| 8);
+        let mut lose_first =
+            lose_in_each_group(scheme.code, 3_200, &mut SplitMix::new(seed), |_| 8);
         let is_of = |failed: bool| {
-            move |&(n, c): &(u64, u32)| (c / if n == 0 { 32 } else { 8 } % 10 == 3) == failed
+            move |&(n, c): &(MessageId, u32)| (c / if n == 0 { 32 } else { 8 } % 10 == 3) == failed
         };
         lose_first.retain(is_of(false));
-        let more = lose_in_each_group(scheme.code, 3_200, &mut Dice(seed), |_| 9);
-        let more: Vec<(u64, u32)> = more.into_iter().filter(is_of(true)).collect();
+        let more = lose_in_each_group(scheme.code, 3_200, &mut SplitMix::new(seed), |_| 9);
+        let more: Vec<(MessageId, u32)> = more.into_iter().filter(is_of(true)).collect();
         let failed: BTreeSet<u32> = more
             .iter()
             .filter(|(n, _)| *n == 0)
@@ -186,9 +193,9 @@ fn what_is_lost_as_a_whole_comes_a_fallback_timeout_and_a_round_trip_later() {
     let scheme = ec("ec-mds:32,8");
     let chunks = 1_000;
     let parity = parity_chunks(&scheme, chunks);
-    let data: BTreeSet<(u64, u32)> = (0..chunks).map(|c| (0, c)).collect();
-    let all_parity: BTreeSet<(u64, u32)> = (0..parity).map(|c| (parity_of(0), c)).collect();
-    let some_data = [5, 6, 700].map(|c| (0, c));
+    let data: BTreeSet<(MessageId, u32)> = (0..chunks).map(|c| (DATA, c)).collect();
+    let all_parity: BTreeSet<(MessageId, u32)> = (0..parity).map(|c| (PARITY, c)).collect();
+    let some_data = [5, 6, 700].map(|c| (DATA, c));
     let table = [
         // All but the last 8, for which their parity suffices.
         ("data", data.clone(), 992),
@@ -280,7 +287,7 @@ fn a_fragment_of_the_immediate_that_was_rebuilt_away_is_asked_for() {
     let scheme = ec("ec-mds:32,8");
     let channel = Channel {
         immediate: true,
-        lose_first: BTreeSet::from([(0, 5)]),
+        lose_first: BTreeSet::from([(DATA, 5)]),
         ..Channel::default()
     };
     let bound_ns =
@@ -324,7 +331,7 @@ fn data_do_not_wait_for_parity_that_is_not_ready() {
     };
     let data_ns = 5_000 * channel.chunk_ns;
     let story = send_one(&scheme, channel, 5_000);
-    let last_ns = story.handed_out[&(0, 4_999)][0];
+    let last_ns = story.handed_out[&(DATA, 4_999)][0];
     assert!(last_ns <= data_ns * 5 / 4, "{last_ns}");
 }
 

@@ -1,7 +1,7 @@
 //! Every state of a chunk at the sender against every event.
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender, Timing};
+use farwrite_schemes::scheme::{Chunks, Message, MessageId, PathView, Report, Sender, Timing};
 use farwrite_schemes::timing::Alpha;
 use farwrite_wire::control::{Ack, Nack, Outcome};
 
@@ -13,8 +13,8 @@ const TIMED: [SchemeName; 3] = [SchemeName::SrRto, SchemeName::SrNack, SchemeNam
 const RTT: u64 = 24 * MS;
 const RTO: u64 = 3 * RTT;
 
-fn at(now_ns: u64) -> Path {
-    Path {
+fn at(now_ns: u64) -> PathView {
+    PathView {
         now_ns,
         rtt_ns: RTT,
         reordering_window_ns: MS,
@@ -41,7 +41,7 @@ fn nack() -> Report {
 
 fn chunk(chunk: u32) -> Chunks {
     Chunks {
-        message: 0,
+        message: MessageId::new(0),
         range: chunk..chunk + 1,
     }
 }
@@ -178,7 +178,7 @@ fn timeouts_follow_the_round_trip_as_it_is_at_their_end() {
     for name in SchemeName::EXACT {
         let (mut sender, _) = sender_in(name, State::Departed);
         assert_eq!(sender.next_timeout(), Some(RTO), "{name}");
-        let longer = Path {
+        let longer = PathView {
             now_ns: RTO,
             rtt_ns: 2 * RTT,
             reordering_window_ns: MS,
@@ -209,7 +209,7 @@ fn retransmissions_of_the_oldest_come_first_and_then_its_new_chunks() {
         let hand_out = |sender: &mut Box<dyn Sender + Send>, now_ns, max| {
             let chunks = sender.poll_transmit(&at(now_ns), max).unwrap();
             sender.handle_departed(&at(now_ns), &chunks);
-            (chunks.message, chunks.range)
+            (chunks.message.data(), chunks.range)
         };
         assert_eq!(hand_out(&mut sender, 0, 8), (0, 0..8));
         assert_eq!(hand_out(&mut sender, 0, 8), (0, 8..10));
@@ -249,7 +249,7 @@ fn going_back_repeats_all_that_follows_of_every_message() {
     let mut again = Vec::new();
     while let Some(chunks) = sender.poll_transmit(&at(RTT), 8) {
         sender.handle_departed(&at(RTT), &chunks);
-        again.push((chunks.message, chunks.range));
+        again.push((chunks.message.data(), chunks.range));
     }
     assert_eq!(again, [(0, 2..4), (1, 0..4)]);
     assert_eq!(sender.counters().retransmitted_chunks, 6);

@@ -6,7 +6,8 @@ use farwrite_schemes::ack_clock::AckClock;
 use farwrite_schemes::arrived::cumulative;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Message, Path, Receiver, Report, Scheme, Sender, SenderCounters,
+    Arrivals, Chunks, Message, MessageId, PathView, Receiver, Report, Scheme, Sender,
+    SenderCounters,
 };
 use farwrite_schemes::silence::Silence;
 use farwrite_schemes::timing::{Alpha, rto_ns};
@@ -44,10 +45,10 @@ struct Waiting {
 }
 
 impl Sender for Waiting {
-    fn start(&mut self, _path: &Path, message: &Message) {
+    fn start(&mut self, _path: &PathView, message: &Message) {
         self.messages.insert(message.number, (message.chunks, 0));
     }
-    fn handle_report(&mut self, path: &Path, report: &Report) {
+    fn handle_report(&mut self, path: &PathView, report: &Report) {
         self.silence.heard();
         let Report::Ack(ack) = report else { return };
         let Some((chunks, acked)) = self.messages.get_mut(&ack.message) else {
@@ -61,14 +62,14 @@ impl Sender for Waiting {
         self.under_way
             .take_if(|(run, _)| run.message == ack.message && run.range.end <= acked);
     }
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         if let Some((run, at_ns)) = &mut self.under_way
             && run == chunks
         {
             *at_ns = Some(path.now_ns + rto_ns(path, Alpha::DEFAULT));
         }
     }
-    fn handle_closed(&mut self, _path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _path: &PathView, message: u64, outcome: Outcome) {
         if self.messages.remove(&message).is_some() {
             self.outcomes.push_back((message, outcome));
         }
@@ -78,7 +79,7 @@ impl Sender for Waiting {
         self.messages.remove(&message);
         self.under_way.take_if(|(run, _)| run.message == message);
     }
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         if self
             .under_way
             .take_if(|(_, at)| at.is_some_and(|at| at <= path.now_ns))
@@ -89,7 +90,7 @@ impl Sender for Waiting {
         }
         self.silence.handle_timeout(path);
     }
-    fn poll_transmit(&mut self, _path: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _path: &PathView, max_chunks: u32) -> Option<Chunks> {
         let max_chunks = self.silence.limit(max_chunks);
         if self.under_way.is_some() || max_chunks == 0 {
             return None;
@@ -98,6 +99,7 @@ impl Sender for Waiting {
         let range = acked..chunks.min(acked + max_chunks);
         self.silence.sent(range.end - range.start);
         self.counters.sent_chunks += u64::from(range.end - range.start);
+        let message = message.into();
         let run = Chunks { message, range };
         self.under_way = Some((run.clone(), None));
         Some(run)
@@ -115,7 +117,7 @@ impl Sender for Waiting {
     }
 }
 
-/// Tells how far a message has come, a period after something came.
+/// Reports how far a message has come, one period after something arrived.
 #[derive(Default)]
 struct Answering {
     messages: BTreeMap<u64, u32>,
@@ -124,23 +126,23 @@ struct Answering {
 }
 
 impl Receiver for Answering {
-    fn start(&mut self, _path: &Path, message: &Message) {
+    fn start(&mut self, _path: &PathView, message: &Message) {
         self.messages.insert(message.number, message.chunks);
         self.acks.touch_now(message.number);
     }
-    fn handle_arrivals(&mut self, path: &Path, message: u64, _arrivals: &dyn Arrivals) {
-        self.acks.touch(path, message);
+    fn handle_arrivals(&mut self, path: &PathView, message: MessageId, _arrivals: &dyn Arrivals) {
+        self.acks.touch(path, message.data());
     }
     fn abandon(&mut self, message: u64) {
         self.messages.remove(&message);
         self.acks.forget(message);
     }
-    fn handle_timeout(&mut self, path: &Path, _arrivals: &dyn Arrivals) {
+    fn handle_timeout(&mut self, path: &PathView, _arrivals: &dyn Arrivals) {
         self.acks.handle_timeout(path.now_ns);
     }
     fn poll_report(
         &mut self,
-        _path: &Path,
+        _path: &PathView,
         arrivals: &dyn Arrivals,
         _max: usize,
     ) -> Option<Report> {
@@ -155,7 +157,7 @@ impl Receiver for Answering {
         Some(Report::Ack(Ack {
             message,
             cumulative,
-            seen: arrivals.seen(message).max(cumulative),
+            seen: arrivals.seen(message.into()).max(cumulative),
             window_start: 0,
             bits: Vec::new(),
         }))

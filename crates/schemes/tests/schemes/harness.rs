@@ -5,14 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use farwrite_codes::Present;
+use farwrite_dice::SplitMix;
 use farwrite_schemes::registry::from_tag;
 use farwrite_schemes::scheme::{
-    Arrivals, Chunks, Job, Layout, Message, Path, Receiver, Report, Scheme, SchemeTag, Sender,
-    SenderCounters, Timing, Work, data_of, is_parity, parity_of,
+    Arrivals, Chunks, Job, Layout, Message, MessageId, PathView, Receiver, Report, Scheme,
+    SchemeTag, Sender, SenderCounters, Timing, Work,
 };
 use farwrite_wire::control::Outcome;
 
 pub(crate) const MS: u64 = 1_000_000;
+
+/// The first message, and its parity.
+pub(crate) const DATA: MessageId = MessageId::new(0);
+pub(crate) const PARITY: MessageId = DATA.parity();
 
 /// The channel, and what goes wrong on it.
 #[derive(Clone, Debug)]
@@ -33,7 +38,7 @@ pub(crate) struct Channel {
     /// Nothing gets through in this time, in either direction.
     pub(crate) dead_ns: Range<u64>,
     /// First copies of these chunks are lost.
-    pub(crate) lose_first: BTreeSet<(u64, u32)>,
+    pub(crate) lose_first: BTreeSet<(MessageId, u32)>,
     /// When after the start parity has room at the receiver; `None`: never.
     pub(crate) clear_parity_ns: Option<u64>,
     /// Time that it takes to encode a group.
@@ -85,7 +90,7 @@ pub(crate) struct Story {
     pub(crate) nacked: BTreeSet<(u64, u32)>,
     pub(crate) reports: u64,
     /// When each chunk was handed out, in order.
-    pub(crate) handed_out: BTreeMap<(u64, u32), Vec<u64>>,
+    pub(crate) handed_out: BTreeMap<(MessageId, u32), Vec<u64>>,
     /// When each run was handed out.
     pub(crate) runs: Vec<(u64, Chunks)>,
     pub(crate) ended_ns: u64,
@@ -93,7 +98,7 @@ pub(crate) struct Story {
 
 enum Event {
     Departed(Chunks),
-    Arrived(u64, Vec<u32>),
+    Arrived(MessageId, Vec<u32>),
     Reported(Report),
     Closed(u64),
     Start(Message),
@@ -114,9 +119,9 @@ struct Bitmap {
 /// What the receiving endpoint keeps: the bitmaps.
 #[derive(Default)]
 pub(crate) struct Memory {
-    bitmaps: BTreeMap<u64, Bitmap>,
+    bitmaps: BTreeMap<MessageId, Bitmap>,
     /// Messages with an immediate, and the fragments that are missing.
-    fragments: BTreeMap<u64, BTreeSet<u32>>,
+    fragments: BTreeMap<MessageId, BTreeSet<u32>>,
 }
 
 impl Memory {
@@ -124,17 +129,20 @@ impl Memory {
         self.post_chunks(message.number, message.chunks);
     }
 
-    pub(crate) fn post_chunks(&mut self, message: u64, chunks: u32) {
+    pub(crate) fn post_chunks(&mut self, message: impl Into<MessageId>, chunks: u32) {
         let bits = vec![false; chunks as usize];
         let (count, seen) = (0, 0);
-        self.bitmaps.insert(message, Bitmap { bits, count, seen });
+        self.bitmaps
+            .insert(message.into(), Bitmap { bits, count, seen });
     }
 
     pub(crate) fn expect_immediate(&mut self, message: u64) {
-        self.fragments.insert(message, (0..FRAGMENTS).collect());
+        self.fragments
+            .insert(message.into(), (0..FRAGMENTS).collect());
     }
 
-    pub(crate) fn arrive(&mut self, message: u64, chunk: u32) {
+    pub(crate) fn arrive(&mut self, message: impl Into<MessageId>, chunk: u32) {
+        let message = message.into();
         self.rebuild(message, chunk);
         if let Some(missing) = self.fragments.get_mut(&message) {
             missing.remove(&(chunk % FRAGMENTS));
@@ -142,25 +150,26 @@ impl Memory {
     }
 
     /// Without the fragment of the immediate that a packet would bring.
-    pub(crate) fn rebuild(&mut self, message: u64, chunk: u32) {
-        let bitmap = self.bitmaps.get_mut(&message).unwrap();
+    pub(crate) fn rebuild(&mut self, message: impl Into<MessageId>, chunk: u32) {
+        let bitmap = self.bitmaps.get_mut(&message.into()).unwrap();
         bitmap.count += u32::from(!bitmap.bits[chunk as usize]);
         bitmap.seen = bitmap.seen.max(chunk + 1);
         bitmap.bits[chunk as usize] = true;
     }
 
-    pub(crate) fn has(&self, message: u64, chunk: u32) -> bool {
-        self.bitmaps[&message].bits[chunk as usize]
+    pub(crate) fn has(&self, message: impl Into<MessageId>, chunk: u32) -> bool {
+        self.bitmaps[&message.into()].bits[chunk as usize]
     }
 
-    pub(crate) fn is_whole(&self, message: u64) -> bool {
+    pub(crate) fn is_whole(&self, message: impl Into<MessageId>) -> bool {
+        let message = message.into();
         let bitmap = &self.bitmaps[&message];
         bitmap.count as usize == bitmap.bits.len() && self.immediate_is_whole(message)
     }
 }
 
 impl Arrivals for Memory {
-    fn word(&self, message: u64, word: u32) -> u64 {
+    fn word(&self, message: MessageId, word: u32) -> u64 {
         let Some(bits) = self.bitmaps.get(&message) else {
             return 0;
         };
@@ -169,36 +178,16 @@ impl Arrivals for Memory {
             .fold(0, |word, (i, &bit)| word | u64::from(bit) << i)
     }
 
-    fn count(&self, message: u64) -> u32 {
+    fn count(&self, message: MessageId) -> u32 {
         self.bitmaps.get(&message).map_or(0, |bitmap| bitmap.count)
     }
 
-    fn seen(&self, message: u64) -> u32 {
+    fn seen(&self, message: MessageId) -> u32 {
         self.bitmaps.get(&message).map_or(0, |bitmap| bitmap.seen)
     }
 
-    fn immediate_is_whole(&self, message: u64) -> bool {
+    fn immediate_is_whole(&self, message: MessageId) -> bool {
         self.fragments.get(&message).is_none_or(BTreeSet::is_empty)
-    }
-}
-
-/// `SplitMix64`: enough to throw dice with.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    pub(crate) fn hits(&mut self, probability: f64) -> bool {
-        ((self.next() >> 11) as f64) < probability * (1u64 << 53) as f64
-    }
-
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
     }
 }
 
@@ -206,13 +195,13 @@ pub(crate) struct World {
     scheme: SchemeTag,
     channel: Channel,
     pub(crate) now_ns: u64,
-    dice: Dice,
+    dice: SplitMix,
     in_burst: bool,
     sender: Box<dyn Sender + Send>,
     receiver: Box<dyn Receiver + Send>,
     pub(crate) memory: Memory,
     closed: BTreeSet<u64>,
-    chunks: BTreeMap<u64, u32>,
+    chunks: BTreeMap<MessageId, u32>,
     layouts: BTreeMap<u64, Layout>,
     /// Groups whose parity exists, and messages whose parity has room.
     encoded: BTreeSet<(u64, u32)>,
@@ -228,7 +217,7 @@ impl World {
     pub(crate) fn new(scheme: &dyn Scheme, channel: Channel) -> Self {
         Self {
             scheme: scheme.tag(),
-            dice: Dice(channel.seed),
+            dice: SplitMix::new(channel.seed),
             channel,
             now_ns: 0,
             in_burst: false,
@@ -248,8 +237,8 @@ impl World {
         }
     }
 
-    pub(crate) fn path(&self) -> Path {
-        Path {
+    pub(crate) fn path(&self) -> PathView {
+        PathView {
             now_ns: self.now_ns,
             rtt_ns: self.channel.rtt_ns,
             reordering_window_ns: self.channel.reordering_window_ns,
@@ -265,13 +254,14 @@ impl World {
             chunks,
             chunk_bytes: 4096,
         };
-        self.chunks.insert(number, chunks);
+        let data = MessageId::new(number);
+        self.chunks.insert(data, chunks);
         self.push(at_ns, Event::Start(message));
         let scheme = from_tag(self.scheme);
         if let Some(layout) = scheme.and_then(|scheme| scheme.layout(&message)) {
             let parity_chunks = u32::try_from(layout.parity_chunks()).unwrap();
-            self.chunks.insert(parity_of(number), parity_chunks);
-            self.memory.post_chunks(parity_of(number), parity_chunks);
+            self.chunks.insert(data.parity(), parity_chunks);
+            self.memory.post_chunks(data.parity(), parity_chunks);
             self.layouts.insert(number, layout);
             if let Some(late_ns) = self.channel.clear_parity_ns {
                 self.push(at_ns + late_ns, Event::ParityClear(number));
@@ -284,12 +274,13 @@ impl World {
         self.events.insert((at_ns, self.next_event), event);
     }
 
-    /// Runs until all messages are over at the sender, and panics if that takes too long.
+    /// Runs until all messages have ended at the sender. Panics if that takes too long.
     pub(crate) fn run(mut self, limit_ns: u64) -> Story {
         while self
             .chunks
             .keys()
-            .any(|number| !is_parity(*number) && !self.story.outcomes.contains_key(number))
+            .filter(|message| !message.is_parity())
+            .any(|message| !self.story.outcomes.contains_key(&message.data()))
         {
             assert!(self.step(), "nothing happens any more: {:?}", self.channel);
             assert!(self.now_ns < limit_ns, "still busy: {:?}", self.channel);
@@ -359,7 +350,7 @@ impl World {
                 for chunk in chunks {
                     self.memory.arrive(message, chunk);
                 }
-                let number = data_of(message);
+                let number = message.data();
                 if self.closed.contains(&number) {
                     self.send_back(|| Event::Closed(number));
                 } else {
@@ -390,14 +381,14 @@ impl World {
             let wanted =
                 copies.len() == 1 && self.channel.lose_first.contains(&(chunks.message, chunk));
             if self.loses() || wanted {
-                self.story.lost_chunks += u64::from(!is_parity(chunks.message));
+                self.story.lost_chunks += u64::from(!chunks.message.is_parity());
             } else {
                 arriving.push(chunk);
             }
         }
         self.wire_free_ns = self.now_ns + chunks.range.len() as u64 * self.channel.chunk_ns;
         let flight_ns = self.wire_free_ns + self.channel.rtt_ns / 2;
-        let copies = 1 + u64::from(self.dice.hits(self.channel.duplicate));
+        let copies = 1 + u64::from(self.dice.chance(self.channel.duplicate));
         for _ in 0..copies {
             let late_ns = self.dice.below(self.channel.late_ns + 1);
             if !arriving.is_empty() {
@@ -409,10 +400,10 @@ impl World {
         self.push(self.wire_free_ns, Event::Departed(chunks));
     }
 
-    /// Parity goes only once it exists and has room.
+    /// Parity is sent only once it exists and has room.
     fn check_parity(&self, chunks: &Chunks) {
-        if is_parity(chunks.message) {
-            let number = data_of(chunks.message);
+        if chunks.message.is_parity() {
+            let number = chunks.message.data();
             assert!(self.cleared.contains(&number));
             let m = u32::try_from(self.layouts[&number].code().m()).unwrap();
             let mut groups = chunks.range.clone().map(|chunk| chunk / m);
@@ -437,9 +428,9 @@ impl World {
             assert_eq!(job.work, Work::Rebuild);
             let layout = self.layouts[&job.message];
             let group = layout.group(job.group as usize).unwrap();
-            let (code, parity) = (layout.code(), parity_of(job.message));
+            let (code, data) = (layout.code(), MessageId::new(job.message));
             let first = |per_group: usize| u32::try_from(job.group as usize * per_group).unwrap();
-            let arrived = |message: u64, first: u32, count: usize| {
+            let arrived = |message: MessageId, first: u32, count: usize| {
                 let there = |chunk: &usize| {
                     self.memory
                         .has(message, first + u32::try_from(*chunk).unwrap())
@@ -447,8 +438,8 @@ impl World {
                 (0..count).filter(there).collect()
             };
             let present = Present {
-                data: arrived(job.message, first(code.k()), group.data_chunks),
-                parity: arrived(parity, first(code.m()), group.parity_chunks),
+                data: arrived(data, first(code.k()), group.data_chunks),
+                parity: arrived(data.parity(), first(code.m()), group.parity_chunks),
             };
             assert!(code.recoverable(group.data_chunks, &present));
             let missing = present.data.missing(group.data_chunks);
@@ -472,18 +463,18 @@ impl World {
         let enter = loss / burst / (1.0 - loss).max(0.01);
         let flips = if self.in_burst { 1.0 / burst } else { enter };
         if burst <= 1.0 {
-            return self.dice.hits(loss);
+            return self.dice.chance(loss);
         }
-        self.in_burst ^= self.dice.hits(flips);
+        self.in_burst ^= self.dice.chance(flips);
         self.in_burst
     }
 
     fn send_back(&mut self, event: impl Fn() -> Event) {
-        let lost = self.dice.hits(self.channel.loss_report);
+        let lost = self.dice.chance(self.channel.loss_report);
         if lost || self.channel.dead_ns.contains(&self.now_ns) {
             return;
         }
-        let copies = 1 + u64::from(self.dice.hits(self.channel.duplicate));
+        let copies = 1 + u64::from(self.dice.chance(self.channel.duplicate));
         for _ in 0..copies {
             let late_ns = self.dice.below(self.channel.late_report_ns + 1);
             let at_ns = self.now_ns + self.channel.rtt_ns / 2 + late_ns;
@@ -507,13 +498,13 @@ impl World {
         }
     }
 
-    /// A report says nothing but the truth, and no more than fits.
+    /// A report states only what is true, and is no longer than allowed.
     fn check(&mut self, report: &Report) {
         match report {
             Report::Ack(ack) => {
                 assert!(ack.bits.len() <= self.channel.max_report_bytes);
                 assert!(ack.window_start.is_multiple_of(8));
-                assert!(ack.cumulative <= ack.seen && ack.seen <= self.chunks[&ack.message]);
+                assert!(ack.cumulative <= ack.seen && ack.seen <= self.chunks[&ack.message.into()]);
                 assert!((0..ack.cumulative).all(|chunk| self.memory.has(ack.message, chunk)));
                 for (i, byte) in ack.bits.iter().enumerate() {
                     for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
@@ -527,9 +518,9 @@ impl World {
                 assert!(!nack.lost.is_empty());
                 assert!(nack.lost.windows(2).all(|two| two[0].end < two[1].start));
                 for range in &nack.lost {
-                    assert!(!range.is_empty() && range.end <= self.chunks[&nack.message]);
+                    assert!(!range.is_empty() && range.end <= self.chunks[&nack.message.into()]);
                     // Its bytes may be there, but not the fragment that it carries.
-                    let lacks_immediate = !self.memory.immediate_is_whole(nack.message);
+                    let lacks_immediate = !self.memory.immediate_is_whole(nack.message.into());
                     let mut missing = range
                         .clone()
                         .map(|chunk| !self.memory.has(nack.message, chunk));

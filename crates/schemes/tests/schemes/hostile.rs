@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Chunks, Message, Path, Report, Sender, Timing};
+use farwrite_schemes::scheme::{Chunks, Message, PathView, Report, Sender, Timing};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ impl Claims {
 
 struct Bench {
     sender: Box<dyn Sender + Send>,
-    path: Path,
+    path: PathView,
     claims: Claims,
     in_hand: Vec<Chunks>,
     over: BTreeSet<u64>,
@@ -160,9 +160,13 @@ impl Bench {
     fn check(&mut self, chunks: &Chunks, max_chunks: u32) {
         let Range { start, end } = chunks.range;
         assert!(start < end && end - start <= max_chunks);
-        assert!(end <= self.claims.chunks[&chunks.message]);
-        assert!(!self.over.contains(&chunks.message));
-        let handed_out = self.claims.handed_out.entry(chunks.message).or_default();
+        assert!(end <= self.claims.chunks[&chunks.message.data()]);
+        assert!(!self.over.contains(&chunks.message.data()));
+        let handed_out = self
+            .claims
+            .handed_out
+            .entry(chunks.message.data())
+            .or_default();
         *handed_out = end.max(*handed_out);
     }
 }
@@ -175,7 +179,7 @@ proptest! {
         name in prop::sample::select(&SchemeName::EXACT[..]),
         events in prop::collection::vec(event(), 1..150),
     ) {
-        let path = Path {
+        let path = PathView {
             now_ns: 0,
             rtt_ns: 20 * MS,
             reordering_window_ns: MS,

@@ -3,21 +3,22 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
+use farwrite_dice::SplitMix;
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::loss_meter::LossMeter;
 use farwrite_schemes::order::{InSequence, WireOrder};
-use farwrite_schemes::scheme::{Arrivals, Message, Path, Timing, parity_of};
+use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Timing};
 use farwrite_wire::control::LossCounts;
 use proptest::prelude::*;
 
-use crate::harness::{Dice, MS};
+use crate::harness::MS;
 
 const CHUNK_NS: u64 = 10_000;
 const RTT_NS: u64 = 25 * MS;
 const WINDOW_NS: u64 = MS;
 
-fn path(now_ns: u64) -> Path {
-    Path {
+fn path(now_ns: u64) -> PathView {
+    PathView {
         now_ns,
         rtt_ns: RTT_NS,
         reordering_window_ns: WINDOW_NS,
@@ -41,27 +42,27 @@ impl WireOrder for Shy {
     fn len(&self) -> u32 {
         self.0.len()
     }
-    fn at(&self, position: u32) -> Option<(u64, u32)> {
+    fn at(&self, position: u32) -> Option<(MessageId, u32)> {
         self.0.at(position)
     }
 }
 
 /// Bitmaps of SDR messages.
 #[derive(Default)]
-struct Bitmaps(BTreeSet<(u64, u32)>);
+struct Bitmaps(BTreeSet<(MessageId, u32)>);
 
 impl Arrivals for Bitmaps {
-    fn word(&self, message: u64, word: u32) -> u64 {
+    fn word(&self, message: MessageId, word: u32) -> u64 {
         let bits = self
             .0
             .range((message, word * 64)..(message, word * 64 + 64));
         bits.fold(0, |bits, (_, chunk)| bits | 1 << (chunk % 64))
     }
-    fn count(&self, message: u64) -> u32 {
+    fn count(&self, message: MessageId) -> u32 {
         let chunks = self.0.range((message, 0)..=(message, u32::MAX));
         u32::try_from(chunks.count()).unwrap()
     }
-    fn seen(&self, message: u64) -> u32 {
+    fn seen(&self, message: MessageId) -> u32 {
         let chunks = self.0.range((message, 0)..=(message, u32::MAX));
         chunks.last().map_or(0, |(_, chunk)| chunk + 1)
     }
@@ -82,19 +83,20 @@ fn counts(lost: impl Iterator<Item = Option<bool>>) -> LossCounts {
 }
 
 /// Two states that lose all and nothing; as many losses as asked for, in bursts of that mean.
-fn losses(dice: &mut Dice, chunks: u32, loss_chunk: f64, burst_chunks: f64) -> Vec<bool> {
+fn losses(dice: &mut SplitMix, chunks: u32, loss_chunk: f64, burst_chunks: f64) -> Vec<bool> {
     let mut bad = false;
     let leave = 1.0 / burst_chunks;
     let enter = leave * loss_chunk / (1.0 - loss_chunk);
     let step = |_| {
-        bad = dice.hits(if bad { 1.0 - leave } else { enter });
+        bad = dice.chance(if bad { 1.0 - leave } else { enter });
         bad
     };
     (0..chunks).map(step).collect()
 }
 
-/// A selective repeat that knows what is lost: messages one behind the other, chunks up to `late_ns`
-/// late, repairs from a window and a round trip after a loss on, some of them lost again.
+/// A selective repeat that knows which chunks are lost. It sends one message after the other,
+/// chunks up to `late_ns` late, repairs from a window and a round trip after a loss on, some of
+/// them lost again.
 struct Transfer {
     seed: u64,
     messages: Vec<u32>,
@@ -103,7 +105,7 @@ struct Transfer {
     late_ns: u64,
     /// Arrivals within this time are looked at together.
     batch_ns: u64,
-    /// So many of the last chunks are lost, and repaired one after the other.
+    /// This number of the last chunks is lost, and repaired one after the other.
     tail: usize,
     /// Whether the order is one that has to be searched.
     shy: bool,
@@ -112,7 +114,7 @@ struct Transfer {
 impl Transfer {
     /// What the meter said, and the truth.
     fn run(&self) -> (ChunkLoss, LossCounts) {
-        let mut dice = Dice(self.seed);
+        let mut dice = SplitMix::new(self.seed);
         let total: u32 = self.messages.iter().sum();
         let mut lost = losses(&mut dice, total, self.loss_chunk, self.burst_chunks);
         let (rest, tail) = lost.split_at_mut(total as usize - self.tail);
@@ -128,12 +130,12 @@ impl Transfer {
                 at_ns += WINDOW_NS + RTT_NS;
             } else if lost {
                 at_ns += WINDOW_NS + RTT_NS + dice.below(RTT_NS);
-                while dice.hits(self.loss_chunk) {
+                while dice.chance(self.loss_chunk) {
                     at_ns += RTT_NS;
                 }
             }
             events.push(Reverse((at_ns, chunk)));
-            if dice.hits(0.05) {
+            if dice.chance(0.05) {
                 events.push(Reverse((at_ns + dice.below(3 * RTT_NS), chunk)));
             }
         }
@@ -169,7 +171,7 @@ impl Transfer {
             {
                 events.pop();
                 if open.contains(&number) {
-                    bitmaps.0.insert((number, chunk));
+                    bitmaps.0.insert((number.into(), chunk));
                     touched.insert(number);
                 }
             }
@@ -178,7 +180,7 @@ impl Transfer {
                 meter.look(&path(now_ns), number, &bitmaps);
             }
             for number in touched {
-                if bitmaps.count(number) == chunks_of[&number] {
+                if bitmaps.count(number.into()) == chunks_of[&number] {
                     meter.end(number, &bitmaps);
                     open.remove(&number);
                     bitmaps.0.retain(|(of, _)| *of != number);
@@ -277,11 +279,12 @@ impl WireOrder for Grouped {
         self.groups * (DATA + PARITY)
     }
 
-    fn at(&self, position: u32) -> Option<(u64, u32)> {
+    fn at(&self, position: u32) -> Option<(MessageId, u32)> {
         let (group, index) = (position / (DATA + PARITY), position % (DATA + PARITY));
+        let data = MessageId::new(self.number);
         let chunk = match index.checked_sub(DATA) {
-            None => (self.number, group * DATA + index),
-            Some(parity) => (parity_of(self.number), group * PARITY + parity),
+            None => (data, group * DATA + index),
+            Some(parity) => (data.parity(), group * PARITY + parity),
         };
         (position < self.len()).then_some(chunk)
     }
@@ -303,7 +306,7 @@ impl Coded {
         }
     }
 
-    fn arrive(&mut self, number: u64, chunk: Option<(u64, u32)>) {
+    fn arrive(&mut self, number: u64, chunk: Option<(MessageId, u32)>) {
         self.now_ns += CHUNK_NS;
         while let Some(due_ns) = self.meter.next_timeout().filter(|due| *due <= self.now_ns) {
             self.meter.handle_timeout(due_ns, &self.bitmaps);
@@ -317,10 +320,10 @@ impl Coded {
     /// Rebuilds what can be; whether the whole message is there now.
     fn rebuild(&mut self, number: u64, groups: u32) -> bool {
         for group in 0..groups {
-            let data = (group * DATA..group * DATA + DATA).map(|chunk| (number, chunk));
+            let id = MessageId::new(number);
+            let data = (group * DATA..group * DATA + DATA).map(|chunk| (id, chunk));
             let parity = group * PARITY..group * PARITY + PARITY;
-            let parity =
-                parity.filter(|chunk| self.bitmaps.0.contains(&(parity_of(number), *chunk)));
+            let parity = parity.filter(|chunk| self.bitmaps.0.contains(&(id.parity(), *chunk)));
             let missing: Vec<_> = data
                 .filter(|chunk| !self.bitmaps.0.contains(chunk))
                 .collect();
@@ -331,7 +334,7 @@ impl Coded {
                 }
             }
         }
-        self.bitmaps.count(number) == groups * DATA
+        self.bitmaps.count(number.into()) == groups * DATA
     }
 
     fn end(&mut self, number: u64) {
@@ -349,7 +352,7 @@ proptest! {
         messages in prop::collection::vec(2u32..60, 1..8),
         loss_chunk in 0.0f64..0.05,
     ) {
-        let mut dice = Dice(seed);
+        let mut dice = SplitMix::new(seed);
         let mut coded = Coded::new();
         let mut truth = Vec::new();
         let ends = messages.len() as u64;
@@ -360,7 +363,7 @@ proptest! {
             let mut lost = Vec::new();
             let mut ended = None;
             for position in 0..order.len() {
-                lost.push(dice.hits(loss_chunk));
+                lost.push(dice.chance(loss_chunk));
                 let chunk = order.at(position).filter(|_| !lost[position as usize]);
                 coded.arrive(number, chunk.filter(|_| ended.is_none()));
                 if ended.is_none() && coded.rebuild(number, groups) {
@@ -402,7 +405,7 @@ fn parity_that_comes_late_is_not_lost() {
         .begin(&begun, Box::new(Grouped { number, groups }));
     let (data, parity): (Vec<_>, Vec<_>) = (0..order.len())
         .filter_map(|position| order.at(position))
-        .filter(|chunk| *chunk != (0, 77))
+        .filter(|chunk| *chunk != (MessageId::new(0), 77))
         .partition(|chunk| chunk.0 == number);
     for chunk in data.into_iter().chain(parity) {
         coded.arrive(number, Some(chunk));
@@ -422,13 +425,13 @@ fn parity_that_comes_late_is_not_lost() {
 fn chunks_that_are_late_are_not_lost() {
     for loss_chunk in [0.0, 0.02] {
         let (groups, messages) = (200, 5);
-        let mut dice = Dice(3);
+        let mut dice = SplitMix::new(3);
         let (mut arrivals, mut lost) = (BTreeSet::new(), 0);
         for number in 0..messages {
             let order = Grouped { number, groups };
             for position in 0..order.len() {
                 let place = number * u64::from(order.len()) + u64::from(position);
-                if dice.hits(loss_chunk) {
+                if dice.chance(loss_chunk) {
                     lost += 1;
                 } else {
                     let at_ns = RTT_NS + place * CHUNK_NS + dice.below(WINDOW_NS / 2);
@@ -448,14 +451,13 @@ fn chunks_that_are_late_are_not_lost() {
             coded.now_ns = at_ns - CHUNK_NS;
             if ended.contains(&number) || coded.bitmaps.0.contains(&chunk) {
                 coded.arrive(number, None);
-                coded.meter.handle_late(number, chunk, true);
+                coded.meter.handle_late(chunk, true);
                 continue;
             }
             coded.arrive(number, Some(chunk));
             if coded.rebuild(number, groups) {
                 coded.meter.end(number, &coded.bitmaps);
-                let of_it = [number, parity_of(number)];
-                coded.bitmaps.0.retain(|(of, _)| !of_it.contains(of));
+                coded.bitmaps.0.retain(|(of, _)| of.data() != number);
                 ended.insert(number);
             }
         }
@@ -470,7 +472,7 @@ fn chunks_that_are_late_are_not_lost() {
     }
 }
 
-/// Whatever comes, in whatever order, the counts stay possible.
+/// The counts stay possible for all arrivals in any order.
 #[derive(Clone, Debug)]
 enum Step {
     Begin(u64, u32),
@@ -508,7 +510,7 @@ proptest! {
                     *begun.entry(number).or_insert(0) += u64::from(chunks);
                 }
                 Step::Arrive(number, chunk) => {
-                    bitmaps.0.insert((number, chunk));
+                    bitmaps.0.insert((number.into(), chunk));
                     meter.look(&path(now_ns), number, &bitmaps);
                 }
                 Step::Rebuilt(number, chunk) => meter.handle_rebuilt(number, chunk),

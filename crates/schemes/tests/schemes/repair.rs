@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use farwrite_schemes::registry::SchemeName;
+use farwrite_schemes::scheme::MessageId;
 use farwrite_schemes::selective_repeat::SelectiveRepeat;
 use farwrite_schemes::timing::Alpha;
 use proptest::prelude::*;
 
-use crate::harness::{Channel, MS, World, send_one};
+use crate::harness::{Channel, DATA, MS, World, send_one};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
@@ -48,7 +49,7 @@ proptest! {
         let scheme = SelectiveRepeat::with_timeouts(Alpha::from_256ths(alpha));
         let channel = Channel {
             rtt_ns,
-            lose_first: lost.iter().map(|chunk| (0, *chunk)).collect(),
+            lose_first: lost.iter().map(|chunk| (DATA, *chunk)).collect(),
             ..Channel::default()
         };
         let queues_ns = rtt_ns * u64::from(alpha) / 256;
@@ -57,7 +58,7 @@ proptest! {
         let story = send_one(&scheme, channel, 2_000);
         prop_assert_eq!(story.counters.retransmitted_chunks, lost.len() as u64);
         for chunk in lost {
-            let times = &story.handed_out[&(0, chunk)];
+            let times = &story.handed_out[&(DATA, chunk)];
             let waited_ns = times[1] - times[0];
             prop_assert!(waited_ns >= rto_ns, "{} after {}", chunk, waited_ns);
             // It left with its run, and waits for the run on the wire and for its like.
@@ -74,7 +75,7 @@ proptest! {
         let channel = Channel {
             rtt_ns,
             reordering_window_ns,
-            lose_first: lost.iter().map(|chunk| (0, *chunk)).collect(),
+            lose_first: lost.iter().map(|chunk| (DATA, *chunk)).collect(),
             ..Channel::default()
         };
         let run_ns = u64::from(channel.max_run) * channel.chunk_ns;
@@ -83,7 +84,7 @@ proptest! {
         prop_assert_eq!(story.counters.timeouts, 0);
         let bound_ns = rtt_ns + reordering_window_ns * 9 / 8 + 5 * run_ns;
         for chunk in lost {
-            let times = &story.handed_out[&(0, chunk)];
+            let times = &story.handed_out[&(DATA, chunk)];
             prop_assert!(times[1] - times[0] <= bound_ns, "{} {:?}", chunk, times);
         }
     }
@@ -92,7 +93,7 @@ proptest! {
 #[test]
 fn a_lost_tail_is_asked_for_before_the_timeout() {
     let channel = Channel {
-        lose_first: (900..1_000).map(|chunk| (0, chunk)).collect(),
+        lose_first: (900..1_000).map(|chunk| (DATA, chunk)).collect(),
         ..Channel::default()
     };
     let rtt_ns = channel.rtt_ns;
@@ -106,7 +107,7 @@ fn a_lost_tail_is_asked_for_before_the_timeout() {
 #[test]
 fn a_lost_message_is_asked_for_when_a_newer_one_begins() {
     for name in [SchemeName::SrNack, SchemeName::Gbn] {
-        let lose_first = BTreeSet::from([(1, 0)]);
+        let lose_first = BTreeSet::from([(MessageId::new(1), 0)]);
         let channel = Channel {
             lose_first,
             ..Channel::default()
@@ -126,7 +127,7 @@ fn a_lost_message_is_asked_for_when_a_newer_one_begins() {
 fn going_back_costs_about_what_the_path_holds() {
     let lost = [5_000, 15_000, 25_000];
     let channel = Channel {
-        lose_first: lost.iter().map(|chunk| (0, *chunk)).collect(),
+        lose_first: lost.iter().map(|chunk| (DATA, *chunk)).collect(),
         ..Channel::default()
     };
     let path_chunks = channel.rtt_ns / channel.chunk_ns;
@@ -141,7 +142,7 @@ fn going_back_costs_about_what_the_path_holds() {
 #[test]
 fn a_second_loss_within_what_is_repeated_costs_no_second_time() {
     let channel = Channel {
-        lose_first: BTreeSet::from([(0, 5_000), (0, 6_000), (0, 6_001)]),
+        lose_first: BTreeSet::from([(DATA, 5_000), (DATA, 6_000), (DATA, 6_001)]),
         ..Channel::default()
     };
     let path_chunks = channel.rtt_ns / channel.chunk_ns;

@@ -1,7 +1,7 @@
 //! What receivers tell, and when.
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Arrivals, Message, Path, Receiver, Report, Timing};
+use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Receiver, Report, Timing};
 use farwrite_wire::control::{Ack, Nack, Outcome};
 use proptest::prelude::*;
 
@@ -40,8 +40,8 @@ impl Bench {
         bench
     }
 
-    fn path(&self) -> Path {
-        Path {
+    fn path(&self) -> PathView {
+        PathView {
             now_ns: self.now_ns,
             rtt_ns: self.rtt_ns,
             reordering_window_ns: self.rtt_ns / 12,
@@ -54,7 +54,8 @@ impl Bench {
             self.memory.arrive(message, chunk);
         }
         let path = self.path();
-        self.receiver.handle_arrivals(&path, message, &self.memory);
+        self.receiver
+            .handle_arrivals(&path, message.into(), &self.memory);
     }
 
     fn reports(&mut self, max_bytes: usize) -> Vec<Report> {
@@ -63,7 +64,7 @@ impl Bench {
         std::iter::from_fn(poll).collect()
     }
 
-    /// Lets time pass, and answers what is told meanwhile and when.
+    /// Advances the time. Returns the reports sent meanwhile, and when.
     fn until(&mut self, end_ns: u64) -> Vec<(u64, Report)> {
         let mut told = Vec::new();
         loop {
@@ -175,7 +176,7 @@ fn successive_acks_go_around_in_the_window() {
     }
     assert_eq!(bench.receiver.next_timeout(), None, "all is told");
     let told = described.iter().filter(|told| **told).count();
-    assert_eq!(told, bench.memory.count(0) as usize);
+    assert_eq!(told, bench.memory.count(0.into()) as usize);
 }
 
 #[test]
@@ -211,13 +212,13 @@ fn the_highest_chunk_may_have_packets_under_way() {
     /// Chunk 3 has begun and is not whole.
     struct Begun(Memory);
     impl Arrivals for Begun {
-        fn word(&self, message: u64, word: u32) -> u64 {
+        fn word(&self, message: MessageId, word: u32) -> u64 {
             self.0.word(message, word)
         }
-        fn count(&self, message: u64) -> u32 {
+        fn count(&self, message: MessageId) -> u32 {
             self.0.count(message)
         }
-        fn seen(&self, _message: u64) -> u32 {
+        fn seen(&self, _message: MessageId) -> u32 {
             4
         }
     }
@@ -226,7 +227,7 @@ fn the_highest_chunk_may_have_packets_under_way() {
         bench.arrive(0, [0, 1, 2]);
         let begun = Begun(std::mem::take(&mut bench.memory));
         let mut path = bench.path();
-        bench.receiver.handle_arrivals(&path, 0, &begun);
+        bench.receiver.handle_arrivals(&path, 0.into(), &begun);
         path.now_ns = WINDOW + PERIOD;
         bench.receiver.handle_timeout(&path, &begun);
         while let Some(report) = bench.receiver.poll_report(&path, &begun, 64) {
@@ -252,7 +253,7 @@ fn going_back_is_asked_for_once_a_hole() {
         bench.nacks_until(600 * MS),
         [(500 * MS + WINDOW, 0, vec![8..100])]
     );
-    // Once it is whole, the later one's progress is told, up to its own hole.
+    // Once it is whole, the later message's progress is reported, up to its own hole.
     bench.arrive(0, 8..100);
     let told = bench.until(600 * MS);
     let cumulative = told.iter().map(|(_, report)| match report {
@@ -293,7 +294,7 @@ proptest! {
 fn a_round_trip_that_turns_out_shorter_brings_everything_forward() {
     let mut bench = Bench::new(SchemeName::SrNack, &[10]);
     bench.rtt_ns = 40 * RTT;
-    // One hole told under the first estimate, one still too young then.
+    // One hole is reported under the first estimate. The other is still too young then.
     bench.arrive(0, [1]);
     bench.now_ns = 20 * WINDOW;
     bench.arrive(0, [3]);
@@ -305,7 +306,7 @@ fn a_round_trip_that_turns_out_shorter_brings_everything_forward() {
     let told = bench.nacks_until(41 * WINDOW);
     let told: Vec<_> = told.into_iter().flat_map(|told| told.2).collect();
     assert_eq!(told, [2..3, 4..5, 6..7]);
-    // All four are told again when repairs told now should have come.
+    // All four are reported again when repairs for reports sent now should have arrived.
     let told = bench.nacks_until(41 * WINDOW + RTT + WINDOW + PERIOD);
     let again: Vec<u32> = told.into_iter().flat_map(|t| t.2).flatten().collect();
     for chunk in [0, 2, 4, 6] {

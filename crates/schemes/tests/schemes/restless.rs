@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use farwrite_schemes::registry::SchemeName;
-use farwrite_schemes::scheme::{Arrivals, Message, Path, Report, Timing};
+use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView, Report, Timing};
 use farwrite_wire::control::{Builder, Control, Outcome};
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ impl Restless {
         }
     }
 
-    fn read<T>(&self, message: u64, none: T, read: impl FnOnce(&[bool]) -> T) -> T {
+    fn read<T>(&self, message: MessageId, none: T, read: impl FnOnce(&[bool]) -> T) -> T {
         if message != NUMBER {
             return none;
         }
@@ -50,20 +50,20 @@ impl Restless {
 }
 
 impl Arrivals for Restless {
-    fn word(&self, message: u64, word: u32) -> u64 {
+    fn word(&self, message: MessageId, word: u32) -> u64 {
         self.read(message, 0, |arrived| {
             let bits = arrived.iter().skip(word as usize * 64).take(64);
             bits.enumerate().fold(0, |w, (i, &b)| w | u64::from(b) << i)
         })
     }
 
-    fn count(&self, message: u64) -> u32 {
+    fn count(&self, message: MessageId) -> u32 {
         self.read(message, 0, |arrived| {
             u32::try_from(arrived.iter().filter(|there| **there).count()).unwrap()
         })
     }
 
-    fn seen(&self, message: u64) -> u32 {
+    fn seen(&self, message: MessageId) -> u32 {
         self.read(message, 0, |arrived| {
             let highest = arrived.iter().rposition(|there| *there);
             highest.map_or(0, |highest| u32::try_from(highest).unwrap() + 1)
@@ -71,8 +71,8 @@ impl Arrivals for Restless {
     }
 }
 
-fn path(now_ns: u64) -> Path {
-    Path {
+fn path(now_ns: u64) -> PathView {
+    PathView {
         now_ns,
         rtt_ns: 24 * MS,
         reordering_window_ns: 2 * MS,
@@ -97,7 +97,7 @@ fn receive(name: SchemeName, order: Vec<u32>, burst: usize, each: usize) {
         arrivals.each.set(0);
         arrivals.arrive(burst);
         arrivals.each.set(each);
-        receiver.handle_arrivals(&path(now_ns), NUMBER, &arrivals);
+        receiver.handle_arrivals(&path(now_ns), NUMBER.into(), &arrivals);
         while let Some(report) = receiver.poll_report(&path(now_ns), &arrivals, 256) {
             let report = match report {
                 Report::Ack(ack) => Control::Ack(ack),

@@ -1,4 +1,4 @@
-//! Every interleaving of a few workers and the owner of the queue pair, by loom.
+//! Every interleaving of a few workers and the queue pair's owner, explored by loom.
 #![allow(unsafe_code)]
 
 use loom::sync::atomic::{AtomicBool, Ordering, fence};
@@ -6,12 +6,14 @@ use loom::thread;
 use std::sync::Arc;
 use std::vec::Vec;
 
+use farwrite_wire::control::MessageId;
+
 use super::{Arrival, SlotTable};
 use crate::config::{ImmediateSplit, QpConfig};
 use crate::geometry::ImmediateParts;
 use crate::memory::{Extent, SlotMemory};
 
-/// One slot of up to 130 packets of 64 bytes, three a chunk: chunk 21 lies in two words.
+/// One slot of up to 130 packets of 64 bytes, three packets per chunk. Chunk 21 lies in two words.
 fn table() -> Arc<SlotTable> {
     let config = QpConfig {
         mtu: 64,
@@ -30,9 +32,9 @@ fn table() -> Arc<SlotTable> {
     Arc::new(SlotTable::new(config.validate().unwrap()))
 }
 
-/// Posts a message whose buffer has `capacity` bytes, of a length that may be known.
+/// Posts a message whose buffer has `capacity` bytes. `length` is its length, if known.
 fn post(table: &SlotTable, message: u64, capacity: u64, length: Option<u64>) -> Arc<SlotMemory> {
-    let memory = Arc::new(SlotMemory::new(table.geometry, message, capacity));
+    let memory = Arc::new(SlotMemory::new(table.geometry, message.into(), capacity));
     table.publish(memory.clone());
     table.set_posted(message + 1);
     if let Some(length) = length {
@@ -130,7 +132,7 @@ fn a_packet_beyond_the_length_is_noticed_by_one_side() {
     });
 }
 
-/// What the owner sees of the packets of a message each time that its slot is marked.
+/// Returns what the owner sees of a message's packets each time that its slot is marked.
 fn look(table: &SlotTable, memory: &SlotMemory) -> Option<(u32, u32)> {
     let mut seen = None;
     table.drain_dirty(|_| seen = Some((memory.packets(), memory.count())));
@@ -187,7 +189,7 @@ fn a_message_never_shows_packets_of_the_next() {
             let memory = memory.clone();
             thread::spawn(move || (memory.word(0), memory.packets_of(0)))
         };
-        let closed = table.unpublish(0).unwrap();
+        let closed = table.unpublish(MessageId::new(0)).unwrap();
         let next = post(&table, 1, 192, Some(192));
         let parts = ImmediateParts {
             slot: 0,
@@ -203,8 +205,8 @@ fn a_message_never_shows_packets_of_the_next() {
     });
 }
 
-/// A worker takes a packet in, in a batch that it announces, while the owner closes the message,
-/// with or without posting the slot again, and releases it if no worker is in a batch.
+/// A worker processes a packet in a batch that it announces. Meanwhile the owner closes the
+/// message, with or without posting the slot again, and releases it if no worker is in a batch.
 fn release_beside_a_worker(post_again: bool) {
     let table = table();
     post(&table, 0, 64, Some(64));
@@ -219,7 +221,7 @@ fn release_beside_a_worker(post_again: bool) {
             arrival
         })
     };
-    let closed = table.unpublish(0).unwrap();
+    let closed = table.unpublish(MessageId::new(0)).unwrap();
     if post_again {
         post(&table, 1, 64, Some(64));
     }
@@ -234,7 +236,7 @@ fn release_beside_a_worker(post_again: bool) {
     }
     let arrival = worker.join().unwrap();
     let completes = Arrival::New {
-        message: 0,
+        message: MessageId::new(0),
         chunk_completed: Some(0),
     };
     let late = Arrival::Late { message: 0 };
@@ -261,8 +263,8 @@ fn a_worker_sees_all_of_a_message_that_it_finds() {
         };
         let memory = post(&table, 0, 64, None);
         let arrival = worker.join().unwrap();
-        let is_new = matches!(arrival, Arrival::New { message: 0, .. });
-        // Before it is posted, the slot never had a message.
+        let is_new = matches!(arrival, Arrival::New { message, .. } if message == 0);
+        // Before the slot is posted, it has never had a message.
         let is_early = matches!(arrival, Arrival::Invalid | Arrival::Late { .. });
         assert!(is_new || is_early, "{arrival:?}");
         assert_eq!(memory.packets(), u32::from(is_new));

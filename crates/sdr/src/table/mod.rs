@@ -8,6 +8,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use farwrite_wire::control::MessageId;
+
 use crate::geometry::Geometry;
 use crate::memory::SlotMemory;
 use crate::sync::{AtomicU64, Ordering, fence, write_before_read, zeroed};
@@ -16,25 +18,26 @@ pub(crate) use published::Probe;
 use published::Published;
 pub(crate) use published::Unpublished;
 
-/// What a packet turned out to be.
+/// The result for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A packet not seen before.
+    /// A packet that arrives for the first time.
     New {
         /// Its message.
-        message: u64,
-        /// The chunk that it completed, if it did. Told exactly once for every chunk.
+        message: MessageId,
+        /// The chunk that this packet completed, if any. Each chunk is reported exactly once.
         chunk_completed: Option<u32>,
     },
-    /// A packet seen before.
+    /// A packet that arrived before.
     Duplicate {
         /// Its message.
-        message: u64,
+        message: MessageId,
     },
-    /// A packet of a message whose receive is over, or of an older generation of the slot. Its
-    /// sender may have missed the end: [`SdrQp::handle_late`](crate::SdrQp::handle_late).
+    /// A packet of a message whose receive has ended, or of an older generation of the slot. Its
+    /// sender may have missed the end: see [`SdrQp::handle_late`](crate::SdrQp::handle_late).
     Late {
-        /// The newest message of that slot and generation; of parity, the message that it is for.
+        /// The newest message of that slot and generation. For parity, the data message that it
+        /// belongs to.
         message: u64,
     },
     /// A slot, generation or offset that does not exist, or a length that the packet cannot have.
@@ -43,14 +46,14 @@ pub enum Arrival {
 
 /// The part of a queue pair's receiving side that workers share.
 ///
-/// Any number of threads may take packets in. The table itself is small: the memory of a message
-/// is there from posting until [`SdrQp::release_recv`](crate::SdrQp::release_recv).
+/// Any number of threads may process packets. The table itself is small: the memory of a message
+/// exists from posting until [`SdrQp::release_recv`](crate::SdrQp::release_recv).
 pub struct SlotTable {
     geometry: Geometry,
     published: Published,
-    /// Receives posted so far. The newest message of every slot follows from it.
+    /// Receives posted so far. This number determines the newest message of every slot.
     posted: AtomicU64,
-    /// A bit for every slot where something arrived since the control state last looked.
+    /// A bit for every slot in which something arrived since the control state last looked.
     dirty: Box<[AtomicU64]>,
 }
 
@@ -71,10 +74,11 @@ impl SlotTable {
         &self.geometry
     }
 
-    /// Takes in a packet that the fabric has placed: `generation` is that of the queue pair it came
-    /// through, `imm` its immediate, `bytes` its payload. The arguments may hold anything.
+    /// Processes a packet that the fabric has placed. `generation` is the generation of the queue
+    /// pair that received it, `imm` its immediate, `bytes` the length of its payload. The arguments
+    /// may have any value.
     ///
-    /// It takes a bounded number of steps, and neither allocates nor waits.
+    /// The call takes a bounded number of steps. It neither allocates nor waits.
     pub fn handle_packet(&self, generation: u8, imm: u32, bytes: u32) -> Arrival {
         let parts = self.geometry.decode_immediate(imm);
         let memory = self.published.get(parts.slot);
@@ -90,27 +94,27 @@ impl SlotTable {
         arrival
     }
 
-    /// Puts the memory of a message that was just posted where workers find it.
+    /// Makes the memory of a newly posted message visible to workers.
     pub(crate) fn publish(&self, memory: Arc<SlotMemory>) {
         let slot = self.geometry.slot(memory.message());
-        // What came for the slot's last message is no arrival of this one.
+        // An arrival for the slot's last message is not an arrival for this one.
         if let Some((word, bit)) = self.dirty_bit(slot) {
             word.fetch_and(!bit, Ordering::AcqRel);
         }
         self.published.publish(slot, memory);
     }
 
-    /// `posted` receives are posted by now.
+    /// Records that `posted` receives are now posted.
     pub(crate) fn set_posted(&self, posted: u64) {
         self.posted.store(posted, Ordering::Release);
     }
 
-    /// Takes no more packets of a message that is open.
-    pub(crate) fn unpublish(&self, message: u64) -> Option<Unpublished> {
+    /// Stops accepting packets of an open message.
+    pub(crate) fn unpublish(&self, message: MessageId) -> Option<Unpublished> {
         self.published.unpublish(self.geometry.slot(message))
     }
 
-    /// Keeps what was unpublished until no worker has the table any more.
+    /// Keeps unpublished memory until no worker uses the table any more.
     pub(crate) fn leave(&self, unpublished: Vec<Unpublished>) {
         self.published.leave(unpublished);
     }
@@ -131,24 +135,24 @@ impl SlotTable {
         }
     }
 
-    /// The newest message that was posted in a slot; of a slot of parity, the newest message that
-    /// the parity can be for.
+    /// The newest message that was posted in a slot. For a parity slot, the newest message that the
+    /// parity can belong to.
     pub(crate) fn newest(&self, slot: u32) -> Option<u64> {
         let last = self.posted.load(Ordering::Acquire).checked_sub(1)?;
         let back = last.wrapping_sub(slot.into()) & u64::from(self.geometry.slots() - 1);
         last.checked_sub(back)
     }
 
-    /// Something has come for the message in the slot.
+    /// Marks that something has arrived for the message in the slot.
     #[inline]
     pub(crate) fn mark_dirty(&self, slot: u32) {
         let Some((word, bit)) = self.dirty_bit(slot) else {
             return;
         };
-        // All that this worker has written before, this read, and the swap in `drain_dirty` are
-        // sequentially consistent. A read that comes before the swap in their order finds the bit
-        // set where the owner has yet to take it, and then the fence after the swap makes the owner
-        // see what was written. A read that comes after the swap finds the bit clear.
+        // All earlier writes of this worker, this read, and the swap in `drain_dirty` are
+        // sequentially consistent. If the read comes before the swap in that order, it can find the
+        // bit set before the owner takes it; then the fence after the swap makes the owner see the
+        // writes. If the read comes after the swap, it finds the bit clear.
         write_before_read();
         if word.load(Ordering::SeqCst) & bit == 0 {
             word.fetch_or(bit, Ordering::SeqCst);
@@ -160,8 +164,8 @@ impl SlotTable {
         Some((word, 1 << (slot % 64)))
     }
 
-    /// A packet that is for no open message: it belongs to the newest message of `generation` that
-    /// was in the slot.
+    /// Handles a packet that is for no open message. It belongs to the newest message of
+    /// `generation` that was in the slot.
     #[cold]
     fn late(&self, slot: u32, generation: u8) -> Arrival {
         let geometry = &self.geometry;
@@ -174,7 +178,7 @@ impl SlotTable {
             let back = u64::from(ahead % generations) * u64::from(geometry.slots());
             newest.checked_sub(back)
         });
-        // Before message 0 there was none: nobody was ever cleared to send it.
+        // Before message 0 the slot had no message, so no clearance was given for the packet.
         message.map_or(Arrival::Invalid, |message| Arrival::Late { message })
     }
 }

@@ -1,11 +1,12 @@
-//! Where workers find the memory of messages: a pointer for each slot.
+//! Where workers find the memory of messages: one pointer for each slot.
 //!
-//! Pointers lie in pages. A page exists while one of its slots has an open message, so that a queue
-//! pair at rest holds a pointer for each page and nothing else. The place of a slot never moves: a
-//! ring that grows with the number of open messages would copy pointers that workers read. A worker reads two pointers, one
-//! after the other, and never waits or counts. So the caller that takes a pointer away cannot free what it
-//! points to at once: a worker may have read it just before. What was taken away is freed when the
-//! owner knows that no worker still has it ([`Unpublished::free`]).
+//! Pointers are stored in pages. A page exists while one of its slots has an open message, so an
+//! idle queue pair holds one pointer for each page and nothing else. The place of a slot never
+//! moves: a ring that grew with the number of open messages would have to copy pointers while
+//! workers read them. A worker reads two pointers, one after the other, and never waits or counts.
+//! So when the owner removes a pointer, it cannot free the target at once: a worker may have read
+//! the pointer just before. Removed memory is freed when the owner knows that no worker still uses
+//! it ([`Unpublished::free`]).
 #![allow(unsafe_code)]
 
 use alloc::boxed::Box;
@@ -16,27 +17,28 @@ use core::{array, ptr};
 use crate::memory::SlotMemory;
 use crate::sync::{AtomicPtr, Ordering};
 
-/// Slots of a page, of which the pointers take 512 bytes. A table of 1024 slots, the default, has 16
-/// pages, so that it takes 128 bytes while nothing is open.
+/// Slots of a page. Their pointers take 512 bytes. A table of 1024 slots, the default, has 16
+/// pages, so it takes 128 bytes while nothing is open.
 const PAGE_SLOTS: u32 = 64;
 
 /// Null, or from [`Arc::into_raw`].
 struct Page([AtomicPtr<SlotMemory>; PAGE_SLOTS as usize]);
 
-/// The memory of open messages, by slot. Any thread may call [`Published::get`]; the owner of the
-/// queue pair alone calls the rest, one call at a time.
+/// The memory of open messages, by slot. Any thread may call [`Published::get`]. Only the owner of
+/// the queue pair calls the other functions, one call at a time.
 pub(super) struct Published {
     /// Null, or from [`Box::into_raw`].
     pages: Box<[AtomicPtr<Page>]>,
-    /// What the owner left behind, from [`Box::into_raw`]. Null while there is an owner.
+    /// Memory that the owner left behind, from [`Box::into_raw`]. Null while there is an owner.
     left: AtomicPtr<Vec<Unpublished>>,
 }
 
-/// What was taken from a slot. A worker may still be using it, so dropping this frees nothing.
+/// Memory that was removed from a slot. A worker may still be using it, so dropping this value
+/// frees nothing.
 pub(crate) struct Unpublished {
     /// From [`Arc::into_raw`].
     memory: *const SlotMemory,
-    /// From [`Box::into_raw`]: the page, if its last message was taken from it.
+    /// From [`Box::into_raw`]: the page, if its last message was removed from it.
     page: Option<*mut Page>,
 }
 
@@ -47,7 +49,7 @@ unsafe impl Send for Unpublished {}
 unsafe impl Sync for Unpublished {}
 
 impl Published {
-    /// No slot has memory.
+    /// Creates slots without memory.
     pub(super) fn new(slots: u32) -> Self {
         let pages = 0..slots.div_ceil(PAGE_SLOTS);
         Self {
@@ -56,7 +58,7 @@ impl Published {
         }
     }
 
-    /// The memory at a slot.
+    /// The memory in a slot.
     #[inline]
     pub(super) fn get(&self, slot: u32) -> Option<&SlotMemory> {
         let page = self.page(slot)?.load(Ordering::Acquire);
@@ -69,7 +71,7 @@ impl Published {
         unsafe { memory.as_ref() }
     }
 
-    /// Puts memory at a slot, which must have none.
+    /// Stores memory in a slot, which must be empty.
     pub(super) fn publish(&self, slot: u32, memory: Arc<SlotMemory>) {
         let Some(place) = self.page(slot) else {
             return;
@@ -78,18 +80,18 @@ impl Published {
         if page.is_null() {
             let empty = || AtomicPtr::new(ptr::null_mut());
             page = Box::into_raw(Box::new(Page(array::from_fn(|_| empty()))));
-            // Release: who sees the page sees its null pointers.
+            // Release: a thread that sees the page also sees its null pointers.
             place.store(page, Ordering::Release);
         }
         // SAFETY: only this owner takes pages away, and it has not: the page is not freed.
         let page = unsafe { &*page };
         let memory = Arc::into_raw(memory).cast_mut();
-        // Release: who sees the memory sees what is in it.
+        // Release: a thread that sees the memory also sees its contents.
         let old = page.0[(slot % PAGE_SLOTS) as usize].swap(memory, Ordering::Release);
         debug_assert!(old.is_null(), "slot {slot} has memory already");
     }
 
-    /// Takes the memory from a slot, if there is some, and with it the page if that is empty now.
+    /// Removes the memory from a slot, if there is any. Also removes the page if it is now empty.
     pub(super) fn unpublish(&self, slot: u32) -> Option<Unpublished> {
         let place = self.page(slot)?;
         let pointer = place.load(Ordering::Relaxed);
@@ -112,7 +114,7 @@ impl Published {
         })
     }
 
-    /// The owner goes, and does not know whether workers still use this: it is freed with the
+    /// Stores memory that workers may still use when the owner is dropped. It is freed with the
     /// table.
     pub(super) fn leave(&self, unpublished: Vec<Unpublished>) {
         let left = Box::into_raw(Box::new(unpublished));
@@ -145,7 +147,7 @@ impl Drop for Published {
 }
 
 impl Unpublished {
-    /// Frees the page, and gives up the table's reference to the memory.
+    /// Frees the page, and drops the table's reference to the memory.
     ///
     /// # Safety
     /// No call of [`Published::get`] that began before [`Published::unpublish`] returned may still
@@ -153,20 +155,20 @@ impl Unpublished {
     /// before this one; and calls that begin later see what `unpublish` has stored.
     pub(crate) unsafe fn free(self) {
         // SAFETY: `memory` is from `Arc::into_raw`, and this is the one place that undoes it. By
-        // the caller's promise, nobody has a reference that does not count.
+        // the caller's promise, every reference counts.
         let memory = unsafe { Arc::from_raw(self.memory) };
         #[cfg(all(test, loom))]
         memory.probe.give_up();
         drop(memory);
         if let Some(page) = self.page {
             // SAFETY: `page` is from `Box::into_raw`, and was taken from its place once. By the
-            // caller's promise, nobody has a reference to it.
+            // caller's promise, no reference to it is left.
             drop(unsafe { Box::from_raw(page) });
         }
     }
 }
 
-/// Lets loom see that no worker uses memory when it is freed, or later.
+/// Lets loom check that no worker uses memory while or after it is freed.
 #[cfg(all(test, loom))]
 #[derive(Default)]
 pub(crate) struct Probe(loom::cell::UnsafeCell<()>);
@@ -177,12 +179,12 @@ unsafe impl Sync for Probe {}
 
 #[cfg(all(test, loom))]
 impl Probe {
-    /// A worker uses the memory.
+    /// Records that a worker uses the memory.
     pub(crate) fn touch(&self) {
         self.0.with(|_| ());
     }
 
-    /// The table gives it up.
+    /// Records that the table releases the memory.
     fn give_up(&self) {
         self.0.with_mut(|_| ());
     }

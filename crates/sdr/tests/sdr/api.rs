@@ -1,4 +1,4 @@
-//! Calls in the wrong order or with the wrong numbers, and what each end tells its user.
+//! Calls in the wrong order or with wrong numbers, and what each end reports to its user.
 
 use farwrite_sdr::{
     ConnectError, Event, Place, QpConfig, Refusal, SdrError, SdrQp, SendSpec, Terms, Timing,
@@ -240,7 +240,12 @@ fn a_send_writes_only_once_it_is_clear_and_only_its_packets() {
     assert_eq!(sender.writes(message, 0..9).count(), 0);
     post(&mut receiver, 300);
     tell(0, &mut receiver, &mut sender);
-    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    assert_eq!(
+        events(&mut sender),
+        [Event::ClearToSend {
+            message: message.into()
+        }]
+    );
     assert!(sender.is_clear(message));
     assert_eq!(sender.writes(message, 0..u32::MAX).len(), 5);
     assert_eq!(
@@ -318,6 +323,32 @@ fn a_stream_gets_its_length_later() {
     arrive(&receiver, message, 0, 64);
     arrive(&receiver, message, 1, 6);
     assert!(bitmap.is_complete());
+}
+
+#[test]
+fn a_run_has_the_packets_of_the_bytes_that_are_there() {
+    let (mut sender, mut receiver) = pair();
+    let stream = SendSpec {
+        length: None,
+        immediate: Some(7),
+        ..SendSpec::default()
+    };
+    let message = sender.start_send(stream).unwrap();
+    post(&mut receiver, 1000);
+    tell(0, &mut sender, &mut receiver);
+    tell(0, &mut receiver, &mut sender);
+    // 200 bytes of two chunks of 256.
+    assert_eq!(sender.writes(message, 0..2).up_to(200).len(), 4);
+    sender.end_send(message, 200).unwrap();
+    // Packets past the last byte carry the rest of the immediate.
+    assert_eq!(sender.writes(message, 0..2).up_to(200).len(), 8);
+    let rest = sender.writes(message, 0..2).up_to(0);
+    assert_eq!(rest.map(|write| write.bytes).collect::<Vec<_>>(), [0; 4]);
+    let mut writes = sender.writes(message, 0..2);
+    writes.skip_packets(3);
+    assert_eq!((writes.next_packet(), writes.len()), (3, 5));
+    writes.skip_packets(9);
+    assert_eq!((writes.next_packet(), writes.len()), (8, 0));
 }
 
 #[test]

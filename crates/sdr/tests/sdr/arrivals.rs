@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use farwrite_sdr::{Arrival, Event, QpConfig, Refusal, SdrQp};
+use farwrite_sdr::{Arrival, Event, MessageId, QpConfig, Refusal, SdrQp};
 use farwrite_wire::control::{Control, Offer, Outcome};
 use proptest::prelude::*;
 
@@ -10,13 +10,13 @@ use crate::release::release;
 use crate::{arrive, connected, offer, post, small};
 
 const NEW: Arrival = Arrival::New {
-    message: 0,
+    message: MessageId::new(0),
     chunk_completed: None,
 };
 
 fn completes(chunk: u32) -> Arrival {
     Arrival::New {
-        message: 0,
+        message: MessageId::new(0),
         chunk_completed: Some(chunk),
     }
 }
@@ -34,10 +34,16 @@ fn a_chunk_is_told_once_when_its_last_packet_comes() {
     for packet in [5, 4, 7] {
         assert_eq!(arrive(&qp, 0, packet, 64), NEW);
     }
-    assert_eq!(arrive(&qp, 0, 7, 64), Arrival::Duplicate { message: 0 });
+    assert_eq!(
+        arrive(&qp, 0, 7, 64),
+        Arrival::Duplicate { message: 0.into() }
+    );
     assert_eq!((bitmap.packets(1), bitmap.get(1)), (0b1011, false));
     assert_eq!(arrive(&qp, 0, 6, 64), completes(1));
-    assert_eq!(arrive(&qp, 0, 6, 64), Arrival::Duplicate { message: 0 });
+    assert_eq!(
+        arrive(&qp, 0, 6, 64),
+        Arrival::Duplicate { message: 0.into() }
+    );
     assert_eq!(
         (bitmap.word(0), bitmap.count(), bitmap.bytes()),
         (0b010, 1, 256)
@@ -124,7 +130,7 @@ fn copies_are_drained_too_and_what_is_over_is_not() {
     let drained = |qp: &SdrQp| {
         let mut messages = Vec::new();
         qp.received()
-            .drain_arrivals(|message| messages.push(message));
+            .drain_arrivals(|message| messages.push(message.data()));
         messages
     };
     for _ in 0..4 {
@@ -134,7 +140,10 @@ fn copies_are_drained_too_and_what_is_over_is_not() {
     arrive(&qp, 1, 0, 64);
     assert_eq!(drained(&qp), [1, 3]);
     assert_eq!(drained(&qp), []);
-    assert_eq!(arrive(&qp, 3, 0, 64), Arrival::Duplicate { message: 3 });
+    assert_eq!(
+        arrive(&qp, 3, 0, 64),
+        Arrival::Duplicate { message: 3.into() }
+    );
     assert_eq!(drained(&qp), [3]);
     arrive(&qp, 0, 0, 64);
     take(&mut qp, offer(0, 64));
@@ -211,7 +220,7 @@ fn a_bitmap_outlives_its_receive_and_its_slot() {
     // The slot is posted again before its last receive is released.
     let second = post(&mut qp, 64);
     assert_eq!((second.count(), second.word(0)), (0, 0));
-    // Late again, now told from another generation.
+    // Late again: another generation shows it now.
     assert_eq!(arrive(&qp, 0, 0, 64), Arrival::Late { message: 0 });
     assert_eq!(second.bytes(), 0);
     assert_eq!(qp.received().count(0), 1);

@@ -9,7 +9,7 @@ use crate::lossy::plain;
 use crate::world::{Faults, RTT_NS, World};
 use crate::{connected, info, offer, post, small, tell};
 
-/// Nanoseconds until ten messages are over at both ends, and all is silent.
+/// Nanoseconds until ten messages have ended at both ends and nothing more is sent.
 fn time_ns(faults: Faults) -> u64 {
     let mut world = World::new(small(), faults, 1, plain(10, 1000));
     world.run();
@@ -77,7 +77,12 @@ fn clearances_that_nobody_uses_fall_silent() {
     let message = sender.start_send(spec).unwrap();
     tell(now_ns, &mut sender, &mut receiver);
     tell(now_ns, &mut receiver, &mut sender);
-    assert_eq!(sender.poll_event(), Some(Event::ClearToSend { message }));
+    assert_eq!(
+        sender.poll_event(),
+        Some(Event::ClearToSend {
+            message: message.into()
+        })
+    );
 }
 
 #[test]
@@ -114,7 +119,8 @@ fn an_end_is_told_again_but_not_for_every_late_packet() {
             told += u32::from(control == end);
         }
     }
-    // At once, unasked soon after, and then once a quarter of the round trip.
+    // Sent at once, repeated soon after without a request, and then once per quarter of the round
+    // trip.
     assert_eq!(told, 5);
 }
 
@@ -136,7 +142,7 @@ fn a_clearance_is_told_again_unasked_until_it_is_known() {
     receiver
         .handle_control(RTT_NS / 4, &Control::Offer(held))
         .unwrap();
-    // The answer to the offer, and no more.
+    // Only the answer to the offer.
     assert_eq!(told(&mut receiver, RTT_NS), 1);
     assert_eq!(told(&mut receiver, 100 * RTT_NS), 0);
     assert_eq!(receiver.next_timeout(), None);
@@ -190,10 +196,10 @@ fn take_due(under_way: &mut VecDeque<(u64, Control)>, now_ns: u64) -> Vec<Contro
     under_way.drain(..due).map(|(_, control)| control).collect()
 }
 
-/// Round trips from the first offer on until a sender is cleared whose first clearance is lost. That
-/// clearance leaves a twentieth of the round trip before the offer comes, and the sender measures a
-/// fifth more than the round trip of the receiver, `rtt_ns`. `posts` more receives are posted then,
-/// thirty in a round trip.
+/// Number of round trips from the first offer until a sender is cleared, when its first clearance
+/// is lost. That clearance leaves a twentieth of the round trip before the offer comes, and the
+/// sender measures a fifth more than the round trip of the receiver, `rtt_ns`. `posts` more
+/// receives are posted then, thirty in a round trip.
 fn round_trips_until_clear(timing: Timing, rtt_ns: u64, posts: u64) -> u64 {
     let config = QpConfig {
         slots: 512,
@@ -246,8 +252,8 @@ fn round_trips_until_clear(timing: Timing, rtt_ns: u64, posts: u64) -> u64 {
     panic!("never cleared at a round trip of {rtt_ns} ns, {timing}");
 }
 
-/// A receiver that answers an offer has not told a clearance by that: else the answer to one offer
-/// would keep it from telling the clearance that the next one asks for.
+/// When a receiver answers an offer, this does not count as sending a clearance. Otherwise the
+/// answer to one offer would suppress the clearance that the next offer asks for.
 #[test]
 fn a_lost_clearance_is_told_again_however_long_the_round_trip_is() {
     for (timing, rtt_ms) in [

@@ -1,4 +1,4 @@
-//! A peer that says anything: nothing panics, nothing grows, and what cannot be is named.
+//! A peer may send anything: nothing panics, nothing grows, and each violation is named.
 
 use farwrite_sdr::{Event, SdrQp, SendSpec, Violation};
 use farwrite_wire::control::{
@@ -362,7 +362,7 @@ proptest! {
                 prop_assert!(bits <= chunks && received.seen(message) <= chunks);
             }
         }
-        // Told at most three things of every receive posted, two of every send started.
+        // There are at most three events for every receive posted, and two for every send started.
         let events = std::iter::from_fn(|| qp.poll_event()).count();
         prop_assert!(events <= 3 * own, "{} events, {} own operations", events, own);
     }

@@ -1,14 +1,15 @@
 //! Two queue pairs over a network that loses, repeats and reorders (paper sections 3.1 to 3.3).
 
+use farwrite_dice::SplitMix;
 use farwrite_sdr::{ImmediateSplit, QpConfig};
 use farwrite_wire::control::Outcome;
 use proptest::prelude::*;
 
+use crate::small;
 use crate::world::{Faults, Message, Plan, RTT_NS, World};
-use crate::{Random, small};
 
 fn messages(seed: u64, count: u64, config: &QpConfig) -> Vec<Message> {
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let mut message = |_| {
         let plan = match random.below(12) {
             0 | 1 => Plan::Stream,
@@ -19,17 +20,17 @@ fn messages(seed: u64, count: u64, config: &QpConfig) -> Vec<Message> {
             _ => Plan::Plain,
         };
         let least = u64::from(plan == Plan::TooLong);
-        let most = if random.chance(50) {
+        let most = if random.percent(50) {
             200
         } else {
             config.max_message_bytes
         };
-        let with_immediate = config.split.user_bits > 0 && random.chance(40);
+        let with_immediate = config.split.user_bits > 0 && random.percent(40);
         Message {
             plan,
             length: least + random.below(most),
             immediate: with_immediate.then(|| u32::try_from(random.below(1 << 32)).unwrap()),
-            hasty: random.chance(30),
+            hasty: random.percent(30),
         }
     };
     (0..count).map(&mut message).collect()

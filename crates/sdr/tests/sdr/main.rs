@@ -19,8 +19,8 @@ mod world;
 mod wraparound;
 
 use farwrite_sdr::{
-    Arrival, ChunkBitmap, EndpointId, ImmediateParts, ImmediateSplit, Place, QpConfig, QpInfo,
-    SdrQp, Terms, Timing,
+    Arrival, ChunkBitmap, EndpointId, ImmediateParts, ImmediateSplit, MessageId, Place, QpConfig,
+    QpInfo, SdrQp, Terms, Timing,
 };
 use farwrite_wire::control::{Offer, SchemeTag};
 
@@ -65,29 +65,6 @@ pub(crate) fn connected(config: QpConfig) -> SdrQp {
     qp
 }
 
-/// A small seeded generator (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// 0 to `limit`, `limit` not included.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    /// True in `percent` of 100 cases.
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
 /// A buffer of `length` bytes in the place that is posted next.
 pub(crate) fn post(qp: &mut SdrQp, length: u64) -> ChunkBitmap {
     post_with(qp, length, Terms::default())
@@ -115,8 +92,13 @@ pub(crate) fn tell(now_ns: u64, from: &mut SdrQp, to: &mut SdrQp) -> usize {
 }
 
 /// Packet `packet` of `bytes` bytes of message `message` arrives.
-pub(crate) fn arrive(qp: &SdrQp, message: u64, packet: u32, bytes: u32) -> Arrival {
-    let geometry = qp.geometry();
+pub(crate) fn arrive(
+    qp: &SdrQp,
+    message: impl Into<MessageId>,
+    packet: u32,
+    bytes: u32,
+) -> Arrival {
+    let (geometry, message) = (qp.geometry(), message.into());
     let parts = ImmediateParts {
         slot: geometry.slot(message),
         packet,

@@ -1,10 +1,14 @@
 //! Parity messages (P3.11): memory for them, packets of them, and chunks rebuilt with them.
 
 use farwrite_sdr::{Arrival, Event, Place, QpConfig, SdrError, SdrQp, SendSpec};
-use farwrite_wire::control::{Ack, Control, Outcome, parity_of};
+use farwrite_wire::control::{Ack, Control, MessageId, Outcome};
 
 use crate::world::RTT_NS;
 use crate::{arrive, connected, offer, post, small, tell};
+
+fn parity_of(message: u64) -> MessageId {
+    MessageId::new(message).parity()
+}
 
 fn with_parity() -> QpConfig {
     QpConfig {
@@ -71,10 +75,10 @@ fn memory_posted_with_the_receive_clears_both_at_once() {
     post_parity(&mut receiver, 0, 256);
     tell(0, &mut receiver, &mut sender);
     let message = sender.start_send(spec(1000, 256)).unwrap();
-    let clear = |message| Event::ClearToSend { message };
+    let clear = |message: MessageId| Event::ClearToSend { message };
     assert_eq!(
         events(&mut sender),
-        [clear(message), clear(parity_of(message))]
+        [clear(message.into()), clear(parity_of(message))]
     );
     let writes: Vec<_> = sender.writes(parity_of(message), 0..9).collect();
     assert_eq!(writes.len(), 4);
@@ -104,7 +108,12 @@ fn too_little_memory_clears_the_message_alone() {
     post_parity(&mut receiver, 0, 255);
     tell(0, &mut receiver, &mut sender);
     let message = sender.start_send(spec(1000, 256)).unwrap();
-    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    assert_eq!(
+        events(&mut sender),
+        [Event::ClearToSend {
+            message: message.into()
+        }]
+    );
     assert!(!sender.is_clear(parity_of(message)));
     assert_eq!(sender.writes(parity_of(message), 0..9).count(), 0);
     tell(1, &mut sender, &mut receiver);
@@ -166,7 +175,7 @@ fn a_clearance_from_before_the_offer_refuses_nothing() {
     while let Some(control) = receiver.poll_control(RTT_NS, RTT_NS) {
         late.push(control);
     }
-    // Whatever their order.
+    // The order does not matter.
     for control in early.iter().chain(&late).chain(&early) {
         sender.handle_control(RTT_NS, control).unwrap();
     }
@@ -205,7 +214,12 @@ fn parity_memory_that_comes_with_the_offer_clears_the_parity_then() {
     post(&mut receiver, 1000);
     tell(0, &mut receiver, &mut sender);
     let message = sender.start_send(spec(1000, 256)).unwrap();
-    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    assert_eq!(
+        events(&mut sender),
+        [Event::ClearToSend {
+            message: message.into()
+        }]
+    );
     tell(1, &mut sender, &mut receiver);
     post_parity(&mut receiver, message, 256);
     receiver.expect_parity(message, 256).unwrap();
@@ -286,7 +300,7 @@ fn a_rebuilt_chunk_counts_as_arrived_once() {
     }
     assert_eq!((bitmap.word(0), bitmap.count()), (0b1010, 2));
     assert_eq!(bitmap.bytes(), 256 + (1000 - 3 * 256));
-    let duplicate = Arrival::Duplicate { message: 0 };
+    let duplicate = Arrival::Duplicate { message: 0.into() };
     assert_eq!(arrive(&receiver, 0, 5, 64), duplicate);
     for packet in (0..4).chain(8..12) {
         arrive(&receiver, 0, packet, 64);
@@ -317,7 +331,12 @@ fn an_immediate_is_completed_by_duplicates_of_rebuilt_chunks() {
     for write in sender.writes(message, 0..2) {
         let table = receiver.table();
         let arrival = table.handle_packet(write.generation, write.imm, write.bytes);
-        assert_eq!(arrival, Arrival::Duplicate { message });
+        assert_eq!(
+            arrival,
+            Arrival::Duplicate {
+                message: message.into()
+            }
+        );
     }
     assert_eq!(receiver.recv_immediate(message).ok(), immediate);
 }

@@ -1,6 +1,6 @@
 //! What a receiver demands of a message and allows it (P3.12), and how a sender ends early (P3.9).
 
-use farwrite_sdr::{Arrival, Event, Refusal, SdrError, SendSpec, Terms, Withdrawal};
+use farwrite_sdr::{Arrival, Event, MessageId, Refusal, SdrError, SendSpec, Terms, Withdrawal};
 use farwrite_wire::control::{Control, Outcome, SchemeTag};
 
 use crate::api::{events, pair, spec};
@@ -31,7 +31,7 @@ fn the_length_is_known_from_posting_on() {
     }
     assert!(!bitmap.is_complete());
     let last = Arrival::New {
-        message: 0,
+        message: MessageId::new(0),
         chunk_completed: Some(2),
     };
     assert_eq!(arrive(&receiver, 0, 9, 24), last);
@@ -63,7 +63,10 @@ fn an_offer_that_agrees_confirms() {
     tell(0, &mut sender, &mut receiver);
     tell(0, &mut receiver, &mut sender);
     assert_eq!(message, Ok(0));
-    assert_eq!(events(&mut sender), [Event::ClearToSend { message: 0 }]);
+    assert_eq!(
+        events(&mut sender),
+        [Event::ClearToSend { message: 0.into() }]
+    );
     let offered = Event::Offered {
         message: 0,
         length: Some(600),
@@ -149,7 +152,12 @@ fn a_streams_length_is_compared_once_it_is_known() {
     let message = sender.start_send(SendSpec::default()).unwrap();
     tell(0, &mut sender, &mut receiver);
     tell(0, &mut receiver, &mut sender);
-    assert_eq!(events(&mut sender), [Event::ClearToSend { message }]);
+    assert_eq!(
+        events(&mut sender),
+        [Event::ClearToSend {
+            message: message.into()
+        }]
+    );
     assert!(matches!(events(&mut receiver)[..], [Event::Offered { .. }]));
     sender.end_send(message, 599).unwrap();
     tell(0, &mut sender, &mut receiver);

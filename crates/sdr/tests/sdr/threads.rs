@@ -2,16 +2,18 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use farwrite_dice::SplitMix;
 use farwrite_sdr::{Arrival, QpConfig, SlotTable};
 use farwrite_wire::control::Control;
 
-use crate::{Random, connected, offer, post, small};
+use crate::{connected, offer, post, small};
 
 const PACKETS: u32 = 331;
 
-/// Delivers all packets of message 0 in some order; counts chunks and packets told as new.
+/// Delivers all packets of message 0 in some order. Counts the completed chunks and new packets
+/// that the table returns.
 fn deliver(table: &SlotTable, seed: u64, chunks: &AtomicU32, new: &AtomicU32) {
-    let mut random = Random(seed);
+    let mut random = SplitMix::new(seed);
     let mut order: Vec<u32> = (0..PACKETS).collect();
     for i in (1..order.len()).rev() {
         order.swap(i, usize::try_from(random.below(i as u64 + 1)).unwrap());

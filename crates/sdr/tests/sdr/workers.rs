@@ -1,15 +1,16 @@
-//! Workers that take packets in while one thread posts, completes and releases receives.
+//! Workers that process packets while one thread posts, completes and releases receives.
 #![allow(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+use farwrite_dice::SplitMix;
 use farwrite_sdr::{
     Arrival, ChunkBitmap, Geometry, ImmediateParts, QpConfig, SdrError, SdrQp, SlotTable, Terms,
 };
 use farwrite_wire::control::{Control, Outcome};
 
-use crate::{Random, connected, offer, post_with, small};
+use crate::{connected, offer, post_with, small};
 
 const SLOTS: u64 = 4;
 /// Miri takes a thousand times as long.
@@ -26,7 +27,7 @@ struct Shared {
     epochs: Vec<AtomicU64>,
 }
 
-/// What workers were told.
+/// What the table returned to workers.
 #[derive(Default)]
 struct Told {
     /// New packets by message.
@@ -38,13 +39,14 @@ struct Told {
 
 /// Bytes of a message. Some are a multiple of a packet, some are not.
 fn length(seed: u64, message: u64) -> u64 {
-    let mut random = Random(seed ^ message << 32);
+    let mut random = SplitMix::new(seed ^ message << 32);
     let packets = 1 + random.below(MOST_PACKETS);
     packets * 64 - random.below(2) * random.below(63)
 }
 
-/// A run of packets of one of the last messages, of which some are over. Whether one was new.
-fn deliver(table: &SlotTable, shared: &Shared, random: &mut Random, told: &mut Told) -> bool {
+/// Delivers a run of packets of one of the last messages, some of which have ended. Returns whether
+/// a packet was new.
+fn deliver(table: &SlotTable, shared: &Shared, random: &mut SplitMix, told: &mut Told) -> bool {
     let posted = shared.posted.load(Ordering::Acquire);
     let back = 1 + random.below(2 * SLOTS);
     let Some(message) = posted.checked_sub(back) else {
@@ -86,9 +88,9 @@ fn deliver(table: &SlotTable, shared: &Shared, random: &mut Random, told: &mut T
     any
 }
 
-/// Takes packets in, batch by batch, until all is over.
+/// Processes packets, batch by batch, until all messages have ended.
 fn work(table: &SlotTable, shared: &Shared, worker: usize) -> Told {
-    let mut random = Random(shared.seed * 64 + worker as u64);
+    let mut random = SplitMix::new(shared.seed * 64 + worker as u64);
     let mut told = Told::default();
     let epoch = &shared.epochs[worker];
     while !shared.is_over.load(Ordering::Acquire) {
@@ -107,7 +109,7 @@ fn work(table: &SlotTable, shared: &Shared, worker: usize) -> Told {
     told
 }
 
-/// A receive that is over, and the batches that may still use its memory.
+/// A receive that has ended, and the batches that may still use its memory.
 struct Closing {
     message: u64,
     /// Worker and epoch.
@@ -118,7 +120,7 @@ struct Closing {
 struct Owner<'a> {
     qp: &'a mut SdrQp,
     shared: &'a Shared,
-    random: Random,
+    random: SplitMix,
     bitmaps: Vec<ChunkBitmap>,
     /// Whether the offer of an open message has come.
     open: BTreeMap<u64, bool>,
@@ -133,7 +135,7 @@ impl Owner<'_> {
             self.post();
             let mut arrived = Vec::new();
             let received = self.qp.received();
-            received.drain_arrivals(|message| arrived.push(message));
+            received.drain_arrivals(|message| arrived.push(message.data()));
             let is_idle = arrived.is_empty();
             for message in arrived {
                 self.look(message);
@@ -155,7 +157,7 @@ impl Owner<'_> {
             Ok(_) | Err(SdrError::Retry(_)) => return,
             Err(other) => panic!("{other}"),
         }
-        let exact_length = self.random.chance(50);
+        let exact_length = self.random.percent(50);
         let terms = Terms {
             exact_length,
             ..Terms::default()
@@ -167,10 +169,10 @@ impl Owner<'_> {
         self.bitmaps.push(post_with(self.qp, capacity, terms));
         self.open.insert(next, false);
         self.shared.posted.store(next + 1, Ordering::Release);
-        if exact_length || self.random.chance(20) {
+        if exact_length || self.random.percent(20) {
             self.offer(next);
         }
-        if self.random.chance(10) {
+        if self.random.percent(10) {
             self.complete(next, Outcome::Failed);
         }
     }
@@ -184,12 +186,12 @@ impl Owner<'_> {
 
     /// Packets of an open message have come.
     fn look(&mut self, message: u64) {
-        if self.random.chance(40) {
+        if self.random.percent(40) {
             self.offer(message);
         }
         if self.qp.received().is_complete(message) {
             self.complete(message, Outcome::Whole);
-        } else if self.random.chance(2) {
+        } else if self.random.percent(2) {
             self.complete(message, Outcome::Partial);
         }
     }
@@ -223,7 +225,7 @@ impl Owner<'_> {
     }
 }
 
-/// Compares a bitmap with what workers were told.
+/// Compares a bitmap with what the table returned to workers.
 fn check(geometry: &Geometry, bitmap: &ChunkBitmap, told: &[Told], seed: u64) {
     let message = bitmap.message();
     let of = |sets: &BTreeMap<u64, BTreeSet<u32>>| sets.get(&message).cloned().unwrap_or_default();
@@ -279,7 +281,7 @@ fn messages_come_and_go_while_workers_take_packets_in() {
             let mut owner = Owner {
                 qp: &mut qp,
                 shared: &shared,
-                random: Random(seed),
+                random: SplitMix::new(seed),
                 bitmaps: Vec::new(),
                 open: BTreeMap::new(),
                 closing: Vec::new(),
@@ -296,7 +298,7 @@ fn messages_come_and_go_while_workers_take_packets_in() {
             for bitmap in &owner.bitmaps {
                 check(table.geometry(), bitmap, &told, seed);
             }
-            // Late packets are sure to come: 10% of messages are over when they are posted.
+            // Some packets are certain to be late: 10% of messages have ended when they are posted.
             assert!(cfg!(miri) || told.iter().any(|told| told.late > 0));
         }
     }

@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use farwrite_dice::SplitMix;
 use farwrite_sdr::{
     Arrival, ChunkBitmap, Event, Place, QpConfig, RecvPlace, Refusal, SdrError, SdrQp, SendSpec,
     Terms,
 };
 use farwrite_wire::control::{Ack, Control, Outcome};
 
+use crate::connected;
 use crate::release::release;
-use crate::{Random, connected};
 
 pub(crate) const RTT_NS: u64 = 20_000_000;
 
@@ -80,7 +81,7 @@ enum Item {
     Data(Packet),
 }
 
-struct Send {
+struct UserSend {
     number: usize,
     acked: BTreeSet<u32>,
     resend_ns: u64,
@@ -98,14 +99,14 @@ struct Recv {
 pub(crate) struct World {
     config: QpConfig,
     faults: Faults,
-    random: Random,
+    random: SplitMix,
     now_ns: u64,
     messages: Vec<Message>,
     a: SdrQp,
     b: SdrQp,
     network: BTreeMap<(u64, u64), Item>,
     items: u64,
-    sends: BTreeMap<u64, Send>,
+    sends: BTreeMap<u64, UserSend>,
     recvs: BTreeMap<u64, Recv>,
     started: usize,
     posted: usize,
@@ -128,7 +129,7 @@ impl World {
         Self {
             config,
             faults,
-            random: Random(seed),
+            random: SplitMix::new(seed),
             now_ns: 0,
             messages,
             a: connected(config),
@@ -190,7 +191,7 @@ impl World {
 
     fn push(&mut self, item: impl Fn() -> Item) {
         self.controls += u64::from(!matches!(item(), Item::Data(_)));
-        let copies = 1 + u64::from(self.random.chance(self.faults.duplicate));
+        let copies = 1 + u64::from(self.random.percent(self.faults.duplicate));
         let kind = match item() {
             Item::ToReceiver(Control::Offer(_)) => Some(0),
             Item::ToSender(Control::ClearToSend(_)) => Some(1),
@@ -204,7 +205,7 @@ impl World {
         let (from_ns, until_ns) = self.faults.dead_ns;
         let dead = (from_ns..until_ns).contains(&self.now_ns);
         for _ in 0..copies {
-            if !dead && !self.random.chance(self.faults.loss) {
+            if !dead && !self.random.percent(self.faults.loss) {
                 let at_ns = self.now_ns + RTT_NS / 2 + self.random.below(self.faults.jitter_ns);
                 self.items += 1;
                 self.network.insert((at_ns, self.items), item());
@@ -303,11 +304,11 @@ impl World {
                 buffer: vec![0xee; usize::try_from(length).unwrap()],
                 length: None,
             };
-            self.recvs.insert(place.message, recv);
+            self.recvs.insert(place.message.data(), recv);
             assert_eq!(place.message, self.posted as u64);
             self.posted += 1;
             if message.plan == Plan::Cancel {
-                self.complete(place.message, Outcome::Failed);
+                self.complete(place.message.data(), Outcome::Failed);
             }
         }
     }
@@ -324,7 +325,7 @@ impl World {
                 Err(SdrError::Retry(_)) => return,
                 Err(other) => panic!("{other}"),
             };
-            let send = Send {
+            let send = UserSend {
                 number: self.started,
                 acked: BTreeSet::new(),
                 resend_ns: 0,
@@ -340,6 +341,7 @@ impl World {
         while let Some(event) = self.a.poll_event() {
             match event {
                 Event::ClearToSend { message } => {
+                    let message = message.data();
                     let send = self.sends.get_mut(&message).unwrap();
                     send.clear = true;
                     send.resend_ns = self.now_ns;
@@ -410,7 +412,7 @@ impl World {
         let received = self.b.received();
         let mut arrived = BTreeSet::new();
         received.drain_arrivals(|message| {
-            arrived.insert(message);
+            arrived.insert(message.data());
         });
         for message in arrived {
             let recv = &self.recvs[&message];

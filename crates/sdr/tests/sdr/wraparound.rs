@@ -63,7 +63,12 @@ fn transfer(
             .is_none()
     );
     tell(0, receiver, sender);
-    assert_eq!(sender.poll_event(), Some(Event::ClearToSend { message }));
+    assert_eq!(
+        sender.poll_event(),
+        Some(Event::ClearToSend {
+            message: message.into()
+        })
+    );
 
     let packets: Vec<_> = sender.writes(message, 0..1).collect();
     assert_eq!(packets.len(), 2);
@@ -73,7 +78,7 @@ fn transfer(
     assert_eq!((bitmap.count(), bitmap.packets(0)), (0, 1));
     memory.write(slot_bytes, &packets[1], value_of(message));
     let whole = Arrival::New {
-        message,
+        message: message.into(),
         chunk_completed: Some(0),
     };
     assert_eq!(arrive(receiver, &packets[1]), whole);

@@ -10,46 +10,46 @@ use super::block::{Block, State, is_whole};
 use super::fallback::Fallback;
 use super::shape::Shape;
 use crate::arrived::{Missing, count, highest};
-use crate::scheme::{Arrivals, Path, parity_of};
-use crate::selective_repeat::incoming::Incoming as Told;
+use crate::scheme::{Arrivals, PathView};
+use crate::selective_repeat::ack_state::AckState;
 use crate::timing::{Alpha, fallback_margin_ns};
 
-/// First chunks asked for when a fragment of the user immediate is missing, and most of them: there
-/// are at most 32 fragments (P3.1).
+/// Number of chunks requested first when a fragment of the user immediate is missing, and the limit
+/// of that number. There are at most 32 fragments (P3.1).
 const IMMEDIATE_CHUNKS: Range<u32> = 8..32;
 
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct CodedRecv {
     shape: Shape,
-    /// Chunks that were there at the last look.
+    /// Number of chunks that were present at the last look.
     looked_at: u32,
-    /// When something came that was not looked at.
+    /// When the first chunk arrived that no look has processed yet.
     unseen_ns: Option<u64>,
     /// Superblocks that have begun and are not whole.
     blocks: BTreeMap<u32, Block>,
     /// Superblocks before this one have begun.
     begun: u32,
     whole_groups: u32,
-    /// Data chunks that were found, and those among them that carry no bytes.
+    /// Data chunks that were found, and how many of them carry no bytes.
     counted: u32,
     counted_rest: u32,
     counted_parity: u32,
-    /// Data and parity chunks of lower ranks have arrived, or were passed.
+    /// Data and parity chunks of lower ranks have arrived or were passed.
     data_front: u32,
     parity_front: u32,
-    /// Groups of superblocks before this one have failed if they could.
+    /// All groups of superblocks before this one that could fail have failed.
     judged: u32,
     /// Groups to rebuild.
     jobs: VecDeque<u32>,
-    /// Where to go on in the first group to ask for.
+    /// Where to continue in the first group to request.
     resume: u32,
     ask_rest: bool,
-    pub(super) told: Told,
+    pub(super) acks: AckState,
     pub(super) fallback: Fallback,
 }
 
-impl Incoming {
-    pub(super) fn new(shape: Shape, path: &Path, alpha: Alpha) -> Self {
+impl CodedRecv {
+    pub(super) fn new(shape: Shape, path: &PathView, alpha: Alpha) -> Self {
         Self {
             shape,
             looked_at: 0,
@@ -66,7 +66,7 @@ impl Incoming {
             jobs: VecDeque::new(),
             resume: 0,
             ask_rest: false,
-            told: Told::new(shape.number, shape.chunks),
+            acks: AckState::new(shape.number, shape.chunks),
             fallback: Fallback::new(path, alpha),
         }
     }
@@ -75,14 +75,14 @@ impl Incoming {
         self.shape.chunks
     }
 
-    /// The last ACK may go: every byte is there, and the user immediate.
+    /// Returns whether the last ACK may be sent: all bytes and the user immediate have arrived.
     pub(super) fn is_complete(&self, arrivals: &dyn Arrivals) -> bool {
         self.whole_groups == self.shape.groups
             && self.rest_is_there(arrivals)
-            && arrivals.immediate_is_whole(self.shape.number)
+            && arrivals.immediate_is_whole(self.shape.data_id())
     }
 
-    /// Whether the chunks without bytes are there.
+    /// Returns whether the chunks without bytes have arrived.
     fn rest_is_there(&self, arrivals: &dyn Arrivals) -> bool {
         let rest = self.rest();
         count(arrivals, self.shape.number, rest.clone()) == rest.end - rest.start
@@ -92,11 +92,10 @@ impl Incoming {
         self.shape.data.len()..self.shape.chunks
     }
 
-    /// Data or parity has come. A look goes over a superblock, so there must be news enough for it, or
-    /// as many chunks as it takes for all groups to be decodable, or repairs to wait for.
-    pub(super) fn arrived(&mut self, path: &Path, arrivals: &dyn Arrivals) {
-        let number = self.shape.number;
-        let there = arrivals.count(number) + arrivals.count(parity_of(number));
+    /// Handles the arrival of data or parity. A look scans a superblock. So it waits until there
+    /// are enough new chunks, or enough chunks to decode all groups, or until repairs are expected.
+    pub(super) fn arrived(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+        let there = self.there(arrivals);
         let news = there.abs_diff(self.looked_at);
         let block = self.shape.data.block(0);
         let is_enough = news >= (block.end / 2).max(1) || there >= self.shape.data.len();
@@ -107,10 +106,9 @@ impl Incoming {
         }
     }
 
-    /// Takes in all that has come.
-    pub(super) fn look(&mut self, path: &Path, arrivals: &dyn Arrivals) {
-        let number = self.shape.number;
-        self.looked_at = arrivals.count(number) + arrivals.count(parity_of(number));
+    /// Processes everything that has arrived.
+    pub(super) fn look(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
+        self.looked_at = self.there(arrivals);
         self.unseen_ns = None;
         let data = self.look_at_data(arrivals);
         let parity = self.look_at_parity(arrivals);
@@ -121,8 +119,13 @@ impl Incoming {
         self.watch_rest(path, arrivals);
     }
 
-    /// Waits for what carries no bytes of the message.
-    fn watch_rest(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    /// Number of data and parity chunks that have arrived.
+    fn there(&self, arrivals: &dyn Arrivals) -> u32 {
+        arrivals.count(self.shape.data_id()) + arrivals.count(self.shape.parity_id())
+    }
+
+    /// Waits for the chunks that carry no bytes of the message.
+    fn watch_rest(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         if self.lacks_immediate(arrivals) {
             let late_ns = path.now_ns.saturating_add(path.reordering_window_ns);
             self.fallback.rest_due_ns.get_or_insert(late_ns);
@@ -131,21 +134,21 @@ impl Incoming {
         }
     }
 
-    /// Whether every chunk is there, but a fragment of the user immediate is not.
+    /// Returns whether every chunk is present but a fragment of the user immediate is missing.
     fn lacks_immediate(&self, arrivals: &dyn Arrivals) -> bool {
         self.whole_groups == self.shape.groups
             && self.rest_is_there(arrivals)
-            && !arrivals.immediate_is_whole(self.shape.number)
+            && !arrivals.immediate_is_whole(self.shape.data_id())
     }
 
-    /// Finds the new data chunks, in the newest superblocks first, and stops with the last.
+    /// Finds the new data chunks, starting with the newest superblocks. Stops when all are found.
     fn look_at_data(&mut self, arrivals: &dyn Arrivals) -> bool {
         let shape = self.shape;
-        if let Some(last) = arrivals.seen(shape.number).checked_sub(1) {
+        if let Some(last) = arrivals.seen(shape.data_id()).checked_sub(1) {
             self.begin(shape.block_of_data(last));
         }
         let rest = count(arrivals, shape.number, self.rest());
-        let mut new = arrivals.count(shape.number).saturating_sub(self.counted);
+        let mut new = arrivals.count(shape.data_id()).saturating_sub(self.counted);
         let any = new > 0;
         let new_rest = rest.saturating_sub(self.counted_rest);
         new = new.saturating_sub(new_rest);
@@ -170,16 +173,16 @@ impl Incoming {
         any
     }
 
-    /// Looks at the parity of every superblock that is not whole; answers whether there is news.
+    /// Checks the parity of every superblock that is not whole. Returns whether there is news.
     fn look_at_parity(&mut self, arrivals: &dyn Arrivals) -> bool {
         let shape = self.shape;
-        let Some(last) = arrivals.seen(parity_of(shape.number)).checked_sub(1) else {
+        let Some(last) = arrivals.seen(shape.parity_id()).checked_sub(1) else {
             return false;
         };
         let newest = shape.block_of_parity(last);
         self.begin(newest);
-        // Also of superblocks that are whole: it shows how far the sender is.
-        let counted = arrivals.count(parity_of(shape.number));
+        // Also count the parity of whole superblocks, because it shows how far the sender is.
+        let counted = arrivals.count(shape.parity_id());
         let any = core::mem::replace(&mut self.counted_parity, counted) != counted;
         let mut whole = false;
         for (_, block) in self.blocks.range_mut(..=newest) {
@@ -194,7 +197,7 @@ impl Incoming {
         any
     }
 
-    /// All superblocks up to this one have begun.
+    /// Begins all superblocks up to this one.
     fn begin(&mut self, block: u32) {
         let end = block.saturating_add(1).min(self.shape.blocks);
         for index in self.begun..end {
@@ -207,12 +210,12 @@ impl Incoming {
         self.blocks.retain(|_, block| !block.is_whole());
     }
 
-    /// Notes how far the sender has passed.
-    fn advance(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    /// Records how far the sender has advanced.
+    fn advance(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         let shape = self.shape;
         if let Some(chunk) = highest(arrivals, shape.number, self.rest()) {
             self.data_front = self.data_front.max(chunk + 1);
-        } else if let Some(last) = arrivals.seen(shape.number).checked_sub(1) {
+        } else if let Some(last) = arrivals.seen(shape.data_id()).checked_sub(1) {
             let groups = shape
                 .data
                 .block(shape.block_of_data(last))
@@ -221,11 +224,11 @@ impl Incoming {
             let front = tops.map(|chunk| shape.data.rank(chunk) + 1).max();
             self.data_front = self.data_front.max(front.unwrap_or(0));
         }
-        let parity_number = parity_of(shape.number);
-        if let Some(last) = arrivals.seen(parity_number).checked_sub(1) {
+        let parity_id = shape.parity_id();
+        if let Some(last) = arrivals.seen(parity_id).checked_sub(1) {
             let groups = shape.parity.block(shape.block_of_parity(last));
             let ranges = groups.map(|g| shape.parity.of_group(g));
-            let tops = ranges.filter_map(|range| highest(arrivals, parity_number, range));
+            let tops = ranges.filter_map(|range| highest(arrivals, parity_id, range));
             let front = tops.map(|chunk| shape.parity.rank(chunk) + 1).max();
             self.parity_front = self.parity_front.max(front.unwrap_or(0));
             if let Some(last) = self.parity_front.checked_sub(1) {
@@ -238,8 +241,8 @@ impl Incoming {
         self.fallback.advance(path, passed);
     }
 
-    /// Chunks that the sender has yet to pass. Parity of which nothing has come counts for one
-    /// superblock: perhaps it has no room here.
+    /// Number of chunks that the sender has yet to pass. If no parity has arrived, only one
+    /// superblock's parity counts, because the parity may have no room here.
     fn remaining(&self) -> u32 {
         let parity = match self.parity_front {
             0 => self.shape.block_parity(0).end,
@@ -248,9 +251,9 @@ impl Incoming {
         parity.saturating_add(self.shape.chunks - self.data_front)
     }
 
-    /// A newer message has begun, with data or with parity. What is still missing of this one was
-    /// lost, or its parity is late.
-    pub(super) fn pass(&mut self, path: &Path, alpha: Alpha, with_parity: bool) {
+    /// A newer message has begun, with data or with parity. Chunks of this message that are still
+    /// missing were lost, or its parity is late.
+    pub(super) fn pass(&mut self, path: &PathView, alpha: Alpha, with_parity: bool) {
         let wait_ns = match with_parity || self.shape.parity.len() == 0 {
             true => path.reordering_window_ns,
             false => fallback_margin_ns(path, alpha),
@@ -258,15 +261,15 @@ impl Incoming {
         self.fallback.limit(path.now_ns.saturating_add(wait_ns));
     }
 
-    /// Answers whether there is something to ask for.
+    /// Returns whether there is something to request.
     pub(super) fn handle_timeout(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         others_ns: u64,
     ) -> bool {
         if let Some(now_ns) = self.unseen_ns {
-            self.look(&Path { now_ns, ..*path }, arrivals);
+            self.look(&PathView { now_ns, ..*path }, arrivals);
         }
         while let Some(passed) = self.fallback.marks.pop_due(path.now_ns) {
             self.judge(passed);
@@ -279,7 +282,8 @@ impl Incoming {
         self.ask_rest || !self.fallback.to_ask.is_empty()
     }
 
-    /// Parity of lower ranks was passed a reordering window ago: groups that have no other fail.
+    /// The sender passed parity of lower ranks a reordering window ago. Groups without other parity
+    /// fail.
     fn judge(&mut self, passed: u32) {
         let shape = self.shape;
         let last = shape
@@ -301,8 +305,8 @@ impl Incoming {
         self.judged = last;
     }
 
-    /// The fallback timeout: whatever is not whole has failed.
-    fn expire(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    /// Handles the fallback timeout: every group that is not whole has failed.
+    fn expire(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         let shape = self.shape;
         self.fallback.expired = true;
         self.begin(shape.blocks);
@@ -319,7 +323,7 @@ impl Incoming {
         }
     }
 
-    pub(super) fn next_timeout(&self, path: &Path, others_ns: u64) -> Option<u64> {
+    pub(super) fn next_timeout(&self, path: &PathView, others_ns: u64) -> Option<u64> {
         let waiting = !self.fallback.expired;
         let deadline_ns =
             waiting.then(|| self.fallback.deadline_ns(path, self.remaining(), others_ns));
@@ -334,7 +338,7 @@ impl Incoming {
         !self.jobs.is_empty()
     }
 
-    /// The next group to rebuild, unless the rest of it has come meanwhile.
+    /// The next group to rebuild. A group whose missing chunks have arrived meanwhile is skipped.
     pub(super) fn next_job(&mut self, arrivals: &dyn Arrivals) -> Option<u32> {
         while let Some(group) = self.jobs.pop_front() {
             if self.state(group) != Some(State::Rebuilding) {
@@ -348,8 +352,9 @@ impl Incoming {
         None
     }
 
-    /// A group was rebuilt. If that failed, its chunks are asked for; answers whether they are.
-    pub(super) fn rebuilt(&mut self, path: &Path, group: u32, arrivals: &dyn Arrivals) -> bool {
+    /// Handles a rebuilt group. If the rebuild failed, its chunks are requested. Returns whether
+    /// they are.
+    pub(super) fn rebuilt(&mut self, path: &PathView, group: u32, arrivals: &dyn Arrivals) -> bool {
         if self.state(group) != Some(State::Rebuilding) {
             return false;
         }
@@ -382,10 +387,10 @@ impl Incoming {
         }
     }
 
-    /// What to ask for next, at most `max_ranges` runs of chunks.
+    /// The next chunks to request, at most `max_ranges` runs.
     pub(super) fn poll_nack(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_ranges: usize,
     ) -> Option<Nack> {
@@ -394,7 +399,8 @@ impl Incoming {
             let missing = Missing::new(arrivals, self.shape.number, self.rest());
             lost.extend(missing.take(max_ranges));
             if lost.is_empty() && self.lacks_immediate(arrivals) {
-                // All bytes are there, but were not all received: fragments of the immediate were not.
+                // The message has all its bytes, but some chunks were rebuilt. A rebuilt chunk
+                // brings no fragment of the immediate.
                 let most = IMMEDIATE_CHUNKS.start << self.fallback.rounds.min(2);
                 lost.push(0..most.min(IMMEDIATE_CHUNKS.end).min(self.shape.chunks));
             }
@@ -405,7 +411,7 @@ impl Incoming {
 
     fn poll_groups(
         &mut self,
-        path: &Path,
+        path: &PathView,
         arrivals: &dyn Arrivals,
         max_ranges: usize,
     ) -> Vec<Range<u32>> {

@@ -8,11 +8,11 @@ use farwrite_wire::control::Ack;
 use crate::arrived::cumulative;
 use crate::scheme::Arrivals;
 
-/// ACKs that may describe one message in one round (P5.1.4).
+/// Most ACKs that may describe one message in one round (P5.1.4).
 const MAX_ACKS_A_ROUND: u32 = 16;
 
 #[derive(Debug)]
-pub(crate) struct Incoming {
+pub(crate) struct AckState {
     number: u64,
     chunks: u32,
     /// Chunks `0..cumulative` have arrived.
@@ -21,30 +21,32 @@ pub(crate) struct Incoming {
     acks_this_round: u32,
 }
 
-/// How far the selective parts of successive ACKs have gone around in the window.
+/// How far the selective parts of successive ACKs have advanced around the window.
 #[derive(Debug)]
 struct Lap {
-    /// Word of the bitmap with which the next begins; below the cumulative point: there.
+    /// Bitmap word at which the next selective part begins. If it is below the cumulative point,
+    /// the part begins at that point.
     next_word: u32,
-    /// Words to tell before all is told that had arrived when the round began.
+    /// Number of words still to report before this round covers everything that had arrived when it
+    /// began.
     left: u32,
-    /// Something has arrived since.
+    /// Whether something has arrived since the round began.
     stale: bool,
 }
 
-/// What [`Incoming::ack`] made.
+/// The result of [`AckState::ack`].
 pub(crate) enum NextAck {
-    /// Nothing has arrived, there is nothing to tell.
+    /// Nothing has arrived, so there is nothing to report.
     None,
-    /// There is more to tell in this round.
+    /// There is more to report in this round.
     More(Ack),
-    /// The round is over; what it left out is for the next one.
+    /// The round has ended. The next round reports what it left out.
     Unfinished(Ack),
-    /// The round is over, and all is told.
+    /// The round has ended, and covers everything that had arrived.
     Last(Ack),
 }
 
-impl Incoming {
+impl AckState {
     pub(crate) fn new(number: u64, chunks: u32) -> Self {
         Self {
             number,
@@ -63,7 +65,7 @@ impl Incoming {
         self.cumulative == self.chunks
     }
 
-    /// Packets of it have come.
+    /// Handles the arrival of packets of the message.
     pub(crate) fn arrived(&mut self, arrivals: &dyn Arrivals) {
         self.lap.stale = true;
         self.advance(arrivals);
@@ -73,11 +75,12 @@ impl Incoming {
         self.cumulative = cumulative(arrivals, self.number, self.cumulative, self.chunks);
     }
 
-    /// The next ACK of a round. Its selective part takes up where the last one ended, and goes
-    /// around in `cumulative..seen`; a round is over when it has told all, or is long enough.
+    /// The next ACK of a round. Its selective part begins where the last one ended, and wraps
+    /// around in `cumulative..seen`. A round ends when it has reported everything, or has reached
+    /// its maximum length.
     pub(crate) fn ack(&mut self, arrivals: &dyn Arrivals, max_bytes: usize) -> NextAck {
         self.advance(arrivals);
-        let seen = arrivals.seen(self.number).min(self.chunks);
+        let seen = arrivals.seen(self.number.into()).min(self.chunks);
         let seen = seen.max(self.cumulative);
         if seen == 0 {
             return NextAck::None;
@@ -97,7 +100,7 @@ impl Incoming {
         let window_start = words.start * 64;
         let mut bits = Vec::with_capacity(words.len() * 8);
         for word in words {
-            bits.extend_from_slice(&arrivals.word(self.number, word).to_le_bytes());
+            bits.extend_from_slice(&arrivals.word(self.number.into(), word).to_le_bytes());
         }
         bits.truncate((seen - window_start.min(seen)).div_ceil(8) as usize);
         let ack = Ack {
@@ -122,7 +125,7 @@ impl Incoming {
 }
 
 impl Lap {
-    /// The words that the next ACK tells, at most `room`.
+    /// The words that the next ACK reports, at most `room`.
     fn advance(&mut self, window: &Range<u32>, room: u32) -> Range<u32> {
         let first = if window.contains(&self.next_word) {
             self.next_word
@@ -130,10 +133,10 @@ impl Lap {
             window.start
         };
         let last = first.saturating_add(room).min(window.end);
-        // Around again from the cumulative point: the window grows at its end meanwhile, and what
-        // was repaired near its start must not wait for that to stop.
+        // Wrap around to the cumulative point. The window grows at its end meanwhile, and repairs
+        // near its start must not wait until it stops growing.
         self.next_word = if last == window.end { 0 } else { last };
-        // As the window's start moves up, there is less to tell than was foreseen.
+        // As the window's start advances, there is less to report than was expected.
         self.left = self.left.min(window.end - window.start);
         self.left = self.left.saturating_sub(last - first);
         first..last

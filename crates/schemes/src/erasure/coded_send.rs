@@ -1,4 +1,4 @@
-//! One message at the sender: what of it has been handed out, encoded, and asked for again.
+//! One message at the sender: which parts have been handed out, encoded, and requested again.
 
 use core::ops::Range;
 
@@ -7,37 +7,38 @@ use alloc::collections::VecDeque;
 use super::repairs::Repairs;
 use super::shape::Shape;
 use crate::chunk_set::ChunkSet;
-use crate::scheme::{Chunks, parity_of};
+use crate::scheme::{Chunks, MessageId};
 
-/// Superblocks encoded ahead of the one that is being sent.
+/// Number of superblocks to encode ahead of the one that is being sent.
 const BLOCKS_AHEAD: u32 = 1;
 
-/// Departures within this share of the time that reports take to cross count as one, with the later
+/// Departures within this fraction of the crossing time of reports count as one, with the later
 /// time.
 const MARKS_A_CROSSING: u64 = 64;
 
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct CodedSend {
     pub(super) shape: Shape,
     /// Data and parity chunks of lower ranks have been handed out.
     next_data: u32,
     next_parity: u32,
-    /// Superblocks before this one have no parity to wait for: their data have been handed out, and
+    /// Superblocks before this one do not wait for parity: their data have been handed out, and
     /// their parity exists and has room.
     ready_blocks: u32,
     cleared: bool,
     /// Groups before this one have been handed out as jobs.
     jobs: u32,
     encoded: ChunkSet,
-    /// Data chunks that have left for the first time: so many, by rank.
+    /// Number of data chunks that have left for the first time, in the order of ranks.
     departed: u32,
-    /// When how many had left, oldest first; and how many had left long enough ago.
+    /// Pairs of time and number of chunks that had left by then, oldest first. Then the number that
+    /// had left long enough ago.
     marks: VecDeque<(u64, u32)>,
     settled: u32,
     repairs: Option<Repairs>,
 }
 
-impl Outgoing {
+impl CodedSend {
     pub(super) fn new(shape: Shape) -> Self {
         Self {
             shape,
@@ -66,7 +67,7 @@ impl Outgoing {
         self.repairs.as_ref().is_some_and(|r| !r.is_empty())
     }
 
-    /// Takes out what is queued to be sent again.
+    /// Removes all chunks that are queued to be sent again.
     pub(super) fn drop_repairs(&mut self) {
         if let Some(repairs) = &mut self.repairs {
             repairs.drop_queued();
@@ -83,7 +84,7 @@ impl Outgoing {
 
     pub(super) fn take_repairs(&mut self, max_chunks: u32) -> Option<Chunks> {
         let range = self.repairs.as_mut()?.take(max_chunks)?;
-        Some(self.chunks(self.shape.number, range))
+        Some(self.chunks(self.shape.data_id(), range))
     }
 
     pub(super) fn take_data(&mut self, max_chunks: u32) -> Option<Chunks> {
@@ -91,21 +92,23 @@ impl Outgoing {
         let range = run(ranks, max_chunks, |rank| self.shape.data_at(rank))?;
         self.next_data += range.end - range.start;
         self.update_ready();
-        Some(self.chunks(self.shape.number, range))
+        Some(self.chunks(self.shape.data_id(), range))
     }
 
     pub(super) fn take_parity(&mut self, max_chunks: u32) -> Option<Chunks> {
         let ranks = self.next_parity..self.parity_limit();
         let range = run(ranks, max_chunks, |rank| self.shape.parity.at(rank))?;
         self.next_parity += range.end - range.start;
-        Some(self.chunks(parity_of(self.shape.number), range))
+        debug_assert!(self.cleared, "parity without room at the receiver");
+        Some(self.chunks(self.shape.parity_id(), range))
     }
 
-    fn chunks(&self, message: u64, range: Range<u32>) -> Chunks {
+    fn chunks(&self, message: MessageId, range: Range<u32>) -> Chunks {
         Chunks { message, range }
     }
 
-    /// The next group to encode, if it is time: not before its parity has room, nor far ahead.
+    /// The next group to encode, if it should be encoded now: not before its parity has room, and
+    /// not far ahead.
     pub(super) fn next_job(&mut self) -> Option<u32> {
         let sending = match self.has_data() {
             true => self.shape.block_of_data(self.next_data),
@@ -144,7 +147,8 @@ impl Outgoing {
         }
     }
 
-    /// Data chunks have left this end. Reports that come within `crossing_ns` tell nothing of them.
+    /// Data chunks have left this end. Reports that arrive within `crossing_ns` contain no
+    /// information about them.
     pub(super) fn departed(&mut self, now_ns: u64, crossing_ns: u64, range: &Range<u32>) {
         if let Some(repairs) = &mut self.repairs
             && repairs.departed(now_ns, range)
@@ -172,12 +176,12 @@ impl Outgoing {
         }
     }
 
-    /// The receiver asks for a range of data chunks. What left within the last `crossing_ns`, or has
-    /// not left, is not lost yet.
+    /// The receiver requests a range of data chunks. Chunks that left within the last
+    /// `crossing_ns`, or have not left, are not lost yet.
     pub(super) fn repair(&mut self, now_ns: u64, crossing_ns: u64, range: Range<u32>) {
         self.settle(now_ns, crossing_ns);
         let (shape, settled) = (self.shape, self.settled);
-        // Superblocks leave one after the other: of most chunks no rank needs to be worked out.
+        // Superblocks leave one after the other, so most chunks need no rank computation.
         let leaving = match settled < shape.data.len() {
             true => shape.block_data(shape.block_of_data(settled)),
             false => settled..shape.chunks,
@@ -192,7 +196,7 @@ impl Outgoing {
         }
     }
 
-    /// Queues the last chunks once more, if all have left; answers how many.
+    /// Queues the last chunks again, if all have left. Returns how many.
     pub(super) fn probe(&mut self, now_ns: u64, max_chunks: u32) -> u32 {
         let shape = self.shape;
         if self.departed < shape.chunks {
@@ -209,7 +213,7 @@ impl Outgoing {
     }
 }
 
-/// The chunks of the first ranks, as far as they follow each other.
+/// The chunks of the first ranks, as long as they are consecutive.
 fn run(ranks: Range<u32>, max_chunks: u32, at: impl Fn(u32) -> u32) -> Option<Range<u32>> {
     let mut ranks = ranks.take(max_chunks as usize);
     let start = at(ranks.next()?);

@@ -8,13 +8,13 @@ use farwrite_wire::control::Ack;
 use super::departures::Stamp;
 use crate::chunk_set::{ChunkSet, word_mask, words_of};
 
-/// Every chunk is either new, queued to be sent again, on its way, or acknowledged.
+/// Each chunk is new, queued to be sent again, in flight, or acknowledged.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct SelectiveSend {
     chunks: u32,
     /// Chunks `0..handed_out` have been handed out at least once.
     handed_out: u32,
-    /// The highest cumulative point the receiver told.
+    /// The highest cumulative point in an ACK of the receiver.
     cumulative: u32,
     acked: ChunkSet,
     queued: ChunkSet,
@@ -22,7 +22,7 @@ pub(super) struct Outgoing {
     stamps: Vec<Stamp>,
 }
 
-impl Outgoing {
+impl SelectiveSend {
     pub(super) fn new(chunks: u32) -> Self {
         Self {
             chunks,
@@ -46,7 +46,7 @@ impl Outgoing {
         !self.queued.is_empty()
     }
 
-    /// Takes out what is queued to be sent again.
+    /// Removes all chunks that are queued to be sent again.
     pub(super) fn drop_queued(&mut self) {
         self.queued.clear();
     }
@@ -66,6 +66,7 @@ impl Outgoing {
         let run = self.handed_out..end;
         self.handed_out = end;
         self.stamps.resize(end as usize, stamp);
+        debug_assert!(self.cumulative <= self.handed_out && self.handed_out <= self.chunks);
         (!run.is_empty()).then_some(run)
     }
 
@@ -88,7 +89,7 @@ impl Outgoing {
         if !ack.window_start.is_multiple_of(8) {
             return;
         }
-        // Bytes of the same word together: the first group may begin inside of a word.
+        // Combine the bytes of one word, because the first group may begin inside a word.
         let mut first = ack.window_start;
         let mut bytes = ack.bits.as_slice();
         while !bytes.is_empty() && first < self.handed_out {
@@ -108,10 +109,15 @@ impl Outgoing {
         let sent = word_mask(word, &(0..self.handed_out));
         let new = self.acked.insert_word(word, bits & sent);
         self.queued.remove_word(word, new);
+        debug_assert_eq!(
+            self.acked.word(word) & self.queued.word(word),
+            0,
+            "word {word}"
+        );
     }
 
-    /// Queues those chunks of a range that are on their way and of whose latest departure `lost`
-    /// is true. Answers whether there were any.
+    /// Queues the chunks of a range that are in flight and for whose latest departure `lost`
+    /// returns true. Returns whether there were any.
     pub(super) fn queue_if(&mut self, range: Range<u32>, lost: impl Fn(Stamp) -> bool) -> bool {
         let before = self.queued.count();
         for (word, mask) in words_of(range.start..range.end.min(self.handed_out)) {

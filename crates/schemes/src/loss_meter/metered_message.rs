@@ -9,38 +9,39 @@ use core::ops::Range;
 use crate::arrived::cumulative;
 use crate::chunk_set::words_of;
 use crate::order::WireOrder;
-use crate::scheme::{Arrivals, Message};
+use crate::scheme::{Arrivals, Message, MessageId};
 
-/// Positions behind the last that is seen in which one look searches for more: at first, and at
-/// most, when looks before found nothing.
+/// Number of positions after the last one seen in which one look searches for more. The minimum
+/// applies at first, and the maximum when earlier looks found nothing.
 const MIN_REACH: u32 = 16;
 const MAX_REACH: u32 = 1024;
 
-/// What became of a chunk's first sending.
+/// The result of a chunk's first transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Arrived,
     Lost,
-    /// Nobody can tell.
+    /// The result is not known.
     Unknown,
-    /// It was perhaps sent later than in its turn: its neighbours followed each other.
+    /// The chunk may have been sent later than in its turn: its neighbours arrived one after the
+    /// other.
     Elsewhere,
 }
 
-/// A message, and what was seen of it.
-pub(super) struct Watched {
+/// A message, and its chunks that were seen.
+pub(super) struct MeteredMessage {
     number: u64,
     order: Box<dyn WireOrder + Send>,
     length: u32,
     has_parity: bool,
-    /// Positions below were judged, or never will be.
+    /// Positions below this one were judged, or never will be.
     judged: u32,
-    /// One past the highest position of which the chunk has arrived, as far as was looked.
+    /// One past the highest position whose chunk has arrived, as far as the search has gone.
     front: u32,
-    /// Where the search for a higher one goes on.
+    /// Where the search for a higher position continues.
     searched: u32,
     reach: u32,
-    /// Chunks that were computed, and where the front was then.
+    /// Chunks that were computed, and where the front was at that time.
     rebuilt: BTreeMap<u32, u32>,
     end: Option<End>,
 }
@@ -49,7 +50,7 @@ pub(super) struct Watched {
 struct End {
     /// One past the last position that can be judged.
     limit: u32,
-    /// Positions below the limit that did not simply arrive, those judged before left out, in order.
+    /// Unjudged positions below the limit with a fate other than a simple arrival, in order.
     others: Vec<(u32, Fate)>,
 }
 
@@ -69,7 +70,7 @@ impl End {
     }
 }
 
-impl Watched {
+impl MeteredMessage {
     pub(super) fn new(message: &Message, order: Box<dyn WireOrder + Send>) -> Self {
         Self {
             number: message.number,
@@ -85,12 +86,12 @@ impl Watched {
         }
     }
 
-    /// Its positions.
+    /// Number of its positions.
     pub(super) fn length(&self) -> u32 {
         self.length
     }
 
-    /// One past the highest position seen, 0 if none.
+    /// One past the highest position seen, or 0 if none was seen.
     pub(super) fn front(&self) -> u32 {
         self.front
     }
@@ -103,13 +104,13 @@ impl Watched {
         self.rebuilt.insert(chunk, self.front);
     }
 
-    /// A chunk that was rebuilt, or missing when the message ended, came after all.
-    pub(super) fn handle_late(&mut self, chunk: (u64, u32), is_whole: bool) {
-        if chunk.0 == self.number && self.rebuilt.contains_key(&chunk.1) {
+    /// Handles a chunk that was rebuilt, or missing when the message ended, and then arrived.
+    pub(super) fn handle_late(&mut self, chunk: (MessageId, u32), is_whole: bool) {
+        if !chunk.0.is_parity() && self.rebuilt.contains_key(&chunk.1) {
             if is_whole {
                 self.rebuilt.remove(&chunk.1);
             } else {
-                // As if it had been computed ahead of its turn.
+                // Treat it as if it had been computed ahead of its turn.
                 self.rebuilt.insert(chunk.1, 0);
             }
         }
@@ -129,8 +130,7 @@ impl Watched {
         }
     }
 
-    /// Says what became of the positions below `end` that are not judged, of a message that has
-    /// ended.
+    /// Reports the fates of the unjudged positions below `end`, for a message that has ended.
     pub(super) fn fates_at_end(&self, end: u32, each: impl FnMut(Fate, u32)) {
         if self.front > 0
             && self.length > 1
@@ -140,15 +140,15 @@ impl Watched {
         }
     }
 
-    /// Moves the front; by how many positions, if any. A gap longer than what one look searches is
-    /// crossed by several.
+    /// Advances the front. Returns by how many positions, if any. Several calls cross a gap that is
+    /// longer than the range that one call searches.
     pub(super) fn advance(&mut self, arrivals: &dyn Arrivals) -> Option<u32> {
         if self.is_closed() {
             return None;
         }
         let before = self.front;
         if self.order.is_sequence() {
-            self.front = before.max(arrivals.seen(self.number).min(self.length));
+            self.front = before.max(arrivals.seen(self.number.into()).min(self.length));
         } else {
             self.search(arrivals);
         }
@@ -184,15 +184,16 @@ impl Watched {
         positions
     }
 
-    /// Says what became of these positions, all of which were passed, in runs of one fate.
+    /// Reports the fates of these positions, in runs of equal fate. The sender has passed all of
+    /// them.
     pub(super) fn fates(
         &self,
         positions: Range<u32>,
         arrivals: &dyn Arrivals,
         mut each: impl FnMut(Fate, u32),
     ) {
-        // Where nothing was seen in its turn, perhaps nothing was sent; and of a single chunk only
-        // arrivals could be told.
+        // If no chunk was seen in its turn, the sender may have sent nothing. For a message of a
+        // single chunk, the meter can detect an arrival but not a loss.
         if self.front == 0 || self.length == 1 {
             each(Fate::Unknown, positions.end - positions.start);
         } else if let Some(end) = &self.end {
@@ -215,7 +216,7 @@ impl Watched {
         mut each: impl FnMut(Fate, u32),
     ) {
         for (word, mask) in words_of(positions) {
-            let bits = arrivals.word(self.number, word);
+            let bits = arrivals.word(self.number.into(), word);
             let (mut at, end) = (mask.trailing_zeros(), 64 - mask.leading_zeros());
             while at < end {
                 let rest = bits >> at;
@@ -230,7 +231,7 @@ impl Watched {
         }
     }
 
-    /// Keeps what is known of it, for when its bitmap is gone. `was_left`: the front is in a newer
+    /// Keeps the fates for use after the bitmap is gone. `was_left`: the front is in a newer
     /// message.
     pub(super) fn close(&mut self, arrivals: &dyn Arrivals, was_left: bool) {
         let is_whole = if self.order.is_sequence() {
@@ -266,7 +267,7 @@ impl Watched {
         let Some(chunk) = self.order.at(position) else {
             return Fate::Unknown;
         };
-        if chunk.0 != self.number {
+        if chunk.0.is_parity() {
             return match bits.has(chunk) {
                 true => Fate::Arrived,
                 false if position < parity_front => Fate::Lost,
@@ -282,15 +283,15 @@ impl Watched {
         }
     }
 
-    /// One past the highest position, from `from` on, of a parity chunk that has arrived; `from` if
-    /// there is none. Parity chunks that were not ready in their turn come after it.
+    /// One past the highest position, from `from` on, of a parity chunk that has arrived, or `from`
+    /// if there is none. Parity chunks that were not ready in their turn arrive after it.
     fn parity_front(&self, from: u32, bits: &mut Bits<'_>) -> u32 {
         if !self.has_parity {
             return from;
         }
         let mut is_parity_here = |position: u32| {
             let chunk = self.order.at(position);
-            chunk.is_some_and(|chunk| chunk.0 != self.number && bits.has(chunk))
+            chunk.is_some_and(|chunk| chunk.0.is_parity() && bits.has(chunk))
         };
         let highest = (from..self.front).rev().find(|p| is_parity_here(*p));
         highest.map_or(from, |position| position + 1)
@@ -300,14 +301,14 @@ impl Watched {
         let Some(chunk) = self.order.at(position) else {
             return false;
         };
-        let is_rebuilt = chunk.0 == self.number && self.rebuilt.contains_key(&chunk.1);
+        let is_rebuilt = !chunk.0.is_parity() && self.rebuilt.contains_key(&chunk.1);
         bits.has(chunk) && !is_rebuilt
     }
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for MeteredMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched")
+        f.debug_struct("MeteredMessage")
             .field("number", &self.number)
             .field("length", &self.length)
             .field("judged", &self.judged)
@@ -319,7 +320,7 @@ impl fmt::Debug for Watched {
 /// Reads a bitmap chunk by chunk, keeping the word that it read last.
 struct Bits<'a> {
     arrivals: &'a dyn Arrivals,
-    place: (u64, u32),
+    place: (MessageId, u32),
     word: Option<u64>,
 }
 
@@ -327,12 +328,12 @@ impl<'a> Bits<'a> {
     fn new(arrivals: &'a dyn Arrivals) -> Self {
         Self {
             arrivals,
-            place: (0, 0),
+            place: (MessageId::new(0), 0),
             word: None,
         }
     }
 
-    fn has(&mut self, (message, chunk): (u64, u32)) -> bool {
+    fn has(&mut self, (message, chunk): (MessageId, u32)) -> bool {
         let place = (message, chunk / 64);
         let word = match self.word {
             Some(word) if place == self.place => word,
