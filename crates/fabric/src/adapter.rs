@@ -1,4 +1,4 @@
-//! A fabric whose ports are all driven by one thread.
+//! Drives all ports of a fabric from one thread.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -9,16 +9,16 @@ use crate::contract::{
     WriteWr,
 };
 
-/// A fabric with the queues and workers of all its ports.
+/// A fabric together with the queues and workers of all its ports.
 ///
-/// It dereferences to the control object. Queue pairs are made and ended here, so that it is known
-/// which port they use.
+/// It dereferences to the control object. It creates and destroys queue pairs itself, so that it
+/// knows the port of each.
 pub struct Adapter<F: Fabric> {
     fabric: F,
     tx: Vec<F::Tx>,
     rx: Vec<F::Rx>,
     ports: HashMap<Qpn, u16>,
-    /// Windows that were closed and not asked for.
+    /// Windows that are closed and that the caller has not asked for yet.
     closed: HashSet<Window>,
 }
 
@@ -26,7 +26,7 @@ impl<F: Fabric> Adapter<F> {
     /// Takes all queues and workers of a fabric.
     ///
     /// # Errors
-    /// [`FabricError::InUse`] if one was taken before.
+    /// [`FabricError::InUse`] if a queue or worker was taken before.
     pub fn new(mut fabric: F) -> Result<Self, FabricError> {
         let ports = 0..fabric.capabilities().ports;
         let tx = ports.clone().map(|port| fabric.take_tx(port));
@@ -42,47 +42,47 @@ impl<F: Fabric> Adapter<F> {
         })
     }
 
-    /// [`Fabric::create_qp`].
+    /// Same as [`Fabric::create_qp`].
     ///
     /// # Errors
-    /// The fabric's.
+    /// Those of [`Fabric::create_qp`].
     pub fn create_qp(&mut self, attr: QpAttr) -> Result<Qpn, FabricError> {
         let qpn = self.fabric.create_qp(attr)?;
         self.ports.insert(qpn, attr.port);
         Ok(qpn)
     }
 
-    /// [`Fabric::destroy_qp`].
+    /// Same as [`Fabric::destroy_qp`].
     ///
     /// # Errors
-    /// The fabric's.
+    /// Those of [`Fabric::destroy_qp`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), FabricError> {
         self.fabric.destroy_qp(qpn)?;
         self.ports.remove(&qpn);
         Ok(())
     }
 
-    /// [`TxQueue::post_writes`] on the queue pair's port.
+    /// Calls [`TxQueue::post_writes`] on the queue pair's port.
     ///
     /// # Errors
-    /// The port's.
+    /// Those of [`TxQueue::post_writes`].
     pub fn post_writes(&mut self, qpn: Qpn, writes: &[WriteWr<'_>]) -> Result<usize, FabricError> {
         self.tx(qpn)?.post_writes(qpn, writes)
     }
 
-    /// [`TxQueue::post_send`] on the queue pair's port.
+    /// Calls [`TxQueue::post_send`] on the queue pair's port.
     ///
     /// # Errors
-    /// The port's.
+    /// Those of [`TxQueue::post_send`].
     pub fn post_send(&mut self, qpn: Qpn, payload: &[u8]) -> Result<bool, FabricError> {
         self.tx(qpn)?.post_send(qpn, payload)
     }
 
-    /// Polls the worker of every port; returns whether more may be waiting. The workers are then in
-    /// a batch: see [`Adapter::end_batch`].
+    /// Polls the worker of every port. Returns whether more packets may be waiting. The workers
+    /// stay in their batches until [`Adapter::end_batch`].
     ///
     /// # Errors
-    /// The first port's that has one, after all ports were polled.
+    /// The first error of a port. All ports are polled before it is returned.
     pub fn poll(&mut self, arrived: &mut Vec<Completion>) -> Result<bool, FabricError> {
         let mut result = Ok(false);
         for rx in &mut self.rx {
@@ -92,8 +92,8 @@ impl<F: Fabric> Adapter<F> {
         result
     }
 
-    /// Ends the batch of every worker: the completions are handled. Windows that are closed are not
-    /// reported before that.
+    /// Ends the batch of every worker. Call this after handling the completions. Closed windows are
+    /// not reported before.
     pub fn end_batch(&mut self) {
         self.rx.iter_mut().for_each(RxWorker::end_batch);
     }
@@ -101,7 +101,7 @@ impl<F: Fabric> Adapter<F> {
     /// Polls the queue of every port.
     ///
     /// # Errors
-    /// As [`Adapter::poll`].
+    /// Same as [`Adapter::poll`].
     pub fn poll_departed(&mut self, departed: &mut Vec<Departed>) -> Result<(), FabricError> {
         let mut result = Ok(());
         for tx in &mut self.tx {
@@ -110,8 +110,8 @@ impl<F: Fabric> Adapter<F> {
         result
     }
 
-    /// Whether a window is closed, as [`Fabric::poll_closed`] reports it. Says so once: the caller
-    /// must ask for every window that it closes.
+    /// Whether [`Fabric::poll_closed`] has reported a window as closed. Returns true once for each
+    /// window, so the caller must ask for every window that it closes.
     pub fn take_closed(&mut self, window: Window) -> bool {
         while let Some(closed) = self.fabric.poll_closed() {
             self.closed.insert(closed);
@@ -119,9 +119,9 @@ impl<F: Fabric> Adapter<F> {
         self.closed.remove(&window)
     }
 
-    /// Hands the workers of all ports out, to be driven by threads of their own. From now on
-    /// [`Adapter::poll`] brings nothing, and [`Adapter::wait`] does not wait for arrivals. Empty if
-    /// they were handed out before.
+    /// Hands out the workers of all ports, to be driven by other threads. After that,
+    /// [`Adapter::poll`] returns no completions, and [`Adapter::wait`] does not wait for arrivals.
+    /// Empty if the workers were handed out before.
     pub fn take_workers(&mut self) -> Vec<F::Rx> {
         std::mem::take(&mut self.rx)
     }
@@ -134,10 +134,10 @@ impl<F: Fabric> Adapter<F> {
 }
 
 impl<F: RealTime> Adapter<F> {
-    /// [`RealTime::wait`] with all workers that the adapter has.
+    /// Calls [`RealTime::wait`] with all workers that the adapter has.
     ///
     /// # Errors
-    /// The fabric's.
+    /// Those of [`RealTime::wait`].
     pub fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
         self.fabric.wait(at_most, &self.rx)
     }

@@ -1,9 +1,10 @@
-//! Fabrics: who carries packets.
+//! Fabrics: NICs that carry packets.
 //!
-//! A fabric behaves like an unreliable-connected (UC) NIC: memory is registered, windows onto it
-//! are opened for peers, queue pairs are connected, single-packet RDMA Writes with immediate and
-//! small SENDs are posted, and completions are polled. Delivery may reorder, and losses are silent.
-//! [`contract`] is that border. Every fabric keeps it, and one suite of tests runs on all of them.
+//! A fabric behaves like an unreliable-connected (UC) NIC. Its user registers memory, opens windows
+//! onto it for peers, connects queue pairs, posts single-packet RDMA Writes with immediate and
+//! small SENDs, and polls completions. Delivery may reorder packets and lose them silently.
+//! [`contract`] defines this interface. Every fabric implements it, and one test suite runs on all
+//! of them.
 
 mod adapter;
 pub mod contract;

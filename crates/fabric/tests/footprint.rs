@@ -1,4 +1,4 @@
-//! What idle queue pairs cost in memory, whatever they did before.
+//! Memory of idle queue pairs after use.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,8 +8,8 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, Lkey, QpAttr, Qpn, Region, RemoteQp};
 use farwrite_fabric::sim::{SimFabric, SimNetwork};
 
-/// Most bytes of the fabric for a queue pair of SDR, of its default options, that is idle. All of
-/// them count, whether they were ever touched or not.
+/// Upper bound of the fabric's memory for an idle SDR queue pair with default options, in bytes.
+/// All allocated bytes count, whether they were touched or not.
 const MOST_BYTES: usize = 3 << 10;
 /// An SDR queue pair has a queue pair and a window set for each generation, and a queue pair for
 /// control.
@@ -17,23 +17,23 @@ const GENERATIONS: usize = 4;
 const SLOTS: u32 = 1024;
 const SLOT_BYTES: u64 = 1 << 30;
 
-/// Bytes that are allocated.
+/// Allocated bytes.
 static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, counted.
+/// The system's allocator, with a counter.
 struct Counting;
 
-// SAFETY: all is handed to the system's allocator. The default methods call these two.
+// SAFETY: all calls go to the system's allocator. The default methods call these two.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -64,7 +64,7 @@ fn make_and_use(end: &mut Adapter<SimFabric>, lkey: Lkey) {
         }
         while end.poll_closed().is_some() {}
     }
-    // The port takes in what was changed.
+    // The port applies its updates.
     end.poll(&mut Vec::new()).unwrap();
     end.end_batch();
     end.poll_departed(&mut Vec::new()).unwrap();
@@ -77,7 +77,7 @@ fn an_idle_queue_pair_costs_little() {
     let lkey = end.register(Region::owned(vec![0; 8])).unwrap();
     make_and_use(&mut end, lkey);
     let before = ALLOCATED.load(Ordering::Relaxed);
-    // Tables double when they are full: so some of these counts are among the worst.
+    // Tables double when they are full, so some of these counts are among the worst cases.
     let mut worst = 0;
     for count in 1..=400 {
         make_and_use(&mut end, lkey);

@@ -61,7 +61,7 @@ impl Ends {
         assert!(self.a.post_send(self.qa, bytes).unwrap());
     }
 
-    /// First byte of every SEND that `b` takes in now.
+    /// First byte of every SEND that `b` receives now.
     fn taken(&mut self) -> Vec<u8> {
         let mut completions = Vec::new();
         while self.b.poll(&mut completions).unwrap() {}
@@ -72,7 +72,7 @@ impl Ends {
         completions.into_iter().map(first).collect()
     }
 
-    /// Steps to every arrival; when it was, and what came.
+    /// Advances to every arrival. Returns its time and its first byte.
     fn run(&mut self) -> Vec<(u64, u8)> {
         let mut log = Vec::new();
         while let Some(next_ns) = self.network.next_ns() {
@@ -155,7 +155,7 @@ fn the_seed_decides() {
         assert_eq!(counters.received_packets + dropped, link.delivered);
         assert_eq!(log.len() as u64, counters.received_packets);
         assert!(link.lost > 0 && link.duplicated > 0, "{link:?}");
-        // Of the corrupted ones, those hit in the one byte that the ICRC leaves out are as good.
+        // A packet that was corrupted only in the byte that the ICRC leaves out is accepted.
         let found_out = link.corrupted - 2..=link.corrupted;
         assert!(
             dropped > 0 && found_out.contains(&dropped),
@@ -184,7 +184,7 @@ fn a_tap_passes_drops_and_holds() {
     let held = ends.network.take_held();
     assert_eq!(held.len(), 2);
     assert!(ends.network.take_held().is_empty());
-    // Late, in another order, and one of them twice.
+    // Inject the packets late, in another order, and one of them twice.
     for datagram in [&held[1], &held[0], &held[1]] {
         ends.network.inject(datagram.clone());
     }
@@ -369,8 +369,8 @@ fn three_ends_on_one_clock() {
     assert_eq!(log, [(1_000, 1), (3_000, 2)]);
 }
 
-/// Moves 100 KiB over a link that has a rate and losses: when each packet arrived, and how many
-/// bytes it had.
+/// Moves 100 KiB over a link that has a rate and losses. Returns the arrival time and the size of
+/// each packet.
 fn timing(memory: impl Fn() -> Region) -> Vec<(Option<u64>, u32)> {
     let link = LinkConfig {
         delay: Duration::from_millis(3),
@@ -418,7 +418,7 @@ fn ghosts_arrive_when_bytes_do() {
     let ghosts = timing(|| Region::ghost(100 << 10));
     assert_eq!(ghosts, timing(|| Region::owned(vec![3; 100 << 10])));
     assert!((50..100).contains(&ghosts.len()), "some are lost");
-    // The packets, of 1024 bytes and 64 of headers, follow each other at the link's rate.
+    // Packets of 1024 bytes and 64 of headers follow each other at the rate of the link.
     let first_ns = ghosts[0].0.unwrap();
     assert!(first_ns > 3_000_000);
     assert!(

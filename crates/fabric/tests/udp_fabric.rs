@@ -1,5 +1,5 @@
-//! What the UDP fabric does beyond the contract: several sockets, both address families, and
-//! packets sealed for the identification that they leave with.
+//! Behaviour of the UDP fabric beyond the contract: several sockets, both address families, and
+//! packets sealed for the identification with which the kernel sends them.
 #![cfg(target_os = "linux")]
 
 use std::net::{IpAddr, SocketAddr};
@@ -36,7 +36,7 @@ fn queue_pair(fabric: &mut Adapter<UdpFabric>, port: u16, mtu: u32) -> Qpn {
     fabric.create_qp(attr).unwrap()
 }
 
-/// Queue pairs on the same port of two fabrics, joined by the addresses that both have at `ip`.
+/// Joins queue pairs on the same port of two fabrics, by their addresses at `ip`.
 fn join(
     a: &mut Adapter<UdpFabric>,
     b: &mut Adapter<UdpFabric>,
@@ -54,7 +54,7 @@ fn join(
     (qa, qb)
 }
 
-/// Polls until so many completions are here or two seconds have passed.
+/// Polls until this number of completions has arrived or two seconds have passed.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + Duration::from_secs(2);
     let mut out = Vec::new();
@@ -123,7 +123,7 @@ fn one_wildcard_serves_both_families() {
 
 #[test]
 fn ports_are_consecutive_and_carry_their_queue_pairs() {
-    // Somebody may take a port between our finding it free and binding it.
+    // Another process may take a port between the search for a free one and binding it.
     let consecutive = || {
         let base = bind("127.0.0.1:0", true).local_addr(0);
         let fabric = UdpFabric::bind(&config(&base.to_string(), 3, true)).ok()?;
@@ -172,8 +172,8 @@ fn an_address_of_the_other_family_is_refused_by_name() {
     }
 }
 
-/// The kernel numbers the segments of a batch 0, 1, 2, ..., and any other datagram 0. What it
-/// does on the wire is the system tests' to see; here, that packets are sealed for it.
+/// The kernel numbers the segments of a batch 0, 1, 2, ..., and every other datagram 0. The system
+/// tests check this on the wire; this test checks that packets are sealed for it.
 #[test]
 fn packets_are_sealed_for_the_identification_they_leave_with() {
     for offload in [true, false] {
@@ -187,7 +187,7 @@ fn packets_are_sealed_for_the_identification_they_leave_with() {
         };
         fabric.connect_qp(qpn, remote).unwrap();
         let lkey = fabric.register(Region::owned(pattern(100_000))).unwrap();
-        // 61 packets of 1060 bytes fill a batch, and only its last may be shorter.
+        // 61 packets of 1060 bytes fill a batch, and only its last packet may be shorter.
         let lengths = [[1024; 90].as_slice(), &[100, 1024, 100]].concat();
         let entries: Vec<_> = lengths
             .iter()
@@ -263,7 +263,8 @@ fn a_peer_that_went_away_breaks_nothing() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
-    /// Bursts of any mixture of lengths, gathered from pieces, land whole, whoever batches.
+    /// Bursts with any mixture of lengths, gathered from pieces, arrive whole, with any combination
+    /// of offloads.
     #[test]
     fn any_burst_lands(
         lengths in prop::collection::vec((0usize..1500, 0usize..1500), 1..90),

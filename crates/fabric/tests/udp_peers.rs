@@ -1,4 +1,5 @@
-//! Sockets of a UDP fabric: connected ones for peers, the open one for strangers and path packets.
+//! Sockets of a UDP fabric: connected ones for peers, and the open one for strangers and path
+//! packets.
 #![cfg(target_os = "linux")]
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -11,7 +12,7 @@ use farwrite_wire::opcode::PATH_PACKET;
 
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// With room for some thousand small packets.
+/// A fabric whose sockets have room for some thousand small packets.
 fn bind(addr: &str) -> Adapter<UdpFabric> {
     let socket = SocketConfig {
         recv_buffer_bytes: 256 << 10,
@@ -31,7 +32,7 @@ fn queue_pair(fabric: &mut Adapter<UdpFabric>) -> Qpn {
     fabric.create_qp(attr).expect("a queue pair")
 }
 
-/// Two fabrics with a queue pair each, joined.
+/// Two fabrics, joined by a queue pair on each.
 fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
     let (mut a, mut b) = (bind(addr), bind(addr));
     let (qa, qb) = (queue_pair(&mut a), queue_pair(&mut b));
@@ -44,7 +45,7 @@ fn pair(addr: &str) -> [(Adapter<UdpFabric>, Qpn); 2] {
     [(a, qa), (b, qb)]
 }
 
-/// Polls until this number of completions has come, or for two seconds.
+/// Polls until this number of completions has arrived, or for two seconds.
 fn completions(fabric: &mut Adapter<UdpFabric>, count: usize) -> Vec<Completion> {
     let end = Instant::now() + Duration::from_secs(2);
     let mut out = Vec::new();
@@ -68,7 +69,7 @@ fn a_flood_of_strangers_drops_its_own_packets_only() {
             assert!(a.post_send(qa, &[7; 100]).expect("sent"));
         }
         assert_eq!(completions(&mut b, 100).len(), 100, "{addr}");
-        // Drops show with the packets that found room.
+        // The system reports drops together with the next received packet.
         let end = Instant::now() + Duration::from_secs(2);
         while b.counters().stranger_drops == 0 && Instant::now() < end {
             stranger.send_to(&[0x2B; 200], to).expect("sent");

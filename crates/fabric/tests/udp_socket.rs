@@ -5,7 +5,9 @@ use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::udp::{MAX_SEGMENTS, Outgoing, SocketConfig, SocketError, UdpSocket, wait};
+use farwrite_fabric::udp::{
+    MAX_SEGMENTS, OutgoingBatch, SocketConfig, SocketError, UdpSocket, wait,
+};
 use proptest::prelude::*;
 
 fn bind(addr: &str, offload: bool) -> UdpSocket {
@@ -21,7 +23,8 @@ fn at(ip: &str, socket: &UdpSocket) -> SocketAddr {
     SocketAddr::new(ip.parse().unwrap(), socket.local_addr().port())
 }
 
-/// Receives until `count` datagrams are here or a second has passed: source, destination, bytes.
+/// Receives until `count` datagrams have arrived or a second has passed. Returns source,
+/// destination and bytes.
 fn take(socket: &mut UdpSocket, count: usize) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
     let end = Instant::now() + Duration::from_secs(1);
     let mut got = Vec::new();
@@ -40,7 +43,7 @@ fn pattern(len: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Bind addresses of sender and receiver, and the receiver's address for the sender.
+/// Bind addresses of sender and receiver, and the receiver's address from the sender's view.
 const PATHS: [(&str, &str, &str); 6] = [
     ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"),
     ("[::1]:0", "[::1]:0", "::1"),
@@ -68,7 +71,7 @@ fn batches_arrive_whole_with_their_addresses() {
                 let bytes = pattern(total);
                 let (head, tail) = bytes.split_at(total / 3);
                 let sent = tx
-                    .send(&[Outgoing {
+                    .send(&[OutgoingBatch {
                         src: Some(src.ip()),
                         dst,
                         segment_bytes: segment,
@@ -102,7 +105,7 @@ fn offloads_are_used_where_there_are_and_can_be_refused() {
     }
     let bytes = pattern(40 * 1000);
     let dst = rx.local_addr();
-    let message = Outgoing {
+    let message = OutgoingBatch {
         src: None,
         dst,
         segment_bytes: 1000,
@@ -124,7 +127,7 @@ fn a_wildcard_socket_sends_from_the_address_it_is_told() {
         let dst = rx.local_addr();
         let parts = [IoSlice::new(b"from five")];
         let sent = tx
-            .send(&[Outgoing {
+            .send(&[OutgoingBatch {
                 src: Some(src),
                 dst,
                 segment_bytes: 9,
@@ -142,7 +145,7 @@ fn a_datagram_beyond_the_path_mtu_is_an_error_that_names_it() {
         let mut tx = bind(addr, true);
         let bytes = vec![0; bytes];
         let dst = tx.local_addr();
-        let message = Outgoing {
+        let message = OutgoingBatch {
             src: None,
             dst,
             segment_bytes: bytes.len(),
@@ -152,10 +155,10 @@ fn a_datagram_beyond_the_path_mtu_is_an_error_that_names_it() {
         assert!(matches!(error, SocketError::TooLarge { .. }), "{error}");
         let mtu = farwrite_fabric::udp::path_mtu(dst).unwrap();
         assert!(error.to_string().contains(&mtu.to_string()), "{error}");
-        // The socket lives on.
+        // The socket still works.
         let parts = [IoSlice::new(&bytes[..100])];
         assert_eq!(
-            tx.send(&[Outgoing {
+            tx.send(&[OutgoingBatch {
                 parts: &parts,
                 ..message
             }])
@@ -171,7 +174,7 @@ fn a_closed_port_at_the_peer_breaks_nothing() {
     let mut rx = bind("127.0.0.1:0", true);
     let closed = bind("127.0.0.1:0", true).local_addr();
     let parts = [IoSlice::new(b"anyone?")];
-    let to = |dst| Outgoing {
+    let to = |dst| OutgoingBatch {
         src: None,
         dst,
         segment_bytes: 7,
@@ -186,7 +189,7 @@ fn a_closed_port_at_the_peer_breaks_nothing() {
 
 #[test]
 fn a_source_address_that_went_away_loses_packets_and_breaks_nothing() {
-    // Documentation addresses (RFC 5737, RFC 3849) are no machine's own.
+    // Documentation addresses (RFC 5737, RFC 3849) belong to no machine.
     for (any, ip, gone) in [
         ("0.0.0.0:0", "127.0.0.1", "192.0.2.1"),
         ("[::]:0", "::1", "2001:db8::1"),
@@ -198,7 +201,7 @@ fn a_source_address_that_went_away_loses_packets_and_breaks_nothing() {
             let had = tx.granted();
             let (data, dst) = (pattern(total), at(ip, &rx));
             let parts = [IoSlice::new(&data)];
-            let mut message = Outgoing {
+            let mut message = OutgoingBatch {
                 src: Some(gone.parse().unwrap()),
                 dst,
                 segment_bytes: 100,
@@ -226,7 +229,7 @@ fn drops_for_want_of_room_are_counted() {
     .unwrap();
     let bytes = [0; 1000];
     let parts = [IoSlice::new(&bytes)];
-    let message = Outgoing {
+    let message = OutgoingBatch {
         src: None,
         dst: rx.local_addr(),
         segment_bytes: 1000,
@@ -250,7 +253,7 @@ fn waits_end_on_time_or_with_data() {
     assert!(wait([(&rx, true)], Some(Duration::ZERO)).unwrap());
     let dst = rx.local_addr();
     let parts = [IoSlice::new(b"now")];
-    let message = Outgoing {
+    let message = OutgoingBatch {
         src: None,
         dst,
         segment_bytes: 3,
@@ -270,7 +273,7 @@ fn addresses_in_use_are_named() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// However the bytes are cut into parts, and with offloads or without, the datagrams are the
+    /// For any split of the bytes into parts, with and without offloads, the datagrams are the
     /// same: equal sizes, a shorter tail, nothing lost or moved.
     #[test]
     fn any_gathering_gives_the_same_datagrams(
@@ -289,7 +292,7 @@ proptest! {
         }
         parts.push(IoSlice::new(rest));
         let (mut tx, mut rx) = (bind("127.0.0.1:0", offload), bind("127.0.0.1:0", offload));
-        let message = Outgoing { src: None, dst: rx.local_addr(), segment_bytes: segment, parts: &parts };
+        let message = OutgoingBatch { src: None, dst: rx.local_addr(), segment_bytes: segment, parts: &parts };
         let sent = tx.send(&[message]).unwrap();
         let got: Vec<_> = take(&mut rx, sent).into_iter().map(|(_, _, b)| b).collect();
         let want: Vec<_> = bytes.chunks(segment).map(<[u8]>::to_vec).collect();

@@ -1,4 +1,4 @@
-//! Threads that wait for a UDP fabric, and what ends their waits.
+//! Threads that wait for a UDP fabric, and the events that end their waits.
 #![cfg(target_os = "linux")]
 
 use std::sync::mpsc::{self, TryRecvError};
@@ -11,7 +11,7 @@ use farwrite_fabric::contract::{
 };
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric};
 
-/// Longer than a test takes.
+/// Longer than a test runs.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(20);
 
@@ -20,7 +20,7 @@ fn bind(ports: u16) -> UdpFabric {
     UdpFabric::bind(&UdpConfig { socket, ports }).unwrap()
 }
 
-/// Queue pairs on a port of two fabrics, joined.
+/// Joined queue pairs on a port of two fabrics.
 fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
     let attr = QpAttr {
         mtu: 1024,
@@ -35,14 +35,14 @@ fn joined(a: &mut UdpFabric, b: &mut UdpFabric, port: u16) -> (Qpn, Qpn) {
     (qa, qb)
 }
 
-/// How long something takes.
+/// The duration of a wait.
 fn time(wait: impl FnOnce()) -> Duration {
     let start = Instant::now();
     wait();
     start.elapsed()
 }
 
-/// What holds for every wait with a waker.
+/// Properties of every wait with a waker.
 fn keeps_the_promises(mut wait: impl FnMut(Duration) + Send, waker: &Waker) {
     assert!(time(|| wait(SHORT)) >= SHORT, "nothing ends it");
     waker.wake();
@@ -52,7 +52,7 @@ fn keeps_the_promises(mut wait: impl FnMut(Duration) + Send, waker: &Waker) {
     assert!(time(|| wait(SHORT)) >= SHORT, "many wakes are one");
     thread::scope(|scope| {
         let waiter = scope.spawn(|| time(|| wait(LONG)));
-        // Usually it sleeps by now. It is woken in any case.
+        // The thread usually sleeps now. It is woken in any case.
         thread::sleep(SHORT);
         waker.wake();
         assert!(waiter.join().unwrap() < LONG, "a wake ends it");
@@ -95,7 +95,7 @@ fn arrivals_end_waits_of_those_that_poll() {
     b.poll(&mut completions).unwrap();
     assert!(matches!(&completions[..], [Completion::Send(send)] if send.payload == b"first"));
 
-    // Workers that run elsewhere: the owner does not wait for what they receive.
+    // Workers on other threads: the owner does not wait for their packets.
     let mut workers = b.take_workers();
     assert_eq!((workers.len(), b.take_workers().len()), (2, 0));
     let mut worker = workers.pop().unwrap();
@@ -108,7 +108,7 @@ fn arrivals_end_waits_of_those_that_poll() {
     assert!(matches!(&completions[1..], [Completion::Send(send)] if send.payload == b"second"));
 }
 
-/// As an endpoint runs with threads of its own: a worker receives and wakes the owner.
+/// The setup of an endpoint with several threads: a worker receives, and wakes the owner.
 #[test]
 fn a_worker_wakes_the_owner() {
     let (mut a, mut b) = (bind(1), bind(1));

@@ -12,11 +12,11 @@ use farwrite_fabric::contract::{
 use farwrite_fabric::nic::{NicRx, NicTx};
 use farwrite_fabric::udp::{SocketConfig, UdpConfig, UdpFabric, UdpRx, UdpTx};
 
-/// Packets long enough for a worker to be in the middle of one when a window is closed.
+/// Packets are long, so that a worker is likely to be inside one when a window is closed.
 const MTU: usize = 32 * 1024;
-/// Longer than anything takes that works.
+/// Longer than any successful wait.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Windows that are opened and closed.
+/// Number of windows that are opened and closed.
 const ROUNDS: usize = 60;
 
 /// A sender and a receiver, joined by one queue pair on each port.
@@ -24,9 +24,9 @@ struct Ends {
     sender: UdpFabric,
     receiver: UdpFabric,
     joints: Vec<(Qpn, Qpn)>,
-    /// Of the sender, all ones.
+    /// Memory of the sender, filled with ones.
     source: Lkey,
-    /// Of the receiver, one slot.
+    /// Window set of the receiver, with one slot.
     set: WindowSet,
     place: RemotePlace,
 }
@@ -71,7 +71,7 @@ impl Ends {
     }
 }
 
-/// A write of one piece of memory to a place.
+/// A write of one scatter entry to a remote address.
 fn write<'a>(local: &'a [Sge; 1], place: RemotePlace, imm: u32) -> WriteWr<'a> {
     WriteWr {
         wr_id: 0,
@@ -92,7 +92,7 @@ fn sge(lkey: Lkey, offset: usize, length: usize) -> [Sge; 1] {
     }]
 }
 
-/// Posts the same writes again and again until `stop`.
+/// Posts the same writes repeatedly until `stop`.
 fn flood(
     tx: &mut NicTx<UdpTx>,
     qpn: Qpn,
@@ -103,7 +103,7 @@ fn flood(
     let (mut sent, mut departed) = (0, Vec::new());
     let mut posts = writes.chunks(4).cycle();
     while !stop.load(Ordering::Relaxed) {
-        // No more than the socket holds, or the receiver would have nothing but losses.
+        // Keep no more than the socket holds in flight, or the receiver would only see losses.
         if sent < landed.load(Ordering::Relaxed) + 32 {
             sent += tx.post_writes(qpn, posts.next().unwrap()).unwrap() as u64;
         } else {
@@ -133,8 +133,8 @@ fn receive(rx: &mut NicRx<UdpRx>, landed: &AtomicU64, stop: &AtomicBool) {
     }
 }
 
-/// Opens and closes windows while workers write through them; each region is filled once it is
-/// back.
+/// Opens and closes windows while workers write through them. Fills each region after it was
+/// returned.
 fn open_and_close(receiver: &mut UdpFabric, set: WindowSet, landed: &AtomicU64) {
     const MARK: u8 = 0x55;
     let mut back = Vec::new();
@@ -192,7 +192,7 @@ fn windows_close_under_load(ports: u16) {
             });
             scope.spawn(move || receive(&mut rx, landed, stop));
         }
-        // The threads end also where this one panics.
+        // The threads also stop if this one panics.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             open_and_close(&mut receiver, set, landed);
         }));
@@ -211,7 +211,8 @@ fn a_window_closes_while_three_workers_receive() {
     windows_close_under_load(3);
 }
 
-/// Copies of one packet that come through two ports are placed at once, and read meanwhile.
+/// Two copies of one packet arrive through two ports, are placed at the same time, and are read
+/// meanwhile.
 #[test]
 fn two_workers_place_copies_of_the_same_packets() {
     const PACKETS: usize = 16;
@@ -265,7 +266,7 @@ fn two_workers_place_copies_of_the_same_packets() {
     assert!(*receiver.deregister(target).unwrap() == pattern);
 }
 
-/// A worker that has ended, or was never taken, holds nothing up; neither does one that sleeps.
+/// A worker that has ended, was never taken, or sleeps does not delay the closing of windows.
 #[test]
 fn workers_that_do_not_work_hold_no_window_open() {
     let Ends {
@@ -293,7 +294,7 @@ fn workers_that_do_not_work_hold_no_window_open() {
     receiver.deregister(lkey).unwrap();
 }
 
-/// A batch covers what is done with its completions, and ends with the worker at the latest.
+/// A batch includes the handling of its completions. It ends with the worker at the latest.
 #[test]
 fn a_worker_that_is_dropped_ends_its_batch() {
     let Ends {
@@ -314,7 +315,7 @@ fn a_worker_that_is_dropped_ends_its_batch() {
     assert_eq!(receiver.poll_closed(), Some(window));
 }
 
-/// The memory of a window lives as long as a worker may write there.
+/// The memory of a window lives as long as a worker may write to it.
 #[test]
 fn a_worker_outlives_its_fabric() {
     let Ends {

@@ -1,9 +1,10 @@
-//! Messages that end in time, whole or not: what arrived of each, and how the time adapts.
+//! Messages that end by a deadline, complete or not. The example shows what arrived of each
+//! message, and how the timeout adapts.
 
 use std::error::Error;
 use std::time::Duration;
 
-use farwrite::deadline::{Bounds, Collective, Key, Observation, Policy, Timeouts};
+use farwrite::deadline::{Bounds, Collective, Observation, Policy, TimeoutKey, Timeouts};
 use farwrite::fabric::sim::{LinkConfig, Loss, SimNetwork};
 use farwrite::{
     Endpoint, Partial, QpOptions, RateControl, RecvHandle, RecvOptions, SchemeName, SendOptions,
@@ -11,7 +12,7 @@ use farwrite::{
 
 const BYTES: u64 = 1 << 20;
 
-/// How a message went that began and ended at these times.
+/// Returns an observation of a message that began and ended at these times.
 fn observe(
     recv: &RecvHandle,
     [start_ns, ended_ns]: [u64; 2],
@@ -53,7 +54,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         max_ns: 100_000_000,
     };
     let mut timeouts = Timeouts::new(Policy::OptiNic, bounds);
-    let timeout = timeouts.get_mut(Key::new(Collective::SendRecv, BYTES, 0));
+    let timeout = timeouts.get_mut(TimeoutKey::new(Collective::SendRecv, BYTES, 0));
     for _ in 0..20 {
         let start_ns = network.now_ns();
         // The first message, the warm-up, has no deadline.

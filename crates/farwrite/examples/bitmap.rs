@@ -1,4 +1,4 @@
-//! Repairs losses without a scheme: the receiver's bitmap says which chunks to send again.
+//! Repairs losses without a scheme: the receiver's bitmap shows which chunks to send again.
 
 use farwrite::fabric::sim::{LinkConfig, Loss, SimNetwork};
 use farwrite::{Endpoint, Outcome, QpOptions};

@@ -1,15 +1,16 @@
-//! A scheme of one's own: every chunk is sent twice, and all of it again if that did not do.
+//! A user-defined scheme: it sends every chunk twice, and sends all chunks again if that was not
+//! enough.
 //!
-//! A scheme is two state machines that see chunks, reports and time, and are asked what to do. This
-//! one spends bandwidth instead of round trips; its receiver speaks once, when the message is whole.
-//! Run it with `cargo run --example new_scheme`.
+//! A scheme consists of two state machines. They receive chunks, reports and the time, and return
+//! what to do. This scheme spends bandwidth instead of round trips. Its receiver reports once, when
+//! the message is whole. Run it with `cargo run --example new_scheme`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 
 use farwrite::schemes::scheme::{
-    Ack, Arrivals, Chunks, Message, Outcome, Path, Receiver, Report, Scheme, SchemeTag, Sender,
-    SenderCounters,
+    Ack, Arrivals, Chunks, Message, MessageId, Outcome, PathView, Receiver, Report, Scheme,
+    SchemeTag, Sender, SenderCounters,
 };
 use farwrite::{Endpoint, QpOptions, SendOptions, UdpConfig};
 
@@ -35,10 +36,10 @@ impl Scheme for Twice {
     }
 }
 
-/// A message that is not known to be whole.
+/// A message that is not yet known to be whole.
 struct Open {
     chunks: u32,
-    /// The next chunk to send, and how often all will still be sent.
+    /// The next chunk to send, and how many more times to send all chunks.
     next: u32,
     passes: u32,
     /// When to start over, once all has been sent.
@@ -61,7 +62,7 @@ impl TwiceSender {
 }
 
 impl Sender for TwiceSender {
-    fn start(&mut self, _: &Path, message: &Message) {
+    fn start(&mut self, _: &PathView, message: &Message) {
         let open = Open {
             chunks: message.chunks,
             next: 0,
@@ -71,7 +72,7 @@ impl Sender for TwiceSender {
         self.open.entry(message.number).or_insert(open);
     }
 
-    fn handle_report(&mut self, _: &Path, report: &Report) {
+    fn handle_report(&mut self, _: &PathView, report: &Report) {
         let Report::Ack(ack) = report else { return };
         if self
             .open
@@ -82,8 +83,8 @@ impl Sender for TwiceSender {
         }
     }
 
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
-        let Some(open) = self.open.get_mut(&chunks.message) else {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
+        let Some(open) = self.open.get_mut(&chunks.message.data()) else {
             return;
         };
         if open.passes == 0 && chunks.range.end == open.chunks {
@@ -91,7 +92,7 @@ impl Sender for TwiceSender {
         }
     }
 
-    fn handle_closed(&mut self, _: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, _: &PathView, message: u64, outcome: Outcome) {
         self.finish(message, outcome);
     }
 
@@ -99,7 +100,7 @@ impl Sender for TwiceSender {
         self.open.remove(&message);
     }
 
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         for open in self.open.values_mut() {
             if open.again_ns.is_some_and(|at| at <= path.now_ns) {
                 (open.next, open.passes, open.again_ns) = (0, 1, None);
@@ -108,7 +109,7 @@ impl Sender for TwiceSender {
         }
     }
 
-    fn poll_transmit(&mut self, _: &Path, max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, _: &PathView, max_chunks: u32) -> Option<Chunks> {
         let (&message, open) = self.open.iter_mut().find(|(_, open)| open.passes > 0)?;
         let range = open.next..open.chunks.min(open.next.saturating_add(max_chunks));
         let count = u64::from(range.end - range.start);
@@ -118,7 +119,10 @@ impl Sender for TwiceSender {
         if open.next == open.chunks {
             (open.next, open.passes) = (0, open.passes - 1);
         }
-        Some(Chunks { message, range })
+        Some(Chunks {
+            message: message.into(),
+            range,
+        })
     }
 
     fn poll_outcome(&mut self) -> Option<(u64, Outcome)> {
@@ -143,20 +147,21 @@ struct TwiceReceiver {
 }
 
 impl Receiver for TwiceReceiver {
-    fn start(&mut self, _: &Path, message: &Message) {
+    fn start(&mut self, _: &PathView, message: &Message) {
         self.open.insert(message.number, message.chunks);
     }
 
-    fn handle_arrivals(&mut self, _: &Path, message: u64, arrivals: &dyn Arrivals) {
-        let Some(&chunks) = self.open.get(&message) else {
+    fn handle_arrivals(&mut self, _: &PathView, message: MessageId, arrivals: &dyn Arrivals) {
+        let number = message.data();
+        let Some(&chunks) = self.open.get(&number) else {
             return;
         };
         if arrivals.count(message) == chunks {
-            self.open.remove(&message);
+            self.open.remove(&number);
             let bits = Vec::new();
             let window_start = chunks / 8 * 8;
             self.whole.push_back(Ack {
-                message,
+                message: number,
                 cumulative: chunks,
                 seen: chunks,
                 window_start,
@@ -169,9 +174,9 @@ impl Receiver for TwiceReceiver {
         self.open.remove(&message);
     }
 
-    fn handle_timeout(&mut self, _: &Path, _: &dyn Arrivals) {}
+    fn handle_timeout(&mut self, _: &PathView, _: &dyn Arrivals) {}
 
-    fn poll_report(&mut self, _: &Path, _: &dyn Arrivals, _: usize) -> Option<Report> {
+    fn poll_report(&mut self, _: &PathView, _: &dyn Arrivals, _: usize) -> Option<Report> {
         let ack = self.whole.pop_front()?;
         self.over.push_back((ack.message, Outcome::Whole));
         Some(Report::Ack(ack))

@@ -1,4 +1,4 @@
-//! "Data came", said by any number of workers to one owner.
+//! How any number of workers notify one owner that data arrived.
 
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the owner has a notice that it has not acted on. So one notice is enough, however many
-/// packets come meanwhile.
+/// Whether the owner has a notice that it has not handled yet. While this is set, further packets
+/// need no further notice.
 #[derive(Debug)]
 pub(crate) struct Announcement(AtomicBool);
 
@@ -16,14 +16,14 @@ impl Announcement {
         Self(AtomicBool::new(false))
     }
 
-    /// A worker has set bits. Whether it has to give the owner a notice.
+    /// Records that a worker set bits. Returns whether the worker must send a notice to the owner.
     pub(crate) fn announce(&self) -> bool {
-        // Both swaps are in one order. If this one comes before `take`, the owner sees the bits;
-        // otherwise it gets a notice.
+        // The two swaps have a total order. If this swap comes before the one in `take`, the owner
+        // sees the bits. Otherwise the owner gets a notice.
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// The owner is about to look at the bits.
+    /// Records that the owner is about to read the bits.
     pub(crate) fn take(&self) {
         self.0.swap(false, Ordering::AcqRel);
     }
@@ -37,7 +37,7 @@ mod interleavings {
 
     use super::*;
 
-    /// The bits, the announcement, and the notices that the owner has not taken.
+    /// The bits, the announcement, and the number of notices that the owner has not taken.
     struct Shared {
         bits: AtomicU64,
         announcement: Announcement,
@@ -52,7 +52,7 @@ mod interleavings {
             }
         }
 
-        /// Acts on a notice if there is one; answers the bits seen.
+        /// Handles a notice if there is one. Returns the bits that it read.
         fn act(&self) -> Option<u64> {
             if self.notices.load(Ordering::Acquire) == 0 {
                 return None;

@@ -1,4 +1,5 @@
-//! The control path of a queue pair: seals and opens control packets, and times the round trip.
+//! The control side of a queue pair: it seals and opens control packets, and measures the round
+//! trip.
 
 use std::collections::VecDeque;
 
@@ -6,41 +7,45 @@ use farwrite_wire::control::{
     self, ACK_OVERHEAD_BYTES, Builder, Control, Draft, Echo, Header, ReplayWindow,
 };
 
-/// Most bytes of a control packet, whatever the MTU of the data (P4): enough for a report worth
-/// having, one of RoCE's MTUs, and no more than passes any path (RFC 8200 section 5: 1280 bytes
-/// with all headers).
+/// Maximum size of a control packet in bytes, independent of the MTU of the data (P4). The value is
+/// one of RoCE's MTUs. It leaves room for a useful report, and the packet fits every path (RFC 8200
+/// section 5: 1280 bytes with all headers).
 pub(crate) const MTU: u32 = 1024;
-/// Packets kept while the fabric is full; older ones are dropped, as a network would.
+/// Maximum number of packets kept while the fabric is full. Older packets are dropped, as a network
+/// would drop them.
 const MAX_WAITING: usize = 64;
-/// Least room for a report that is worth a place in the packet under construction.
+/// Minimum room for a report in the packet under construction. With less room, the report goes into
+/// a new packet.
 const MIN_REPORT_BYTES: usize = 256;
 
-/// Keys, counters and timestamps of one queue pair's control packets (P4.1, P4.2).
-pub(crate) struct ControlPath {
-    /// Seals what goes to the peer; the peer made it.
+/// Keys, counters and timestamps for the control packets of one queue pair (P4.1, P4.2).
+pub(crate) struct ControlPackets {
+    /// Seals packets to the peer. The peer generated this key.
     send_key: Option<[u8; 32]>,
-    /// Opens what comes from the peer; made here.
+    /// Opens packets from the peer. This end generated this key.
     recv_key: [u8; 32],
     counter: u64,
     replay: ReplayWindow,
-    /// The newest timestamp of the peer, and when it came.
+    /// The newest timestamp from the peer, and the time when it arrived.
     heard: Option<(u64, u64)>,
     builder: Builder,
     last_sent_ns: u64,
-    /// When the peer was heard last, or spoken to first.
+    /// The time when the last packet from the peer arrived, or when the first packet was sent to
+    /// it.
     silent_since_ns: Option<u64>,
-    /// Packets not yet sent. They are sealed when they leave, since they carry that time.
+    /// Packets not yet sent. Each is sealed when it leaves, because it carries its time of
+    /// departure.
     waiting: VecDeque<Draft>,
 }
 
-/// A packet that was opened.
+/// A control packet after it was opened.
 pub(crate) struct Opened<'a> {
-    /// Our timestamp that the peer had last, and how long it held it.
+    /// The newest of our timestamps that the peer received, and how long the peer held it.
     pub(crate) echo: Option<Echo>,
     pub(crate) messages: control::Messages<'a>,
 }
 
-impl ControlPath {
+impl ControlPackets {
     pub(crate) fn new(recv_key: [u8; 32]) -> Self {
         Self {
             send_key: None,
@@ -63,15 +68,15 @@ impl ControlPath {
         self.send_key = Some(send_key);
     }
 
-    /// Checks tag and counter, and takes the timestamps in. `None` for a packet that is not to be
-    /// believed: forged, replayed or malformed.
+    /// Checks the tag and the counter, and stores the timestamps. Returns `None` for a packet that
+    /// is forged, replayed or malformed.
     pub(crate) fn open<'a>(&mut self, now_ns: u64, bytes: &'a [u8]) -> Option<Opened<'a>> {
         let (header, messages) = control::open(&self.recv_key, bytes).ok()?;
         if !self.replay.accept(header.counter) {
             return None;
         }
         self.silent_since_ns = Some(now_ns);
-        // An older packet that was overtaken must not move the echo back.
+        // An older packet that was overtaken must not set the echo back.
         if self
             .heard
             .is_none_or(|(newest, _)| header.timestamp_ns > newest)
@@ -84,7 +89,7 @@ impl ControlPath {
         })
     }
 
-    /// Puts a message into the packet under construction, or into a new one.
+    /// Adds a message to the packet under construction, or to a new packet.
     pub(crate) fn push(&mut self, message: &Control) {
         if self.builder.push(message) {
             return;
@@ -94,8 +99,9 @@ impl ControlPath {
         debug_assert!(fits, "a control message larger than a packet: {message:?}");
     }
 
-    /// Bytes of bits or ranges that the next report may have. A packet without room worth having is
-    /// ended: small pieces of a bitmap would take many packets to tell it.
+    /// Returns how many bytes of bits or ranges the next report may have. Ends the packet under
+    /// construction if it has too little room: a bitmap cut into small pieces would take many
+    /// packets.
     pub(crate) fn report_room(&mut self) -> usize {
         let room = |builder: &Builder| builder.remaining().saturating_sub(ACK_OVERHEAD_BYTES);
         if room(&self.builder) < MIN_REPORT_BYTES {
@@ -112,13 +118,13 @@ impl ControlPath {
         self.last_sent_ns
     }
 
-    /// How long nothing had been heard when the last packet was sent.
+    /// Returns how long the peer had been silent when the last packet was sent.
     pub(crate) fn silence_ns(&self) -> u64 {
         let since_ns = self.silent_since_ns.unwrap_or(self.last_sent_ns);
         self.last_sent_ns.saturating_sub(since_ns)
     }
 
-    /// Ends the packet under construction, which may be an empty one (a ping).
+    /// Ends the packet under construction. The packet may be empty (a ping).
     pub(crate) fn finish(&mut self) {
         if self.waiting.len() == MAX_WAITING {
             self.waiting.pop_front();
@@ -126,22 +132,23 @@ impl ControlPath {
         self.waiting.push_back(self.builder.finish());
     }
 
-    /// Whether the queue is so full that another packet might replace the oldest.
+    /// Returns whether the queue is so full that another packet might replace the oldest.
     pub(crate) fn is_crowded(&self) -> bool {
         self.waiting.len() >= MAX_WAITING / 2
     }
 
-    /// Gives the memory of the empty queue back.
+    /// Frees the memory of the queue if it is empty.
     pub(crate) fn shrink(&mut self) {
         self.waiting.shrink_to_fit();
     }
 
-    /// Whether packets wait to be sent.
+    /// Returns whether packets wait to be sent.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// The oldest packet that waits, sealed for leaving now. `None` also where there is no peer.
+    /// Seals the oldest waiting packet with the current time. Returns `None` if no packet waits or
+    /// no peer is connected.
     pub(crate) fn seal_next(&mut self, now_ns: u64) -> Option<&[u8]> {
         let key = self.send_key.as_ref()?;
         let draft = self.waiting.front_mut()?;
@@ -157,7 +164,7 @@ impl ControlPath {
         Some(draft.seal(&header, key))
     }
 
-    /// The packet that was sealed last has left.
+    /// Records that the packet sealed last has left.
     pub(crate) fn sent(&mut self, now_ns: u64) {
         self.waiting.pop_front();
         self.last_sent_ns = now_ns;

@@ -1,4 +1,4 @@
-//! The endpoint: what a user of the library holds.
+//! The endpoint, the main type of the library.
 
 mod polling;
 
@@ -25,17 +25,18 @@ use crate::turns::Turns;
 
 /// One end of any number of queue pairs over one fabric.
 ///
-/// An endpoint holds no clock: everything happens in [`Endpoint::poll`], at the time that its caller
-/// says, so the same code runs in real and in virtual time. It starts no thread unless its user asks
-/// for some: [`Endpoint::start_workers`] to receive, [`Endpoint::start_thread`] to poll.
+/// An endpoint has no clock. All work happens in [`Endpoint::poll`], at the time that the caller
+/// passes, so the same code runs in real and in virtual time. An endpoint starts no threads unless
+/// the user asks for them: [`Endpoint::start_workers`] starts threads that receive, and
+/// [`Endpoint::start_thread`] starts one that polls.
 pub struct Endpoint<F: Fabric> {
     id: EndpointId,
     pub(crate) fabric: Adapter<F>,
     queue_pairs: QueuePairs,
     paths: PeerPaths,
-    /// Of paths, by number.
+    /// Schedule of the paths, by path number.
     path_schedule: Schedule,
-    /// Of queue pairs.
+    /// Schedule of the queue pairs.
     schedule: Schedule,
     turns: Turns,
     pub(crate) reception: Reception,
@@ -51,11 +52,13 @@ pub struct Endpoint<F: Fabric> {
 }
 
 impl<F: Fabric> Endpoint<F> {
-    /// An endpoint over a fabric. `seed` feeds the endpoint's id and the keys of control packets: it
-    /// must come from the operating system's randomness wherever a stranger may send packets.
+    /// Creates an endpoint over a fabric. The endpoint derives its id and the keys of control
+    /// packets from `seed`. If strangers can send packets to this endpoint, `seed` must come from
+    /// the operating system's random number generator.
     ///
     /// # Panics
-    /// If a queue or worker of the fabric was handed out before: the endpoint drives them all.
+    /// If a queue or worker of the fabric was handed out before: the endpoint must drive all of
+    /// them.
     pub fn new(fabric: F, seed: [u8; 32]) -> Self {
         let mut keys = ChaCha12Rng::from_seed(seed);
         let mut id = [0; 16];
@@ -79,13 +82,15 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// A random id of this instance, which peers get with [`Endpoint::qp_info`] (P6.1).
+    /// Returns the random id of this endpoint instance. Peers receive it with [`Endpoint::qp_info`]
+    /// (P6.1).
     pub fn id(&self) -> EndpointId {
         self.id
     }
 
-    /// The id of the endpoint that a queue pair is connected to, as that endpoint claims it; `None`
-    /// before it is connected. Queue pairs with equal ids share a path and a peer.
+    /// Returns the id of the endpoint that a queue pair is connected to, as claimed by that
+    /// endpoint. Returns `None` before the queue pair is connected. Queue pairs with equal ids
+    /// share a path and a peer.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`].
@@ -93,24 +98,25 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.peer_endpoint())
     }
 
-    /// The fabric, to look at.
+    /// Returns the fabric for reading.
     pub fn fabric(&self) -> &F {
         &self.fabric
     }
 
-    /// The fabric, to wait on or to advance. Queue pairs and keys made through it are not known
-    /// here, and those made here must not be touched through it. Give queue pairs made through it
-    /// the context 0.
+    /// Returns the fabric, for waiting on it or advancing it. The endpoint does not know queue
+    /// pairs and keys that are created directly through the fabric. Do not use the endpoint's own
+    /// queue pairs and keys through the fabric. Give context 0 to queue pairs that you create
+    /// through the fabric.
     pub fn fabric_mut(&mut self) -> &mut F {
         &mut self.fabric
     }
 
-    /// Makes schemes of the user's own known, for sending and for offers of the peer.
+    /// Adds user-defined schemes, for sending and for offers from the peer.
     pub fn add_scheme(&mut self, resolver: SchemeResolver) {
         self.known.add(resolver);
     }
 
-    /// Registers memory: the endpoint owns it until [`Endpoint::deregister`].
+    /// Registers memory. The endpoint owns the memory until [`Endpoint::deregister`].
     ///
     /// # Errors
     /// [`Error::Fabric`] when the fabric is out of keys.
@@ -118,21 +124,22 @@ impl<F: Fabric> Endpoint<F> {
         self.register_region(Region::owned(memory))
     }
 
-    /// Registers memory that [`Endpoint::deregister`] gave back, a caller's, or a ghost.
+    /// Registers a region: one that [`Endpoint::deregister`] returned, one that the caller created,
+    /// or a ghost.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is out of keys, or takes no ghosts.
+    /// [`Error::Fabric`] when the fabric is out of keys, or does not support ghosts.
     pub fn register_region(&mut self, region: Region) -> Result<MemoryRegion, Error> {
         let length = region.length();
         let lkey = self.fabric.register(region)?;
         Ok(MemoryRegion { lkey, length })
     }
 
-    /// Gives memory back.
+    /// Deregisters a region and returns its memory.
     ///
     /// # Errors
-    /// [`Error::Fabric`] while a message is sent from it or received into it, or the fabric holds
-    /// packets that it has not sent.
+    /// [`Error::Fabric`] while a message is sent from the region or received into it, or while the
+    /// fabric holds packets of the region that it has not sent.
     pub fn deregister(&mut self, region: MemoryRegion) -> Result<Region, Error> {
         self.take_departures()?;
         if self.queue_pairs.iter().any(|pair| pair.uses(region.lkey)) {
@@ -141,17 +148,17 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.fabric.deregister(region.lkey)?)
     }
 
-    /// The bytes of a region that no receive is open into; none of a ghost.
+    /// Returns the bytes of a region that has no open receive. A ghost has no bytes.
     ///
     /// # Errors
-    /// [`Error::Fabric`] if it is not registered here, or a receive is open into it: read what has
-    /// arrived of that with [`Endpoint::read_memory`].
+    /// [`Error::Fabric`] if the region is not registered here, or if it has an open receive. Use
+    /// [`Endpoint::read_memory`] to read what has arrived for an open receive.
     pub fn memory(&self, region: MemoryRegion) -> Result<&[u8], Error> {
         Ok(self.fabric.memory(region.lkey)?)
     }
 
-    /// Copies bytes of a region, from `offset` on, to `out`; zeros from a ghost. Chunks whose bits
-    /// are set have their bytes.
+    /// Copies bytes of a region, starting at `offset`, to `out`. A ghost reads as zeros. A chunk
+    /// whose bit is set is complete in memory.
     ///
     /// # Errors
     /// [`Error::Fabric`] for bytes that are not registered here.
@@ -164,8 +171,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.fabric.copy_out(region.lkey, offset, out)?)
     }
 
-    /// Copies `bytes` into a region, from `offset` on. Bytes of a message being sent must stay as
-    /// they are: repeats are read from here.
+    /// Copies `bytes` into a region, starting at `offset`. Do not change the bytes of a message
+    /// while it is being sent: retransmissions read from this memory.
     ///
     /// # Errors
     /// [`Error::Fabric`] for bytes that are not registered here.
@@ -178,10 +185,11 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.fabric.copy_in(region.lkey, offset, bytes)?)
     }
 
-    /// Makes a queue pair: one SDR queue pair, which is `generations * channels + 1` of the fabric.
+    /// Creates a queue pair: one SDR queue pair, which uses `generations * channels + 1` queue
+    /// pairs of the fabric.
     ///
     /// # Errors
-    /// [`Error::Config`] for options that cannot work, [`Error::Fabric`].
+    /// [`Error::Config`] for invalid options, [`Error::Fabric`].
     pub fn create_qp(&mut self, options: QpOptions) -> Result<QueuePair, Error> {
         let name = self.queue_pairs.next_name();
         let name = name.ok_or(FabricError::OutOfResources("queue pair"))?;
@@ -193,8 +201,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(name)
     }
 
-    /// What the peer needs to connect to a queue pair (P6). It holds a key: it must travel
-    /// confidentially.
+    /// Returns what the peer needs to connect to a queue pair (P6). The result contains a key, so
+    /// send it over a confidential channel.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
@@ -202,13 +210,13 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.info(&self.fabric, self.id))
     }
 
-    /// Joins a queue pair to the peer's. Behind address translation, or a relay, write the
-    /// addresses to send to into `peer` first. A queue pair that could not be connected is as it
-    /// was before, so it can be connected later, to this peer or to another.
+    /// Connects a queue pair to the peer's queue pair. If the peer is behind address translation or
+    /// a relay, first write the addresses to send to into `peer`. If the call fails, the queue pair
+    /// does not change. It can be connected later, to this peer or to another.
     ///
     /// # Errors
-    /// [`Error::Connect`] where the two do not fit together, [`Error::RateControl`] where other queue
-    /// pairs to the peer have another rate control, [`Error::Fabric`].
+    /// [`Error::Connect`] if the two queue pairs are not compatible, [`Error::RateControl`] if
+    /// other queue pairs to the peer have a different rate control, [`Error::Fabric`].
     pub fn connect_qp(&mut self, qp: QueuePair, peer: &QpInfo) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(qp)?;
         pair.connect(&mut self.fabric, &mut self.paths, peer)?;
@@ -216,18 +224,18 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Puts a connected queue pair on other paths: one for each channel, of which the first carries
-    /// the control packets too. Its messages go on. This is how a queue pair follows a peer whose
-    /// addresses are translated, or change (P6.2).
+    /// Moves a connected queue pair to other paths, one for each channel. The first path also
+    /// carries the control packets. Open messages continue. Use this to follow a peer whose
+    /// addresses are translated or change (P6.2).
     ///
     /// # Errors
-    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] for another number of paths, addresses that
-    /// cannot be, or a queue pair that is not connected.
+    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] for a wrong number of paths, invalid
+    /// addresses, or a queue pair that is not connected.
     pub fn set_paths(&mut self, qp: QueuePair, paths: &[QpPath]) -> Result<(), Error> {
         self.queue_pairs.get(qp)?.set_paths(&mut self.fabric, paths)
     }
 
-    /// Ends a queue pair; its open messages end as failed.
+    /// Destroys a queue pair. Its open messages end as failed.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::Fabric`].
@@ -238,35 +246,36 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Gives back all that a queue pair has; its open messages end as failed.
+    /// Returns all resources of a queue pair to the fabric. Its open messages end as failed.
     fn end_pair(&mut self, index: u32, pair: Pair) -> Result<(), Error> {
         self.schedule.remove(index);
         self.turns.remove(index);
         self.reception.remove(index, pair.name().serial);
         if let Some(path) = pair.peer_path()
-            && self.paths.leave(path, index, pair.place())
+            && self.paths.leave(path, index, pair.standing())
         {
             self.path_schedule.remove(path_index(path));
         }
         Ok(pair.destroy(&mut self.fabric)?)
     }
 
-    /// Posts a buffer for the next message of a queue pair; buffers and messages match in order.
-    /// Any message that fits is received, however long it takes.
+    /// Posts a buffer for the next message of a queue pair. Buffers and messages match in order.
+    /// The receive accepts any message that fits, and has no deadline.
     ///
     /// # Errors
-    /// As [`Endpoint::post_recv_with`].
+    /// The same as for [`Endpoint::post_recv_with`].
     pub fn post_recv(&mut self, qp: QueuePair, target: MrSlice) -> Result<RecvHandle, Error> {
         self.post_recv_with(qp, target, RecvOptions::default())
     }
 
-    /// Posts a buffer for the next message of a queue pair, with a deadline or with what is known
-    /// of the message.
+    /// Posts a buffer for the next message of a queue pair, with a deadline or with properties of
+    /// the message that are known in advance.
     ///
     /// # Errors
-    /// [`Error::Retry`] while all slots are posted, or nothing has come yet of the message that was
-    /// last in the next slot; [`Error::OutOfBounds`], [`Error::TooLong`], [`Error::UnknownScheme`],
-    /// [`Error::Sdr`] for an immediate where the queue pair carries none.
+    /// [`Error::Retry`] while all slots are posted, or while no packet has arrived yet for the last
+    /// message in the next slot; [`Error::OutOfBounds`], [`Error::TooLong`],
+    /// [`Error::UnknownScheme`], [`Error::Sdr`] if an immediate is expected and the queue pair
+    /// carries none.
     pub fn post_recv_with(
         &mut self,
         qp: QueuePair,
@@ -279,11 +288,12 @@ impl<F: Fabric> Endpoint<F> {
         Ok(posted)
     }
 
-    /// Ends a receive before its scheme did, or one that has no scheme: no packet changes its
-    /// memory when this returns, and its slot is free. The sender is told `outcome`.
+    /// Ends a receive before its scheme ends it, or a receive without a scheme. When this call
+    /// returns, no packet can change the memory of the receive, and its slot is free. The sender is
+    /// notified of `outcome`.
     ///
     /// # Errors
-    /// [`Error::NoSuchMessage`] once it is over.
+    /// [`Error::NoSuchMessage`] once the receive has ended.
     pub fn complete_recv(&mut self, recv: &RecvHandle, outcome: Outcome) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(recv.pair)?;
         pair.complete_recv(&mut self.fabric, recv.message, outcome)?;
@@ -292,7 +302,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Sends a message from `source`, which must not change until the send's outcome is known.
+    /// Sends a message from `source`. The bytes of `source` must not change until the send has an
+    /// outcome.
     ///
     /// # Errors
     /// [`Error::Retry`] while all slots are in flight, [`Error::NotConnected`],
@@ -304,7 +315,7 @@ impl<F: Fabric> Endpoint<F> {
         source: MrSlice,
         options: SendOptions,
     ) -> Result<SendHandle, Error> {
-        // Found out while sending, it would break the queue pair.
+        // A wrong region that is found only while sending would break the queue pair.
         self.fabric.region(source.region.lkey)?;
         let pair = self.queue_pairs.get_mut(qp)?;
         let posted = pair.post_send(source, options, &self.known)?;
@@ -312,11 +323,11 @@ impl<F: Fabric> Endpoint<F> {
         Ok(posted)
     }
 
-    /// Starts a streaming send (paper section 3.1.2): a message without a scheme, whose chunks
-    /// [`Endpoint::send_chunks`] adds, in any order and as often as wanted.
+    /// Starts a streaming send (paper section 3.1.2): a message without a scheme.
+    /// [`Endpoint::send_chunks`] adds its chunks in any order, and can send a chunk several times.
     ///
     /// # Errors
-    /// As [`Endpoint::post_send`].
+    /// The same as for [`Endpoint::post_send`].
     pub fn start_stream(
         &mut self,
         qp: QueuePair,
@@ -328,8 +339,8 @@ impl<F: Fabric> Endpoint<F> {
         Ok(started)
     }
 
-    /// Sends `source` to the chunks of a stream from `first_chunk` on. Chunks may be sent again,
-    /// also when the stream has ended; only the last chunk of the message may be short.
+    /// Sends `source` as chunks of a stream, starting at `first_chunk`. Chunks may be sent again,
+    /// even after the stream has ended. Only the last chunk of the message may be short.
     ///
     /// # Errors
     /// [`Error::NoSuchMessage`], [`Error::Stream`], [`Error::OutOfBounds`], [`Error::TooLong`],
@@ -347,10 +358,11 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Says how long a stream's message is: as far as its furthest run of chunks.
+    /// Ends a stream and sets the length of its message: the message ends where its furthest run of
+    /// chunks ends.
     ///
     /// # Errors
-    /// [`Error::NoSuchMessage`], [`Error::Stream`] if it was said before.
+    /// [`Error::NoSuchMessage`], [`Error::Stream`] if the stream has already ended.
     pub fn end_stream(&mut self, stream: &SendHandle) -> Result<(), Error> {
         let pair = self.queue_pairs.get_mut(stream.pair)?;
         pair.end_stream(stream.message)?;
@@ -358,11 +370,11 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// Gives a send up. It ends as failed here, as soon as the fabric holds no packets of it. The
-    /// receiver keeps its buffer until it closes it.
+    /// Cancels a send. The send ends as failed at this end as soon as the fabric holds none of its
+    /// packets. The receiver keeps its buffer until it closes the receive.
     ///
     /// # Errors
-    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] when the fabric is broken for good.
+    /// [`Error::NoSuchQueuePair`], [`Error::Fabric`] when the fabric has failed permanently.
     pub fn cancel_send(&mut self, send: &SendHandle) -> Result<(), Error> {
         self.take_departures()?;
         let pair = self.queue_pairs.get_mut(send.pair)?;
@@ -371,7 +383,12 @@ impl<F: Fabric> Endpoint<F> {
         Ok(())
     }
 
-    /// What a queue pair has done so far.
+    /// Returns the names of the queue pairs that are not broken.
+    pub(crate) fn queue_pair_names(&self) -> impl Iterator<Item = QueuePair> {
+        self.queue_pairs.iter().map(Pair::name)
+    }
+
+    /// Returns the statistics of a queue pair.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
@@ -379,23 +396,28 @@ impl<F: Fabric> Endpoint<F> {
         Ok(self.queue_pairs.get(qp)?.stats())
     }
 
-    /// What is known of the path that a queue pair shares with all others to the same peer.
+    /// Returns the statistics of the path that a queue pair shares with all others to the same
+    /// peer.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`], [`Error::NotConnected`].
     pub fn path_stats(&self, qp: QueuePair) -> Result<PathStats, Error> {
-        let path = self.queue_pairs.get(qp)?.peer_path();
-        let path = path.ok_or(Error::NotConnected(qp.serial))?;
-        Ok(self.paths.get(path).stats())
+        Ok(self.paths.get(self.path_number(qp)?).stats())
     }
 
-    /// What the fabric has carried and dropped.
+    /// Returns the number of the path that a queue pair shares with all others to its peer.
+    pub(crate) fn path_number(&self, qp: QueuePair) -> Result<usize, Error> {
+        let path = self.queue_pairs.get(qp)?.peer_path();
+        path.ok_or(Error::NotConnected(qp.serial))
+    }
+
+    /// Returns the fabric's counters of packets carried and dropped.
     pub fn counters(&self) -> Counters {
         self.fabric.counters()
     }
 }
 
-/// The number of a path, as schedules name it.
+/// Converts the number of a path to an index for schedules.
 fn path_index(path: usize) -> u32 {
     u32::try_from(path).expect("at most as many paths as queue pairs")
 }

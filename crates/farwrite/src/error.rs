@@ -9,9 +9,10 @@ use crate::options::RateControl;
 
 /// Why a call on an [`Endpoint`](crate::Endpoint) failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// As many messages are in flight as the queue pair has slots, or as many receives are posted.
-    /// Poll, and call again.
+    /// All slots of the queue pair have a message in flight, or all have a posted receive. Poll,
+    /// and call again.
     #[error("all {slots} message slots of the queue pair are taken; poll and try again")]
     Retry {
         /// Slots of the queue pair.
@@ -20,8 +21,7 @@ pub enum Error {
     /// The queue pair was destroyed, or belongs to another endpoint.
     #[error("queue pair {0} does not exist")]
     NoSuchQueuePair(u32),
-    /// The queue pair could not go on, and its messages have failed. Other queue pairs are not
-    /// affected.
+    /// The queue pair is broken, and its messages have failed. Other queue pairs are not affected.
     #[error("queue pair {queue_pair} is broken, destroy it: {reason}")]
     BrokenQueuePair {
         /// Its number.
@@ -35,21 +35,22 @@ pub enum Error {
     /// The queue pair has no peer yet.
     #[error("queue pair {0} is not connected: call connect_qp with the peer's information first")]
     NotConnected(u32),
-    /// Another queue pair to the same peer has another rate control. They share one path.
+    /// Another queue pair to the same peer has a different rate control. The two queue pairs share
+    /// one path.
     #[error(
         "the path to the peer has rate control ({present}), and a queue pair with ({wanted}) cannot \
          share it: give all queue pairs to the peer the same"
     )]
     RateControl {
-        /// What the path has.
+        /// The rate control of the path.
         present: RateControl,
-        /// What the queue pair wants.
+        /// The rate control that the queue pair requests.
         wanted: RateControl,
     },
-    /// The message is over, or was never posted.
+    /// The message has ended, or was never posted.
     #[error("message {0} is not open")]
     NoSuchMessage(u64),
-    /// A slice leaves its region.
+    /// A slice exceeds the bounds of its region.
     #[error("bytes {offset}..{offset}+{length} leave their memory region of {region} bytes")]
     OutOfBounds {
         /// First byte.
@@ -59,38 +60,70 @@ pub enum Error {
         /// Bytes of the region.
         region: u64,
     },
-    /// A message or a receive larger than the queue pair was made for.
+    /// A message or a receive is larger than the maximum of the queue pair.
     #[error(
         "{length} bytes exceed the queue pair's largest message of {limit} bytes: split them, or raise max_message_bytes"
     )]
     TooLong {
         /// Bytes asked for.
         length: u64,
-        /// Most bytes of a message.
+        /// Maximum size of a message in bytes.
         limit: u64,
     },
-    /// No scheme answers to the identifier.
+    /// No known scheme has the identifier.
     #[error("no scheme has identifier {0}: register it with add_scheme")]
     UnknownScheme(u8),
-    /// A streamed run of chunks does not start on a chunk, or is not open.
-    #[error("{0}")]
-    Stream(&'static str),
-    /// The message cannot be.
+    /// A run of chunks of a stream cannot be sent.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// The message is not valid.
     #[error(transparent)]
     Sdr(#[from] SdrError),
-    /// A queue pair cannot be made so.
+    /// The configuration of a queue pair is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The peer's queue pair does not fit ours.
+    /// The peer's queue pair is not compatible with ours.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The fabric said no.
+    /// The fabric returned an error.
     #[error(transparent)]
     Fabric(#[from] FabricError),
 }
 
+/// Why a call on a stream is refused.
+///
+/// ```
+/// use farwrite::StreamError;
+///
+/// let why = StreamError::EndsWithinChunk.to_string();
+/// assert_eq!(why, "a run must end where a chunk ends, or the message");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The message has a scheme, and the scheme decides what is sent.
+    #[error("the message has a scheme: start one with start_stream, and give that its chunks")]
+    HasScheme,
+    /// The message was not started as a stream, or has ended.
+    #[error("the message is not a stream, or has ended")]
+    NotOpen,
+    /// The run has no bytes.
+    #[error("a run of chunks must hold at least one byte")]
+    EmptyRun,
+    /// The run lies past the end of the stream.
+    #[error("the stream ended before these chunks")]
+    PastEnd,
+    /// The run lies after a run whose last chunk is short. Only the last chunk of a message may be
+    /// short.
+    #[error("a run was added behind one that ended within a chunk")]
+    BehindShortChunk,
+    /// The run ends within a chunk that another run continues.
+    #[error("a run must end where a chunk ends, or the message")]
+    EndsWithinChunk,
+}
+
 impl Error {
-    /// Whether the whole endpoint cannot go on, rather than one queue pair or one call.
+    /// Returns whether the whole endpoint is broken, not only one queue pair or one call.
     pub(crate) fn is_of_endpoint(&self) -> bool {
         matches!(self, Self::Fabric(FabricError::Io { .. }))
     }

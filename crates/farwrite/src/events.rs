@@ -1,14 +1,16 @@
-//! Events: what an endpoint did and when, for someone who asks "why did this message wait?".
+//! Events: what an endpoint did and when. They help to answer questions such as "why did this
+//! message wait?".
 //!
 //! An endpoint reports events through [`tracing`]. Without a subscriber, an event costs a check of
 //! one atomic variable. All events have the target [`TARGET`] and the level `DEBUG`, and each has
 //! these fields:
 //!
-//! - `at_ns`: the time of the endpoint's poll in which it happened, in the clock of that endpoint;
-//! - `qp`: index of the queue pair in its endpoint.
+//! - `at_ns`: the time of the endpoint's poll in which the event happened, by the clock of that
+//!   endpoint;
+//! - `qp`: the index of the queue pair in its endpoint.
 //!
-//! Events of messages also have `message`, the number of the message on its queue pair. Chunks of a
-//! run are `first_chunk..end_chunk`. `parity` is true where they are chunks of the parity.
+//! Events of messages also have `message`, the number of the message on its queue pair. A run of
+//! chunks is `first_chunk..end_chunk`. `parity` is true if they are chunks of the parity.
 //!
 //! | event | when | fields |
 //! |---|---|---|
@@ -17,25 +19,25 @@
 //! | `send_chunks` | the fabric takes packets of a run | `first_chunk`, `end_chunk`, `packets`, `parity`, `repeat` |
 //! | `send_acked` | an ACK comes | `cumulative`: chunks `0..cumulative` have arrived |
 //! | `send_nacked` | a NACK comes, one event for each run | `first_chunk`, `end_chunk` |
-//! | `send_ended` | the message is over for the sender | `outcome` |
+//! | `send_ended` | the message has ended for the sender | `outcome` |
 //! | `recv_offered` | the first offer of a message comes | `bytes`, `scheme` |
 //! | `recv_cleared` | a clear-to-send leaves; it is repeated until it is answered | `posted`: messages `0..posted` have buffers |
 //! | `recv_arrived` | a poll finds new packets of a message | `chunks` whole so far, `seen` (one past the highest), `parity` |
 //! | `recv_nacked` | a NACK leaves, one event for each run | `first_chunk`, `end_chunk` |
 //! | `recv_rebuilt` | chunks are computed from others | `chunks` |
-//! | `recv_late` | a packet of a message that is over comes | |
+//! | `recv_late` | a packet of an ended message arrives | |
 //! | `recv_duplicate` | a packet comes again | |
-//! | `recv_ended` | the message is over for the receiver | `outcome` |
+//! | `recv_ended` | the message has ended for the receiver | `outcome` |
 //! | `path_feedback` | the peer reports what has arrived | `rtt_ns`, `pace_bps`, `window_bytes` (absent without one), `in_flight_bytes`, `limit` |
 //! | `packets_dropped` | the fabric has dropped packets since the last poll; without `qp` | `reason`, `count` |
 //!
-//! `farwrite send`, `recv` and `demo` write them with `--trace FILE`, and `farwrite trace FILE` draws
-//! them.
+//! The commands `farwrite send`, `recv` and `demo` write the events with `--trace FILE`, and
+//! `farwrite trace FILE` draws them.
 
 use farwrite_fabric::contract::{Counters, DropReason};
 use farwrite_schemes::registry::SchemeName;
 use farwrite_schemes::scheme::{Arrivals, Report};
-use farwrite_wire::control::{Control, Nack, Outcome, SchemeTag, data_of, is_parity};
+use farwrite_wire::control::{Control, MessageId, Nack, Outcome, SchemeTag};
 use tracing::Level;
 
 use crate::path::{PathStats, Run};
@@ -43,7 +45,7 @@ use crate::path::{PathStats, Run};
 /// The target of all events.
 pub const TARGET: &str = "farwrite";
 
-/// Whether anybody takes events.
+/// Returns whether a subscriber receives the events.
 fn enabled() -> bool {
     tracing::enabled!(target: TARGET, Level::DEBUG)
 }
@@ -66,7 +68,7 @@ macro_rules! report {
 #[derive(Debug)]
 pub(crate) struct Events {
     qp: u32,
-    /// Time of the last call that knew it.
+    /// The time of the last call that passed the time.
     now_ns: u64,
 }
 
@@ -79,7 +81,7 @@ impl Events {
         self.now_ns = now_ns;
     }
 
-    /// A control message of the SDR core leaves.
+    /// Reports a control message of the SDR core that leaves.
     pub(crate) fn control_leaves(&self, control: &Control) {
         if !enabled() {
             return;
@@ -101,21 +103,21 @@ impl Events {
         report!(self, "send_cleared", message);
     }
 
-    /// The fabric has taken packets. A chunk has `per_chunk` of them.
+    /// Reports that the fabric has taken packets. Each chunk has `per_chunk` packets.
     pub(crate) fn send_chunks(&self, run: &Run, per_chunk: u32) {
         report!(
             self,
             "send_chunks",
-            message = data_of(run.message),
+            message = run.message.data(),
             first_chunk = run.packets.start / per_chunk,
             end_chunk = run.packets.end.div_ceil(per_chunk),
             packets = run.packets.end - run.packets.start,
-            parity = is_parity(run.message),
+            parity = run.message.is_parity(),
             repeat = run.is_repeat,
         );
     }
 
-    /// A report of the receiver has come.
+    /// Reports that a report of the receiver arrived.
     pub(crate) fn send_reported(&self, report: &Report) {
         match report {
             Report::Ack(ack) => {
@@ -144,18 +146,18 @@ impl Events {
         }
     }
 
-    pub(crate) fn recv_arrived(&self, message: u64, arrivals: &impl Arrivals) {
+    pub(crate) fn recv_arrived(&self, message: MessageId, arrivals: &impl Arrivals) {
         report!(
             self,
             "recv_arrived",
-            message = data_of(message),
+            message = message.data(),
             chunks = arrivals.count(message),
             seen = arrivals.seen(message),
-            parity = is_parity(message),
+            parity = message.is_parity(),
         );
     }
 
-    /// A NACK leaves.
+    /// Reports a NACK that leaves.
     pub(crate) fn recv_nacked(&self, nack: &Nack) {
         if enabled() {
             for run in &nack.lost {
@@ -174,15 +176,16 @@ impl Events {
         report!(self, "recv_late", message);
     }
 
-    pub(crate) fn recv_duplicate(&self, message: u64) {
-        report!(self, "recv_duplicate", message = data_of(message));
+    pub(crate) fn recv_duplicate(&self, message: MessageId) {
+        report!(self, "recv_duplicate", message = message.data());
     }
 
     pub(crate) fn recv_ended(&self, message: u64, outcome: Outcome) {
         report!(self, "recv_ended", message, outcome = word(outcome));
     }
 
-    /// The peer has reported what arrived. `stats` is called only if somebody takes events.
+    /// Reports feedback from the peer about what arrived. `stats` is called only if a subscriber
+    /// receives events.
     pub(crate) fn path_feedback(&self, stats: impl FnOnce() -> PathStats) {
         if !enabled() {
             return;
@@ -200,7 +203,7 @@ impl Events {
     }
 }
 
-/// Reports what a fabric drops.
+/// Reports the packets that a fabric drops.
 #[derive(Debug, Default)]
 pub(crate) struct DropEvents {
     reported: [u64; DropReason::ALL.len()],
@@ -239,7 +242,7 @@ fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// The name of a scheme, or the number of one that a user has added.
+/// Returns the name of a scheme, or the number of a scheme that a user has added.
 fn scheme(tag: SchemeTag) -> String {
     if tag == SchemeTag::NONE {
         return "none".to_owned();

@@ -1,4 +1,4 @@
-//! What a user holds of a message in flight.
+//! The handles that a user has for queue pairs and for messages in flight.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,9 +11,9 @@ use crate::partial::Partial;
 /// Names a queue pair of an [`Endpoint`](crate::Endpoint).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePair {
-    /// Counts the queue pairs of the endpoint.
+    /// Serial number of the queue pair in its endpoint.
     pub(crate) serial: u32,
-    /// Its place in the endpoint's table.
+    /// Index of the queue pair in the endpoint's table.
     pub(crate) index: u32,
 }
 
@@ -22,7 +22,7 @@ const WHOLE: u8 = 1;
 const PARTIAL: u8 = 2;
 const FAILED: u8 = 3;
 
-/// An outcome that one side sets once and the other looks at.
+/// An outcome that one side sets once and the other side reads.
 #[derive(Debug, Default)]
 struct OutcomeCell(AtomicU8);
 
@@ -33,7 +33,7 @@ impl OutcomeCell {
             Outcome::Partial => PARTIAL,
             Outcome::Failed => FAILED,
         };
-        // The first outcome stands: a message ends once.
+        // The first outcome stays: a message ends once.
         let _ = self
             .0
             .compare_exchange(OPEN, code, Ordering::Release, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl OutcomeCell {
     }
 }
 
-/// What the endpoint tells the holder of a send.
+/// State shared by the endpoint and the holder of a send.
 #[derive(Debug, Default)]
 pub(crate) struct SendShared {
     outcome: OutcomeCell,
@@ -58,9 +58,9 @@ pub(crate) struct SendShared {
 }
 
 impl SendShared {
-    /// The message does not fit its receive. Say so before [`SendShared::finish`].
+    /// Records that the message does not fit its receive. Call this before [`SendShared::finish`].
     pub(crate) fn refuse(&self, refusal: Refusal) {
-        // The first stands.
+        // The first refusal stays.
         let _ = self.refusal.set(refusal);
     }
 
@@ -82,47 +82,49 @@ pub struct SendHandle {
 }
 
 impl SendHandle {
-    /// Number of the message on its queue pair, counted from 0 in the order of posting. It lands in
-    /// the receive of the same number.
+    /// Returns the number of the message on its queue pair, counted from 0 in the order of posting.
+    /// The message is written to the receive with the same number.
     #[must_use]
     pub fn message(&self) -> u64 {
         self.message
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     #[must_use]
     pub fn queue_pair(&self) -> QueuePair {
         self.pair
     }
 
-    /// How the message ended, known to this end; `None` while it is open, or the fabric holds
-    /// packets of it. From then on its memory may be changed. A best-effort message ends as
-    /// [`Outcome::Partial`] when its last packet has left: only the receiver knows what arrived.
+    /// Returns how the message ended, as known at this end. Returns `None` while the message is
+    /// open or the fabric holds packets of it. Once there is an outcome, the memory of the message
+    /// may change. A best-effort message ends as [`Outcome::Partial`] when its last packet has
+    /// left: only the receiver knows what arrived.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.shared.outcome.get()
     }
 
-    /// What of the message is not as its receiver demands; `None` where it did not fail for that,
-    /// or where the receiver found it out first and its clearance has not come.
+    /// Returns which property of the message differs from what its receiver requires. Returns
+    /// `None` if the message did not fail for that reason, or if the receiver found the difference
+    /// first and its clearance has not arrived.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.shared.refusal.get().copied()
     }
 
-    /// Whether every packet of the message has left this end at least once. It says nothing about
-    /// arrival.
+    /// Returns whether every packet of the message has left this end at least once. This does not
+    /// imply that any packet arrived.
     #[must_use]
     pub fn is_injected(&self) -> bool {
         self.shared.injected.load(Ordering::Acquire) != 0
     }
 }
 
-/// What the endpoint tells the holder of a receive.
+/// State shared by the endpoint and the holder of a receive.
 #[derive(Debug)]
 pub(crate) struct RecvShared {
     outcome: OutcomeCell,
-    /// Bytes, or `u64::MAX` while unknown.
+    /// Length in bytes, or `u64::MAX` while unknown.
     length: AtomicU64,
     /// The immediate, or `u64::MAX` while there is none.
     immediate: AtomicU64,
@@ -152,9 +154,9 @@ impl RecvShared {
             .store(u64::from(immediate), Ordering::Release);
     }
 
-    /// The message does not fit the receive. Say so before [`RecvShared::finish`].
+    /// Records that the message does not fit the receive. Call this before [`RecvShared::finish`].
     pub(crate) fn refuse(&self, refusal: Refusal) {
-        // The first stands.
+        // The first refusal stays.
         let _ = self.refusal.set(refusal);
     }
 
@@ -180,54 +182,59 @@ pub struct RecvHandle {
 }
 
 impl RecvHandle {
-    /// Number of the message on its queue pair, counted from 0 in the order of posting. The send of
-    /// the same number lands here.
+    /// Returns the number of the message on its queue pair, counted from 0 in the order of posting.
+    /// This receive takes the send with the same number.
     #[must_use]
     pub fn message(&self) -> u64 {
         self.message
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     #[must_use]
     pub fn queue_pair(&self) -> QueuePair {
         self.pair
     }
 
-    /// Which chunks have arrived: live, one bit a chunk (paper section 3.1.1). A clone of it stays
-    /// readable for as long as it lives.
+    /// Returns the live bitmap of the chunks that have arrived, with one bit for each chunk (paper
+    /// section 3.1.1). A clone of the bitmap stays readable for as long as the clone lives.
     #[must_use]
     pub fn bitmap(&self) -> &ChunkBitmap {
         &self.bitmap
     }
 
-    /// Bytes of the message; `None` until the sender's offer has come, unless the receive was
-    /// posted with [`RecvOptions::exact_length`](crate::RecvOptions::exact_length).
+    /// Returns the length of the message in bytes. Returns `None` until the sender's offer has
+    /// arrived, unless the receive was posted with
+    /// [`RecvOptions::exact_length`](crate::RecvOptions::exact_length).
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         Some(self.shared.length.load(Ordering::Acquire)).filter(|&bytes| bytes != u64::MAX)
     }
 
-    /// The user immediate; `None` until it is whole, or where the message has none.
+    /// Returns the user immediate. Returns `None` until all of it has arrived, or if the message
+    /// has none.
     #[must_use]
     pub fn immediate(&self) -> Option<u32> {
         u32::try_from(self.shared.immediate.load(Ordering::Acquire)).ok()
     }
 
-    /// How the message ended, as its scheme, a deadline or
-    /// [`Endpoint::complete_recv`](crate::Endpoint::complete_recv) said; `None` while it is open.
-    /// From then on no packet changes its memory.
+    /// Returns how the message ended. Its scheme, a deadline or
+    /// [`Endpoint::complete_recv`](crate::Endpoint::complete_recv) sets the outcome. Returns `None`
+    /// while the message is open. Once there is an outcome, no packet changes the memory of the
+    /// message.
     #[must_use]
     pub fn outcome(&self) -> Option<Outcome> {
         self.shared.outcome.get()
     }
 
-    /// What arrived of a message whose outcome is [`Outcome::Partial`]; else `None`.
+    /// Returns what arrived of a message whose outcome is [`Outcome::Partial`]. Returns `None` for
+    /// other outcomes.
     #[must_use]
     pub fn partial(&self) -> Option<&Partial> {
         self.shared.partial.get()
     }
 
-    /// Why the message could not go into this receive; `None` where it did not fail for that.
+    /// Returns why the message did not fit into this receive. Returns `None` if the message did not
+    /// fail for that reason.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         self.shared.refusal.get().copied()

@@ -1,48 +1,58 @@
-//! From completions to the slot tables of queue pairs.
+//! Translates completions into bits in the slot tables of queue pairs.
 //!
-//! An [`Intake`] runs wherever packets are received: in the owner's poll, or in a receive worker
-//! (`workers.rs`). It sets the bits of what arrived directly in the slot tables. What the owner has
-//! to look at becomes a [`Notice`].
+//! An [`Intake`] runs where packets are received: in the owner's poll, or in a receive worker
+//! (`workers.rs`). It sets the bits of arrived packets directly in the slot tables. Everything that
+//! the owner must handle becomes a [`Notice`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use farwrite_fabric::contract::{Completion, Ecn, SendArrival, Sender};
-use farwrite_sdr::{Arrival, SlotTable};
+use farwrite_sdr::{Arrival, MessageId, SlotTable};
 
 use crate::announcement::Announcement;
 use crate::route::{Role, Route};
 
-/// Most notices of a queue pair that wait for the owner, apart from [`Event::Arrived`]. A peer that
-/// sends more between two polls loses the rest, as with a NIC whose receive buffers are used up.
+/// Maximum number of notices of a queue pair that wait for the owner, not counting
+/// [`Event::Arrived`]. If a peer sends more between two polls, the rest is lost, as with a NIC that
+/// has no receive buffers left.
 pub(crate) const MAX_WAITING: u32 = 1024;
-/// As many of them may be duplicates and late packets, so that these leave room for control packets.
+/// Maximum number of these notices for duplicates and late packets. The rest of the room is for
+/// control packets.
 const MAX_WAITING_DATA: u32 = MAX_WAITING / 2;
 
-/// What the intake and the owner share of a queue pair.
+/// State of a queue pair that the intake and the owner share.
 #[derive(Debug)]
 pub(crate) struct Inlet {
     serial: u32,
     table: Arc<SlotTable>,
     announcement: Announcement,
-    /// Notices that wait for the owner, apart from `Arrived`.
+    /// Number of notices that wait for the owner, not counting `Arrived`.
     waiting: AtomicU32,
     counts: Counts,
-    /// Taken once for each batch of packets.
-    newest: Mutex<Option<Newest>>,
+    /// Locked once for each batch of packets.
+    recent: Mutex<Recent>,
 }
 
-/// The data packet of a queue pair that arrived last.
+/// The data packets of a queue pair that arrived since the owner last took this record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recent {
+    pub(crate) newest: Option<Newest>,
+    /// Counts of the data packets that arrived after the newest one, which are late packets. If
+    /// there is no newest packet, counts of all data packets.
+    pub(crate) behind: InletCounts,
+}
+
+/// The data packet of a queue pair that arrived last. Late packets are excluded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Newest {
-    /// Its message; of parity, the message that the parity is for.
-    pub(crate) message: u64,
+    pub(crate) message: MessageId,
     pub(crate) imm: u32,
-    /// When it arrived, by the fabric's clock, if the fabric knows.
+    /// Arrival time by the fabric's clock, if the fabric knows it.
     pub(crate) arrived_ns: Option<u64>,
 }
 
-/// What was counted of a queue pair.
+/// Counters of a queue pair.
 #[derive(Debug, Default)]
 struct Counts {
     accepted_packets: AtomicU64,
@@ -56,10 +66,10 @@ struct Counts {
     unvalidated_controls: AtomicU64,
 }
 
-/// What was counted of a queue pair since it was made.
+/// Counts of a queue pair since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InletCounts {
-    /// Packets that its queue pairs of the fabric accepted from the peer.
+    /// Packets from the peer that the fabric's queue pairs of this queue pair accepted.
     pub(crate) accepted_packets: u64,
     /// Data packets, duplicates included, and their payload bytes.
     pub(crate) data_packets: u64,
@@ -95,7 +105,7 @@ impl InletCounts {
         }
     }
 
-    /// What was counted since `before`.
+    /// Returns the difference to the earlier counts `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let (mut since, mut before) = (*self, *before);
         for (count, before) in since.fields().into_iter().zip(before.fields()) {
@@ -105,7 +115,7 @@ impl InletCounts {
     }
 }
 
-/// Something that the owner has to look at.
+/// Something that the owner must handle.
 #[derive(Debug)]
 pub(crate) struct Notice {
     pub(crate) index: u32,
@@ -116,13 +126,14 @@ pub(crate) struct Notice {
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Data packets came; [`Inlet::take_announcement`] ends this.
+    /// Data packets arrived. [`Inlet::take_announcement`] clears this state.
     Arrived,
-    /// A data packet came that had come before.
-    Duplicate { message: u64, imm: u32 },
-    /// A data packet came for a message that is over.
+    /// A data packet arrived that had already arrived before.
+    Duplicate { message: MessageId, imm: u32 },
+    /// A late data packet arrived: for a message that has ended, or for the parity of such a
+    /// message.
     Late { message: u64, imm: u32 },
-    /// A control packet came from the peer's address.
+    /// A control packet arrived from the peer's address.
     Control(Box<SendArrival>),
 }
 
@@ -134,27 +145,30 @@ impl Inlet {
             announcement: Announcement::new(),
             waiting: AtomicU32::new(0),
             counts: Counts::default(),
-            newest: Mutex::new(None),
+            recent: Mutex::default(),
         }
     }
 
-    /// Takes the newest data packet, if one came since the last call.
-    pub(crate) fn take_newest(&self) -> Option<Newest> {
-        let newest = self.newest.lock();
-        newest.unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the newest data packet since the last call, and the counts of the data packets behind
+    /// it.
+    pub(crate) fn take_recent(&self) -> Recent {
+        let recent = self.recent.lock();
+        std::mem::take(&mut *recent.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The owner looks at what arrived from now on: a packet that comes later is announced again.
+    /// Records that the owner is about to look at what arrived. The next packet to arrive is
+    /// announced again.
     pub(crate) fn take_announcement(&self) {
         self.announcement.take();
     }
 
-    /// The owner has taken a notice other than `Arrived`.
+    /// Records that the owner has taken a notice other than `Arrived`.
     pub(crate) fn took_notice(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether one more notice may wait beside fewer than `most`; if so, it is counted.
+    /// Returns whether one more notice may wait, that is whether fewer than `most` wait. If so,
+    /// counts the notice.
     fn may_wait(&self, most: u32) -> bool {
         let is_full = self.waiting.fetch_add(1, Ordering::Relaxed) >= most;
         if is_full {
@@ -172,24 +186,24 @@ impl Inlet {
     }
 }
 
-/// Takes in what one thread receives.
+/// Processes the completions that one thread receives.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Intake {
-    /// By index of queue pair.
+    /// Inlets by index of the queue pair.
     inlets: Vec<Option<Arc<Inlet>>>,
 }
 
-/// Completions in a row that have one context.
+/// Consecutive completions with the same context.
 struct Run<'a> {
     context: u64,
     route: Route,
     inlet: &'a Inlet,
     counts: InletCounts,
-    newest: Option<Newest>,
+    recent: Recent,
 }
 
 impl Intake {
-    /// Completions of a queue pair may come from now on.
+    /// Adds a queue pair. Its completions may arrive from now on.
     pub(crate) fn insert(&mut self, index: u32, inlet: Arc<Inlet>) {
         let place = index as usize;
         if place >= self.inlets.len() {
@@ -198,7 +212,7 @@ impl Intake {
         self.inlets[place] = Some(inlet);
     }
 
-    /// A queue pair has ended; the place may be another's already.
+    /// Removes a queue pair that has ended. Another queue pair may already have its place.
     pub(crate) fn remove(&mut self, index: u32, serial: u32) {
         if let Some(place) = self.inlets.get_mut(index as usize)
             && place.as_ref().is_some_and(|inlet| inlet.serial == serial)
@@ -207,7 +221,7 @@ impl Intake {
         }
     }
 
-    /// Takes in completions; appends what the owner has to look at.
+    /// Processes completions, and appends notices for the owner.
     pub(crate) fn take(&self, completions: &mut Vec<Completion>, notices: &mut Vec<Notice>) {
         let mut run: Option<Run<'_>> = None;
         for completion in completions.drain(..) {
@@ -218,7 +232,8 @@ impl Intake {
                 }
                 run = self.run(context);
             }
-            // A queue pair that was destroyed, or made through the fabric, has no inlet.
+            // A queue pair that was destroyed, or was created directly through the fabric, has no
+            // inlet.
             if let Some(run) = &mut run {
                 run.take(completion, notices);
             }
@@ -236,7 +251,7 @@ impl Intake {
             route,
             inlet,
             counts: InletCounts::default(),
-            newest: None,
+            recent: Recent::default(),
         })
     }
 }
@@ -255,14 +270,27 @@ impl Run<'_> {
                 Role::Data { generation },
             ) => {
                 self.counts.accepted_packets += 1;
-                self.counts.ect_packets += u64::from(ecn != Ecn::NotEct);
-                self.counts.marked_packets += u64::from(ecn == Ecn::CongestionExperienced);
-                if let Some(message) = self.take_data(generation, imm, bytes, notices) {
-                    self.newest = Some(Newest {
-                        message,
-                        imm,
-                        arrived_ns,
-                    });
+                let packet = InletCounts {
+                    data_packets: 1,
+                    data_bytes: u64::from(bytes),
+                    ect_packets: u64::from(ecn != Ecn::NotEct),
+                    marked_packets: u64::from(ecn == Ecn::CongestionExperienced),
+                    ..InletCounts::default()
+                };
+                self.counts.add(&packet);
+                match self.take_data(generation, imm, bytes, notices) {
+                    Some(message) => {
+                        let newest = Newest {
+                            message,
+                            imm,
+                            arrived_ns,
+                        };
+                        self.recent = Recent {
+                            newest: Some(newest),
+                            behind: InletCounts::default(),
+                        };
+                    }
+                    None => self.recent.behind.add(&packet),
                 }
             }
             (Completion::Send(send), Role::Control) => match send.from {
@@ -270,10 +298,10 @@ impl Run<'_> {
                     self.counts.accepted_packets += 1;
                     self.notify(Event::Control(send), notices);
                 }
-                // Nothing lets a peer prove a new address yet.
+                // No mechanism exists yet for a peer to prove a new address.
                 Sender::Unvalidated(_) => self.counts.unvalidated_controls += 1,
             },
-            // No peer of ours writes to the control path. Data queue pairs take no SEND.
+            // Our peers never write to the control queue pair, and data queue pairs accept no SEND.
             (Completion::Write { .. }, Role::Control)
             | (Completion::Send(_), Role::Data { .. }) => {
                 self.counts.accepted_packets += 1;
@@ -282,16 +310,14 @@ impl Run<'_> {
         }
     }
 
-    /// Takes in a data packet. Answers its message, if that is known for sure.
+    /// Processes a data packet. Returns its message if the message is certain.
     fn take_data(
         &mut self,
         generation: u8,
         imm: u32,
         bytes: u32,
         notices: &mut Vec<Notice>,
-    ) -> Option<u64> {
-        self.counts.data_packets += 1;
-        self.counts.data_bytes += u64::from(bytes);
+    ) -> Option<MessageId> {
         match self.inlet.table.handle_packet(generation, imm, bytes) {
             Arrival::New { message, .. } => Some(message),
             Arrival::Duplicate { message } => {
@@ -302,7 +328,8 @@ impl Run<'_> {
             Arrival::Late { message } => {
                 self.counts.late_packets += 1;
                 self.notify(Event::Late { message, imm }, notices);
-                // It may be of an older message than that, in the same slot and generation.
+                // The packet may belong to a message older than `message`, in the same slot and
+                // generation.
                 None
             }
             Arrival::Invalid => {
@@ -331,19 +358,23 @@ impl Run<'_> {
         }
     }
 
-    /// Adds what was counted, once for all packets of the run, and announces data.
+    /// Adds the counts of all packets of the run at once, and announces data.
     fn finish(mut self, notices: &mut Vec<Notice>) {
-        if let Some(newest) = self.newest {
-            let place = self.inlet.newest.lock();
-            *place.unwrap_or_else(PoisonError::into_inner) = Some(newest);
-        }
+        let has_data = self.counts.data_packets > 0;
         let to = self.inlet.counts.fields();
         for (count, more) in to.into_iter().zip(self.counts.fields()) {
             if *more > 0 {
                 count.fetch_add(*more, Ordering::Relaxed);
             }
         }
-        let has_data = self.counts.data_packets > 0;
+        if has_data {
+            let recent = self.inlet.recent.lock();
+            let recent = &mut *recent.unwrap_or_else(PoisonError::into_inner);
+            match self.recent.newest {
+                Some(_) => *recent = self.recent,
+                None => recent.behind.add(&self.recent.behind),
+            }
+        }
         if has_data && self.inlet.announcement.announce() {
             notices.push(self.notice(Event::Arrived));
         }
@@ -351,7 +382,7 @@ impl Run<'_> {
 }
 
 impl Counts {
-    /// In the order of [`InletCounts::fields`].
+    /// Returns the counters in the order of [`InletCounts::fields`].
     fn fields(&self) -> [&AtomicU64; 9] {
         [
             &self.accepted_packets,

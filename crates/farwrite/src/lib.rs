@@ -1,19 +1,20 @@
 //! Writes into remote memory over long, fast, lossy links, with losses repaired in software.
 //!
-//! An [`Endpoint`] owns a fabric (what carries packets) and any number of queue pairs. A receiver
-//! posts buffers; a sender's messages land in them in order; a scheme named by each message repairs
-//! what was lost. To repair losses yourself, send without a scheme and watch
-//! [`RecvHandle::bitmap`], which says chunk by chunk what has arrived.
+//! An [`Endpoint`] owns a fabric, which carries packets, and any number of queue pairs. A receiver
+//! posts buffers. The messages of a sender are written to these buffers in order. Each message
+//! names a scheme that repairs its losses. To repair losses yourself, send without a scheme and
+//! watch [`RecvHandle::bitmap`], which shows for each chunk whether it has arrived.
 //!
 //! A message ends with an [`Outcome`]: whole, partial or failed. A receive ends as partial at its
-//! deadline ([`RecvOptions::deadline_ns`]), or where its scheme is one of best effort
-//! ([`SchemeName::BOUNDED`]); [`RecvHandle::partial`] then says what arrived. [`deadline`] adapts the
-//! timeouts of operations that a group runs together.
+//! deadline ([`RecvOptions::deadline_ns`]), or if its scheme is a best-effort scheme
+//! ([`SchemeName::BOUNDED`]). In these cases, [`RecvHandle::partial`] returns what arrived.
+//! [`deadline`] adapts the timeouts of operations that a group runs together.
 //!
-//! An endpoint is polled, with the time as an argument. [`RealTime`] fabrics bring a clock and a way
-//! to wait: [`Endpoint::run_until`] is the loop for them. [`Endpoint::start_thread`] runs it on a
-//! thread of its own, a [`ProgressThread`] that any thread can use, and [`Endpoint::start_workers`]
-//! hands receiving to one thread a port.
+//! The caller polls an endpoint and passes the time as an argument. [`RealTime`] fabrics have a
+//! clock and a way to wait, and [`Endpoint::run_until`] is the poll loop for them.
+//! [`Endpoint::start_thread`] runs this loop on a separate thread. It returns a [`ProgressThread`],
+//! which any thread can use. [`Endpoint::start_workers`] moves receiving to threads, one for each
+//! port.
 //!
 //! ```
 //! use std::net::{Ipv4Addr, SocketAddr};
@@ -52,6 +53,7 @@ mod handle;
 mod intake;
 mod losses;
 mod memory;
+pub mod metrics;
 mod options;
 mod pair;
 mod partial;
@@ -67,7 +69,7 @@ mod turns;
 mod workers;
 
 pub use endpoint::Endpoint;
-pub use error::Error;
+pub use error::{Error, StreamError};
 pub use farwrite_deadline as deadline;
 pub use farwrite_fabric as fabric;
 pub use farwrite_fabric::contract::{Counters, DropReason, Fabric, Memory, Region};
@@ -77,7 +79,8 @@ pub use farwrite_schemes as schemes;
 pub use farwrite_schemes::chunk_loss::{ChunkLoss, Markov};
 pub use farwrite_schemes::registry::SchemeName;
 pub use farwrite_sdr::{
-    ChunkBitmap, EndpointId, ImmediateSplit, QpConfig, QpInfo, Refusal, Timing, TimingError,
+    ChunkBitmap, EndpointId, ImmediateSplit, MAX_MTU, QpConfig, QpInfo, Refusal, Timing,
+    TimingError,
 };
 pub use farwrite_wire::control::{Outcome, SchemeTag};
 pub use handle::{QueuePair, RecvHandle, SendHandle};
@@ -85,7 +88,7 @@ pub use memory::{MemoryRegion, MrSlice};
 pub use options::{QpOptions, RateControl, RecvOptions, SendOptions};
 pub use pair::QpStats;
 pub use partial::Partial;
-pub use path::{EcnField, PathLimit, PathStats};
+pub use path::{EcnField, PathLimit, PathStats, ROCE_OVERHEAD_BYTES, packet_overhead_bytes};
 pub use progress::ProgressThread;
 pub use real_time::RealTime;
 pub use registry::SchemeResolver;

@@ -1,21 +1,22 @@
-//! What the path loses on its way to a queue pair.
+//! Measures what the path loses on its way to a queue pair.
 
 use farwrite_schemes::chunk_loss::ChunkLoss;
 use farwrite_schemes::loss_meter::LossMeter;
 use farwrite_schemes::order::WireOrder;
-use farwrite_schemes::scheme::{Arrivals, Message, Path};
+use farwrite_schemes::scheme::{Arrivals, Message, MessageId, PathView};
 use farwrite_wire::control::SchemeTag;
 
-/// A meter for each scheme in use: only the messages of one are sent in a known order.
+/// One meter for each scheme in use. Only messages with the same scheme are sent in a known order.
 #[derive(Default)]
 pub(crate) struct Losses {
     meters: Vec<(SchemeTag, LossMeter)>,
-    /// What meters have found that are gone.
+    /// Results of meters that no longer exist.
     past: ChunkLoss,
 }
 
 impl Losses {
-    /// A message was offered whose scheme has a receiving half, of which there are few.
+    /// Begins to meter an offered message. Its scheme has a receiving half, and the number of
+    /// receiving halves is small.
     pub(crate) fn begin(
         &mut self,
         scheme: SchemeTag,
@@ -30,7 +31,7 @@ impl Losses {
         }
     }
 
-    /// The meter of a scheme that has begun.
+    /// Returns the meter of a scheme that has begun.
     pub(crate) fn meter(&mut self, scheme: SchemeTag) -> Option<&mut LossMeter> {
         let mut meters = self.meters.iter_mut();
         meters
@@ -38,14 +39,14 @@ impl Losses {
             .map(|(_, meter)| meter)
     }
 
-    /// A packet came for a chunk that had arrived before, or whose message is over.
-    pub(crate) fn handle_late(&mut self, message: u64, chunk: (u64, u32), is_whole: bool) {
+    /// Records a packet for a chunk that had already arrived, or for a message that has ended.
+    pub(crate) fn handle_late(&mut self, chunk: (MessageId, u32), is_whole: bool) {
         for (_, meter) in &mut self.meters {
-            meter.handle_late(message, chunk, is_whole);
+            meter.handle_late(chunk, is_whole);
         }
     }
 
-    pub(crate) fn handle_timeouts(&mut self, path: &Path, arrivals: &dyn Arrivals) {
+    pub(crate) fn handle_timeouts(&mut self, path: &PathView, arrivals: &dyn Arrivals) {
         for (_, meter) in &mut self.meters {
             meter.handle_timeout(path.now_ns, arrivals);
         }
@@ -56,7 +57,7 @@ impl Losses {
         meters.filter_map(|(_, meter)| meter.next_timeout()).min()
     }
 
-    /// Ends all meters, which have no message: each is made again at its next use.
+    /// Ends all meters. None of them has a message. Each meter is created again at its next use.
     pub(crate) fn rest(&mut self) {
         *self = Self {
             meters: Vec::new(),
@@ -64,7 +65,7 @@ impl Losses {
         };
     }
 
-    /// All together.
+    /// Returns the sum over all meters, past and present.
     pub(crate) fn sum(&self) -> ChunkLoss {
         let losses = self.meters.iter().map(|(_, meter)| meter.loss());
         losses.fold(self.past, |sum, loss| sum.and(&loss))

@@ -1,10 +1,24 @@
-//! Registered memory, as the user of an endpoint names it.
+//! Registered memory, as users of an endpoint refer to it.
 
 use std::ops::Range;
 
 use farwrite_fabric::contract::Lkey;
 
-/// A registered memory region (MR). Copyable: it is a name, the endpoint holds the bytes.
+/// A registered memory region (MR). The value is only a name and can be copied. The endpoint holds
+/// the bytes.
+///
+/// ```
+/// use farwrite::{Endpoint, UdpConfig};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut endpoint = Endpoint::over_udp(&UdpConfig::new("127.0.0.1:0".parse()?))?;
+/// let region = endpoint.register(vec![0; 1 << 20])?;
+/// // Half of it goes as a message, or takes one in.
+/// assert_eq!(region.slice(0..1 << 19).length(), 1 << 19);
+/// assert_eq!(endpoint.memory(region)?.len(), 1 << 20);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryRegion {
     pub(crate) lkey: Lkey,
@@ -12,25 +26,26 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Bytes of the region.
+    /// Returns the size of the region in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The local key.
+    /// Returns the local key.
     #[must_use]
     pub fn lkey(&self) -> Lkey {
         self.lkey
     }
 
-    /// The whole region.
+    /// Returns a slice of the whole region.
     #[must_use]
     pub fn whole(&self) -> MrSlice {
         self.slice(0..self.length)
     }
 
-    /// Some bytes of the region. A range that leaves the region is refused where it is used.
+    /// Returns a slice of the region. A range that exceeds the region is refused when the slice is
+    /// used.
     #[must_use]
     pub fn slice(&self, range: Range<u64>) -> MrSlice {
         MrSlice {
@@ -41,7 +56,7 @@ impl MemoryRegion {
     }
 }
 
-/// Some bytes of a memory region.
+/// A slice of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MrSlice {
     pub(crate) region: MemoryRegion,
@@ -50,7 +65,7 @@ pub struct MrSlice {
 }
 
 impl MrSlice {
-    /// No bytes of no region: what packets without payload are sent from.
+    /// An empty slice of no region. Packets without payload are sent from it.
     pub(crate) const EMPTY: Self = Self {
         region: MemoryRegion {
             lkey: Lkey(0),
@@ -60,7 +75,7 @@ impl MrSlice {
         length: 0,
     };
 
-    /// Bytes of the slice.
+    /// Returns the size of the slice in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length

@@ -1,4 +1,4 @@
-//! How queue pairs and messages are made.
+//! Options of queue pairs and messages.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,30 +8,31 @@ use farwrite_schemes::registry::SchemeName;
 use farwrite_sdr::{QpConfig, Timing};
 use farwrite_wire::control::SchemeTag;
 
-/// How fast packets are sent on a path. Whatever it is, the sender slows down when the receiver
-/// drops packets for want of room (P5.5).
+/// How fast packets are sent on a path. With any of these, the sender slows down when the receiver
+/// drops packets because it has no room (P5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateControl {
-    /// Follows the path: fills it, keeps queues short, and leaves others their share. Losses alone
-    /// do not slow it down.
+    /// Adapts to the path: uses its full rate, keeps queues short, and leaves others their fair
+    /// share. Losses alone do not reduce the rate.
     Adaptive {
-        /// Most bits a second put on the wire, IP headers included; `None`: as fast as the path.
+        /// Maximum rate in bits per second on the wire, including IP headers. `None`: no limit
+        /// other than the path.
         max_bps: Option<u64>,
-        /// What is known of the path, for instance from [`PathStats::learned`] of an earlier
-        /// connection. Of the path's first queue pair alone it counts.
+        /// What is known of the path, for example from [`PathStats::learned`] of an earlier
+        /// connection. Only the value of the path's first queue pair counts.
         ///
         /// [`PathStats::learned`]: crate::PathStats::learned
         start: Option<Start>,
     },
-    /// The share of the path that is yours. There is no congestion control.
+    /// A fixed rate, for a path of which you have a reserved share. There is no congestion control.
     Fixed {
-        /// Bits a second put on the wire, IP headers included.
+        /// Rate in bits per second on the wire, including IP headers.
         rate_bps: u64,
     },
 }
 
 impl Default for RateControl {
-    /// Adaptive, with no maximum and nothing known of the path.
+    /// Returns adaptive rate control, with no maximum and no knowledge of the path.
     fn default() -> Self {
         Self::Adaptive {
             max_bps: None,
@@ -41,8 +42,8 @@ impl Default for RateControl {
 }
 
 impl RateControl {
-    /// Whether queue pairs with the two can share a path: they differ at most in what is known at
-    /// the start.
+    /// Returns whether queue pairs with these two values can share a path. The values may differ
+    /// only in what is known at the start.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Adaptive { max_bps, .. }, Self::Adaptive { max_bps: other, .. }) => {
@@ -66,35 +67,37 @@ impl fmt::Display for RateControl {
     }
 }
 
-/// How a queue pair is made.
+/// Options of a queue pair.
 #[derive(Clone, Debug)]
 pub struct QpOptions {
-    /// What both ends must agree on: packet and chunk sizes, immediate split, slots, generations,
-    /// channels.
+    /// Configuration that both ends must agree on: packet and chunk sizes, immediate split, slots,
+    /// generations, channels.
     pub sdr: QpConfig,
     /// How fast packets are sent on the path. All queue pairs between the same two endpoints share
-    /// one path, and must want the same ([`Error::RateControl`](crate::Error::RateControl)).
+    /// one path, and must have the same rate control
+    /// ([`Error::RateControl`](crate::Error::RateControl)).
     pub rate_control: RateControl,
-    /// Most bytes put on the wire at once, by all queue pairs of the path together: those that the
-    /// path's first queue pair gives. With [`RateControl::Fixed`] never more than leave at its rate
-    /// in half of [`Timing::lateness_ns`], with [`RateControl::Adaptive`] in a tenth of it; but at
-    /// least one packet.
+    /// Maximum number of bytes put on the wire at once, by all queue pairs of the path together.
+    /// Only the value of the path's first queue pair counts. The burst is also limited to the bytes
+    /// that leave in half of [`Timing::lateness_ns`] with [`RateControl::Fixed`], and in a tenth of
+    /// it with [`RateControl::Adaptive`]. It is never less than one packet.
     pub burst_bytes: u64,
-    /// What both ends must agree on: how long they wait for what. With [`Timing::datacenter`],
-    /// start from [`QpOptions::datacenter`], whose guess of the round trip fits.
+    /// The timeouts that both ends must agree on. With [`Timing::datacenter`], start from
+    /// [`QpOptions::datacenter`], because its initial round trip fits.
     pub timing: Timing,
-    /// Round trip assumed until the first one was measured.
+    /// The round trip assumed until the first measurement.
     pub initial_rtt: Duration,
-    /// How late a chunk may be, counted from the first later one, before it counts as lost; `None`
-    /// takes an eighth of the round trip.
+    /// How late a chunk may be before it counts as lost, counted from the arrival of the first
+    /// later chunk. `None` selects an eighth of the round trip.
     pub reordering_window: Option<Duration>,
-    /// The scheme that the peer is expected to use at first; later it is the one with the most
-    /// parity of those that it used. Receives are posted with memory for the parity of that scheme.
-    /// A receive posted without gets its memory when its message is offered, which takes a round
-    /// trip. A message that has more parity than its receive has memory for goes without.
+    /// The scheme that the peer is expected to use first. Later, the expected scheme is the one
+    /// with the most parity among those that the peer has used. Receives are posted with memory for
+    /// the parity of the expected scheme. A receive posted without such memory gets it when its
+    /// message is offered, which takes a round trip. If a message has more parity than its receive
+    /// has memory for, it is sent without parity.
     pub expected_scheme: SchemeTag,
-    /// Most memory for the parity of posted receives, in bytes. Beyond that, messages are received
-    /// without their parity.
+    /// Maximum memory for the parity of posted receives, in bytes. Beyond this limit, messages are
+    /// received without their parity.
     pub max_parity_bytes: u64,
 }
 
@@ -114,8 +117,8 @@ impl Default for QpOptions {
 }
 
 impl QpOptions {
-    /// The defaults for two ends in one datacenter: [`Timing::datacenter`], and a first guess of
-    /// 50 us for the round trip.
+    /// Returns the defaults for two ends in one datacenter: [`Timing::datacenter`], and an initial
+    /// round trip of 50 us.
     #[must_use]
     pub fn datacenter() -> Self {
         Self {
@@ -126,17 +129,19 @@ impl QpOptions {
     }
 }
 
-/// How a message is sent.
+/// Options of a send.
 #[derive(Clone, Copy, Debug)]
 pub struct SendOptions {
-    /// What repairs its losses: by default selective repeat with NACKs. With [`SchemeTag::NONE`]
-    /// nothing does: the receiver watches the bitmap and closes the receive itself.
+    /// The scheme that repairs losses. The default is selective repeat with NACKs. With
+    /// [`SchemeTag::NONE`], losses are not repaired: the receiver watches the bitmap and closes the
+    /// receive itself.
     pub scheme: SchemeTag,
-    /// A user immediate to carry along.
+    /// A user immediate to send with the message.
     pub immediate: Option<u32>,
-    /// When the send ends at the latest, in the clock of [`Endpoint::poll`](crate::Endpoint::poll).
-    /// The first poll at or after that time stops it. It ends as partial where it was cleared to
-    /// send and the receiver accepts that ([`RecvOptions::accept_partial`]), else as failed.
+    /// The deadline of the send, by the clock of [`Endpoint::poll`](crate::Endpoint::poll). The
+    /// first poll at or after that time stops the send. The send ends as partial if it was cleared
+    /// to send and the receiver accepts that ([`RecvOptions::accept_partial`]), and as failed
+    /// otherwise.
     pub deadline_ns: Option<u64>,
 }
 
@@ -150,30 +155,31 @@ impl Default for SendOptions {
     }
 }
 
-/// What is known of a message when its receive is posted, and how the receive may end. By default
-/// any message that fits the buffer is received, however long it takes.
+/// What is known of a message when its receive is posted, and how the receive may end. By default,
+/// a receive accepts any message that fits the buffer, and has no deadline.
 ///
-/// A message that differs from `scheme`, `exact_length` or `immediate` fails at both ends before
-/// any of its data is sent; [`RecvHandle::refusal`](crate::RecvHandle::refusal) and
+/// If a message differs from `scheme`, `exact_length` or `immediate`, it fails at both ends before
+/// any of its data is sent. [`RecvHandle::refusal`](crate::RecvHandle::refusal) and
 /// [`SendHandle::refusal`](crate::SendHandle::refusal) name the difference.
 ///
-/// With `scheme` and `exact_length` the receiving half of the scheme need not wait for the offer:
-/// it begins with the first sign of the message. That saves a quarter of a round trip and more when
-/// the offer is lost.
+/// With `scheme` and `exact_length`, the receiving half of the scheme does not wait for the offer:
+/// it begins with the first sign of the message. This saves a quarter of a round trip, and more
+/// when the offer is lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecvOptions {
-    /// The scheme that the message must have; memory for its parity is provided at once.
+    /// The scheme that the message must have. Memory for its parity is provided at once.
     pub scheme: Option<SchemeTag>,
     /// Whether the message must be exactly as long as the buffer.
     pub exact_length: bool,
-    /// With `exact_length`: whether the message must carry a user immediate, or must carry none.
+    /// With `exact_length`: whether the message must have a user immediate. If false, the message
+    /// must have none.
     pub immediate: bool,
-    /// When the receive ends at the latest, in the clock of
-    /// [`Endpoint::poll`](crate::Endpoint::poll). The first poll at or after that time takes in
-    /// what has arrived, and ends the receive: as whole if it is, else as partial, also if not even
-    /// the offer has come.
+    /// The deadline of the receive, by the clock of [`Endpoint::poll`](crate::Endpoint::poll). The
+    /// first poll at or after that time processes what has arrived, and ends the receive. The
+    /// receive ends as whole if all of it has arrived, and as partial otherwise, even if the offer
+    /// has not arrived.
     pub deadline_ns: Option<u64>,
-    /// Whether the receive ends as partial when the sender's deadline comes
-    /// ([`SendOptions::deadline_ns`]). Otherwise it ends as failed.
+    /// Whether the receive ends as partial at the sender's deadline ([`SendOptions::deadline_ns`]).
+    /// If false, the receive ends as failed.
     pub accept_partial: bool,
 }

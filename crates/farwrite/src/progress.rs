@@ -11,10 +11,10 @@ use farwrite_fabric::contract::{FabricError, RealTime, Waker};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 
-/// Longest sleep of the thread. Packets, timers and calls end it at once.
+/// Maximum sleep of the thread. Packets, timers and calls end the sleep at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// Most calls between two polls, so that packets do not wait for long.
+/// Maximum number of calls between two polls. The limit keeps the wait of packets short.
 const CALLS_A_POLL: usize = 64;
 
 /// A call that waits for the thread.
@@ -22,10 +22,10 @@ type Call<F> = Box<dyn FnOnce(&mut Endpoint<F>) + Send>;
 
 /// An endpoint that a thread of its own polls, so that any thread can use it.
 ///
-/// Calls on the endpoint go through [`ProgressThread::call`], which the thread runs between two
-/// polls. What a [`RecvHandle`](crate::RecvHandle) and a [`SendHandle`](crate::SendHandle) show
-/// costs a few atomic loads on any thread; [`ProgressThread::wait`] sleeps until they show
-/// something.
+/// Calls on the endpoint go through [`ProgressThread::call`]. The thread runs them between two
+/// polls. Reading a [`RecvHandle`](crate::RecvHandle) or a [`SendHandle`](crate::SendHandle) costs
+/// a few atomic loads on any thread. [`ProgressThread::wait`] sleeps until a condition on them
+/// holds.
 ///
 /// ```
 /// use std::net::{Ipv4Addr, SocketAddr};
@@ -55,15 +55,15 @@ pub struct ProgressThread<F: RealTime> {
     shared: Arc<Shared>,
     calls: Sender<Call<F>>,
     waker: Waker,
-    /// `None` once it is joined.
+    /// `None` once the thread is joined.
     thread: Option<JoinHandle<Endpoint<F>>>,
 }
 
-/// What the thread and its users share.
+/// State shared by the thread and its users.
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Threads in [`ProgressThread::wait`].
+    /// Number of threads in [`ProgressThread::wait`].
     waiting: AtomicUsize,
     state: Mutex<State>,
     polled: Condvar,
@@ -71,19 +71,19 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Polls after which someone was waiting.
+    /// Number of polls after which a thread was waiting.
     polls: u64,
     /// Whether the thread has ended.
     has_ended: bool,
-    /// Why, if the fabric broke.
+    /// The reason, if the fabric broke.
     failure: Option<Arc<Error>>,
 }
 
 impl<F: RealTime<Tx: Send> + Send + 'static> Endpoint<F> {
-    /// Gives the endpoint to a thread that polls it.
+    /// Moves the endpoint to a new thread that polls it.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the operating system starts no thread.
+    /// [`Error::Fabric`] when the operating system cannot start a thread.
     pub fn start_thread(self) -> Result<ProgressThread<F>, Error> {
         let shared = Arc::new(Shared::default());
         let waker = self.fabric().waker();
@@ -115,7 +115,8 @@ impl<F: RealTime> ProgressThread<F> {
     /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
     ///
     /// # Panics
-    /// On the endpoint's own thread, that is within another call: it would wait for itself.
+    /// If called on the endpoint's own thread, that is within another call: the call would wait for
+    /// itself.
     pub fn call<R: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Endpoint<F>) -> R + Send + 'static,
@@ -135,8 +136,8 @@ impl<F: RealTime> ProgressThread<F> {
         answer.ok_or_else(|| self.shared.stopped())
     }
 
-    /// Sleeps until `ready` returns something, which is asked after every poll of the endpoint;
-    /// `None` after `at_most`.
+    /// Sleeps until `ready` returns something. `ready` is called after every poll of the endpoint.
+    /// Returns `None` after `at_most`.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the thread has ended, because the fabric broke or a call panicked.
@@ -145,15 +146,15 @@ impl<F: RealTime> ProgressThread<F> {
         at_most: Duration,
         mut ready: impl FnMut() -> Option<R>,
     ) -> Result<Option<R>, Error> {
-        // `None`: no end.
+        // `None`: no time limit.
         let end = Instant::now().checked_add(at_most);
         let _waiting = Waiting::new(&self.shared.waiting);
         loop {
             let before = self.shared.lock().polls;
             // Pairs with the fence in `Shared::announce`: either `ready` sees what a poll did, or
-            // the thread sees that someone waits.
+            // the thread sees that a caller waits.
             fence(Ordering::SeqCst);
-            // Without the lock: it may call the endpoint.
+            // Called without the lock, because `ready` may call the endpoint.
             let answer = ready();
             let left = end.map_or(MAX_SLEEP, |end| {
                 end.saturating_duration_since(Instant::now())
@@ -178,8 +179,8 @@ impl<F: RealTime> ProgressThread<F> {
         thread == Some(std::thread::current().id())
     }
 
-    /// Ends the thread, and gives the endpoint back. If the fabric broke, the endpoint's next poll
-    /// says so.
+    /// Ends the thread, and returns the endpoint. If the fabric broke, the endpoint's next poll
+    /// returns the error.
     ///
     /// # Panics
     /// If a call has panicked.
@@ -202,7 +203,7 @@ impl<F: RealTime> ProgressThread<F> {
 impl<F: RealTime> Drop for ProgressThread<F> {
     fn drop(&mut self) {
         let is_own = self.is_own_thread();
-        // Within a call, the thread ends when the call has returned.
+        // Within a call, the thread ends only after the call has returned.
         if let Some(thread) = self.end().filter(|_| !is_own) {
             // A panic was reported on the thread itself.
             let _ = thread.join();
@@ -229,7 +230,7 @@ impl Shared {
     }
 }
 
-/// Counts a thread that waits.
+/// Counts a waiting thread.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -254,7 +255,8 @@ struct Progress<F: RealTime> {
 
 impl<F: RealTime> Progress<F> {
     fn run(mut self) -> Endpoint<F> {
-        // Also when a call panics: nobody must wait for an answer.
+        // This also takes effect when a call panics: no thread may wait for an answer that never
+        // comes.
         let _ended = Ended(Arc::clone(&self.shared));
         if let Err(error) = self.poll_until_stopped() {
             self.shared.lock().failure = Some(Arc::new(error));
@@ -271,7 +273,7 @@ impl<F: RealTime> Progress<F> {
             }
             let next_ns = self.endpoint.poll_now()?;
             self.shared.announce();
-            // More calls may be there, whose wakes have ended earlier sleeps.
+            // There may be more calls, whose wakes ended earlier sleeps.
             if calls < CALLS_A_POLL {
                 self.endpoint.wait_until(next_ns, MAX_SLEEP)?;
             }

@@ -1,4 +1,4 @@
-//! The queue pairs of an endpoint, by their place in a slab.
+//! The queue pairs of an endpoint, stored in a slab.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::error::Error;
 use crate::handle::QueuePair;
 use crate::pair::Pair;
 
-/// Most queue pairs, so that an index fits into a [`Route`](crate::route::Route).
+/// Maximum number of queue pairs. An index must fit into a [`Route`](crate::route::Route).
 const MOST: usize = 1 << 24;
 
-/// All queue pairs. A place is used again once its queue pair was destroyed; the serial number
-/// distinguishes the old one from the new.
+/// All queue pairs. A place is reused once its queue pair was destroyed. The serial number
+/// distinguishes the old queue pair from the new one.
 pub(crate) struct QueuePairs {
     entries: Slab<Entry>,
-    /// Never 0: no route of ours is the context 0, which users of a fabric give to queue pairs of
-    /// their own.
+    /// Never 0, so that no route of ours is the context 0. Users of a fabric give context 0 to
+    /// their own queue pairs.
     next_serial: u32,
 }
 
@@ -36,12 +36,12 @@ struct Entry {
 
 enum State {
     Live(Box<Pair>),
-    /// It could not go on, and has given all that it had back.
+    /// The queue pair failed, and has returned all its resources.
     Broken(Arc<Error>),
 }
 
 impl QueuePairs {
-    /// The name that the next queue pair has; `None` while there are too many.
+    /// Returns the name for the next queue pair. Returns `None` while there are too many.
     pub(crate) fn next_name(&self) -> Option<QueuePair> {
         let place = self.entries.vacant_key();
         let index = u32::try_from(place).ok().filter(|_| place < MOST)?;
@@ -49,7 +49,7 @@ impl QueuePairs {
         Some(QueuePair { index, serial })
     }
 
-    /// Adds the queue pair that has [`QueuePairs::next_name`].
+    /// Adds a queue pair. Its name must be [`QueuePairs::next_name`].
     pub(crate) fn insert(&mut self, pair: Pair) {
         self.entries.insert(Entry {
             serial: self.next_serial,
@@ -58,7 +58,7 @@ impl QueuePairs {
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
     }
 
-    /// A queue pair as its user names it.
+    /// Returns the queue pair with a given name.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`], [`Error::BrokenQueuePair`].
@@ -70,7 +70,7 @@ impl QueuePairs {
         }
     }
 
-    /// As [`QueuePairs::get`].
+    /// The same as [`QueuePairs::get`], but mutable.
     pub(crate) fn get_mut(&mut self, qp: QueuePair) -> Result<&mut Pair, Error> {
         let entry = self.entries.get_mut(qp.index as usize);
         match entry.filter(|entry| entry.serial == qp.serial) {
@@ -79,19 +79,20 @@ impl QueuePairs {
         }
     }
 
-    /// The queue pair at a place, if one lives there.
+    /// Returns the queue pair at an index, if there is one and it is not broken.
     pub(crate) fn live(&mut self, index: u32) -> Option<&mut Pair> {
         self.entries.get_mut(index as usize)?.pair_mut().ok()
     }
 
-    /// All that live.
+    /// Returns all queue pairs that are not broken.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Pair> {
         self.entries
             .iter()
             .filter_map(|(_, entry)| entry.pair().ok())
     }
 
-    /// Takes a queue pair out; `None` of a broken one, which has ended before.
+    /// Removes a queue pair and returns it. Returns `None` for a broken queue pair, which has
+    /// already ended.
     ///
     /// # Errors
     /// [`Error::NoSuchQueuePair`].
@@ -105,7 +106,7 @@ impl QueuePairs {
         }
     }
 
-    /// A queue pair cannot go on: takes it out, and leaves the reason in its place.
+    /// Removes a queue pair that failed, and stores the reason in its place.
     pub(crate) fn break_at(&mut self, index: u32, reason: Error) -> Option<Pair> {
         let entry = self.entries.get_mut(index as usize)?;
         match std::mem::replace(&mut entry.state, State::Broken(Arc::new(reason))) {

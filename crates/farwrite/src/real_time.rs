@@ -1,4 +1,4 @@
-//! Driving an endpoint by the clock on the wall.
+//! Drives an endpoint in real time.
 
 use std::time::Duration;
 
@@ -10,33 +10,34 @@ use crate::error::Error;
 
 pub use farwrite_fabric::contract::RealTime;
 
-/// Longest wait without a look at the caller's condition. Packets and timers end a wait at once, so
-/// it delays nothing on the path.
+/// Maximum wait without a check of the caller's condition. Packets and timers end a wait at once,
+/// so the wait delays nothing on the path.
 const MAX_WAIT: Duration = Duration::from_millis(20);
 
 impl<F: RealTime> Endpoint<F> {
-    /// Polls at the present time; see [`Endpoint::poll`].
+    /// Polls with the current time. See [`Endpoint::poll`].
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
+    /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn poll_now(&mut self) -> Result<Option<u64>, Error> {
         let now_ns = self.fabric().now_ns();
         self.poll(now_ns)
     }
 
-    /// Polls, and sleeps until there is more to do, but at most for `at_most`.
+    /// Polls, then sleeps until there is more work, but at most for `at_most`.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
+    /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn poll_and_wait(&mut self, at_most: Duration) -> Result<(), Error> {
         let next_ns = self.poll_now()?;
         self.wait_until(next_ns, at_most)
     }
 
-    /// Polls and sleeps until `done` says so, which is asked after every poll, before any sleep.
+    /// Polls and sleeps until `done` returns true. `done` is called after every poll, before any
+    /// sleep.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
+    /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn run_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) -> Result<(), Error> {
         loop {
             let next_ns = self.poll_now()?;
@@ -47,11 +48,11 @@ impl<F: RealTime> Endpoint<F> {
         }
     }
 
-    /// Sleeps until `next_ns`, which the last poll returned, or until something arrives or a waker
-    /// of the fabric ends the sleep, but at most for `at_most`.
+    /// Sleeps until `next_ns`, as returned by the last poll, but at most for `at_most`. An arrival
+    /// or a waker of the fabric ends the sleep early.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
+    /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn wait_until(&mut self, next_ns: Option<u64>, at_most: Duration) -> Result<(), Error> {
         let now_ns = self.fabric().now_ns();
         let wait = next_ns.map_or(at_most, |next| {
@@ -65,16 +66,16 @@ impl<F: RealTime> Endpoint<F> {
 }
 
 impl<F: RealTime<Rx: 'static>> Endpoint<F> {
-    /// Hands receiving over to threads, one for each port of the fabric. They place payloads and
-    /// set the bits of bitmaps while the owner does other things. The owner still polls: schemes,
-    /// control packets and sending are its own. Does nothing if it was called before.
+    /// Moves receiving to threads, one for each port of the fabric. The threads place payloads and
+    /// set the bits of bitmaps while the owner does other work. The owner must still poll, because
+    /// it runs the schemes, control packets and sending. A second call does nothing.
     ///
     /// Queue pairs use as many ports as they have channels
     /// ([`QpConfig::channels`](crate::QpConfig::channels)).
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the operating system starts no thread. The endpoint receives nothing
-    /// then.
+    /// [`Error::Fabric`] when the operating system cannot start a thread. The endpoint then
+    /// receives nothing.
     pub fn start_workers(&mut self) -> Result<(), Error> {
         let owner = self.fabric().waker();
         self.reception.start_threads(&mut self.fabric, &owner)?;
@@ -83,10 +84,11 @@ impl<F: RealTime<Rx: 'static>> Endpoint<F> {
 }
 
 impl Endpoint<UdpFabric> {
-    /// An endpoint over UDP sockets, its keys from the operating system's randomness.
+    /// Creates an endpoint over UDP sockets. Its keys come from the operating system's random
+    /// number generator.
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the sockets cannot be made.
+    /// [`Error::Fabric`] when the sockets cannot be created.
     pub fn over_udp(config: &UdpConfig) -> Result<Self, Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| FabricError::Io {

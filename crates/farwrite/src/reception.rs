@@ -1,4 +1,4 @@
-//! Who receives: the owner of an endpoint in its polls, or receive workers.
+//! Receives packets: in the polls of an endpoint's owner, or in receive workers.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use crate::workers::Workers;
 /// Who receives the packets of an endpoint.
 #[derive(Debug)]
 pub(crate) enum Reception {
-    /// The owner.
+    /// The owner receives in its polls.
     Polled {
         intake: Intake,
         /// Empty between polls, kept for its capacity.
         completions: Vec<Completion>,
     },
-    /// Threads, one for each port.
+    /// Threads receive, one for each port.
     Threads(Workers),
-    /// Nobody any more, for this reason.
+    /// Nothing receives any more, for the given reason.
     Broken(String),
 }
 
@@ -33,11 +33,11 @@ impl Default for Reception {
 }
 
 impl Reception {
-    /// Hands the receive workers of the fabric to threads; `owner` wakes the owner. Changes nothing
-    /// if there are threads.
+    /// Moves the receive workers of the fabric to threads. `owner` wakes the owner. Does nothing if
+    /// there are threads already.
     ///
     /// # Errors
-    /// As [`Workers::start`].
+    /// The same as for [`Workers::start`].
     pub(crate) fn start_threads<F: RealTime<Rx: 'static>>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -59,7 +59,7 @@ impl Reception {
         }
     }
 
-    /// Completions of a queue pair may come from now on.
+    /// Adds a queue pair. Its completions may arrive from now on.
     pub(crate) fn insert(&mut self, index: u32, inlet: &Arc<Inlet>) {
         match self {
             Self::Polled { intake, .. } => intake.insert(index, Arc::clone(inlet)),
@@ -68,7 +68,7 @@ impl Reception {
         }
     }
 
-    /// A queue pair has ended.
+    /// Removes a queue pair that has ended.
     pub(crate) fn remove(&mut self, index: u32, serial: u32) {
         match self {
             Self::Polled { intake, .. } => intake.remove(index, serial),
@@ -77,11 +77,11 @@ impl Reception {
         }
     }
 
-    /// Takes packets in, and appends what the owner has to look at. Returns whether more may be
-    /// waiting.
+    /// Processes received packets, and appends notices for the owner. Returns whether more packets
+    /// may be waiting.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when a port is broken for good.
+    /// [`FabricError::Io`] when a port has failed permanently.
     pub(crate) fn take<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -109,7 +109,7 @@ impl Reception {
     }
 }
 
-/// Receiving has ended, as it was reported before.
+/// Returns the error for calls after receiving has ended. The failure was already reported once.
 fn broken(reason: &str) -> FabricError {
     FabricError::Io {
         what: "receiving".into(),

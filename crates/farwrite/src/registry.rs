@@ -1,14 +1,17 @@
-//! Which schemes an endpoint knows, and the halves of them that a queue pair runs.
+//! The schemes that an endpoint knows, and the scheme halves that a queue pair runs.
 
-use farwrite_schemes::scheme::{Arrivals, Path, Receiver, Scheme, Sender, SenderCounters};
+use farwrite_schemes::scheme::{
+    Arrivals, MessageId, PathView, Receiver, Scheme, Sender, SenderCounters,
+};
 use farwrite_sdr::Received;
 use farwrite_wire::control::SchemeTag;
 
-/// Turns a tag that a peer offered into the scheme it names; `None` for a foreign tag.
+/// Converts a tag that a peer offered into the scheme that it names. Returns `None` for an unknown
+/// tag.
 pub type SchemeResolver = fn(SchemeTag) -> Option<Box<dyn Scheme>>;
 
-/// Different schemes, or parameters, that a peer may use on one queue pair. The tags come from the
-/// peer, so their number must have a bound.
+/// Maximum number of different schemes, or parameters, that a peer may use on one queue pair. The
+/// tags come from the peer, so their number must be bounded.
 const MAX_RECEIVERS: usize = 16;
 
 fn own_scheme(tag: SchemeTag) -> Option<Box<dyn Scheme>> {
@@ -31,25 +34,27 @@ impl Registry {
         self.0.iter().find_map(|resolver| resolver(tag))
     }
 
-    /// Whether messages of the scheme may end as partial, whatever their receives were posted for.
+    /// Returns whether messages of the scheme may end as partial, regardless of the options of
+    /// their receives.
     pub(crate) fn is_bounded(&self, tag: SchemeTag) -> bool {
         self.find(tag).is_some_and(|scheme| scheme.is_bounded())
     }
 }
 
-/// The scheme halves of one queue pair, one of each kind a tag.
+/// The scheme halves of one queue pair: for each tag, at most one sender and one receiver.
 #[derive(Default)]
 pub(crate) struct Halves {
     senders: Vec<(SchemeTag, Box<dyn Sender + Send>)>,
     receivers: Vec<(SchemeTag, Box<dyn Receiver + Send>)>,
-    /// The sender that was pulled last, so that the next pull starts behind it.
+    /// The sender that was pulled last. The next pull starts after it.
     turn: usize,
-    /// What halves have done that are gone.
+    /// Counters of halves that no longer exist.
     past: SenderCounters,
 }
 
 impl Halves {
-    /// The sending half for a tag, made at its first use; `None` for an unknown scheme.
+    /// Returns the sending half for a tag, and creates it at the first use. Returns `None` for an
+    /// unknown scheme.
     pub(crate) fn sender(
         &mut self,
         tag: SchemeTag,
@@ -65,7 +70,7 @@ impl Halves {
         Some(&mut *self.senders[index].1)
     }
 
-    /// The sending half for a tag that has one.
+    /// Returns the sending half for a tag, if it exists.
     pub(crate) fn existing_sender(&mut self, tag: SchemeTag) -> Option<&mut (dyn Sender + Send)> {
         self.senders
             .iter_mut()
@@ -73,8 +78,8 @@ impl Halves {
             .map(|(_, sender)| &mut **sender as _)
     }
 
-    /// The receiving half for a tag, made at its first use; `None` for an unknown scheme, or when
-    /// the peer already uses too many.
+    /// Returns the receiving half for a tag, and creates it at the first use. Returns `None` for an
+    /// unknown scheme, or when the peer already uses too many.
     pub(crate) fn receiver(
         &mut self,
         tag: SchemeTag,
@@ -91,7 +96,7 @@ impl Halves {
         Some(&mut *self.receivers[index].1)
     }
 
-    /// The receiving half for a tag that has one.
+    /// Returns the receiving half for a tag, if it exists.
     pub(crate) fn existing_receiver(
         &mut self,
         tag: SchemeTag,
@@ -114,7 +119,8 @@ impl Halves {
             .map(|(_, receiver)| &mut **receiver as _)
     }
 
-    /// The senders in turn, so that none starves another: the one after the last is first.
+    /// Returns the next sender in turn, so that no sender starves another. The first sender comes
+    /// after the last.
     pub(crate) fn next_sender(&mut self) -> Option<&mut (dyn Sender + Send)> {
         self.turn = (self.turn + 1) % self.senders.len().max(1);
         self.senders
@@ -122,12 +128,12 @@ impl Halves {
             .map(|(_, sender)| &mut **sender as _)
     }
 
-    /// One of the senders, `0..sender_count`.
+    /// Returns the sender at an index in `0..sender_count`.
     pub(crate) fn sender_at(&mut self, index: usize) -> &mut (dyn Sender + Send) {
         &mut *self.senders[index].1
     }
 
-    /// One of the receivers, `0..receiver_count`.
+    /// Returns the receiver at an index in `0..receiver_count`.
     pub(crate) fn receiver_at(&mut self, index: usize) -> &mut (dyn Receiver + Send) {
         &mut *self.receivers[index].1
     }
@@ -140,7 +146,7 @@ impl Halves {
         self.senders.len()
     }
 
-    pub(crate) fn handle_timeouts(&mut self, path: &Path, received: &Received) {
+    pub(crate) fn handle_timeouts(&mut self, path: &PathView, received: &Received) {
         let due = |timeout: Option<u64>| timeout.is_some_and(|at| at <= path.now_ns);
         for sender in self.senders().filter(|sender| due(sender.next_timeout())) {
             sender.handle_timeout(path);
@@ -166,7 +172,7 @@ impl Halves {
         senders.chain(receivers).min()
     }
 
-    /// Ends all halves, which have no message: each is made again at its next use.
+    /// Ends all halves. None of them has a message. Each half is created again at its next use.
     pub(crate) fn rest(&mut self) {
         *self = Self {
             past: self.sender_counters(),
@@ -186,23 +192,23 @@ impl Halves {
     }
 }
 
-/// What has arrived, as schemes look at it.
+/// The arrivals, in the form that schemes read.
 pub(crate) struct TableArrivals<'a>(pub(crate) &'a Received);
 
 impl Arrivals for TableArrivals<'_> {
-    fn word(&self, message: u64, word: u32) -> u64 {
+    fn word(&self, message: MessageId, word: u32) -> u64 {
         self.0.word(message, word)
     }
 
-    fn count(&self, message: u64) -> u32 {
+    fn count(&self, message: MessageId) -> u32 {
         self.0.count(message)
     }
 
-    fn seen(&self, message: u64) -> u32 {
+    fn seen(&self, message: MessageId) -> u32 {
         self.0.seen(message)
     }
 
-    fn immediate_is_whole(&self, message: u64) -> bool {
+    fn immediate_is_whole(&self, message: MessageId) -> bool {
         self.0.immediate_is_whole(message)
     }
 }

@@ -1,17 +1,17 @@
-//! Where a completion belongs.
+//! Identifies the queue pair that a completion belongs to.
 
-/// Which queue pair of an endpoint a queue pair of the fabric serves, and for what. The fabric
-/// returns it as the context of every completion.
+/// Identifies the queue pair of an endpoint that a queue pair of the fabric serves, and its role.
+/// The fabric returns this route as the context of every completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
-    /// Place of the queue pair in the endpoint's table, less than 2^24.
+    /// Index of the queue pair in the endpoint's table, less than 2^24.
     pub(crate) index: u32,
-    /// Distinguishes the queue pairs that have had this place, one after the other.
+    /// Distinguishes the queue pairs that have successively had this index.
     pub(crate) serial: u32,
     pub(crate) role: Role,
 }
 
-/// What a queue pair of the fabric is for.
+/// The role of a queue pair of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Data of the messages of one generation.
@@ -25,7 +25,7 @@ const CONTROL: u8 = u8::MAX;
 const _: () = assert!(farwrite_sdr::MAX_GENERATIONS < CONTROL);
 
 impl Route {
-    /// As a context: index, serial and role in 24, 32 and 8 bits.
+    /// Returns the route as a context: index, serial and role in 24, 32 and 8 bits.
     pub(crate) fn context(self) -> u64 {
         debug_assert!(self.index < 1 << 24);
         let role = match self.role {
@@ -35,7 +35,7 @@ impl Route {
         u64::from(self.index) << 40 | u64::from(self.serial) << 8 | u64::from(role)
     }
 
-    /// The route of a context.
+    /// Returns the route of a context.
     // Each cast keeps the bits of one field.
     #[allow(clippy::cast_possible_truncation)]
     pub(crate) fn of(context: u64) -> Self {

@@ -1,17 +1,19 @@
-//! Whose turn it is to send: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
+//! The order in which queue pairs send: deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 //!
 //! Queue pairs that may have something to send stand in a line. Each may send the same number of
-//! bytes in its turn, and then goes to the end of the line, or leaves it. A queue pair for which
-//! the fabric has no room keeps its place and the rest of its turn. So queue pairs that share a
-//! full fabric send equally much, apart from one turn.
+//! bytes in its turn. Then it moves to the end of the line, or leaves the line. If the fabric has
+//! no room for a queue pair, the queue pair keeps its place and the rest of its turn. So queue
+//! pairs that share a full fabric send equal amounts, with a difference of at most one turn.
 
 use std::collections::VecDeque;
 
 use crate::pair::{Halt, Turn};
 
-/// Bytes sent and encoded after which a poll ends, so that arrivals do not wait for long.
+/// Number of bytes sent and encoded after which a poll ends. The limit keeps the wait of arrivals
+/// short.
 const POLL_BYTES: u64 = 1 << 20;
-/// Turns in which the fabric took nothing after which a poll ends: each costs a system call.
+/// Number of turns without progress after which a poll ends. In such a turn the fabric takes
+/// nothing, but the turn costs a system call.
 const POLL_REFUSALS: usize = 32;
 
 /// The line of queue pairs that may have something to send, by index.
@@ -20,7 +22,8 @@ pub(crate) struct Turns {
     line: VecDeque<u32>,
     /// Whether each index is in line.
     is_in_line: Vec<bool>,
-    /// Those of this round that keep their places, and whether the fabric took something of theirs.
+    /// Queue pairs of this round that keep their places, and whether the fabric took some of their
+    /// packets.
     held: Vec<(u32, bool)>,
     round: Round,
 }
@@ -28,29 +31,29 @@ pub(crate) struct Turns {
 /// One pass over the line.
 #[derive(Debug, Default)]
 struct Round {
-    /// Queue pairs that have not had their turn.
+    /// Number of queue pairs that have not had their turn.
     left: usize,
     turns: usize,
-    /// Turns in which the fabric had no room and took nothing.
+    /// Number of turns in which the fabric had no room and took nothing.
     refusals: usize,
     work_bytes: u64,
-    /// A queue pair has more to send or to encode.
+    /// Whether a queue pair has more to send or to encode.
     more: bool,
 }
 
 /// Why queue pairs still stand in line after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// No queue pair does.
+    /// No queue pair stands in line.
     Empty,
-    /// The fabric has no room for those that do.
+    /// The fabric has no room for the queue pairs in line.
     Full,
-    /// The round was long enough.
+    /// The round reached its limit.
     More,
 }
 
 impl Turns {
-    /// Puts a queue pair at the end of the line, unless it is in line.
+    /// Puts a queue pair at the end of the line, unless it is already in line.
     pub(crate) fn join(&mut self, index: u32) {
         let place = index as usize;
         if place >= self.is_in_line.len() {
@@ -61,14 +64,15 @@ impl Turns {
         }
     }
 
-    /// Puts a queue pair at the end of the line in the middle of a round, in which it has a turn.
+    /// Puts a queue pair at the end of the line during a round. The queue pair gets a turn in this
+    /// round.
     pub(crate) fn admit(&mut self, index: u32) {
         let before = self.line.len();
         self.join(index);
         self.round.left += self.line.len() - before;
     }
 
-    /// A queue pair has ended.
+    /// Removes a queue pair that has ended.
     pub(crate) fn remove(&mut self, index: u32) {
         if let Some(is_in_line) = self.is_in_line.get_mut(index as usize)
             && std::mem::take(is_in_line)
@@ -78,7 +82,7 @@ impl Turns {
         }
     }
 
-    /// Begins a round, in which every queue pair in line has one turn at most.
+    /// Begins a round. In a round, every queue pair in line has at most one turn.
     pub(crate) fn begin(&mut self) {
         self.round = Round {
             left: self.line.len(),
@@ -86,7 +90,8 @@ impl Turns {
         };
     }
 
-    /// The next to have its turn in this round; report what it did with [`Turns::note`].
+    /// Returns the next queue pair to have its turn in this round. Report the result of the turn
+    /// with [`Turns::note`].
     pub(crate) fn next(&mut self) -> Option<u32> {
         if self.round.left == 0 || self.round.refusals >= POLL_REFUSALS {
             return None;
@@ -99,10 +104,11 @@ impl Turns {
         self.line.pop_front()
     }
 
-    /// A queue pair has had its turn.
+    /// Records the turn of a queue pair.
     pub(crate) fn note(&mut self, index: u32, turn: &Turn, encoded_bytes: u64) {
-        // A queue pair of which the fabric takes nothing does not stay first: its own queue in the
-        // fabric may be full for long, and those behind it have to take turns meanwhile.
+        // If the fabric takes nothing of a queue pair, that queue pair does not stay first. Its own
+        // queue in the fabric may be full for a long time, and the queue pairs behind it must have
+        // turns meanwhile.
         let is_stuck = self.round.turns == 0 && turn.sent_bytes == 0;
         let has_more = encoded_bytes > 0 || turn.halt == Halt::TurnOver;
         match turn.halt {
@@ -120,8 +126,8 @@ impl Turns {
 
     /// Ends a round.
     pub(crate) fn end(&mut self) -> Rest {
-        // Behind those that were refused may stand others whose own queues in the fabric have room:
-        // they come first next time.
+        // Behind the refused queue pairs, there may be others whose own queues in the fabric have
+        // room. Those come first in the next round.
         let is_cut = self.round.refusals >= POLL_REFUSALS;
         for (index, _) in self.held.iter().filter(|(_, sent)| is_cut && !sent) {
             self.line.push_back(*index);
@@ -146,7 +152,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// A round in which each queue pair does what `turn` says; answers who had a turn.
+    /// Runs a round in which each queue pair does what `turn` returns. Returns the queue pairs that
+    /// had a turn, and why queue pairs still stand in line.
     fn round(turns: &mut Turns, mut turn: impl FnMut(u32) -> (u64, Halt)) -> (Vec<u32>, Rest) {
         let mut order = Vec::new();
         turns.begin();
@@ -206,7 +213,8 @@ mod tests {
         let mut turns = line(&[1, 2, 3]);
         let full = |index| (u64::from(index == 1), Halt::Full);
         assert_eq!(round(&mut turns, full), (vec![1, 2, 3], Rest::Full));
-        // Nothing was sent of the first: it goes to the end, the others keep their places.
+        // The fabric took nothing of the first queue pair, so that one moves to the end. The others
+        // keep their places.
         assert_eq!(round(&mut turns, |_| (0, Halt::Full)).0, [1, 2, 3]);
         assert_eq!(round(&mut turns, full).0, [2, 3, 1]);
     }

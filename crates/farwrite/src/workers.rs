@@ -1,8 +1,8 @@
-//! Threads that receive.
+//! Threads that receive packets.
 //!
-//! Each worker runs the receive worker of one port: it takes in a batch of packets, sets the bits
-//! of what arrived in the slot tables, and gives the owner what is left to look at. Schemes,
-//! control and sending stay with the owner, so a worker needs no lock on the way of a packet.
+//! Each thread runs the receive worker of one port. It receives a batch of packets, sets the bits
+//! of what arrived in the slot tables, and passes the remaining work to the owner. Schemes, control
+//! and sending stay with the owner, so a worker needs no lock to process a packet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use farwrite_fabric::contract::{FabricError, RealTimeRx, Waker};
 
 use crate::intake::{Inlet, Intake, Notice};
 
-/// Longest sleep of a worker. Packets end it at once, and so does [`Workers::drop`].
+/// Maximum sleep of a worker. Packets end the sleep at once, and so does [`Workers::drop`].
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// The receive workers of an endpoint. Dropping it ends the threads.
+/// The receive workers of an endpoint. Dropping this value ends the threads.
 #[derive(Debug)]
 pub(crate) struct Workers {
     threads: Vec<Thread>,
@@ -29,11 +29,11 @@ pub(crate) struct Workers {
 struct Thread {
     shared: Arc<Shared>,
     waker: Waker,
-    /// `None` once it is joined.
+    /// `None` once the thread is joined.
     handle: Option<JoinHandle<()>>,
 }
 
-/// What the owner and one thread share.
+/// State shared by the owner and one thread.
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
@@ -49,20 +49,20 @@ enum Change {
     Remove { index: u32, serial: u32 },
 }
 
-/// What a thread gives the owner. The number of notices has a bound for every queue pair
-/// ([`MAX_WAITING`](crate::intake::MAX_WAITING)), so the channel needs none.
+/// A message from a thread to the owner. The number of notices is bounded for every queue pair
+/// ([`MAX_WAITING`](crate::intake::MAX_WAITING)), so the channel needs no bound.
 enum FromThread {
     Notices(Vec<Notice>),
-    /// The port is broken for good, and the thread has ended.
+    /// The port has failed permanently, and the thread has ended.
     Failed(FabricError),
 }
 
 impl Workers {
-    /// Starts a thread for every receive worker. `intake` has the queue pairs that exist; `owner`
+    /// Starts a thread for every receive worker. `intake` has the existing queue pairs. `owner`
     /// wakes the owner.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when the operating system starts no thread.
+    /// [`FabricError::Io`] when the operating system cannot start a thread.
     pub(crate) fn start<R: RealTimeRx + 'static>(
         receive_workers: Vec<R>,
         intake: &Intake,
@@ -98,24 +98,24 @@ impl Workers {
         Ok(workers)
     }
 
-    /// Completions of a queue pair may come from now on.
+    /// Adds a queue pair. Its completions may arrive from now on.
     pub(crate) fn insert(&self, index: u32, inlet: &Arc<Inlet>) {
         for thread in &self.threads {
             thread.shared.push(Change::Insert(index, Arc::clone(inlet)));
         }
     }
 
-    /// A queue pair has ended.
+    /// Removes a queue pair that has ended.
     pub(crate) fn remove(&self, index: u32, serial: u32) {
         for thread in &self.threads {
             thread.shared.push(Change::Remove { index, serial });
         }
     }
 
-    /// Takes the notices that the threads have given since the last call.
+    /// Takes the notices that the threads have sent since the last call.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when a port is broken for good.
+    /// [`FabricError::Io`] when a port has failed permanently.
     pub(crate) fn take(&self, notices: &mut Vec<Notice>) -> Result<(), FabricError> {
         for message in self.from_threads.try_iter() {
             match message {
@@ -134,7 +134,7 @@ impl Drop for Workers {
             thread.waker.wake();
         }
         for handle in self.threads.iter_mut().filter_map(|t| t.handle.take()) {
-            // A worker that panicked has nothing to give back.
+            // A worker that panicked has nothing to return.
             let _ = handle.join();
         }
     }
@@ -147,7 +147,7 @@ impl Shared {
         self.changed.store(true, Ordering::Release);
     }
 
-    /// The changes since the last call. Costs one load where there are none.
+    /// Returns the changes since the last call. Costs only one load if there are none.
     fn take(&self) -> Vec<Change> {
         if !self.changed.load(Ordering::Acquire) {
             return Vec::new();
@@ -159,7 +159,7 @@ impl Shared {
     }
 }
 
-/// What runs on a thread.
+/// The state of a worker on its thread.
 struct Worker<R> {
     rx: R,
     intake: Intake,
@@ -174,13 +174,13 @@ impl<R: RealTimeRx> Worker<R> {
         let failed = match received {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error,
-            // The panic is reported already; nothing of the worker is used again.
+            // The panic has already been reported. No state of the worker is used again.
             Err(_) => FabricError::Io {
                 what: "receiving".into(),
                 source: std::io::Error::other("a receive worker panicked"),
             },
         };
-        // Without an owner, there is nobody to know.
+        // If the owner is gone, nobody reads the notice.
         let _ = self.to_owner.send(FromThread::Failed(failed));
         self.owner.wake();
     }
@@ -189,8 +189,8 @@ impl<R: RealTimeRx> Worker<R> {
         let mut completions = Vec::new();
         while !self.shared.stop.load(Ordering::Acquire) {
             let more = self.rx.poll(&mut completions)?;
-            // After the poll: the owner makes a queue pair known here before it connects it, so a
-            // completion never comes before its change.
+            // Apply the changes after the poll. The owner announces a queue pair here before it
+            // connects that queue pair, so no completion arrives before its change.
             for change in self.shared.take() {
                 match change {
                     Change::Insert(index, inlet) => self.intake.insert(index, inlet),
@@ -199,7 +199,7 @@ impl<R: RealTimeRx> Worker<R> {
             }
             let mut notices = Vec::new();
             self.intake.take(&mut completions, &mut notices);
-            // From here on the owner may give memory back that was written in this batch.
+            // From here on, the owner may release memory that was written in this batch.
             self.rx.end_batch();
             if !notices.is_empty() {
                 let _ = self.to_owner.send(FromThread::Notices(notices));

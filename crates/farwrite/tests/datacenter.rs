@@ -1,5 +1,5 @@
-//! Real sockets under the datacenter profile: an operating system that is often late costs repeats
-//! and no more.
+//! Real sockets under the datacenter profile. An operating system that is often late causes only
+//! repeats.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};

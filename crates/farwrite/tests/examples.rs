@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Runs the examples and checks their results.
 
 #[path = "../examples/best_effort.rs"]
 mod best_effort;

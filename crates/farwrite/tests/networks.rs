@@ -10,8 +10,8 @@ use farwrite::{
     SendHandle, SendOptions,
 };
 use farwrite_net::{
-    CableConfig, Change, DropReason, LeafSpine, Loss, MarkAt, Network, NodeId, Options, Pfc,
-    Policy, Red, Shape, SwitchConfig, Topology,
+    CableConfig, Change, FrameDrop, LeafSpine, Loss, MarkAt, Network, NodeId, Options, Pfc, Policy,
+    Red, Shape, SwitchConfig, Topology,
 };
 
 const GBIT: u64 = 1_000_000_000;
@@ -36,7 +36,7 @@ impl Worker {
         sent && received.clone().all(|(recv, ..)| recv.outcome().is_some())
     }
 
-    /// All messages arrived, and every byte of them is right.
+    /// Checks that all messages arrived with the right bytes.
     fn check(&self) {
         for send in &self.sends {
             assert_eq!(send.outcome(), Some(Outcome::Whole));
@@ -128,7 +128,7 @@ impl Hosts {
     }
 }
 
-/// Runs until all transfers are over, and checks them; returns the time that it took.
+/// Runs until all transfers have ended, and checks them. Returns the time that this took.
 fn finish(network: &mut Network<NetHost<Worker>>, hosts: &[NodeId]) -> Duration {
     let is_done = |network: &Network<NetHost<Worker>>| {
         let mut workers = hosts.iter().filter_map(|host| network.device(*host));
@@ -178,7 +178,7 @@ fn an_incast_ends_whole_however_small_the_buffer_is() {
         let (mut network, hosts) = incast(switch);
         finish(&mut network, &hosts);
         let totals = network.totals();
-        let dropped = totals.dropped_for(DropReason::Buffer);
+        let dropped = totals.dropped_for(FrameDrop::Buffer);
         assert_eq!(dropped > 0, buffer < 64 << 20, "{buffer}: {totals:?}");
     }
 }
@@ -213,7 +213,7 @@ fn bytes_that_do_not_exist_take_as_long_as_those_that_do() {
     for scheme in ["sr-nack", "ec-mds:8,2"] {
         let bytes = run(scheme, || Region::owned(vec![7; 1_000_001]));
         let ghosts = run(scheme, || Region::ghost(1_000_001));
-        assert!(bytes.2.dropped_for(DropReason::Cable) > 0, "{bytes:?}");
+        assert!(bytes.2.dropped_for(FrameDrop::Cable) > 0, "{bytes:?}");
         assert_eq!(ghosts, bytes, "{scheme}");
     }
 }
@@ -297,7 +297,7 @@ fn a_transfer_survives_the_failure_of_its_path() {
         .plan(1_000_000, cable, Change::Down)
         .expect("a change");
     finish(&mut network, &hosts);
-    let lost = network.totals().dropped_for(DropReason::CableDown);
+    let lost = network.totals().dropped_for(FrameDrop::CableDown);
     assert!(lost > 0, "the cable carried packets when it failed");
 }
 

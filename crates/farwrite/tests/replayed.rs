@@ -1,8 +1,8 @@
-//! Real sockets: every packet comes twice, which is what a replay by somebody on the path looks like.
+//! Real sockets where every packet arrives twice, as if somebody on the path replayed it.
 
 use std::time::{Duration, Instant};
 
-use farwrite::fabric::emulator::{Channel, EmulatorConfig, LinkEmulator, Side};
+use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Endpoint, Outcome, QpOptions, SendOptions, UdpConfig};
 use farwrite_link::LinkConfig;
 
@@ -25,7 +25,7 @@ fn replayed_packets_change_nothing() {
             forward: link,
             backward: link,
             seed: 1,
-            channels: vec![Channel {
+            channels: vec![PortPair {
                 a: Side::facing(info_a.control),
                 b: Side::facing(info_b.control),
             }],
@@ -57,7 +57,8 @@ fn replayed_packets_change_nothing() {
                 .iter()
                 .all(|&byte| byte == 7)
         );
-        // Control packets are believed once each; data packets land once more and count for nothing.
+        // Each control packet is accepted only once. The second copy of a data packet arrives, but
+        // has no effect.
         let (stats_a, stats_b) = (a.qp_stats(qa).expect("own"), b.qp_stats(qb).expect("own"));
         assert!(stats_a.refused_controls > 0, "{stats_a:?}");
         assert!(stats_b.refused_controls > 0, "{stats_b:?}");

@@ -1,4 +1,4 @@
-//! How a relay is made, and why it could not be.
+//! Configuration of a relay, and its errors.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -6,64 +6,65 @@ use std::path::PathBuf;
 
 use farwrite_link::{ConfigError, LinkConfig, Step};
 
-/// How a relay is made.
+/// Configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// End A and end B.
-    pub ends: [End; 2],
+    pub ends: [RelayEnd; 2],
     /// The path from A to B.
     pub forward: PathConfig,
     /// The path from B to A.
     pub backward: PathConfig,
-    /// Bytes of the longest IP packet, 1280 to 65535. Only for devices that the relay creates.
+    /// MTU in bytes, 1280 to 65535. Only for devices that the relay creates.
     pub mtu: u16,
-    /// Whether trains of packets pass in one piece.
+    /// Whether trains of packets pass in one piece (offloads).
     pub offload: bool,
-    /// Whether the threads wait for the last 50 microseconds before a packet is due without
-    /// sleeping. It costs up to a core for each direction, so they get no real-time priority.
+    /// Whether the threads busy-wait for the last 50 microseconds before a packet is due. This uses
+    /// up to one core for each direction, so these threads get no real-time priority.
     pub spin: bool,
-    /// Determines losses, marks and reordering of both directions, given which packets come when.
+    /// Seed of losses, marks and reordering in both directions. These also depend on the arrival
+    /// times of packets.
     pub seed: u64,
 }
 
-/// One direction of a path. Instants count from when the relay was started.
+/// One direction of a path. Times count from the start of the relay.
 #[derive(Clone, Debug, Default)]
 pub struct PathConfig {
-    /// What it does to packets. [`LinkConfig::duplicate`] works; [`LinkConfig::corrupt`] has no
+    /// Properties of the link. [`LinkConfig::duplicate`] works; [`LinkConfig::corrupt`] has no
     /// effect, because the receiving kernel does not verify incomplete checksums.
     pub link: LinkConfig,
-    /// When it changes.
+    /// Changes of the link over time.
     pub steps: Vec<Step>,
 }
 
 /// A TUN device.
 #[derive(Clone, Debug)]
-pub enum End {
-    /// One that the relay creates in a network namespace, and that is gone when the relay ends.
+pub enum RelayEnd {
+    /// A device that the relay creates in a network namespace. It disappears when the relay ends.
     Create {
-        /// Where.
+        /// The namespace.
         namespace: Namespace,
-        /// Its name, 1 to 15 bytes. No device of the namespace has it.
+        /// Name of the device, 1 to 15 bytes. It must not exist in the namespace.
         device: String,
-        /// Its IPv4 address, if any, with the bits of its network.
+        /// IPv4 address, if any, with the length of its network prefix.
         ipv4: Option<(Ipv4Addr, u8)>,
-        /// Its IPv6 address, if any, with the bits of its network.
+        /// IPv6 address, if any, with the length of its network prefix.
         ipv6: Option<(Ipv6Addr, u8)>,
     },
-    /// One that is there already, in this process's network namespace. Its addresses and its MTU
-    /// stay as they are.
+    /// An existing device in this process's network namespace. Its addresses and its MTU do not
+    /// change.
     Attach {
-        /// Its name.
+        /// Name of the device.
         device: String,
     },
 }
 
-/// A network namespace that is there already.
+/// An existing network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(PathBuf);
 
 impl Namespace {
-    /// By its name, as `ip netns` has it, or by a path such as `/proc/PID/ns/net`.
+    /// A namespace by its name in `ip netns`, or by a path such as `/proc/PID/ns/net`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         if name.contains('/') {
@@ -78,58 +79,59 @@ impl Namespace {
     }
 }
 
-/// Why a relay could not start, or gave up.
+/// Why a relay could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RelayError {
-    /// A path that cannot be.
+    /// The configuration of a path is invalid.
     #[error("{direction}: {source}")]
     Path {
         /// `forward` or `backward`.
         direction: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         source: ConfigError,
     },
-    /// An MTU outside 1280 to 65535.
-    #[error("an MTU of {0} bytes: IPv6 needs at least 1280")]
+    /// The MTU is outside of 1280 to 65535.
+    #[error("the MTU is {0} bytes; IPv6 needs at least 1280")]
     Mtu(u16),
-    /// A name that no network device can have.
-    #[error("{0:?} is no device name: it has 1 to 15 bytes, without '/' and spaces")]
+    /// The name is not valid for a network device.
+    #[error("{0:?} is not a valid device name: use 1 to 15 bytes, without '/' and spaces")]
     DeviceName(String),
-    /// A namespace that is not there, or that this process may not enter.
+    /// The namespace does not exist, or this process may not enter it.
     #[error("entering the network namespace {}: {source}{}", .path.display(), hint(.source, "make it with `ip netns add`"))]
     Namespace {
-        /// Its path.
+        /// Path of the namespace.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A device that is to be created is there already.
-    #[error("there is a device {0:?} already; choose another name, or attach to it")]
+    /// The device to create exists already.
+    #[error("the device {0:?} exists already; choose another name, or attach to it")]
     DeviceExists(String),
-    /// A device that is to be attached to is not there.
-    #[error("there is no device {0:?}; make it with `ip tuntap add dev {0} mode tun`")]
+    /// The device to attach to does not exist.
+    #[error("the device {0:?} does not exist; create it with `ip tuntap add dev {0} mode tun`")]
     NoDevice(String),
-    /// A device that could not be made, configured or used.
+    /// The device could not be created, configured or used.
     #[error("{what} {device}: {source}{}", hint(.source, "is /dev/net/tun there?"))]
-    Device {
-        /// What was tried.
+    TunDevice {
+        /// The operation that failed.
         what: &'static str,
         /// The device.
         device: String,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The operating system refused something else.
+    /// Another system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// What to do about an error of the operating system.
+/// Advice for an error of the operating system.
 fn hint(error: &io::Error, not_found: &str) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -7,38 +7,42 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::namespace::inside;
-use crate::{End, Namespace, RelayError};
+use crate::{Namespace, RelayEnd, RelayError};
 
-/// Packets that the kernel keeps until the relay reads them. A train counts as one. Devices have
-/// 500 by default, which a burst fills while the thread waits for a core.
+/// Number of packets that the kernel queues until the relay reads them. A train counts as one. The
+/// default of devices is 500, which a burst fills while the thread waits for a core.
 const KERNEL_QUEUE: u32 = 5_000;
 
-/// An open TUN device. It reads and writes without blocking.
-pub(crate) struct Device {
+/// An open TUN device with non-blocking reads and writes.
+pub(crate) struct TunDevice {
     name: String,
     namespace: Option<Namespace>,
     tun: SyncDevice,
-    /// What the kernel had dropped before.
+    /// The kernel's drop counter before the device was opened.
     dropped_before: u64,
 }
 
-impl Device {
-    pub(crate) fn open(end: &End, mtu: u16, offload: bool) -> Result<Self, RelayError> {
+impl TunDevice {
+    pub(crate) fn open(end: &RelayEnd, mtu: u16, offload: bool) -> Result<Self, RelayError> {
         let (name, namespace) = match end {
-            End::Create {
+            RelayEnd::Create {
                 device, namespace, ..
             } => (device, Some(namespace)),
-            End::Attach { device } => (device, None),
+            RelayEnd::Attach { device } => (device, None),
         };
         check_name(name)?;
         let (tun, dropped_before) = inside(namespace, || {
             let there = kernel_drops(name)?.is_some();
             let builder = DeviceBuilder::new().name(name).offload(offload);
             let builder = match end {
-                End::Create { .. } if there => return Err(RelayError::DeviceExists(name.clone())),
-                End::Attach { .. } if !there => return Err(RelayError::NoDevice(name.clone())),
-                End::Attach { .. } => builder.inherit_enable_state(),
-                End::Create { ipv4, ipv6, .. } => {
+                RelayEnd::Create { .. } if there => {
+                    return Err(RelayError::DeviceExists(name.clone()));
+                }
+                RelayEnd::Attach { .. } if !there => {
+                    return Err(RelayError::NoDevice(name.clone()));
+                }
+                RelayEnd::Attach { .. } => builder.inherit_enable_state(),
+                RelayEnd::Create { ipv4, ipv6, .. } => {
                     let mut builder = builder.mtu(mtu).tx_queue_len(KERNEL_QUEUE);
                     if let Some((address, bits)) = *ipv4 {
                         builder = builder.ipv4(address, bits, None);
@@ -49,7 +53,7 @@ impl Device {
                     builder
                 }
             };
-            let failed = |source| RelayError::Device {
+            let failed = |source| RelayError::TunDevice {
                 what: "making the device",
                 device: name.clone(),
                 source,
@@ -66,15 +70,15 @@ impl Device {
         })
     }
 
-    /// Packets that the kernel has dropped since the device was opened, because they were not read
-    /// in time; `None` if the device or its namespace is gone.
+    /// Packets that the kernel has dropped since the device was opened, because the relay did not
+    /// read them in time; `None` if the device or its namespace no longer exists.
     pub(crate) fn drops(&self) -> Option<u64> {
         let drops = inside(self.namespace.as_ref(), || kernel_drops(&self.name));
         Some(drops.ok()??.saturating_sub(self.dropped_before))
     }
 
     pub(crate) fn failed(&self, what: &'static str, source: impl Into<io::Error>) -> RelayError {
-        RelayError::Device {
+        RelayError::TunDevice {
             what,
             device: self.name.clone(),
             source: source.into(),
@@ -82,7 +86,7 @@ impl Device {
     }
 }
 
-impl AsFd for Device {
+impl AsFd for TunDevice {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tun.as_fd()
     }
@@ -97,8 +101,8 @@ fn check_name(name: &str) -> Result<(), RelayError> {
     }
 }
 
-/// What the kernel counts as dropped on the way to the reader of a device of this thread's
-/// namespace; `None` if there is no such device.
+/// The kernel's counter of packets that were dropped before a reader of the device got them. Works
+/// in the namespace of this thread; `None` if there is no such device.
 fn kernel_drops(device: &str) -> Result<Option<u64>, RelayError> {
     let table =
         fs::read_to_string("/proc/thread-self/net/dev").map_err(|source| RelayError::System {
@@ -108,11 +112,11 @@ fn kernel_drops(device: &str) -> Result<Option<u64>, RelayError> {
     Ok(transmit_drops(&table, device))
 }
 
-/// Of a device, the transmitted packets that were dropped (proc(5): `net/dev`).
+/// The counter of dropped transmitted packets of a device (proc(5): `net/dev`).
 fn transmit_drops(table: &str, device: &str) -> Option<u64> {
     let mut rows = table.lines().filter_map(|line| line.split_once(':'));
     let (_, row) = rows.find(|(name, _)| name.trim() == device)?;
-    // Eight columns of what was received, then bytes, packets and errors of what was sent.
+    // Eight columns of received traffic, then bytes, packets and errors of transmitted traffic.
     row.split_whitespace().nth(11)?.parse().ok()
 }
 

@@ -1,4 +1,4 @@
-//! One direction: its thread.
+//! The thread of one direction.
 
 use std::io::IoSlice;
 use std::num::NonZeroU64;
@@ -7,64 +7,64 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farwrite_link::{Link, LinkCounters};
-use farwrite_trains::{Run, Scratch, Segment, Train, VNET_BYTES};
+use farwrite_trains::{Scratch, Segment, SegmentRun, Train, VNET_BYTES};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-use crate::device::Device;
+use crate::device::TunDevice;
 use crate::{Lateness, RelayError};
 
-/// Time between two rounds of delivery, at least. Segments of a train that are due within it leave
-/// in one piece.
+/// Shortest interval between two delivery rounds. Segments of a train that are due within it are
+/// sent in one piece.
 const ROUND_NS: u64 = 50_000;
-/// A thread that spins sleeps until this long before the next round.
+/// A spinning thread sleeps until this long before the next round.
 const SPIN_NS: u64 = 50_000;
-/// How late the kernel may wake the thread so as to wake others with it.
+/// Timer slack: how late the kernel may wake the thread in order to wake several threads together.
 const TIMER_SLACK_NS: u64 = 5_000;
-/// Reads, and writes, of a round: neither holds up the other for longer.
+/// Largest number of reads, and of writes, in a round. It bounds how long one delays the other.
 const BATCH: usize = 64;
-/// The longest train, and what comes before it.
+/// Size of the longest train with the headers before it.
 const BUFFER: usize = (1 << 16) + 512;
 
-/// What a direction has done.
+/// Counters of a direction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct DirectionTotals {
     pub(crate) link: LinkCounters,
     pub(crate) lateness: Lateness,
-    /// Packets that the kernel refused to take.
+    /// Packets that the kernel refused to send.
     pub(crate) unsent: u64,
-    /// Read from the device, and written: packets or trains.
+    /// Reads from and writes to the devices, in packets or trains.
     pub(crate) reads: u64,
     pub(crate) writes: u64,
 }
 
 /// One direction of a relay.
 pub(crate) struct Direction {
-    pub(crate) from: Arc<Device>,
-    pub(crate) to: Arc<Device>,
+    pub(crate) from: Arc<TunDevice>,
+    pub(crate) to: Arc<TunDevice>,
     pub(crate) link: Link<Segment>,
     pub(crate) offload: bool,
     pub(crate) spin: bool,
     pub(crate) start: Instant,
-    /// Readable when the thread is to end.
+    /// Readable when the thread must end.
     pub(crate) stop: Arc<OwnedFd>,
-    /// A copy of what was done, for others to read.
-    pub(crate) shared: Arc<Mutex<Done>>,
-    pub(crate) done: Done,
-    /// When the last round of delivery began.
+    /// Copy of the counters for other threads.
+    pub(crate) shared: Arc<Mutex<DirectionTotals>>,
+    pub(crate) done: DirectionTotals,
+    /// Start of the last delivery round.
     pub(crate) delivered_ns: u64,
 }
 
-/// Between two copies of what was done for others.
+/// Interval between two updates of the copy.
 const REPORT_NS: u64 = 100_000_000;
 
 impl Direction {
-    /// Relays until told to stop, or until a device is gone.
+    /// Relays until the handle stops the thread or a device disappears.
     pub(crate) fn run(mut self) -> Result<(), RelayError> {
-        // Where the system does not allow these, lateness shows what that costs.
+        // If the system does not allow this, the lateness counters show the effect.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         if !self.spin {
-            // A thread that spins would take its core from all others.
+            // A spinning thread with this priority would take its core from all other threads.
             let _ = crate::priority::raise();
         }
         let mut buffer = vec![0; BUFFER];
@@ -90,14 +90,14 @@ impl Direction {
         result
     }
 
-    /// When the next round of delivery begins.
+    /// Start of the next delivery round.
     fn round_ns(&self) -> Option<u64> {
         let due_ns = self.link.next_ns()?;
         Some(due_ns.max(self.delivered_ns + ROUND_NS))
     }
 
-    /// Sleeps until a packet comes or the next round begins. A thread that spins ends its sleep
-    /// earlier, and comes back at once as long as the round is near.
+    /// Sleeps until a packet arrives or the next round begins. A spinning thread ends its sleep
+    /// earlier, and returns at once when the round is near.
     fn wait(&self) -> Result<Woken, RelayError> {
         let early_ns = if self.spin { SPIN_NS } else { 0 };
         let sleep = self.round_ns().map(|at_ns| {
@@ -122,7 +122,7 @@ impl Direction {
         Ok(if stop { Woken::Stop } else { Woken::Work })
     }
 
-    /// Offers the link what has come.
+    /// Reads packets, and offers them to the link.
     fn take(&mut self, buffer: &mut [u8]) -> Result<(), RelayError> {
         for _ in 0..BATCH {
             let bytes = match rustix::io::read(&*self.from, &mut *buffer) {
@@ -140,11 +140,11 @@ impl Direction {
         Ok(())
     }
 
-    /// Sends what is due.
+    /// Sends the packets that are due.
     fn deliver(&mut self) {
         let now_ns = self.now_ns();
         self.delivered_ns = now_ns;
-        let mut pending: Option<(u64, Run)> = None;
+        let mut pending: Option<(u64, SegmentRun)> = None;
         let mut writes = 0;
         while writes < BATCH
             && let Some(due_ns) = self.link.next_ns().filter(|due_ns| *due_ns <= now_ns)
@@ -157,7 +157,7 @@ impl Direction {
                 },
                 None => segment,
             };
-            let run = Run::new(segment);
+            let run = SegmentRun::new(segment);
             if let Some((first_ns, run)) = pending.replace((due_ns, run)) {
                 self.write(first_ns, &run);
                 writes += 1;
@@ -168,8 +168,9 @@ impl Direction {
         }
     }
 
-    /// Writes a run whose first segment is due. All of it counts as late as this one.
-    fn write(&mut self, due_ns: u64, run: &Run) {
+    /// Writes a run of segments whose first one is due. The lateness of the first segment counts
+    /// for all of them.
+    fn write(&mut self, due_ns: u64, run: &SegmentRun) {
         let late_ns = self.now_ns().saturating_sub(due_ns);
         self.done.lateness.record(late_ns, run.len());
         let mut scratch = Scratch::default();
@@ -182,7 +183,7 @@ impl Direction {
         };
         match rustix::io::writev(&*self.to, parts) {
             Ok(_) => self.done.writes += 1,
-            // The device is down or refuses the packet: a host that is not there loses it too.
+            // The device is down or refuses the packet. A missing host would lose it as well.
             Err(_) => self.done.unsent += run.len(),
         }
     }
@@ -194,7 +195,7 @@ impl Direction {
     }
 
     fn now_ns(&self) -> u64 {
-        // Five centuries fit.
+        // A `u64` of nanoseconds covers five centuries.
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
@@ -204,7 +205,7 @@ enum Woken {
     Stop,
 }
 
-/// What a read gave.
+/// Parses the bytes of one read.
 fn train(bytes: &[u8], offload: bool) -> Train {
     match bytes.split_first_chunk::<VNET_BYTES>() {
         Some((vnet, packet)) if offload => Train::new(*vnet, packet),

@@ -1,10 +1,10 @@
-//! How late packets leave.
+//! Statistics of lateness.
 
-/// How late packets left, after they were due. A quantile is exact to one part in eight, and never
-/// too small.
+/// A histogram of the time by which packets left after they were due. A quantile is at most one
+/// eighth too large, and never too small.
 #[derive(Clone, Debug)]
 pub struct Lateness {
-    /// Packets by lateness: eight buckets for each power of two nanoseconds.
+    /// Number of packets by lateness: eight buckets for each power of two of nanoseconds.
     counts: Box<[u64; Self::BUCKETS]>,
     max_ns: u64,
 }
@@ -26,8 +26,8 @@ impl Lateness {
         self.max_ns = self.max_ns.max(late_ns);
     }
 
-    /// The lateness, in nanoseconds, that this share of the packets did not exceed; 0 without
-    /// packets.
+    /// A quantile of the lateness in nanoseconds: the value that this share of the packets did not
+    /// exceed; 0 without packets.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -48,14 +48,14 @@ impl Lateness {
         0
     }
 
-    /// The lateness of the latest packet, in nanoseconds.
+    /// The largest lateness in nanoseconds.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 }
 
-/// The bucket of a lateness: the power of two, then the three bits behind the leading one.
+/// The bucket of a lateness: the power of two, then the three bits after the leading one.
 fn bucket(ns: u64) -> usize {
     if ns < 8 {
         return usize::try_from(ns).unwrap_or(0);
@@ -65,7 +65,7 @@ fn bucket(ns: u64) -> usize {
     (power as usize - 2) * 8 + fraction
 }
 
-/// The longest lateness of a bucket.
+/// The largest lateness of a bucket.
 fn upper_ns(bucket: usize) -> u64 {
     let fraction = bucket as u64 % 8;
     match bucket / 8 {

@@ -1,4 +1,4 @@
-//! Work in another network namespace.
+//! Running code in another network namespace.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -8,8 +8,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{Namespace, RelayError};
 
-/// Runs `work` in a namespace, on a thread of its own: a thread that has entered a namespace does
-/// not come back. `None`: this process's namespace.
+/// Runs `work` in a namespace, on its own thread, because a thread that has entered a namespace
+/// cannot return. `None`: this process's namespace.
 pub(crate) fn inside<T: Send>(
     namespace: Option<&Namespace>,
     work: impl FnOnce() -> Result<T, RelayError> + Send,

@@ -1,4 +1,4 @@
-//! A relay under way.
+//! A running relay and its report.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use farwrite_link::{Link, LinkCounters};
 use rustix::event::EventfdFlags;
 
-use crate::device::Device;
-use crate::direction::{Direction, Done};
+use crate::device::TunDevice;
+use crate::direction::{Direction, DirectionTotals};
 use crate::{Lateness, PathConfig, RelayConfig, RelayError};
 
-/// A running relay. Dropping it stops it: devices that it created are gone then, and packets in
-/// flight are lost.
+/// A running relay. Dropping it stops it: devices that it created disappear, and packets in flight
+/// are lost.
 pub struct Relay {
     directions: [Running; 2],
     start: Instant,
@@ -21,15 +21,15 @@ pub struct Relay {
 }
 
 struct Running {
-    from: Arc<Device>,
-    shared: Arc<Mutex<Done>>,
+    from: Arc<TunDevice>,
+    shared: Arc<Mutex<DirectionTotals>>,
     thread: Option<JoinHandle<Result<(), RelayError>>>,
 }
 
-/// What a relay has done.
+/// Counters of a relay.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// Since the relay was started.
+pub struct RelayReport {
+    /// Time since the start of the relay.
     pub elapsed: Duration,
     /// From end A to end B.
     pub forward: DirectionReport,
@@ -37,17 +37,17 @@ pub struct Report {
     pub backward: DirectionReport,
 }
 
-/// What a relay has done in one direction. A segment of a train is a packet.
+/// Counters of a relay in one direction. Each segment of a train counts as a packet.
 #[derive(Clone, Debug)]
 pub struct DirectionReport {
-    /// What the link did.
+    /// Counters of the link.
     pub link: LinkCounters,
-    /// How late packets left.
+    /// Lateness of the packets.
     pub lateness: Lateness,
-    /// Dropped by the kernel before the link, because the relay did not read them in time; packets
-    /// or trains. `None` if the device is gone.
+    /// Packets or trains that the kernel dropped before the link, because the relay did not read
+    /// them in time. `None` if the device no longer exists.
     pub unread: Option<u64>,
-    /// Due, but refused by the kernel of the other end, and so lost.
+    /// Packets that were due, but that the kernel of the other end refused. They are lost.
     pub unsent: u64,
     /// Reads from the device: packets or trains.
     pub reads: u64,
@@ -59,8 +59,8 @@ impl Relay {
     /// Opens the devices and starts a thread for each direction.
     ///
     /// # Errors
-    /// [`RelayError`] for a path that cannot be, a namespace or a device that cannot be had, or a
-    /// system that refuses a thread.
+    /// [`RelayError`] for an invalid path, a namespace or a device that cannot be used, or a thread
+    /// that the system refuses.
     pub fn start(config: &RelayConfig) -> Result<Self, RelayError> {
         if config.mtu < 1280 {
             return Err(RelayError::Mtu(config.mtu));
@@ -71,12 +71,12 @@ impl Relay {
         };
         let links = [
             link("forward", &config.forward, config.seed)?,
-            // Any other seed that is not the forward one of a run nearby.
+            // A seed that differs from the forward seeds of runs with similar seeds.
             link("backward", &config.backward, !config.seed)?,
         ];
         let [a, b] = &config.ends;
-        let a = Arc::new(Device::open(a, config.mtu, config.offload)?);
-        let b = Arc::new(Device::open(b, config.mtu, config.offload)?);
+        let a = Arc::new(TunDevice::open(a, config.mtu, config.offload)?);
+        let b = Arc::new(TunDevice::open(b, config.mtu, config.offload)?);
         let system = |what| move |source| RelayError::System { what, source };
         let stop = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| system("making an eventfd")(error.into()))?;
@@ -99,7 +99,7 @@ impl Relay {
                 start: relay.start,
                 stop: Arc::clone(&relay.stop),
                 shared: Arc::clone(&running.shared),
-                done: Done::default(),
+                done: DirectionTotals::default(),
                 delivered_ns: 0,
             };
             let thread = thread::Builder::new()
@@ -111,16 +111,16 @@ impl Relay {
         Ok(relay)
     }
 
-    /// Whether both directions are still relayed. They are until a device is gone.
+    /// Whether both directions are still running. A direction stops if a device disappears.
     #[must_use]
     pub fn is_running(&self) -> bool {
         let mut threads = self.directions.iter().filter_map(|d| d.thread.as_ref());
         threads.all(|thread| !thread.is_finished())
     }
 
-    /// What has been relayed so far; up to 100 ms old.
+    /// The counters so far; at most 100 ms old.
     #[must_use]
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> RelayReport {
         let [forward, backward] = self.directions.each_ref().map(|running| {
             let shared = running
                 .shared
@@ -137,21 +137,23 @@ impl Relay {
                 writes: done.writes,
             }
         });
-        Report {
+        RelayReport {
             elapsed: self.start.elapsed(),
             forward,
             backward,
         }
     }
 
-    /// Stops relaying; returns all that was done, and why a direction had ended before, if one had.
-    pub fn stop(mut self) -> (Report, Result<(), RelayError>) {
+    /// Stops relaying. Returns the final counters, and the error of a direction that had stopped
+    /// before.
+    pub fn stop(mut self) -> (RelayReport, Result<(), RelayError>) {
         let result = self.halt();
         (self.report(), result)
     }
 
     fn wake(&self) {
-        // Fails only when the count is at its maximum, and so readable already.
+        // This fails only if the event counter is at its maximum, and then the descriptor is
+        // readable already.
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
     }
 
@@ -171,7 +173,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // `stop` returns how the threads ended. A panic while dropping would end the process.
+        // Only `stop` returns the results of the threads. A panic during this drop would abort the
+        // process.
         self.wake();
         for running in &mut self.directions {
             if let Some(thread) = running.thread.take() {

@@ -1,32 +1,33 @@
-//! What a fabric counts.
+//! Counters of a fabric.
 
-/// Why an arriving packet was not applied, in the order in which packets are checked.
+/// Why a received packet was not applied, in the order in which packets are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DropReason {
-    /// Too short, or lengths within it disagree.
+    /// The packet is too short, or lengths within it disagree.
     Malformed,
     /// The ICRC does not match.
     BadIcrc,
-    /// No queue pair of the port that it came in by has the destination number.
+    /// The port that received the packet has no queue pair with the destination number.
     UnknownQp,
-    /// It is no SEND and came from an address that the queue pair does not permit, or the queue
-    /// pair is not connected.
+    /// The packet is not a SEND, and came from an address that the queue pair does not permit, or
+    /// the queue pair is not connected.
     Stranger,
-    /// An opcode that this fabric does not serve. (A byte that is no opcode at all is found before
-    /// anything else, for the rest cannot be read.)
+    /// The fabric does not serve the opcode. (A byte that is not a valid opcode counts as
+    /// malformed, because the rest of the packet cannot be parsed.)
     UnsupportedOpcode,
     /// The payload exceeds the queue pair's MTU.
     TooLong,
-    /// A SEND to a queue pair without receive buffers.
+    /// A SEND arrived at a queue pair without receive buffers.
     NoReceive,
-    /// The key was never given out, or its window set was destroyed too long ago to be remembered.
+    /// The key was never assigned, or its window set was destroyed so long ago that the fabric no
+    /// longer remembers it.
     UnknownKey,
     /// The key's window set was destroyed.
     RevokedKey,
-    /// The bytes would land outside the window, or not within one slot.
+    /// The bytes lie outside the window, or not within one slot.
     OutOfBounds,
-    /// The slot has the null key: no window is open there. The write completed, its payload was
+    /// The slot has the null key: no window is open there. The write completed, and its payload was
     /// dropped.
     NullKey,
 }
@@ -48,7 +49,7 @@ impl DropReason {
     ];
 }
 
-/// What a fabric has carried since it was made.
+/// Packets that a fabric has carried since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets sent.
@@ -59,27 +60,27 @@ pub struct Counters {
     pub received_packets: u64,
     /// Bytes of IP datagrams received and applied.
     pub received_bytes: u64,
-    /// Of the packets received and applied, SENDs from an address that their queue pair does not
-    /// permit.
+    /// SENDs from an address that their queue pair does not permit. They are included in the
+    /// received and applied packets.
     pub unvalidated_packets: u64,
-    /// Packets that the operating system dropped for want of room in a socket. Where strangers'
-    /// packets have a socket to themselves, those dropped there are not among them.
+    /// Packets that the operating system dropped because a socket buffer was full. If strangers'
+    /// packets have a separate socket, its drops are not included.
     pub socket_drops: u64,
-    /// Packets that the operating system dropped for want of room in a socket that takes packets of
-    /// strangers only.
+    /// Packets that the operating system dropped because the buffer of a socket that receives only
+    /// strangers' packets was full.
     pub stranger_drops: u64,
-    /// Packets not applied, by [`DropReason`].
+    /// Packets that were not applied, by [`DropReason`].
     pub dropped: [u64; DropReason::ALL.len()],
 }
 
 impl Counters {
-    /// Packets taken from the sockets, applied or not.
+    /// Packets received from the sockets, whether applied or not.
     #[must_use]
     pub fn taken_packets(&self) -> u64 {
         self.dropped.iter().sum::<u64>() + self.received_packets
     }
 
-    /// Packets that came from the peer of a queue pair and completed, whatever became of their
+    /// Packets that came from the peer of a queue pair and completed, with or without placing their
     /// payload.
     #[must_use]
     pub fn accepted_packets(&self) -> u64 {
@@ -87,7 +88,7 @@ impl Counters {
         completed.saturating_sub(self.unvalidated_packets)
     }
 
-    /// Packets not applied for one reason.
+    /// Packets that were not applied for one reason.
     #[must_use]
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.dropped[reason as usize]

@@ -1,65 +1,67 @@
-//! Why a call on a fabric failed.
+//! Errors of calls on a fabric.
 
 use super::Qpn;
 
 /// Why a call on a fabric failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FabricError {
-    /// No such memory region or window set.
+    /// The memory region or window set does not exist.
     #[error("no memory is registered under key {0:#010x}")]
     UnknownKey(u32),
-    /// The window was closed before.
+    /// The window is closed already.
     #[error("the window at slot {0} is not open")]
     UnknownWindow(u32),
-    /// No such queue pair, or none of this port.
+    /// The queue pair does not exist, or belongs to another port.
     #[error("no queue pair has number {0:#08x}")]
     UnknownQp(u32),
-    /// The queue pair has no peer yet.
+    /// The queue pair is not connected to a peer.
     #[error("queue pair {0:#08x} is not connected")]
     NotConnected(u32),
-    /// A range leaves its region, slot or packet.
+    /// A range exceeds its region, slot or packet.
     #[error("bytes {offset}..{offset}+{length} do not lie within {limit} bytes")]
     OutOfBounds {
-        /// First byte asked for.
+        /// First byte of the range.
         offset: u64,
-        /// Bytes asked for.
+        /// Length of the range in bytes.
         length: u64,
-        /// Bytes there are.
+        /// Bytes available.
         limit: u64,
     },
-    /// Something still uses the thing.
+    /// The object is still in use.
     #[error("{0} is still in use")]
     InUse(&'static str),
-    /// An attribute that this fabric cannot take.
+    /// The fabric does not accept the value of an attribute.
     #[error("{name} = {value}: {want}")]
     BadAttribute {
-        /// Which.
+        /// The name of the attribute.
         name: &'static str,
-        /// What came.
+        /// The value given.
         value: String,
-        /// What would do.
+        /// The accepted values.
         want: String,
     },
-    /// The fabric lacks the capability.
+    /// The fabric does not have the capability.
     #[error("this fabric has no {0}")]
     Unsupported(&'static str),
     /// A table is full.
     #[error("no room for another {0}")]
     OutOfResources(&'static str),
-    /// The packets of one queue pair cannot be sent. Others are not affected.
+    /// The packets of this queue pair cannot be sent. Other queue pairs are not affected.
     #[error("queue pair {:#08x} is broken: {source}", .qpn.0)]
     BrokenQp {
         /// The queue pair.
         qpn: Qpn,
-        /// Why.
+        /// The reason.
         source: Box<FabricError>,
     },
-    /// The operating system refused. From a queue or a worker: its port is broken, others are not.
+    /// A system call failed. If a queue or a worker returns this, its port is broken; other ports
+    /// are not affected.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// Its answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }

@@ -1,31 +1,31 @@
 //! Memory that a NIC reads and writes.
 //!
-//! Peers write into a region while a window onto it is open, whatever the owner does meanwhile. No
-//! Rust reference covers such bytes: a NIC places payloads, and the owner copies bytes in and out,
-//! with the copies of [`racing`]. Copies that meet give the bytes of either, in any mixture, and
-//! are no data race. The packet that sets a chunk's bit is placed before the bit is set, so a copy
-//! of a chunk that has arrived has the bytes that arrived.
+//! Peers write into a region while a window onto it is open, at any time. No Rust reference covers
+//! such bytes. A NIC places payloads, and the owner copies bytes in and out, with the copy
+//! functions of [`racing`]. Concurrent copies give the bytes of either, in any mixture, and are not
+//! a data race. A packet is placed before the bit of its chunk is set, so a copy of a chunk that
+//! has arrived contains the arrived bytes.
 #![allow(unsafe_code)]
 
 use std::ops::{Deref, DerefMut};
 
 use super::{FabricError, racing};
 
-/// Memory that a [`Region`] can own: a `Vec<u8>`, a boxed slice, a memory map.
+/// Memory that a [`Region`] can own, for example a `Vec<u8>`, a boxed slice or a memory map.
 pub trait Memory: AsMut<[u8]> + Send {}
 impl<T: AsMut<[u8]> + Send> Memory for T {}
 
-/// Memory on its way into or out of a fabric.
+/// Memory before it is registered with a fabric, and after it is deregistered.
 ///
-/// A region dereferences to its bytes as long as it is not registered. [`Fabric::register`] takes
-/// it, [`Fabric::deregister`] gives it back. A ghost dereferences to no bytes.
+/// A region that is not registered dereferences to its bytes. [`Fabric::register`] consumes it, and
+/// [`Fabric::deregister`] returns it. A ghost dereferences to an empty slice.
 ///
 /// [`Fabric::register`]: super::Fabric::register
 /// [`Fabric::deregister`]: super::Fabric::deregister
 pub struct Region {
     bytes: RegionPtr,
-    /// What [`Box::into_raw`] gave for owned memory. `bytes` is borrowed from it until the region
-    /// is dropped.
+    /// The pointer from [`Box::into_raw`] for owned memory. `bytes` borrows from it until the
+    /// region is dropped.
     owner: Option<*mut dyn Memory>,
 }
 
@@ -34,7 +34,7 @@ impl Region {
     pub fn owned(memory: impl Memory + 'static) -> Self {
         let owner: *mut dyn Memory = Box::into_raw(Box::new(memory));
         // SAFETY: `owner` comes from a box, so it is valid and not shared. The borrow lasts until
-        // `drop` makes the box again: until then nothing else uses `owner`.
+        // `drop` restores the box; until then nothing else uses `owner`.
         let bytes = unsafe { (*owner).as_mut() };
         let bytes = RegionPtr {
             base: Some(bytes.as_mut_ptr()),
@@ -65,8 +65,10 @@ impl Region {
         Self { bytes, owner: None }
     }
 
-    /// A region of `length` bytes that do not exist. Writes into it count, but leave nothing. Zeros
-    /// are sent from it. Only fabrics with [`Capabilities::ghosts`] take it.
+    /// A ghost: a region of `length` bytes without memory. Writes into it complete, but store
+    /// nothing. Sends from it carry zeros. Only fabrics with [`Capabilities::ghosts`] accept it.
+    ///
+    /// [`Capabilities::ghosts`]: super::Capabilities::ghosts
     ///
     /// [`Capabilities::ghosts`]: super::Capabilities::ghosts
     #[must_use]
@@ -75,13 +77,13 @@ impl Region {
         Self { bytes, owner: None }
     }
 
-    /// Length in bytes; a ghost's too.
+    /// Length in bytes, also of a ghost.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.bytes.length
     }
 
-    /// Whether the region has no bytes.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_ghost(&self) -> bool {
         self.bytes.is_ghost()
@@ -93,8 +95,8 @@ impl Deref for Region {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: a region that can be dereferenced is not registered (a fabric keeps regions as
-        // `Registered`), so no NIC writes to it, and its bytes are its owner's or guaranteed by the
-        // caller of `from_raw_parts`.
+        // `Registered`), so no NIC writes to it. Its bytes belong to its owner, or the caller of
+        // `from_raw_parts` guarantees access to them.
         unsafe { self.bytes.as_slice() }
     }
 }
@@ -102,8 +104,8 @@ impl Deref for Region {
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self.bytes.base {
-            // SAFETY: as above, and the region is borrowed exclusively. The length is one of a
-            // slice or of `from_raw_parts`, so it is a `usize`.
+            // SAFETY: same as above, and the region is borrowed exclusively. The length comes from
+            // a slice or from `from_raw_parts`, so it fits a `usize`.
             #[allow(clippy::cast_possible_truncation)]
             Some(base) => unsafe {
                 std::slice::from_raw_parts_mut(base, self.bytes.length as usize)
@@ -122,9 +124,8 @@ impl Drop for Region {
     }
 }
 
-// SAFETY: the owner is `Send`, and the region is the only one that uses it. Bytes from
-// `from_raw_parts` may be used by any thread, as its caller guarantees access to them, not a
-// thread.
+// SAFETY: the owner is `Send`, and only the region uses it. The caller of `from_raw_parts`
+// guarantees access to the bytes from any thread.
 unsafe impl Send for Region {}
 
 impl std::fmt::Debug for Region {
@@ -134,11 +135,11 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// Some bytes of a region, as an address and a length.
+/// A range of bytes of a region, as an address and a length.
 ///
-/// It can be copied and kept. Using the address is `unsafe`: it is valid while the region is
-/// registered, and peers write through open windows at any time. A plain read that meets such a
-/// write is a data race: [`Fabric::copy_out`] is the read that is none.
+/// It can be copied and stored. Using the address is `unsafe`: it is valid only while the region is
+/// registered, and peers write through open windows at any time. A plain read during such a write
+/// is a data race; [`Fabric::copy_out`] reads without one.
 ///
 /// [`Fabric::copy_out`]: super::Fabric::copy_out
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +149,9 @@ pub struct RegionPtr {
     length: u64,
 }
 
-// SAFETY: an address. Every use of it is `unsafe` and justified there.
+// SAFETY: this is only an address. Every use of it is `unsafe` and has its own justification.
 unsafe impl Send for RegionPtr {}
-// SAFETY: as above.
+// SAFETY: same as for `Send`.
 unsafe impl Sync for RegionPtr {}
 
 impl RegionPtr {
@@ -160,22 +161,22 @@ impl RegionPtr {
         self.length
     }
 
-    /// Whether there are no bytes behind it.
+    /// Whether the range has no bytes.
     #[must_use]
     pub fn is_ghost(&self) -> bool {
         self.base.is_none()
     }
 
-    /// The first byte; `None` for a ghost.
+    /// Pointer to the first byte; `None` for a ghost.
     #[must_use]
     pub fn as_ptr(&self) -> Option<*mut u8> {
         self.base
     }
 
-    /// Bytes `offset..offset + length`.
+    /// The bytes `offset..offset + length` of this range.
     ///
     /// # Errors
-    /// [`FabricError::OutOfBounds`] if they are not all within these.
+    /// [`FabricError::OutOfBounds`] if the range is too short.
     pub fn slice(&self, offset: u64, length: u64) -> Result<Self, FabricError> {
         let limit = self.length;
         let fits = offset.checked_add(length).is_some_and(|end| end <= limit);
@@ -186,26 +187,27 @@ impl RegionPtr {
                 limit,
             });
         }
-        // At most the length of memory, which is a `usize`, or unused because there is none.
+        // The offset is at most the length of memory, which fits a `usize`. For a ghost it is not
+        // used.
         #[allow(clippy::cast_possible_truncation)]
         let base = self.base.map(|base| base.wrapping_add(offset as usize));
         Ok(Self { base, length })
     }
 
-    /// Writes `bytes` to the first bytes, as many as there are; a ghost ignores them.
+    /// Copies `bytes` to the start of the range, as many as fit; a ghost ignores them.
     ///
     /// # Safety
     /// The memory must be registered.
     pub(crate) unsafe fn copy_in(&self, bytes: &[u8]) {
         if let Some(base) = self.base {
             let length = bytes.len().min(self.length_in_memory());
-            // SAFETY: the memory holds `length` bytes. While it is registered, it is written here
-            // only, and while a window onto it is open, it is read in `copy_out` only.
+            // SAFETY: the memory holds `length` bytes. While it is registered, only this function
+            // writes it, and while a window onto it is open, only `copy_out` reads it.
             unsafe { racing::store(base, &bytes[..length]) }
         }
     }
 
-    /// Reads the first bytes into `out`, as many as there are; zeros from a ghost.
+    /// Copies the start of the range to `out`, as many bytes as there are; zeros from a ghost.
     ///
     /// # Safety
     /// The memory must be registered.
@@ -220,19 +222,19 @@ impl RegionPtr {
         }
     }
 
-    /// The bytes; none of a ghost.
+    /// The bytes as a slice; empty for a ghost.
     ///
     /// # Safety
-    /// The memory must stay registered, and nobody may write to it, while the reference is in use.
+    /// While the reference is in use, the memory must stay registered, and nobody may write to it.
     unsafe fn as_slice<'a>(&self) -> &'a [u8] {
         match self.base {
-            // SAFETY: the caller's promise; the length is that of the memory.
+            // SAFETY: guaranteed by the caller; the length is that of the memory.
             Some(base) => unsafe { std::slice::from_raw_parts(base, self.length_in_memory()) },
             None => &[],
         }
     }
 
-    /// Memory is never longer than a `usize` can say; a ghost may be.
+    /// The length of memory always fits a `usize`. The length of a ghost may not.
     #[allow(clippy::cast_possible_truncation)]
     fn length_in_memory(&self) -> usize {
         self.length as usize
@@ -243,7 +245,7 @@ impl RegionPtr {
 #[derive(Debug)]
 pub(crate) struct Registered(Region);
 
-// SAFETY: shared access gives the address of the bytes only, or is `unsafe`.
+// SAFETY: shared access only gives the address of the bytes, or is `unsafe`.
 unsafe impl Sync for Registered {}
 
 impl Registered {
@@ -251,24 +253,24 @@ impl Registered {
         Self(region)
     }
 
-    /// Nobody holds it any more: it can be given back.
+    /// Converts back to a region. No fabric holds it any more.
     pub(crate) fn into_region(self) -> Region {
         self.0
     }
 
-    /// All its bytes.
+    /// All bytes of the region.
     pub(crate) fn bytes(&self) -> RegionPtr {
         self.0.bytes
     }
 
-    /// Bytes of it, as a reference; none of a ghost.
+    /// A part of the region as a slice; empty for a ghost.
     ///
     /// # Safety
-    /// No window may be open onto the region, and nobody may write to it, while the reference is in
-    /// use.
+    /// While the reference is in use, no window may be open onto the region, and nobody may write
+    /// to it.
     pub(crate) unsafe fn as_slice(&self, part: RegionPtr) -> &[u8] {
-        // SAFETY: `part` is of this region, which is registered while it is borrowed; the rest is
-        // the caller's promise.
+        // SAFETY: `part` belongs to this region, which stays registered while it is borrowed. The
+        // caller guarantees the rest.
         unsafe { part.as_slice() }
     }
 }

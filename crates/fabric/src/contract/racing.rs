@@ -1,14 +1,14 @@
 //! Copies to and from memory that other threads may write at the same time.
 //!
-//! Two workers may place two copies of one packet at once, and an owner may read what is being
-//! placed. Rust calls that a data race, which is undefined behaviour, unless every access is
-//! atomic. So each of these copies is, for Rust, a relaxed atomic load or store of every byte, in
-//! any order. A copy that meets another gives the bytes of either, in any mixture.
+//! Two workers may place two copies of one packet at the same time, and an owner may read bytes
+//! while they are placed. In Rust, this is a data race and undefined behaviour unless every access
+//! is atomic. So each of these copies is, for Rust, a relaxed atomic load or store of every byte,
+//! in any order. Concurrent copies give the bytes of either, in any mixture.
 //!
-//! Compilers do not join such loads and stores into wide ones. On x86-64 and 64-bit Arm, assembly
-//! does it instead. What assembly does must be something that Rust code could have done, and these
-//! processors load and store each byte of a wider access whole, as the atomics do. Miri runs the
-//! atomics themselves.
+//! Compilers do not merge such loads and stores into wide ones. On x86-64 and 64-bit Arm, assembly
+//! does that instead. Assembly must only do what Rust code could have done: these processors load
+//! and store each byte of a wider access as a whole, as the atomics do. Miri runs the atomics
+//! themselves.
 #![allow(unsafe_code)]
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
@@ -16,27 +16,27 @@ use assembly as copies;
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 use atomics as copies;
 
-/// Writes `bytes` to `to..`.
+/// Writes `bytes` to the memory at `to`.
 ///
 /// # Safety
-/// `to` must be valid for writes of as many bytes. Accesses of other threads that may meet this one
-/// must be of this module.
+/// `to` must be valid for writes of `bytes.len()` bytes. Concurrent accesses of other threads must
+/// go through this module.
 pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copies::store(to, bytes) }
 }
 
-/// Fills `out` from `from..`.
+/// Fills `out` from the memory at `from`.
 ///
 /// # Safety
-/// `from` must be valid for reads and writes of as many bytes. Writes of other threads that may
-/// meet this read must be of this module.
+/// `from` must be valid for reads and writes of `out.len()` bytes. Concurrent writes of other
+/// threads must go through this module.
 pub(super) unsafe fn load(from: *mut u8, out: &mut [u8]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { copies::load(from, out) }
 }
 
-/// What the assembly stands for.
+/// The reference implementation, whose behaviour the assembly must have.
 #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
 mod atomics {
     use std::sync::atomic::{AtomicU8, Ordering};
@@ -44,7 +44,8 @@ mod atomics {
     /// See [`super::store`].
     pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
         for (at, &byte) in bytes.iter().enumerate() {
-            // SAFETY: within what the caller promises, and aligned, as any byte is.
+            // SAFETY: the byte is within the range that the caller guarantees. Every address is
+            // aligned for a byte.
             unsafe { AtomicU8::from_ptr(to.add(at)) }.store(byte, Ordering::Relaxed);
         }
     }
@@ -52,7 +53,7 @@ mod atomics {
     /// See [`super::load`].
     pub(super) unsafe fn load(from: *mut u8, out: &mut [u8]) {
         for (at, byte) in out.iter_mut().enumerate() {
-            // SAFETY: as in `store`.
+            // SAFETY: same as in `store`.
             *byte = unsafe { AtomicU8::from_ptr(from.add(at)) }.load(Ordering::Relaxed);
         }
     }
@@ -64,26 +65,26 @@ mod assembly {
 
     /// See [`super::store`].
     pub(super) unsafe fn store(to: *mut u8, bytes: &[u8]) {
-        // SAFETY: the caller's promise, and the slice is readable.
+        // SAFETY: guaranteed by the caller; the slice is readable.
         unsafe { copy(bytes.as_ptr(), to, bytes.len()) }
     }
 
     /// See [`super::load`].
     pub(super) unsafe fn load(from: *mut u8, out: &mut [u8]) {
-        // SAFETY: the caller's promise, and the slice is writable.
+        // SAFETY: guaranteed by the caller; the slice is writable.
         unsafe { copy(from, out.as_mut_ptr(), out.len()) }
     }
 
-    /// Copies by the instruction that processors have for that: as fast as the C library from 4 KiB
-    /// on, a few nanoseconds slower below.
+    /// Copies with the string instruction of the processor: as fast as the C library from 4 KiB on,
+    /// a few nanoseconds slower below.
     ///
     /// # Safety
     /// `from` must be valid for reads and `to` for writes of `length` bytes.
     #[cfg(target_arch = "x86_64")]
     unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: it reads and writes what the caller promises and nothing else. The direction flag
-        // is clear when assembly begins, so addresses go up. Later stores become visible after
-        // these.
+        // SAFETY: the assembly reads and writes only the ranges that the caller guarantees. The
+        // direction flag is clear at the start of assembly, so addresses ascend. Later stores
+        // become visible after these.
         unsafe {
             asm!(
                 "rep movsb",
@@ -95,13 +96,13 @@ mod assembly {
         }
     }
 
-    /// Copies 32 bytes at a time, and the rest one by one.
+    /// Copies 32 bytes at a time, and the rest byte by byte.
     ///
     /// # Safety
     /// `from` must be valid for reads and `to` for writes of `length` bytes.
     #[cfg(target_arch = "aarch64")]
     unsafe fn copy(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: it reads and writes what the caller promises and nothing else.
+        // SAFETY: the assembly reads and writes only the ranges that the caller guarantees.
         unsafe {
             asm!(
                 "subs {left}, {left}, #32",
@@ -156,19 +157,19 @@ mod tests {
                     "{length} bytes at {to}"
                 );
                 let mut out = vec![0; length];
-                // SAFETY: as above.
+                // SAFETY: same as above.
                 unsafe { load(memory.as_mut_ptr().add(to), &mut out) };
                 assert_eq!(out, bytes);
             }
         }
     }
 
-    /// Memory that threads share by its address.
+    /// Address of memory that threads share.
     struct Shared(*mut u8);
-    // SAFETY: it is used by `store` and `load` only.
+    // SAFETY: only `store` and `load` use the address.
     unsafe impl Sync for Shared {}
 
-    /// Under Miri, this also shows that copies that meet are no data race.
+    /// Under Miri, this test also shows that concurrent copies are not a data race.
     #[test]
     fn copies_that_meet_give_the_bytes_of_either() {
         const BYTES: usize = if cfg!(miri) { 24 } else { 5000 };
@@ -181,9 +182,9 @@ mod tests {
                 scope.spawn(move || {
                     let bytes = vec![value; BYTES];
                     for round in 0..ROUNDS {
-                        // Of different lengths, at different places.
+                        // Copies of different lengths at different offsets.
                         let skip = round % 8 + usize::from(value);
-                        // SAFETY: within the memory, which outlives the scope.
+                        // SAFETY: the range is within the memory, which outlives the scope.
                         unsafe { store(shared.0.add(skip), &bytes[skip..]) };
                     }
                     running.fetch_sub(1, Ordering::Relaxed);
@@ -191,7 +192,7 @@ mod tests {
             }
             let mut seen = vec![0; BYTES];
             while running.load(Ordering::Relaxed) > 0 {
-                // SAFETY: as above.
+                // SAFETY: same as above.
                 unsafe { load(shared.0, &mut seen) };
                 assert!(seen.iter().all(|byte| [1, 2].contains(byte)));
             }

@@ -12,14 +12,14 @@ use std::sync::Arc;
 pub struct Waker(Arc<dyn Fn() + Send + Sync>);
 
 impl Waker {
-    /// A waker that calls `wake`, which must do what [`Waker::wake`] says.
+    /// A waker that calls `wake`. The function must behave as [`Waker::wake`] describes.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(wake))
     }
 
-    /// Ends the owner's wait at once. If the owner does not wait, its next wait ends at once. Any
-    /// number of wakes between two waits count as one. The owner sees all that this thread did
-    /// before.
+    /// Ends the owner's wait at once. If the owner does not wait now, its next wait ends at once.
+    /// Several wakes between two waits count as one. After the wait, the owner sees everything that
+    /// this thread did before the wake.
     pub fn wake(&self) {
         (self.0)();
     }

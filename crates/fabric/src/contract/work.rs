@@ -1,26 +1,27 @@
-//! Names, work requests and completions.
+//! Identifiers, work requests and completions.
 
 use std::net::SocketAddr;
 
-/// A registered memory region, named by its local key.
+/// The local key of a registered memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lkey(pub u32);
 
-/// A key under which a peer writes.
+/// The remote key under which a peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rkey(pub u32);
 
-/// A queue pair of the fabric, named by its number (24 bits).
+/// The number of a queue pair of the fabric (24 bits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Qpn(pub u32);
 
-/// A set of slots at which windows are opened. See [`Fabric::create_windows`].
+/// A set of slots, at each of which one window can be open. See [`Fabric::create_windows`].
 ///
 /// [`Fabric::create_windows`]: super::Fabric::create_windows
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WindowSet(pub(crate) u32);
 
-/// A window that was opened. Two windows at one slot, one after the other, are different.
+/// An opened window. Two windows that are opened at the same slot one after the other are
+/// different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Window {
     pub(crate) set: WindowSet,
@@ -28,12 +29,12 @@ pub struct Window {
     pub(crate) serial: u64,
 }
 
-/// Where a peer writes to reach a window.
+/// The remote address of a window: where a peer writes to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemotePlace {
     /// Address of the window's first byte.
     pub addr: u64,
-    /// The key.
+    /// Key for the write.
     pub rkey: Rkey,
 }
 
@@ -42,58 +43,60 @@ pub struct RemotePlace {
 pub struct Sge {
     /// The region.
     pub lkey: Lkey,
-    /// First byte, counted from the region's start.
+    /// First byte, relative to the start of the region.
     pub offset: u64,
     /// Number of bytes.
     pub length: u32,
 }
 
-/// One single-packet RDMA Write with immediate.
+/// A work request: one single-packet RDMA Write with immediate.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteWr<'a> {
-    /// Comes back in [`Departed::wr_id`].
+    /// Identifier that [`Departed::wr_id`] returns.
     pub wr_id: u64,
-    /// Whether to complete with [`Departed`]: a batch needs only its last write signalled.
+    /// Whether the write completes with its own [`Departed`]. In a batch, only the last write needs
+    /// this.
     pub signaled: bool,
-    /// The bytes to send, gathered in order; at most the queue pair's MTU together. May be empty.
+    /// The bytes to send, gathered in order; at most the queue pair's MTU in total. May be empty.
     pub local: &'a [Sge],
-    /// Address under `rkey` at the peer.
+    /// Destination address under `rkey` at the peer.
     pub remote_addr: u64,
-    /// The peer's key. Not looked at where `local` is empty (IBTA 9.7.4.1.5: zero-length writes
-    /// are not checked).
+    /// The peer's key. Ignored if `local` is empty (IBTA 9.7.4.1.5: zero-length writes are not
+    /// checked).
     pub rkey: Rkey,
-    /// Handed to the peer with its completion.
+    /// The immediate value, which the peer receives with its completion.
     pub imm: u32,
 }
 
-/// A signalled write, and all posted before it on its queue pair, left this end. It says nothing
-/// about arrival.
+/// A signalled write, and all writes posted before it on its queue pair, have left this end. This
+/// does not mean that they have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departed {
     /// The queue pair.
     pub qpn: Qpn,
-    /// Its [`QpAttr::context`].
+    /// The [`QpAttr::context`] of the queue pair.
     pub context: u64,
-    /// [`WriteWr::wr_id`].
+    /// The [`WriteWr::wr_id`] of the write.
     pub wr_id: u64,
 }
 
-/// What a worker received.
+/// A completion of a receive worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// A peer's write landed.
+    /// A peer's write arrived.
     Write {
-        /// The queue pair that it came through.
+        /// The receiving queue pair.
         qpn: Qpn,
-        /// Its [`QpAttr::context`].
+        /// The [`QpAttr::context`] of the queue pair.
         context: u64,
-        /// The immediate.
+        /// The immediate value.
         imm: u32,
         /// Payload bytes.
         bytes: u32,
-        /// What the path marked.
+        /// The congestion marking of the packet.
         ecn: Ecn,
-        /// When it arrived, by the fabric's clock, in nanoseconds; `None` where it does not know.
+        /// Arrival time by the fabric's clock, in nanoseconds; `None` if the fabric does not know
+        /// it.
         arrived_ns: Option<u64>,
     },
     /// A peer's SEND arrived.
@@ -101,7 +104,7 @@ pub enum Completion {
 }
 
 impl Completion {
-    /// The queue pair that it came through.
+    /// The receiving queue pair.
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         match self {
@@ -110,7 +113,7 @@ impl Completion {
         }
     }
 
-    /// The [`QpAttr::context`] of that queue pair.
+    /// The [`QpAttr::context`] of the receiving queue pair.
     #[must_use]
     pub fn context(&self) -> u64 {
         match self {
@@ -123,27 +126,28 @@ impl Completion {
 /// A SEND that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendArrival {
-    /// The queue pair that it came through.
+    /// The receiving queue pair.
     pub qpn: Qpn,
-    /// Its [`QpAttr::context`].
+    /// The [`QpAttr::context`] of the queue pair.
     pub context: u64,
     /// The payload without padding.
     pub payload: Vec<u8>,
-    /// Who sent it.
+    /// Whether the sender's address is the permitted one.
     pub from: Sender,
-    /// What the path marked.
+    /// The congestion marking of the packet.
     pub ecn: Ecn,
-    /// When it arrived, by the fabric's clock, in nanoseconds; `None` where it does not know.
+    /// Arrival time by the fabric's clock, in nanoseconds; `None` if the fabric does not know it.
     pub arrived_ns: Option<u64>,
 }
 
 /// Whether a SEND came from the address that its queue pair permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// From [`QpPath::source`].
+    /// The SEND came from [`QpPath::source`].
     Validated,
-    /// From this address instead. It may be the peer behind a new address, or anyone. The owner
-    /// decides by what the payload proves, and calls [`Fabric::set_path`].
+    /// The SEND came from this other address. The sender may be the peer at a new address, or a
+    /// stranger. The owner decides by what the payload proves, and calls [`Fabric::set_path`] to
+    /// accept the address.
     ///
     /// [`Fabric::set_path`]: super::Fabric::set_path
     Unvalidated(SocketAddr),
@@ -153,19 +157,19 @@ pub enum Sender {
 /// 3168 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// The sender does not take part, or the fabric does not see the bits.
+    /// The sender does not support ECN, or the fabric cannot read the bits.
     #[default]
     NotEct,
-    /// ECN-capable, not marked: ECT(1).
+    /// ECN-capable and not marked: ECT(1).
     Ect1,
-    /// ECN-capable, not marked: ECT(0).
+    /// ECN-capable and not marked: ECT(0).
     Ect0,
     /// A queue on the path was congested.
     CongestionExperienced,
 }
 
 impl Ecn {
-    /// The bits of an IPv4 TOS or IPv6 traffic class.
+    /// Parses the two ECN bits of an IPv4 TOS or IPv6 traffic class.
     #[must_use]
     pub fn of_tos(tos: u8) -> Self {
         match tos & 3 {
@@ -176,7 +180,7 @@ impl Ecn {
         }
     }
 
-    /// The two bits, as they are in an IPv4 TOS or IPv6 traffic class.
+    /// The two ECN bits of an IPv4 TOS or IPv6 traffic class.
     #[must_use]
     pub fn bits(self) -> u8 {
         match self {
@@ -188,25 +192,25 @@ impl Ecn {
     }
 }
 
-/// How a queue pair is made.
+/// Attributes of a new queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpAttr {
     /// Largest payload of a packet in bytes; a multiple of 4, at most [`Capabilities::max_mtu`].
     pub mtu: u32,
-    /// Which of the fabric's ports the queue pair uses: `0..Capabilities::ports`.
+    /// The port of the fabric that the queue pair uses: `0..Capabilities::ports`.
     pub port: u16,
-    /// A value of the caller's own. Completions of the queue pair carry it, so that the caller
-    /// finds its own record of the queue pair without a look-up by number.
+    /// A value chosen by the caller. Completions of the queue pair carry it, so that the caller
+    /// finds its own record of the queue pair without a lookup by number.
     pub context: u64,
-    /// How many SENDs may arrive between two polls. The fabric keeps buffers for them. With 0, the
-    /// queue pair takes writes only; writes need no buffers.
+    /// Number of SENDs that may arrive between two polls. The fabric allocates a buffer for each.
+    /// With 0, the queue pair receives writes only; writes need no buffers.
     pub recv_buffers: u32,
 }
 
-/// The other end of a connection.
+/// The remote end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteQp {
-    /// Where packets go, and where they must come from.
+    /// Destination of packets, and their only permitted source.
     pub addr: SocketAddr,
     /// The peer's queue pair.
     pub qpn: Qpn,
@@ -215,20 +219,20 @@ pub struct RemoteQp {
 /// The addresses of a connected queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpPath {
-    /// Where packets go.
+    /// Destination of packets.
     pub destination: SocketAddr,
-    /// Where writes must come from. Writes from elsewhere are counted and dropped; SENDs from
-    /// elsewhere arrive as [`Sender::Unvalidated`]. A peer on port 4791 may be an RNIC, which sends
-    /// from many ports: then only the IP address has to match.
+    /// Permitted source of writes. Writes from other addresses are counted and dropped; SENDs from
+    /// other addresses arrive as [`Sender::Unvalidated`]. A peer on port 4791 may be an RNIC, which
+    /// sends from many ports; for such a peer only the IP address must match.
     pub source: SocketAddr,
-    /// Source and destination that the ICRC of outgoing packets covers, where address translation
-    /// changes them on the way: as they arrive at the peer. `None`: the port's address and
-    /// `destination`.
+    /// Source and destination that the ICRC of outgoing packets covers, if address translation
+    /// rewrites the addresses on the path: the addresses that the peer sees. `None`: the port's
+    /// address and `destination`.
     pub sealed_as: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl QpPath {
-    /// To and from one address, which nothing on the way changes.
+    /// A path to and from one address, without address translation.
     #[must_use]
     pub fn to(addr: SocketAddr) -> Self {
         Self {
@@ -239,18 +243,18 @@ impl QpPath {
     }
 }
 
-/// What a fabric can do.
+/// Capabilities of a fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Largest [`QpAttr::mtu`].
     pub max_mtu: u32,
     /// Number of ports.
     pub ports: u16,
-    /// Whether a write to a slot without an open window still completes (a null key), its payload
-    /// dropped. Nothing above may rely on either answer.
+    /// Whether a write to a slot without an open window still completes (a null key) with its
+    /// payload dropped. Higher layers must not rely on either behaviour.
     pub null_key_completes: bool,
     /// Whether [`Region::ghost`](super::Region::ghost) can be registered.
     pub ghosts: bool,
-    /// Most entries of [`WriteWr::local`].
+    /// Largest number of entries of [`WriteWr::local`].
     pub max_sge: usize,
 }

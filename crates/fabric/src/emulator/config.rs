@@ -1,4 +1,4 @@
-//! How an emulator is made.
+//! Configuration of an emulator.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,42 +8,45 @@ use farwrite_wire::icrc::MixedFamilies;
 
 use crate::udp::SocketError;
 
-/// How an emulator is made. The default is a perfect path without channels.
+/// Configuration of an emulator. The default is a perfect path without channels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EmulatorConfig {
     /// The path from end A to end B.
     pub forward: LinkConfig,
     /// The path from end B to end A.
     pub backward: LinkConfig,
-    /// Determines every fault of both directions, given what arrives when.
+    /// Seed of all faults in both directions. The faults also depend on the arrival times of
+    /// packets.
     pub seed: u64,
-    /// The pairs of ports that packets travel between; at least one.
-    pub channels: Vec<Channel>,
-    /// Whether to relay every datagram byte by byte, whatever it is. Then no ICRC is checked or made,
-    /// and an end is wherever the first datagram comes from.
+    /// The pairs of ports between which packets travel; at least one.
+    pub channels: Vec<PortPair>,
+    /// Whether to relay every datagram unchanged, RoCEv2 or not. In this mode, the emulator neither
+    /// checks nor computes ICRCs, and the source of the first datagram becomes the end.
     pub verbatim: bool,
 }
 
-/// A pair of ports, one of either end.
+/// A pair of ports, one for each end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Channel {
-    /// Toward end A.
+pub struct PortPair {
+    /// The port toward end A.
     pub a: Side,
-    /// Toward end B.
+    /// The port toward end B.
     pub b: Side,
 }
 
-/// Where the emulator meets an end. All addresses are loopback addresses.
+/// One port of the emulator and the end behind it. All addresses are loopback addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Where the end sends to, and receives from; port 0 for a free one.
+    /// Address of the port, from which the end receives and to which it sends. Port 0 selects a
+    /// free port.
     pub listen: SocketAddr,
-    /// The end's own address. `None`: wherever the first packet with a right ICRC comes from.
+    /// Address of the end. `None`: the source of the first packet with a valid ICRC becomes the
+    /// end.
     pub end: Option<SocketAddr>,
 }
 
 impl Side {
-    /// A side for an end of known address, on a free port of the same IP version.
+    /// A side for an end with a known address, on a free port of the same IP version.
     #[must_use]
     pub fn facing(end: SocketAddr) -> Self {
         let loopback = match end {
@@ -56,13 +59,13 @@ impl Side {
         }
     }
 
-    /// A side that learns where its end is.
+    /// A side that learns the address of its end.
     #[must_use]
     pub fn learning(listen: SocketAddr) -> Self {
         Self { listen, end: None }
     }
 
-    /// Whether both addresses are such as the emulator serves.
+    /// Checks that both addresses are loopback addresses.
     pub(super) fn validate(&self) -> Result<(), EmulatorError> {
         let mut addresses = [Some(self.listen), self.end].into_iter().flatten();
         match addresses.find(|addr| !addr.ip().to_canonical().is_loopback()) {
@@ -72,38 +75,39 @@ impl Side {
     }
 }
 
-/// Why an emulator could not start, or gave up.
+/// Why an emulator could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EmulatorError {
-    /// A link that cannot be.
+    /// The configuration of a link is invalid.
     #[error("{direction} {source}")]
     Link {
         /// `forward` or `backward`.
         direction: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         source: ConfigError,
     },
-    /// Nothing to relay between.
+    /// There are no channels.
     #[error("an emulator needs at least one channel")]
     NoChannel,
     /// An address that is not on this machine's loopback.
     #[error("{addr} is no loopback address, and the emulator relays on loopback only")]
     NotLoopback {
-        /// Which.
+        /// The address.
         addr: SocketAddr,
     },
-    /// A side listens at an address of the other IP version than its end's.
+    /// A side has a listening address of another IP version than the address of its end.
     #[error(transparent)]
     MixedFamilies(#[from] MixedFamilies),
     /// A socket failed.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The operating system said no.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -1,8 +1,8 @@
-//! What an emulator has done.
+//! Counters of an emulator.
 
 use farwrite_link::LinkCounters;
 
-/// What an emulator has relayed since it was started.
+/// Counters of an emulator since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmulatorCounters {
     /// From end A to end B.
@@ -11,38 +11,38 @@ pub struct EmulatorCounters {
     pub backward: DirectionCounters,
 }
 
-/// What an emulator has relayed in one direction, in packets unless said.
+/// Counters of one direction, in packets unless a line says otherwise.
 ///
-/// An emulator that keeps up has `late`, `socket_drops` and `unsent` at 0. Lateness is counted from
-/// when the emulator took the packet out of its socket: one that cannot take packets out as fast
-/// as they come lets that socket overflow.
+/// An emulator that keeps up has `late`, `socket_drops` and `unsent` at 0. Lateness counts from the
+/// time at which the emulator read the packet from its socket: if it reads more slowly than packets
+/// arrive, the socket overflows instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionCounters {
-    /// What the link did.
+    /// Counters of the link.
     pub link: LinkCounters,
-    /// Came with a wrong ICRC, and were relayed so.
+    /// Packets that arrived with a wrong ICRC. They are relayed with a wrong ICRC.
     pub bad_icrc: u64,
-    /// Came from another address than the end's, and were dropped.
+    /// Packets from an unknown address. They are dropped.
     pub strangers: u64,
-    /// Came while the other end was not known yet, and were dropped.
+    /// Packets that arrived before the address of the other end was known. They are dropped.
     pub no_end: u64,
-    /// Longer than the link carries
-    /// ([`LinkEmulator::set_most_bytes`](super::LinkEmulator::set_most_bytes)), and dropped.
+    /// Packets longer than the link carries
+    /// ([`LinkEmulator::set_most_bytes`](super::LinkEmulator::set_most_bytes)). They are dropped.
     pub too_long: u64,
-    /// Dropped by the kernel because the emulator's receive buffer was full.
+    /// Packets that the kernel dropped because the emulator's receive buffer was full.
     pub socket_drops: u64,
-    /// Due, but refused by the kernel, and so lost.
+    /// Packets that were due, but that the kernel refused to send. They are lost.
     pub unsent: u64,
-    /// Delivered more than 1 ms after they were due.
+    /// Packets delivered more than 1 ms after they were due.
     pub late: u64,
-    /// Longest time between a packet's being due and its delivery, in nanoseconds.
+    /// Longest delay from the due time of a packet to its delivery, in nanoseconds.
     pub worst_lateness_ns: u64,
 }
 
 impl DirectionCounters {
     const LATE_NS: u64 = 1_000_000;
 
-    /// A packet leaves this long after it was due.
+    /// Records that a packet leaves this long after it was due.
     pub(super) fn note_lateness(&mut self, lateness_ns: u64) {
         self.late += u64::from(lateness_ns > Self::LATE_NS);
         self.worst_lateness_ns = self.worst_lateness_ns.max(lateness_ns);

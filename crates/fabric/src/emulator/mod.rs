@@ -1,19 +1,21 @@
-//! A long path in real time: relays UDP between two ends on this machine's loopback, through the
-//! link model. It needs no privileges.
+//! Emulates a long path in real time: relays UDP between two ends on this machine's loopback
+//! interface, through the link model. It needs no privileges.
 //!
-//! End A sends to the emulator's A side as if that were its peer; the emulator delivers to end B
-//! from its B side, when the link says that the packet has arrived, and the other way round. Every
-//! channel, a pair of ports of the two ends, has a pair of sockets of its own; all channels share
-//! the link of their direction.
+//! End A sends to the emulator's A side as if that were its peer. The emulator delivers the packet
+//! to end B from its B side, at the time at which the link model says that it arrives. The opposite
+//! direction works the same way. Every channel, a pair of ports of the two ends, has its own pair
+//! of sockets. All channels share the link of their direction.
 //!
-//! The addresses change on the way, and the ICRC covers them, so each packet's ICRC is checked as
-//! it comes and re-sealed for the way out: a right one is right again, a wrong one stays wrong, and
-//! a bit flipped on the link is found by the receiver. The IPv4 identification is covered too: a
-//! packet leaves with the one that the kernel will give it, its place in its batch. What is no
-//! RoCEv2 packet is relayed like one whose ICRC is wrong, if not empty; an emulator can also be made
-//! to relay everything as it is. TOS and TTL are not carried.
+//! The emulator changes the addresses of packets, and the ICRC covers the addresses. So it checks
+//! the ICRC of each packet at arrival and re-seals it for departure: a correct ICRC stays correct,
+//! a wrong one stays wrong, and the receiver detects a bit flipped on the link. The ICRC also
+//! covers the IPv4 identification. A packet is therefore sealed with the identification that the
+//! kernel will give it, its index in its batch. A datagram that is not a RoCEv2 packet is relayed
+//! like a packet with a wrong ICRC, unless it is empty. An emulator can also be configured to relay
+//! every datagram unchanged. TOS and TTL are not preserved.
 //!
-//! Time is real, so the emulator may fall behind: [`DirectionCounters`] tell by how much.
+//! The emulator runs in real time, so it may fall behind: [`DirectionCounters`] measure its
+//! lateness.
 
 mod config;
 mod counters;
@@ -28,47 +30,47 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::EventfdFlags;
 
-pub use config::{Channel, EmulatorConfig, EmulatorError, Side};
+pub use config::{EmulatorConfig, EmulatorError, PortPair, Side};
 pub use counters::{DirectionCounters, EmulatorCounters};
-use relay::Relay;
+use relay::RelayThread;
 
-/// A running emulator. Dropping it stops it; what is in flight then is lost.
+/// A running emulator. Dropping it stops it; packets in flight are then lost.
 #[derive(Debug)]
 pub struct LinkEmulator {
     addresses: Vec<[SocketAddr; 2]>,
-    shared: Arc<Shared>,
+    shared: Arc<RelayControl>,
     thread: Option<JoinHandle<Result<(), EmulatorError>>>,
 }
 
-/// What the handle and the thread both see.
+/// State that the handle and the thread share.
 #[derive(Debug)]
-struct Shared {
+struct RelayControl {
     stop: AtomicBool,
     down: AtomicBool,
     /// Longest UDP payload that the links carry.
     most_bytes: AtomicUsize,
     counters: Mutex<EmulatorCounters>,
-    /// Readable when the thread shall look at the two flags.
+    /// Readable when the thread must check the two flags.
     wake: OwnedFd,
 }
 
 impl LinkEmulator {
-    /// Binds the sockets and starts the thread that relays.
+    /// Binds the sockets and starts the relay thread.
     ///
     /// # Errors
-    /// [`EmulatorError`] for a configuration that makes no sense, an address that cannot be had, or
-    /// a system that refuses a socket or a thread.
+    /// [`EmulatorError`] for an invalid configuration, an address that cannot be bound, or a socket
+    /// or thread that the system refuses.
     pub fn start(config: &EmulatorConfig) -> Result<Self, EmulatorError> {
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| EmulatorError::system("making an eventfd", e.into()))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RelayControl {
             stop: AtomicBool::new(false),
             down: AtomicBool::new(false),
             most_bytes: AtomicUsize::new(usize::MAX),
             counters: Mutex::default(),
             wake,
         });
-        let mut relay = Relay::new(config, Arc::clone(&shared))?;
+        let mut relay = RelayThread::new(config, Arc::clone(&shared))?;
         let addresses = relay.addresses();
         let thread = thread::Builder::new()
             .name("link-emulator".into())
@@ -81,20 +83,20 @@ impl LinkEmulator {
         })
     }
 
-    /// Of each channel, where end A sends to, and where end B does.
+    /// For each channel, the addresses to which end A and end B send.
     #[must_use]
     pub fn addresses(&self) -> &[[SocketAddr; 2]] {
         &self.addresses
     }
 
-    /// What has been relayed so far, up to the thread's last round.
+    /// The counters up to the thread's last round.
     #[must_use]
     pub fn counters(&self) -> EmulatorCounters {
         *self.shared.counters()
     }
 
-    /// Cuts both directions or mends them. Cutting loses what is in flight. Packets sent after this
-    /// returns meet the new state.
+    /// Cuts or restores both directions. Cutting loses all packets in flight. The change applies to
+    /// packets sent after this returns.
     pub fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::SeqCst);
         self.shared.wake();
@@ -107,10 +109,10 @@ impl LinkEmulator {
         self.shared.most_bytes.store(bytes, Ordering::SeqCst);
     }
 
-    /// Stops relaying and returns the last word of the counters.
+    /// Stops relaying and returns the final counters.
     ///
     /// # Errors
-    /// [`EmulatorError`] if the thread gave up before, because its sockets failed.
+    /// [`EmulatorError`] if the thread stopped earlier because its sockets failed.
     pub fn stop(mut self) -> Result<EmulatorCounters, EmulatorError> {
         match self.halt() {
             Some(Ok(result)) => result?,
@@ -120,7 +122,7 @@ impl LinkEmulator {
         Ok(self.counters())
     }
 
-    /// Ends the thread; how it ended, if it had not been ended before.
+    /// Stops the thread. Returns its result, if it was not stopped before.
     fn halt(&mut self) -> Option<thread::Result<Result<(), EmulatorError>>> {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
@@ -130,19 +132,20 @@ impl LinkEmulator {
 
 impl Drop for LinkEmulator {
     fn drop(&mut self) {
-        // Whoever wants to know how the thread ended calls `stop`.
+        // A caller that needs the result of the thread calls `stop`.
         let _ = self.halt();
     }
 }
 
-impl Shared {
+impl RelayControl {
     fn counters(&self) -> MutexGuard<'_, EmulatorCounters> {
-        // A copy of integers is whole whoever panicked.
+        // The counters are integers, so they are valid even after a panic of another thread.
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
-        // Fails only when the count is at its maximum, and so readable already.
+        // This fails only if the event counter is at its maximum, and then the descriptor is
+        // readable already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }

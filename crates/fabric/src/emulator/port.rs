@@ -1,4 +1,4 @@
-//! One socket of an emulator, and the end that it faces.
+//! One socket of an emulator, and the end behind it.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -8,28 +8,30 @@ use farwrite_wire::icrc::{self, Flow, IdRange, MixedFamilies};
 
 use super::config::{EmulatorError, Side};
 use super::counters::DirectionCounters;
-use crate::udp::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, Received, SocketConfig, UdpSocket};
+use crate::udp::{
+    MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch, SocketConfig, UdpSocket,
+};
 
 /// One socket of an emulator.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(super) struct EmulatorPort {
     pub(super) socket: UdpSocket,
-    pub(super) end: Option<End>,
-    /// Relays datagrams byte by byte.
+    pub(super) end: Option<EmulatorEnd>,
+    /// Whether to relay datagrams unchanged.
     verbatim: bool,
 }
 
-/// Who sits at the other end of a port.
+/// The end behind a port.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct EmulatorEnd {
     addr: SocketAddr,
-    /// From the end to the port.
+    /// Addresses of packets from the end to the port.
     inward: Flow,
-    /// From the port to the end.
+    /// Addresses of packets from the port to the end.
     outward: Flow,
 }
 
-impl End {
+impl EmulatorEnd {
     fn new(addr: SocketAddr, port: SocketAddr) -> Result<Self, MixedFamilies> {
         Ok(Self {
             addr,
@@ -39,11 +41,13 @@ impl End {
     }
 }
 
-impl Port {
+impl EmulatorPort {
     pub(super) fn open(side: &Side, verbatim: bool) -> Result<Self, EmulatorError> {
         side.validate()?;
         let socket = UdpSocket::bind(&SocketConfig::new(side.listen))?;
-        let end = side.end.map(|addr| End::new(addr, socket.local_addr()));
+        let end = side
+            .end
+            .map(|addr| EmulatorEnd::new(addr, socket.local_addr()));
         Ok(Self {
             end: end.transpose()?,
             socket,
@@ -56,13 +60,13 @@ impl Port {
     }
 }
 
-/// Turns what came in from one end into datagrams for the other, each sealed for its way out with
-/// identification 0.
+/// Turns datagrams from one end into datagrams for the other end, each sealed for its new addresses
+/// with identification 0.
 pub(super) fn turn_around<'a>(
-    received: &'a Received<'_>,
-    from: &'a mut Option<End>,
+    received: &'a ReceivedBatch<'_>,
+    from: &'a mut Option<EmulatorEnd>,
     from_addr: SocketAddr,
-    to: &'a Port,
+    to: &'a EmulatorPort,
     counters: &'a mut DirectionCounters,
 ) -> impl Iterator<Item = Datagram> + 'a {
     let src = received.src;
@@ -73,14 +77,14 @@ pub(super) fn turn_around<'a>(
     received
         .segments()
         .zip(0..)
-        .filter_map(move |(packet, place)| {
+        .filter_map(move |(packet, index)| {
             let Some(end) = known else {
                 counters.strangers += 1;
                 return None;
             };
-            // Ends on this machine send batches cut by the kernel, so the place is the
+            // Ends on this machine send batches that the kernel cuts, so the index is the
             // identification.
-            let verify = || icrc::verify(&end.inward, packet, place, IdRange::SOFTWARE);
+            let verify = || icrc::verify(&end.inward, packet, index, IdRange::SOFTWARE);
             let id = match to.verbatim {
                 true => Some(0),
                 false => verify().ok(),
@@ -105,19 +109,20 @@ pub(super) fn turn_around<'a>(
         })
 }
 
-/// Whoever sent a packet with a right ICRC is the end, or any packet where none is checked.
-fn learn(received: &Received<'_>, port: SocketAddr, verbatim: bool) -> Option<End> {
-    let end = End::new(received.src, port).ok()?;
+/// Learns the address of an end: the source of a packet with a valid ICRC. If ICRCs are not
+/// checked, any packet counts.
+fn learn(received: &ReceivedBatch<'_>, port: SocketAddr, verbatim: bool) -> Option<EmulatorEnd> {
+    let end = EmulatorEnd::new(received.src, port).ok()?;
     if verbatim {
         return Some(end);
     }
     let is_right =
-        |(packet, place)| icrc::verify(&end.inward, packet, place, IdRange::SOFTWARE).is_ok();
+        |(packet, index)| icrc::verify(&end.inward, packet, index, IdRange::SOFTWARE).is_ok();
     received.segments().zip(0..).any(is_right).then_some(end)
 }
 
-/// How many of `datagrams`, from the first on, can leave in one piece: those to the same end with
-/// the length of the first, and then one that is shorter.
+/// Number of leading `datagrams` that can leave as one GSO batch: those for the same end that have
+/// the length of the first one, and then one shorter datagram.
 pub(super) fn run_length(datagrams: &[Datagram], gso: bool) -> usize {
     let Some(first) = datagrams.first() else {
         return 0;
@@ -143,23 +148,23 @@ pub(super) fn run_length(datagrams: &[Datagram], gso: bool) -> usize {
     run
 }
 
-/// Sends a run; returns how many the system did not take.
-pub(super) fn send_run(port: &mut Port, run: &mut [Datagram]) -> u64 {
+/// Sends a batch. Returns the number of datagrams that the system did not accept.
+pub(super) fn send_run(port: &mut EmulatorPort, run: &mut [Datagram]) -> u64 {
     let Some(end) = &port.end else {
         return run.len() as u64;
     };
-    for (datagram, place) in run.iter_mut().zip(0..) {
-        if !port.verbatim && datagram.id != place {
+    for (datagram, index) in run.iter_mut().zip(0..) {
+        if !port.verbatim && datagram.id != index {
             let id = datagram.id;
-            reseal(datagram, (&end.outward, id), (&end.outward, place));
-            datagram.id = place;
+            reseal(datagram, (&end.outward, id), (&end.outward, index));
+            datagram.id = index;
         }
     }
     let mut parts = [IoSlice::new(&[]); MAX_SEGMENTS];
     for (part, datagram) in parts.iter_mut().zip(&*run) {
         *part = IoSlice::new(&datagram.payload);
     }
-    let message = Outgoing {
+    let message = OutgoingBatch {
         src: None,
         dst: end.addr,
         segment_bytes: run.first().map_or(0, |datagram| datagram.payload.len()),
@@ -190,7 +195,7 @@ mod tests {
         }
     }
 
-    /// The lengths of the runs that datagrams of these ports and sizes leave in.
+    /// The lengths of the batches in which datagrams with these ports and sizes leave.
     fn runs(datagrams: &[(u16, usize)], gso: bool) -> Vec<usize> {
         let datagrams: Vec<_> = datagrams
             .iter()

@@ -1,4 +1,4 @@
-//! The thread of an emulator.
+//! The relay thread of an emulator.
 
 use std::collections::HashMap;
 use std::mem;
@@ -11,37 +11,37 @@ use std::time::{Duration, Instant};
 use farwrite_link::{Datagram, Link, LinkConfig};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use super::Shared;
+use super::RelayControl;
 use super::config::{EmulatorConfig, EmulatorError};
 use super::counters::{DirectionCounters, EmulatorCounters};
-use super::port::{Port, run_length, send_run, turn_around};
+use super::port::{EmulatorPort, run_length, send_run, turn_around};
 use crate::udp::SocketError;
 
-/// How late the thread may be woken: late enough that at some Gbit/s packets leave in batches.
+/// Timer slack of the thread: large enough that at some Gbit/s packets leave in batches.
 const TIMER_SLACK_NS: u64 = 20_000;
 
-/// All that the thread of an emulator owns.
-pub(super) struct Relay {
-    /// Of each channel the port toward end A and that toward end B.
-    channels: Vec<[Port; 2]>,
-    /// Which channel a port's address belongs to.
+/// State of the relay thread.
+pub(super) struct RelayThread {
+    /// For each channel, the port toward end A and the port toward end B.
+    channels: Vec<[EmulatorPort; 2]>,
+    /// The channel of each port address.
     channel_of: HashMap<SocketAddr, usize>,
-    /// Forward, from port 0 to port 1 of a channel, and backward.
-    directions: [Direction; 2],
+    /// The forward direction, from port 0 to port 1 of each channel, and the backward direction.
+    directions: [RelayDirection; 2],
     down: bool,
     start: Instant,
-    shared: Arc<Shared>,
+    shared: Arc<RelayControl>,
 }
 
-/// One direction, of all channels together.
-struct Direction {
+/// One direction of all channels.
+struct RelayDirection {
     link: Link,
     counters: DirectionCounters,
-    /// What leaves in this round; empty between rounds.
+    /// Datagrams that leave in this round; empty between rounds.
     due: Vec<Datagram>,
 }
 
-impl Direction {
+impl RelayDirection {
     fn new(name: &'static str, config: LinkConfig, seed: u64) -> Result<Self, EmulatorError> {
         Ok(Self {
             link: Link::new(config, seed).map_err(|source| EmulatorError::Link {
@@ -54,12 +54,15 @@ impl Direction {
     }
 }
 
-impl Relay {
-    pub(super) fn new(config: &EmulatorConfig, shared: Arc<Shared>) -> Result<Self, EmulatorError> {
+impl RelayThread {
+    pub(super) fn new(
+        config: &EmulatorConfig,
+        shared: Arc<RelayControl>,
+    ) -> Result<Self, EmulatorError> {
         let directions = [
-            Direction::new("forward", config.forward, config.seed)?,
-            // Any other seed that is not the forward one of a run nearby.
-            Direction::new("backward", config.backward, !config.seed)?,
+            RelayDirection::new("forward", config.forward, config.seed)?,
+            // A seed that differs from the forward seeds of runs with similar seeds.
+            RelayDirection::new("backward", config.backward, !config.seed)?,
         ];
         if config.channels.is_empty() {
             return Err(EmulatorError::NoChannel);
@@ -67,7 +70,8 @@ impl Relay {
         let mut channels = Vec::new();
         let mut channel_of = HashMap::new();
         for (i, channel) in config.channels.iter().enumerate() {
-            let ports = [&channel.a, &channel.b].map(|side| Port::open(side, config.verbatim));
+            let ports =
+                [&channel.a, &channel.b].map(|side| EmulatorPort::open(side, config.verbatim));
             let [a, b] = ports;
             let ports = [a?, b?];
             channel_of.extend(ports.iter().map(|port| (port.addr(), i)));
@@ -84,14 +88,15 @@ impl Relay {
     }
 
     pub(super) fn addresses(&self) -> Vec<[SocketAddr; 2]> {
-        let addresses = |ports: &[Port; 2]| ports.each_ref().map(Port::addr);
+        let addresses = |ports: &[EmulatorPort; 2]| ports.each_ref().map(EmulatorPort::addr);
         self.channels.iter().map(addresses).collect()
     }
 
-    /// Relays until told to stop. A round waits, takes in what has come, and sends what is due.
+    /// Relays until the handle stops the thread. Each round waits, receives datagrams, and sends
+    /// those that are due.
     pub(super) fn run(&mut self) -> Result<(), EmulatorError> {
-        // By default the kernel wakes a thread up to 50 us late. Where it knows no better, so be
-        // it.
+        // By default, the kernel wakes a thread up to 50 us late. If the kernel refuses this
+        // option, that lateness stays.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(TIMER_SLACK_NS));
         loop {
             let readable = self.wait()?;
@@ -101,15 +106,15 @@ impl Relay {
             for (channel, direction) in readable {
                 self.receive(channel, direction)?;
             }
-            self.obey();
+            self.apply_flags();
             self.deliver(0);
             self.deliver(1);
             *self.shared.counters() = self.counters();
         }
     }
 
-    /// Waits until something arrives, is due, or is wanted. Returns which ports have something, as
-    /// channel and direction.
+    /// Waits until a datagram arrives, a datagram is due, or the handle wakes the thread. Returns
+    /// the ports that have datagrams, as channel and direction.
     fn wait(&self) -> Result<Vec<(usize, usize)>, EmulatorError> {
         let due_ns = self
             .directions
@@ -128,24 +133,24 @@ impl Relay {
         }
         let is_readable = |fd: &PollFd<'_>| !fd.revents().is_empty();
         if fds.pop().is_some_and(|wake| is_readable(&wake)) {
-            // Nothing to learn from the count; reading it is what resets it.
+            // The value of the event counter does not matter; reading it resets it.
             let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
         }
         let ports = fds.iter().enumerate().filter(|(_, fd)| is_readable(fd));
         Ok(ports.map(|(i, _)| (i / 2, i % 2)).collect())
     }
 
-    /// Takes one helping from a socket, and puts it on its way.
+    /// Receives one batch from a socket, and puts it into the link.
     fn receive(&mut self, channel: usize, direction: usize) -> Result<(), SocketError> {
         let now_ns = self.now_ns();
         let [a, b] = &mut self.channels[channel];
         let (from, to) = if direction == 0 { (a, b) } else { (b, a) };
         let from_addr = from.addr();
         let (helping, _) = from.socket.recv()?;
-        // What was sent after the link was cut must not pass.
-        obey(&self.shared, &mut self.down, &mut self.directions);
+        // Apply the flags first: datagrams sent after the link was cut must not pass.
+        apply_flags(&self.shared, &mut self.down, &mut self.directions);
         let most_bytes = self.shared.most_bytes.load(Ordering::SeqCst);
-        let Direction { link, counters, .. } = &mut self.directions[direction];
+        let RelayDirection { link, counters, .. } = &mut self.directions[direction];
         let mut too_long = 0;
         for received in helping {
             for datagram in turn_around(&received, &mut from.end, from_addr, to, counters) {
@@ -160,10 +165,10 @@ impl Relay {
         Ok(())
     }
 
-    /// Sends all that is due.
+    /// Sends all datagrams that are due.
     fn deliver(&mut self, direction: usize) {
         let now_ns = self.now_ns();
-        let Direction {
+        let RelayDirection {
             link,
             counters,
             due,
@@ -187,13 +192,13 @@ impl Relay {
         due.clear();
     }
 
-    fn obey(&mut self) {
-        obey(&self.shared, &mut self.down, &mut self.directions);
+    fn apply_flags(&mut self) {
+        apply_flags(&self.shared, &mut self.down, &mut self.directions);
     }
 
     fn counters(&self) -> EmulatorCounters {
         let [forward, backward] = [0, 1].map(|direction| {
-            let Direction { link, counters, .. } = &self.directions[direction];
+            let RelayDirection { link, counters, .. } = &self.directions[direction];
             let into = self.channels.iter().map(|ports| &ports[direction].socket);
             let out = self
                 .channels
@@ -210,13 +215,13 @@ impl Relay {
     }
 
     fn now_ns(&self) -> u64 {
-        // Five centuries fit.
+        // A `u64` of nanoseconds covers five centuries.
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-/// Cuts or mends the links if that has been asked for.
-fn obey(shared: &Shared, down: &mut bool, directions: &mut [Direction; 2]) {
+/// Cuts or restores the links if the handle has asked for it.
+fn apply_flags(shared: &RelayControl, down: &mut bool, directions: &mut [RelayDirection; 2]) {
     let wanted = shared.down.load(Ordering::SeqCst);
     if mem::replace(down, wanted) != wanted {
         directions.iter_mut().for_each(|d| d.link.set_down(wanted));

@@ -1,4 +1,4 @@
-//! How the software NIC of a host sends and receives.
+//! How the software NIC of a host in a network sends and receives.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -7,42 +7,42 @@ use std::rc::Rc;
 use farwrite_net::node_of;
 use farwrite_wire::icrc::Flow;
 
-use super::ports::{Arrived, Outgoing, State, udp_payload};
+use super::ports::{HostArrival, HostState, SentDatagram, udp_payload};
 use crate::contract::{Ecn, FabricError};
 use crate::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx};
 
-/// Largest payload of a packet: what fits the 65,535 bytes of an IPv4 datagram with 28 bytes of IP
-/// and UDP headers, 32 of RoCEv2 headers and 4 of ICRC, as a multiple of 4.
+/// Largest payload of a packet: the 65,535 bytes of an IPv4 datagram minus 28 bytes of IP and UDP
+/// headers, 32 of RoCEv2 headers and 4 of ICRC, rounded down to a multiple of 4.
 const MAX_MTU: u32 = (65_535 - 28 - 32 - 4) / 4 * 4;
-/// Most packets taken in by one poll.
+/// Largest number of packets received by one poll.
 const POLL_BATCH: usize = 256;
 
-/// A host's ports, as its software NIC uses them.
+/// The ports of a host, for its software NIC.
 pub struct NetCarrier {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<HostState>>,
     addresses: Vec<SocketAddr>,
-    /// Which halves were handed out, by port.
+    /// For each port, whether its sending and receiving halves were handed out.
     taken: Vec<[bool; 2]>,
 }
 
 /// The sending half of a port.
 pub struct NetTx {
-    state: Rc<RefCell<State>>,
-    /// One packet; kept for its capacity.
+    state: Rc<RefCell<HostState>>,
+    /// Buffer for one packet, reused.
     packet: Vec<u8>,
 }
 
 /// The receiving half of a port.
 pub struct NetRx {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<HostState>>,
     address: SocketAddr,
     port: usize,
-    /// What one poll takes in; kept for its capacity.
-    batch: Vec<Arrived>,
+    /// Buffer for the packets of one poll, reused.
+    batch: Vec<HostArrival>,
 }
 
 impl NetCarrier {
-    pub(super) fn new(state: Rc<RefCell<State>>) -> Self {
+    pub(super) fn new(state: Rc<RefCell<HostState>>) -> Self {
         let addresses = state.borrow().addresses().to_vec();
         Self {
             taken: vec![[false; 2]; addresses.len()],
@@ -51,7 +51,7 @@ impl NetCarrier {
         }
     }
 
-    /// Whether a half of a port is handed out for the first time.
+    /// Marks a half of a port as handed out. Returns whether this is the first time.
     fn take(&mut self, port: u16, half: usize) -> bool {
         let taken = self.taken.get_mut(usize::from(port));
         taken.is_some_and(|halves| !std::mem::replace(&mut halves[half], true))
@@ -112,7 +112,7 @@ impl CarrierTx for NetTx {
         let mut state = self.state.borrow_mut();
         let flow = burst.flow();
         let Ok(node) = node_of(flow.dst()) else {
-            // `flow` has refused such addresses.
+            // `flow` has already refused such addresses.
             return Ok(burst.len());
         };
         let mut sent = 0;
@@ -121,11 +121,11 @@ impl CarrierTx for NetTx {
                 break;
             }
             let outgoing = match packet.as_ghost() {
-                Some(write) => Outgoing::Ghost(write),
+                Some(write) => SentDatagram::Ghost(write),
                 None => {
                     self.packet.clear();
                     packet.append_to(burst.sealed_as(), 0, &mut self.packet);
-                    Outgoing::Bytes(&self.packet)
+                    SentDatagram::Bytes(&self.packet)
                 }
             };
             state.send(flow.src().port(), (node, flow.dst().port()), &outgoing);

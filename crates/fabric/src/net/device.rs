@@ -1,25 +1,25 @@
-//! A host as the network drives it.
+//! The device of a host: how the network drives the program and its ports.
 
 use farwrite_net::{Device, Frame, Output, Ports};
 
 use super::NetPorts;
 
-/// What runs on a host: usually an endpoint and what it is to send.
+/// The program that runs on a host: usually an endpoint and its traffic.
 pub trait Program {
-    /// Does what there is to do, and returns when to call again at the latest; `None`: when a
-    /// packet comes. `now_ns` is the time of the network.
+    /// Does the program's pending work. Returns the latest time of the next call; `None`: when a
+    /// packet arrives. `now_ns` is the time of the network.
     fn poll(&mut self, now_ns: u64) -> Option<u64>;
 }
 
-/// A host of a network: ports, and the program that uses their fabric.
+/// A host of a network: its ports, and the program that uses their fabric.
 pub struct NetHost<P> {
     ports: NetPorts,
     program: P,
-    /// When the program wants to be polled.
+    /// Time at which the program asked to be polled.
     program_ns: Option<u64>,
-    /// Packets have come since the program was polled.
+    /// Whether packets have arrived since the last poll of the program.
     arrived: bool,
-    /// From when on the program is polled for packets.
+    /// Earliest time at which the program is polled for arrived packets.
     rested_ns: u64,
 }
 
@@ -40,8 +40,8 @@ impl<P: Program> NetHost<P> {
         &self.program
     }
 
-    /// The program, to give it something to do. It is polled as soon as the network runs, if the
-    /// host was reached through [`Network::device_mut`](farwrite_net::Network::device_mut).
+    /// The program, for giving it something to do. It is polled as soon as the network runs, if the
+    /// caller reached the host through [`Network::device_mut`](farwrite_net::Network::device_mut).
     pub fn program_mut(&mut self) -> &mut P {
         self.program_ns = Some(0);
         &mut self.program
@@ -64,7 +64,8 @@ impl<P: Program> Device for NetHost<P> {
             let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
             self.arrived = false;
             self.rested_ns = now_ns.saturating_add(interval_ns);
-            // A program that asks for the present would never let the clock move.
+            // Without this minimum, a program that asks for the current time would stop the
+            // clock.
             let next_ns = self.program.poll(now_ns);
             self.program_ns = next_ns.map(|next_ns| next_ns.max(now_ns + 1));
         }

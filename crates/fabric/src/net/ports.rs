@@ -1,4 +1,4 @@
-//! What stands between the program of a host and the network.
+//! The ports of a host: buffers between its program and the network.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -15,35 +15,35 @@ use super::HostOptions;
 /// Bytes of the IPv4 header, without options, and of the UDP header.
 const IP_AND_UDP_BYTES: u32 = 20 + 8;
 
-/// The ports of a host, as its [`NetHost`](super::NetHost) uses them.
+/// The ports of a host, for its [`NetHost`](super::NetHost).
 pub struct NetPorts {
-    pub(super) state: Rc<RefCell<State>>,
+    pub(super) state: Rc<RefCell<HostState>>,
 }
 
 /// A datagram that waits for the program.
-pub(super) struct Arrived {
+pub(super) struct HostArrival {
     pub(super) at_ns: u64,
     pub(super) src: SocketAddr,
     pub(super) frame: Frame,
 }
 
-/// What a program hands over to be sent.
-pub(super) enum Outgoing<'a> {
+/// A datagram that the program sends.
+pub(super) enum SentDatagram<'a> {
     /// The bytes of a whole packet.
     Bytes(&'a [u8]),
-    /// A write whose payload does not exist.
+    /// A write with a ghost payload.
     Ghost(WriteImm),
 }
 
-/// A socket.
+/// The receive buffer of a socket.
 #[derive(Default)]
 struct Inbox {
-    arrived: VecDeque<Arrived>,
+    arrived: VecDeque<HostArrival>,
     bytes: u64,
 }
 
-/// What the fabric and the device of a host share.
-pub(super) struct State {
+/// State that the fabric and the device of a host share.
+pub(super) struct HostState {
     node: NodeId,
     addresses: Vec<SocketAddr>,
     pub(super) options: HostOptions,
@@ -53,7 +53,7 @@ pub(super) struct State {
     pub(super) drops: u64,
 }
 
-impl State {
+impl HostState {
     pub(super) fn new(node: NodeId, addresses: Vec<SocketAddr>, options: HostOptions) -> Self {
         Self {
             node,
@@ -70,8 +70,8 @@ impl State {
         &self.addresses
     }
 
-    /// Puts a frame into the inbox of its port. A frame for no port of this host vanishes, as does
-    /// one whose payload a switch cut off. Returns whether it waits now.
+    /// Puts a frame into the receive buffer of its port, and returns whether it was stored. A frame
+    /// for an unknown port is discarded, and so is a frame whose payload a switch cut off.
     pub(super) fn arrive(&mut self, now_ns: u64, frame: Frame) -> bool {
         let ports = self.addresses.iter().map(SocketAddr::port);
         let index = ports.clone().position(|port| port == frame.dst_port);
@@ -88,7 +88,7 @@ impl State {
             return false;
         }
         inbox.bytes += bytes;
-        inbox.arrived.push_back(Arrived {
+        inbox.arrived.push_back(HostArrival {
             at_ns: now_ns,
             src: SocketAddr::from((src, frame.src_port)),
             frame,
@@ -96,8 +96,9 @@ impl State {
         true
     }
 
-    /// Takes up to `most` datagrams from the socket of a port; returns whether some are left.
-    pub(super) fn take(&mut self, port: usize, most: usize, out: &mut Vec<Arrived>) -> bool {
+    /// Removes up to `most` datagrams from the receive buffer of a port. Returns whether some are
+    /// left.
+    pub(super) fn take(&mut self, port: usize, most: usize, out: &mut Vec<HostArrival>) -> bool {
         let inbox = &mut self.inboxes[port];
         let count = inbox.arrived.len().min(most);
         for arrived in inbox.arrived.drain(..count) {
@@ -107,16 +108,18 @@ impl State {
         !inbox.arrived.is_empty()
     }
 
-    /// Whether the program may send more.
+    /// Whether the send buffer has room.
     pub(super) fn has_room(&self) -> bool {
         self.outbox_bytes < self.options.send_buffer_bytes
     }
 
-    /// Queues a datagram.
-    pub(super) fn send(&mut self, src_port: u16, to: (NodeId, u16), outgoing: &Outgoing<'_>) {
+    /// Puts a datagram into the send buffer.
+    pub(super) fn send(&mut self, src_port: u16, to: (NodeId, u16), outgoing: &SentDatagram<'_>) {
         let (header, payload) = match outgoing {
-            Outgoing::Bytes(bytes) => (Header::Other([].into()), Payload::Bytes((*bytes).into())),
-            Outgoing::Ghost(write) => (
+            SentDatagram::Bytes(bytes) => {
+                (Header::Other([].into()), Payload::Bytes((*bytes).into()))
+            }
+            SentDatagram::Ghost(write) => (
                 Header::Roce(Roce::of_write(write)),
                 Payload::Ghost(write.payload_bytes),
             ),
@@ -136,7 +139,7 @@ impl State {
         self.outbox.push_back(frame);
     }
 
-    /// The next datagram to leave.
+    /// Removes the next datagram from the send buffer.
     pub(super) fn pop(&mut self) -> Option<Frame> {
         let frame = self.outbox.pop_front()?;
         self.outbox_bytes -= udp_payload_bytes(&frame);
@@ -153,11 +156,11 @@ fn udp_payload_bytes(frame: &Frame) -> u64 {
     u64::from(frame.ip_bytes() - IP_AND_UDP_BYTES)
 }
 
-/// The bytes behind the UDP header; made here for a frame whose headers are parsed, with zeros for a
-/// payload that does not exist. `None` for what is no datagram.
+/// The bytes after the UDP header. For a frame with parsed headers they are built here, with zeros
+/// for a ghost payload. `None` for a frame that is not a datagram.
 pub(super) fn udp_payload(frame: &Frame) -> Option<Cow<'_, [u8]>> {
     match (&frame.header, &frame.payload) {
-        // What another host of this kind sent.
+        // A frame from another host of this kind.
         (Header::Other(header), Payload::Bytes(bytes)) if header.is_empty() => {
             Some(Cow::Borrowed(bytes))
         }

@@ -1,4 +1,4 @@
-//! Packets on their way out.
+//! Outgoing packets.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -12,20 +12,20 @@ use super::regions::{Found, Regions};
 use super::tx::SendPath;
 use crate::contract::{FabricError, Sge, WriteWr};
 
-/// Most bytes that fill a payload up to a multiple of 4.
+/// Largest padding that fills a payload up to a multiple of 4 bytes.
 const MAX_PAD_BYTES: usize = 3;
 
-/// Packets that go, in order, from one port to one peer.
+/// Packets from one port to one peer, in order.
 ///
-/// A packet's payload are pieces of registered memory, which are not copied, or bytes that were
-/// copied before.
+/// The payload of a packet consists of pieces of registered memory, which are not copied, or of
+/// bytes that were copied before.
 pub struct Burst<'a> {
     work: Work<'a>,
     remote: &'a SendPath,
     first_psn: u32,
 }
 
-/// What a burst is made of.
+/// The requests of a burst.
 #[derive(Clone, Copy)]
 enum Work<'a> {
     Writes {
@@ -35,30 +35,30 @@ enum Work<'a> {
     Send(&'a [u8]),
 }
 
-/// The payloads of writes: each in pieces, all found to be right.
+/// The payloads of writes, as pieces that were checked.
 pub(super) struct Payloads<'a> {
     pieces: Vec<Piece<'a>>,
-    /// Where in `pieces` those of each write end.
+    /// For each write, the end (exclusive) of its pieces in `pieces`.
     ends: Vec<usize>,
-    /// The ICRC and the packet must have the same bytes, so those that a peer may write are copied.
+    /// Copies of bytes that a peer may write: the ICRC and the packet must have the same bytes.
     copied: &'a [u8],
 }
 
-/// What one scatter entry names.
+/// The bytes of one scatter entry.
 enum Piece<'a> {
     InPlace(&'a [u8]),
     /// Bytes of [`Payloads::copied`].
     Copied(Range<usize>),
-    /// Bytes that do not exist, read as zeros.
+    /// Ghost bytes, read as zeros.
     Ghost(usize),
 }
 
-/// What is sent from a ghost: as many zeros as any packet has bytes.
+/// Source of the zeros of ghosts: as many as the largest packet has bytes.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 impl<'a> Payloads<'a> {
-    /// Checks writes against the MTU and the memory that they name. Copies to `copied` what cannot
-    /// be read in place.
+    /// Checks writes against the MTU and against the memory that they name. Copies bytes that
+    /// cannot be read in place to `copied`.
     pub(super) fn find(
         regions: &'a Regions,
         writes: &[WriteWr<'_>],
@@ -93,7 +93,7 @@ impl<'a> Payloads<'a> {
         })
     }
 
-    /// The pieces of a write.
+    /// The pieces of one write.
     fn of(&self, index: usize) -> &[Piece<'a>] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.pieces[start..self.ends[index]]
@@ -103,14 +103,14 @@ impl<'a> Payloads<'a> {
 /// One packet of a [`Burst`].
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
-    request: Request<'a>,
+    request: TxRequest<'a>,
     dest_qp: u32,
     psn: u32,
     payload_bytes: u32,
 }
 
 #[derive(Clone, Copy)]
-enum Request<'a> {
+enum TxRequest<'a> {
     Write {
         write: &'a WriteWr<'a>,
         pieces: &'a [Piece<'a>],
@@ -119,8 +119,8 @@ enum Request<'a> {
     Send(&'a [u8]),
 }
 
-impl Request<'_> {
-    /// At most the MTU, as was checked.
+impl TxRequest<'_> {
+    /// At most the MTU, because `find` has checked it.
     fn payload_bytes(&self) -> u32 {
         match self {
             Self::Write { write, .. } => write.local.iter().map(|sge| sge.length).sum(),
@@ -129,7 +129,7 @@ impl Request<'_> {
     }
 }
 
-/// What surrounds the payload of one packet.
+/// The bytes around the payload of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     head: [u8; WriteImm::HEADER_BYTES],
@@ -139,7 +139,7 @@ pub struct Seal {
 }
 
 impl<'a> Burst<'a> {
-    /// Writes with their payloads.
+    /// A burst of writes with their payloads.
     pub(super) fn of_writes(
         writes: &'a [WriteWr<'a>],
         payloads: &'a Payloads<'a>,
@@ -153,7 +153,7 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// A SEND that fits the MTU.
+    /// A burst of one SEND, whose payload fits the MTU.
     pub(super) fn of_send(payload: &'a [u8], remote: &'a SendPath, first_psn: u32) -> Self {
         Self {
             work: Work::Send(payload),
@@ -162,26 +162,26 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// Where the packets go, with the interface of a link-local address.
+    /// Destination of the packets, with the interface of a link-local address.
     #[must_use]
     pub fn destination(&self) -> SocketAddr {
         self.remote.destination
     }
 
-    /// The addresses that the packets leave with.
+    /// The addresses in the headers of the packets.
     #[must_use]
     pub fn flow(&self) -> &Flow {
         &self.remote.flow
     }
 
-    /// The addresses that their ICRC covers.
+    /// The addresses that the ICRC covers.
     #[must_use]
     pub fn sealed_as(&self) -> &Flow {
         let sealed_as = self.remote.sealed_as.as_deref();
         sealed_as.unwrap_or(&self.remote.flow)
     }
 
-    /// How many there are.
+    /// Number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         match self.work {
@@ -190,24 +190,24 @@ impl<'a> Burst<'a> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no packets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The packet with this index, counted from 0.
+    /// The packet with this index, from 0.
     #[must_use]
     pub fn packet(&self, index: usize) -> Option<Packet<'a>> {
         let request = match self.work {
-            Work::Writes { writes, payloads } => Request::Write {
+            Work::Writes { writes, payloads } => TxRequest::Write {
                 write: writes.get(index)?,
                 pieces: payloads.of(index),
                 copied: payloads.copied,
             },
-            Work::Send(payload) => (index == 0).then_some(Request::Send(payload))?,
+            Work::Send(payload) => (index == 0).then_some(TxRequest::Send(payload))?,
         };
-        // PSNs count modulo 2^24, so nothing above matters.
+        // PSNs count modulo 2^24, so higher bits do not matter.
         #[allow(clippy::cast_possible_truncation)]
         let psn = self.first_psn.wrapping_add(index as u32) & 0x00ff_ffff;
         Some(Packet {
@@ -235,8 +235,8 @@ impl<'a> Packet<'a> {
     #[must_use]
     pub fn udp_bytes(&self) -> usize {
         let head_bytes = match self.request {
-            Request::Write { .. } => WriteImm::HEADER_BYTES,
-            Request::Send(_) => SendOnly::HEADER_BYTES,
+            TxRequest::Write { .. } => WriteImm::HEADER_BYTES,
+            TxRequest::Send(_) => SendOnly::HEADER_BYTES,
         };
         let padded = self.payload_bytes as usize + usize::from(pad_bytes(self.payload_bytes));
         head_bytes + padded + ICRC_BYTES
@@ -245,8 +245,8 @@ impl<'a> Packet<'a> {
     /// The payload, in at most [`MAX_SGE`] pieces.
     pub fn payload(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (pieces, copied, sent) = match self.request {
-            Request::Write { pieces, copied, .. } => (pieces, copied, None),
-            Request::Send(payload) => (&[][..], &[][..], Some(payload)),
+            TxRequest::Write { pieces, copied, .. } => (pieces, copied, None),
+            TxRequest::Send(payload) => (&[][..], &[][..], Some(payload)),
         };
         let pieces = pieces.iter().map(move |piece| match piece {
             Piece::InPlace(bytes) => bytes,
@@ -256,10 +256,10 @@ impl<'a> Packet<'a> {
         pieces.chain(sent)
     }
 
-    /// The packet without its payload, where it is a write of bytes that do not exist.
+    /// The packet without its payload, if it is a write of ghost bytes.
     #[must_use]
     pub fn as_ghost(&self) -> Option<WriteImm> {
-        let Request::Write { write, pieces, .. } = self.request else {
+        let TxRequest::Write { write, pieces, .. } = self.request else {
             return None;
         };
         let exists = |piece: &Piece<'_>| !matches!(piece, Piece::Ghost(_));
@@ -278,8 +278,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Headers and trailer of the packet as `flow` carries it, with the IPv4 identification
-    /// `ipv4_id` (not looked at for IPv6). Reads the payload, for the ICRC.
+    /// The headers and the trailer of the packet for the addresses of `flow` and the IPv4
+    /// identification `ipv4_id` (ignored for IPv6). Reads the payload to compute the ICRC.
     #[must_use]
     pub fn seal(&self, flow: &Flow, ipv4_id: u16) -> Seal {
         let (head, head_bytes) = self.head();
@@ -297,7 +297,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Appends the whole packet to `out`: for carriers that have to copy.
+    /// Appends the whole packet to `out`, for carriers that must copy.
     pub fn append_to(&self, flow: &Flow, ipv4_id: u16, out: &mut Vec<u8>) {
         let seal = self.seal(flow, ipv4_id);
         out.extend_from_slice(seal.head());
@@ -314,8 +314,8 @@ impl<'a> Packet<'a> {
             ..
         } = *self;
         match self.request {
-            Request::Write { write, .. } => (self.write(write).header(), WriteImm::HEADER_BYTES),
-            Request::Send(_) => {
+            TxRequest::Write { write, .. } => (self.write(write).header(), WriteImm::HEADER_BYTES),
+            TxRequest::Send(_) => {
                 let packet = SendOnly {
                     dest_qp,
                     psn,
@@ -330,20 +330,20 @@ impl<'a> Packet<'a> {
 }
 
 impl Seal {
-    /// What comes before the payload: 32 bytes for a write, 12 for a SEND.
+    /// The bytes before the payload: 32 for a write, 12 for a SEND.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..self.head_bytes]
     }
 
-    /// What comes after it: 0 to 3 bytes of padding and the ICRC.
+    /// The bytes after the payload: 0 to 3 of padding, and the ICRC.
     #[must_use]
     pub fn tail(&self) -> &[u8] {
         &self.tail[..self.tail_bytes]
     }
 }
 
-/// Checks the number of scatter entries and the length of what they name.
+/// Checks the number of scatter entries and their total length.
 fn check_entries(local: &[Sge], mtu: u32) -> Result<(), FabricError> {
     if local.len() > MAX_SGE {
         return Err(FabricError::BadAttribute {

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use rand_core::SeedableRng;
 
 use super::numbers::Numbers;
-use super::port::Port;
+use super::port::PortState;
 use super::queue_pairs::{QueuePairs, check_path, check_remote};
 use super::regions::RegionsOwner;
 use super::rx::RxUpdate;
@@ -29,12 +29,12 @@ pub struct NicFabric<C> {
     windows: WindowSets,
     queue_pairs: QueuePairs,
     epochs: Arc<Epochs>,
-    ports: Vec<Arc<Port>>,
+    ports: Vec<Arc<PortState>>,
 }
 
 impl<C: Carrier> NicFabric<C> {
-    /// A NIC without memory or queue pairs. All its keys and numbers follow from `seed`: 32 bytes
-    /// that nobody can guess, or in tests 32 that can be printed.
+    /// Creates a NIC without memory or queue pairs. All its keys and numbers follow from `seed`: 32
+    /// bytes that nobody can guess, or 32 known bytes in tests.
     pub fn new(carrier: C, seed: [u8; 32]) -> Self {
         let epochs = Arc::new(Epochs::new(carrier.ports()));
         Self {
@@ -48,12 +48,12 @@ impl<C: Carrier> NicFabric<C> {
         }
     }
 
-    /// Who moves the packets.
+    /// The carrier that moves the packets.
     pub fn carrier(&self) -> &C {
         &self.carrier
     }
 
-    fn check_port(&self, port: u16) -> Result<&Arc<Port>, FabricError> {
+    fn check_port(&self, port: u16) -> Result<&Arc<PortState>, FabricError> {
         self.ports
             .get(usize::from(port))
             .ok_or_else(|| FabricError::BadAttribute {
@@ -63,7 +63,8 @@ impl<C: Carrier> NicFabric<C> {
             })
     }
 
-    /// How packets of a port go, and are sealed, on a path to a peer's queue pair.
+    /// The addresses of packets from a port to a peer's queue pair, and the addresses that their
+    /// ICRC covers.
     fn send_path(&self, port: u16, qpn: Qpn, path: &QpPath) -> Result<SendPath, FabricError> {
         check_path(path)?;
         let flow = self.carrier.flow(port, path.destination)?;
@@ -86,11 +87,11 @@ impl<C: Carrier> NicFabric<C> {
         })
     }
 
-    /// Puts a queue pair on a path; it begins to send and to receive there.
+    /// Sets the path of a queue pair. The queue pair then sends and receives over this path.
     fn go(&mut self, qpn: Qpn, peer: Qpn, path: &QpPath) -> Result<(), FabricError> {
         let port = self.queue_pairs.get_mut(qpn)?.port;
         let remote = self.send_path(port, peer, path)?;
-        // First the new peer: its socket stays if it is the old one.
+        // Join the new peer first: if it equals the old one, its socket is kept.
         self.carrier.join(port, path.source);
         let queue_pair = self.queue_pairs.get_mut(qpn)?;
         queue_pair.remote = Some(peer);
@@ -191,7 +192,7 @@ impl<C: Carrier> Fabric for NicFabric<C> {
         offset: u64,
         length: u64,
     ) -> Result<(Window, RemotePlace), FabricError> {
-        // The write lock: no transmit queue has a reference to the region's bytes now.
+        // The write lock ensures that no transmit queue has a reference to the region's bytes now.
         let regions = self.regions.write();
         let region = regions.get(lkey)?;
         self.windows.open(set, slot, region, offset, length)

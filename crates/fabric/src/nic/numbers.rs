@@ -8,11 +8,11 @@ use rand_core::Rng;
 
 /// A map from numbers drawn by [`Numbers`].
 ///
-/// The keys in it are random already, so mixing their bits once spreads them; a peer may look up
-/// any number but cannot insert one, so it cannot make the map slow.
+/// The keys in the map are random, so one multiplication spreads them. A peer may look up any
+/// number but cannot insert one, so it cannot make the map slow.
 pub(super) type ByNumber<T> = HashMap<u32, T, BuildHasherDefault<NumberHasher>>;
 
-/// Mixes one `u32`.
+/// Hashes one `u32`.
 #[derive(Clone, Copy, Default)]
 pub(super) struct NumberHasher(u64);
 
@@ -28,12 +28,13 @@ impl Hasher for NumberHasher {
     }
 
     fn write_u32(&mut self, number: u32) {
-        // 2^64 / golden ratio: the map reads the top bits and the bottom ones.
+        // The constant is 2^64 divided by the golden ratio. The map uses the highest and the lowest
+        // bits.
         self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
-/// Draws numbers.
+/// Generator of keys and queue pair numbers.
 pub(super) struct Numbers {
     rng: ChaCha20Rng,
 }
@@ -43,14 +44,14 @@ impl Numbers {
         Self { rng }
     }
 
-    /// A number of 24 bits, without regard to whether it is in use.
+    /// A random number of 24 bits, which may be in use.
     pub(super) fn draw_24(&mut self) -> u32 {
         self.rng.next_u32() >> 8
     }
 
-    /// A key of 32 bits, never 0, that `taken` has not.
+    /// A key of 32 bits that is not 0 and not in `taken`.
     ///
-    /// Ends because every map of keys is far from full (at most 2^21 of 2^32 numbers).
+    /// The loop ends because every map of keys is far from full (at most 2^21 of 2^32 numbers).
     pub(super) fn key<T>(&mut self, taken: &ByNumber<T>) -> u32 {
         loop {
             let key = self.rng.next_u32();
@@ -60,10 +61,10 @@ impl Numbers {
         }
     }
 
-    /// A queue pair number of 24 bits that `taken` has not. 0 and 1 are never drawn: they are the
+    /// A queue pair number of 24 bits that is not in `taken`. It is never 0 or 1, which are
     /// management queue pairs (IBTA 3.9.1).
     ///
-    /// Ends because the map is far from full (at most 2^20 of 2^24 numbers).
+    /// The loop ends because the map is far from full (at most 2^20 of 2^24 numbers).
     pub(super) fn qpn<T>(&mut self, taken: &ByNumber<T>) -> u32 {
         loop {
             let qpn = self.draw_24();

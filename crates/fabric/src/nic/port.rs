@@ -1,4 +1,4 @@
-//! What the control object shares with the queue and the worker of one port.
+//! State that the control object shares with the queue and the worker of one port.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,18 +7,18 @@ use super::rx::RxUpdate;
 use super::tx::TxUpdate;
 use crate::contract::{Counters, DropReason};
 
-/// One port.
+/// The shared state of one port.
 #[derive(Default)]
-pub(super) struct Port {
+pub(super) struct PortState {
     pub(super) tx: Updates<TxUpdate>,
     pub(super) rx: Updates<RxUpdate>,
-    counters: PortCounters,
+    counters: SharedCounters,
 }
 
-/// Changes that one side makes and the other takes in when it next has work to do.
+/// A list of changes from one side. The other side applies them when it next has work.
 pub(super) struct Updates<T> {
     pending: AtomicBool,
-    /// `None` once nobody takes them in any more.
+    /// `None` after the receiving side has ended.
     list: Mutex<Option<Vec<T>>>,
 }
 
@@ -40,7 +40,7 @@ impl<T> Updates<T> {
         }
     }
 
-    /// The updates since the last call. Costs one load where there are none.
+    /// Removes and returns all updates. Costs one atomic load if there are none.
     pub(super) fn take(&self) -> Vec<T> {
         if !self.pending.load(Ordering::Acquire) {
             return Vec::new();
@@ -50,20 +50,21 @@ impl<T> Updates<T> {
         list.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Nobody takes updates in any more.
+    /// Ends the receiving side: later updates are discarded.
     pub(super) fn close(&self) {
         *self.lock() = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Vec<T>>> {
-        // A list is complete even after a panic of its user.
+        // The list is valid even after a panic of another thread.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// [`Counters`] of one port: the queue writes the sent ones, the worker the others.
+/// The [`Counters`] of one port. The queue writes the counters of sent packets, the worker all
+/// others.
 #[derive(Default)]
-struct PortCounters {
+struct SharedCounters {
     sent_packets: AtomicU64,
     sent_bytes: AtomicU64,
     received_packets: AtomicU64,
@@ -72,8 +73,8 @@ struct PortCounters {
     dropped: [AtomicU64; DropReason::ALL.len()],
 }
 
-impl Port {
-    /// Adds what was counted since the last call.
+impl PortState {
+    /// Adds the counts since the last call.
     pub(super) fn count(&self, more: &Counters) {
         let to = &self.counters;
         let mut pairs = [
@@ -90,7 +91,7 @@ impl Port {
         }
     }
 
-    /// Adds the port's counters to `sum`.
+    /// Adds the counters of the port to `sum`.
     pub(super) fn add_to(&self, sum: &mut Counters) {
         let from = &self.counters;
         sum.sent_packets += from.sent_packets.load(Ordering::Relaxed);

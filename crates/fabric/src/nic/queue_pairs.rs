@@ -1,4 +1,4 @@
-//! Queue pairs as the control object sees them: which exist, and who is connected to whom.
+//! Queue pairs at the control object: which exist, and to whom each is connected.
 
 use std::net::SocketAddr;
 
@@ -15,9 +15,9 @@ pub(super) struct QueuePairs {
 /// One queue pair.
 pub(super) struct QueuePair {
     pub(super) port: u16,
-    /// The peer's queue pair.
+    /// The peer's queue pair; `None` if not connected.
     pub(super) remote: Option<Qpn>,
-    /// Where packets of the peer come from.
+    /// Permitted source of the peer's packets.
     pub(super) source: Option<SocketAddr>,
 }
 
@@ -67,7 +67,7 @@ impl QueuePairs {
     }
 }
 
-/// Whether a queue pair can be connected so.
+/// Checks that a queue pair can be connected to a peer with this number.
 pub(super) fn check_remote(remote: &RemoteQp) -> Result<(), FabricError> {
     if remote.qpn.0 < 2 || remote.qpn.0 >= 1 << 24 {
         return Err(FabricError::BadAttribute {
@@ -79,7 +79,7 @@ pub(super) fn check_remote(remote: &RemoteQp) -> Result<(), FabricError> {
     check_path(&QpPath::to(remote.addr))
 }
 
-/// Whether the addresses are such as one machine has.
+/// Checks that each address names one machine and port: no wildcard address, no port 0.
 pub(super) fn check_path(path: &QpPath) -> Result<(), FabricError> {
     let sealed_as = path.sealed_as.into_iter();
     let sealed_as =

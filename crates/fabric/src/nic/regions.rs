@@ -1,8 +1,8 @@
 //! Registered regions.
 //!
-//! The control object owns the table and alone changes it; all transmit queues read it. A queue
-//! holds the read lock while it posts, so a region that a post names cannot be deregistered, and no
-//! window can be opened onto it.
+//! Only the control object changes the table; all transmit queues read it. A queue holds the read
+//! lock while it posts. During a post, no region that it names can be deregistered, and no window
+//! can be opened onto one.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{Ordering, fence};
@@ -12,29 +12,30 @@ use super::MOST;
 use super::numbers::{ByNumber, Numbers};
 use crate::contract::{FabricError, Lkey, Region, Registered, Sge};
 
-/// The control object's hold on the regions.
+/// The control object's reference to the table of regions.
 #[derive(Default)]
 pub(super) struct RegionsOwner(Arc<RwLock<Regions>>);
 
-/// A transmit queue's hold on the regions.
+/// A transmit queue's reference to the table of regions.
 pub(super) struct RegionsReader(Arc<RwLock<Regions>>);
 
-/// All regions of a NIC. A second reference to a region belongs to a window onto it.
+/// All regions of a NIC. Each window onto a region holds another reference to it.
 #[derive(Default)]
 pub(super) struct Regions {
     table: ByNumber<Arc<Registered>>,
 }
 
-/// What an entry names.
+/// The bytes that a scatter entry names.
 pub(super) enum Found<'a> {
     Bytes(&'a [u8]),
-    /// Bytes that a peer may write meanwhile.
+    /// Bytes that a peer may write at the same time.
     Shared,
-    /// Bytes that do not exist.
+    /// Ghost bytes.
     Ghost,
 }
 
-/// Looks regions up, the last one first: the entries of a post mostly name the same.
+/// Looks up regions. It checks the last one first, because the entries of a post mostly name the
+/// same region.
 pub(super) struct Lookups<'a> {
     regions: &'a Regions,
     last: Option<(Lkey, &'a Arc<Registered>)>,
@@ -57,7 +58,7 @@ impl Regions {
     pub(super) fn deregister(&mut self, lkey: Lkey) -> Result<Region, FabricError> {
         let unknown = FabricError::UnknownKey(lkey.0);
         let entry = self.table.get_mut(&lkey.0).ok_or(unknown)?;
-        // `get_mut` also waits for what the last window's holder did.
+        // `get_mut` also synchronizes with the drop of the last window.
         if Arc::get_mut(entry).is_none() {
             return Err(FabricError::InUse("the memory region"));
         }
@@ -66,13 +67,13 @@ impl Regions {
         Ok(entry.into_region())
     }
 
-    /// The region, to open a window onto it.
+    /// The region, for opening a window onto it.
     pub(super) fn get(&self, lkey: Lkey) -> Result<&Arc<Registered>, FabricError> {
         let entry = self.table.get(&lkey.0);
         entry.ok_or(FabricError::UnknownKey(lkey.0))
     }
 
-    /// Looks regions up for the entries of one post.
+    /// Starts the lookups for the entries of one post.
     pub(super) fn lookups(&self) -> Lookups<'_> {
         Lookups {
             regions: self,
@@ -80,7 +81,7 @@ impl Regions {
         }
     }
 
-    /// Copies bytes of a region, as they are now; zeros from a ghost.
+    /// Copies the current bytes of a region; zeros from a ghost.
     pub(super) fn copy_out(
         &self,
         lkey: Lkey,
@@ -89,12 +90,12 @@ impl Regions {
     ) -> Result<(), FabricError> {
         let region = self.get(lkey)?.bytes();
         let part = region.slice(offset, out.len() as u64)?;
-        // SAFETY: the region is registered while the table is borrowed.
+        // SAFETY: the region stays registered while the table is borrowed.
         unsafe { part.copy_out(out) };
         Ok(())
     }
 
-    /// Copies `bytes` into a region. Exclusive access keeps requests from being posted meanwhile.
+    /// Copies `bytes` into a region. Exclusive access prevents posts at the same time.
     pub(super) fn copy_in(
         &mut self,
         lkey: Lkey,
@@ -103,7 +104,7 @@ impl Regions {
     ) -> Result<(), FabricError> {
         let region = self.get(lkey)?.bytes();
         let part = region.slice(offset, bytes.len() as u64)?;
-        // SAFETY: as in `copy_out`.
+        // SAFETY: same as in `copy_out`.
         unsafe { part.copy_in(bytes) };
         Ok(())
     }
@@ -120,16 +121,16 @@ impl<'a> Lookups<'a> {
         if has_windows(region) {
             return Ok(Found::Shared);
         }
-        // SAFETY: no window is open, and none is opened while the table is borrowed, since that
-        // takes the table's write lock. The owner leaves bytes of a posted request as they are.
+        // SAFETY: no window is open, and none is opened while the table is borrowed, since opening
+        // takes the write lock of the table. The owner does not change bytes of a posted request.
         Ok(Found::Bytes(unsafe { region.as_slice(part) }))
     }
 
-    /// Copies the bytes that an entry names, as they are now; zeros from a ghost.
+    /// Copies the current bytes that an entry names; zeros from a ghost.
     pub(super) fn copy_out(&mut self, sge: &Sge, out: &mut [u8]) -> Result<(), FabricError> {
         let part = self.get(sge.lkey)?.bytes();
         let part = part.slice(sge.offset, sge.length.into())?;
-        // SAFETY: the region is registered while the table is borrowed.
+        // SAFETY: the region stays registered while the table is borrowed.
         unsafe { part.copy_out(out) };
         Ok(())
     }
@@ -152,16 +153,17 @@ impl RegionsOwner {
     }
 
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Regions> {
-        // The table is complete even after a panic of its user.
+        // The table is valid even after a panic of another thread.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exclusive, so that nothing changes while [`RegionsOwner::memory`] is in use.
+    /// Locks the table for writing. `&mut self` ensures that [`RegionsOwner::memory`] is not in
+    /// use.
     pub(super) fn write(&mut self) -> RwLockWriteGuard<'_, Regions> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The bytes of a region that no peer can reach; none of a ghost.
+    /// The bytes of a region that no peer can reach; empty for a ghost.
     pub(super) fn memory(&self, lkey: Lkey) -> Result<&[u8], FabricError> {
         let regions = self.read();
         let region = regions.get(lkey)?;
@@ -169,8 +171,8 @@ impl RegionsOwner {
             return Err(FabricError::InUse("the memory region"));
         }
         let region: *const Registered = Arc::as_ptr(region);
-        // SAFETY: the region is on the heap. To deregister it, to open a window onto it and to copy
-        // into it take `write`, and so `&mut self`, which is borrowed while the reference is in
+        // SAFETY: the region is on the heap. Deregistering it, opening a window onto it and copying
+        // into it all take `write`, and so `&mut self`, which is borrowed while the reference is in
         // use. Readers do not write.
         unsafe { Ok((*region).as_slice((*region).bytes())) }
     }
@@ -182,10 +184,11 @@ impl RegionsReader {
     }
 }
 
-/// Whether a window is open onto the region, or was and may still be written through.
+/// Whether a window onto the region is open, or was closed and may still be written through.
 fn has_windows(region: &Arc<Registered>) -> bool {
     let held = Arc::strong_count(region) > 1;
-    // Pairs with the release of the last window's reference: what was written through it is seen.
+    // Pairs with the release of the last window's reference: all writes through the window are
+    // visible.
     fence(Ordering::Acquire);
     held
 }

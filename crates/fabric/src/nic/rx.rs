@@ -1,4 +1,8 @@
-//! Receives through one port.
+//! The receive side of a port.
+//!
+//! [`NicRx::poll`] runs one batch. Each datagram goes through the checks of [`Receiver::receive`],
+//! in the order of [`DropReason`]. A write that passes is copied straight to the memory of its
+//! window: the key selects a window set, and the address selects a slot in it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -9,7 +13,7 @@ use farwrite_wire::icrc::{self, IdRange};
 use farwrite_wire::opcode::{UC_SEND_ONLY, UC_WRITE_ONLY_WITH_IMM};
 use farwrite_wire::packet::{Packet, ParseError};
 
-use super::port::Port;
+use super::port::PortState;
 use super::table::Table;
 use super::windows::{Batch, Placed, Slots, Worker};
 use super::{Arrival, CarrierRx, ROCE_PORT, header_bytes};
@@ -17,18 +21,19 @@ use crate::contract::{
     Completion, Counters, DropReason, FabricError, Qpn, RxWorker, SendArrival, Sender, WindowSet,
 };
 
-/// How many keys of destroyed window sets are remembered, to tell a late packet from a forged one.
+/// Number of keys of destroyed window sets that are remembered, to distinguish late packets from
+/// forged ones.
 const REVOKED_KEPT: usize = 1 << 12;
 
 /// The receive worker of a software NIC's port.
 pub struct NicRx<R> {
     carrier: R,
-    port: Arc<Port>,
+    port: Arc<PortState>,
     worker: Worker,
     tables: Tables,
 }
 
-/// A change that the control object makes to what a port receives.
+/// A change that the control object makes to the receive state of a port.
 pub(super) enum RxUpdate {
     Create {
         qpn: Qpn,
@@ -36,7 +41,7 @@ pub(super) enum RxUpdate {
         takes_sends: bool,
         context: u64,
     },
-    /// From where writes may come.
+    /// Sets the permitted source of writes.
     Permit {
         qpn: Qpn,
         source: Option<SocketAddr>,
@@ -46,12 +51,12 @@ pub(super) enum RxUpdate {
     RemoveWindows(WindowSet),
 }
 
-/// What packets are looked up in.
+/// The tables in which packets are looked up.
 #[derive(Default)]
 struct Tables {
     queue_pairs: Table<RecvQp>,
-    windows: Table<Key>,
-    /// Keys of `windows` that are [`Key::Revoked`], the oldest first.
+    windows: Table<KeyState>,
+    /// The [`KeyState::Revoked`] keys of `windows`, oldest first.
     revoked: VecDeque<u32>,
 }
 
@@ -60,18 +65,18 @@ struct RecvQp {
     mtu: u32,
     takes_sends: bool,
     context: u64,
-    /// `None`: it is not connected.
+    /// Permitted source of writes; `None` if not connected.
     source: Option<SocketAddr>,
 }
 
-/// What a remote key stands for.
-enum Key {
+/// The meaning of a remote key.
+enum KeyState {
     Windows(Arc<Slots>),
     Revoked,
 }
 
 impl<R> NicRx<R> {
-    pub(super) fn new(carrier: R, port: Arc<Port>, worker: Worker) -> Self {
+    pub(super) fn new(carrier: R, port: Arc<PortState>, worker: Worker) -> Self {
         Self {
             carrier,
             port,
@@ -80,7 +85,7 @@ impl<R> NicRx<R> {
         }
     }
 
-    /// Who moves the packets.
+    /// The carrier of the port.
     pub fn carrier(&self) -> &R {
         &self.carrier
     }
@@ -89,7 +94,8 @@ impl<R> NicRx<R> {
 impl<R: CarrierRx> RxWorker for NicRx<R> {
     fn poll(&mut self, out: &mut Vec<Completion>) -> Result<bool, FabricError> {
         let batch = self.worker.begin_batch();
-        // After the batch has begun: a window set that is destroyed from now on keeps its slots.
+        // The batch has already begun, so a window set that is destroyed from now on keeps its
+        // slots until the batch ends.
         self.tables.update(&self.port);
         let mut receiver = Receiver {
             tables: &mut self.tables,
@@ -114,8 +120,8 @@ impl<R> Drop for NicRx<R> {
 }
 
 impl Tables {
-    /// Takes in what the control object has changed.
-    fn update(&mut self, port: &Port) {
+    /// Applies the updates of the control object.
+    fn update(&mut self, port: &PortState) {
         for update in port.rx.take() {
             match update {
                 RxUpdate::Create {
@@ -141,7 +147,7 @@ impl Tables {
                     self.queue_pairs.remove(qpn.0);
                 }
                 RxUpdate::AddWindows(set, slots) => {
-                    self.windows.insert(set.0, Key::Windows(slots));
+                    self.windows.insert(set.0, KeyState::Windows(slots));
                 }
                 RxUpdate::RemoveWindows(set) => self.revoke(set),
             }
@@ -149,22 +155,22 @@ impl Tables {
     }
 
     fn revoke(&mut self, set: WindowSet) {
-        self.windows.insert(set.0, Key::Revoked);
+        self.windows.insert(set.0, KeyState::Revoked);
         self.revoked.push_back(set.0);
         if self.revoked.len() > REVOKED_KEPT
             && let Some(oldest) = self.revoked.pop_front()
-            // It may have been drawn again.
-            && matches!(self.windows.get(oldest), Some(Key::Revoked))
+            // The key may have been drawn again for another set.
+            && matches!(self.windows.get(oldest), Some(KeyState::Revoked))
         {
             self.windows.remove(oldest);
         }
     }
 }
 
-/// Puts `payload` where a write wants it, or says why not; then nothing was written. Without
-/// payload there is nothing to check (IBTA 9.7.4.1.5).
+/// Copies `payload` to the destination of a write, or returns why not; then nothing was written. An
+/// empty payload is not checked (IBTA 9.7.4.1.5).
 fn place(
-    windows: &mut Table<Key>,
+    windows: &mut Table<KeyState>,
     write: Reth,
     payload: &[u8],
     batch: &Batch<'_>,
@@ -174,8 +180,8 @@ fn place(
     }
     match windows.get(write.rkey) {
         None => Err(DropReason::UnknownKey),
-        Some(Key::Revoked) => Err(DropReason::RevokedKey),
-        Some(Key::Windows(slots)) => slots.place(write.remote_addr, payload, batch),
+        Some(KeyState::Revoked) => Err(DropReason::RevokedKey),
+        Some(KeyState::Windows(slots)) => slots.place(write.remote_addr, payload, batch),
     }
 }
 
@@ -188,12 +194,12 @@ struct Receiver<'a> {
 }
 
 impl Receiver<'_> {
-    /// Applies a packet, or drops it and counts why.
+    /// Applies a packet, or drops it and counts the reason.
     ///
-    /// The checks run in this order, and the first that fails gives the reason: the form, the ICRC,
-    /// the queue pair, its peer, the opcode, the MTU, a receive buffer, the key, the bounds. (Bytes
-    /// whose opcode no table has cannot be read any further, so that comes with the form.) Only a
-    /// packet that passes all of them changes anything.
+    /// The first failing check determines the reason: form, ICRC, queue pair, peer, opcode, MTU,
+    /// receive buffer, key, bounds. (An invalid opcode fails the check of the form, because the
+    /// rest of the packet cannot be parsed.) Only a packet that passes all checks changes any
+    /// state.
     fn receive(&mut self, arrival: &Arrival<'_>) {
         match self.apply(arrival) {
             Ok(()) => {
@@ -221,8 +227,8 @@ impl Receiver<'_> {
         let queue_pair = queue_pair.ok_or(DropReason::UnknownQp)?;
         let permitted = queue_pair.source.ok_or(DropReason::Stranger)?;
         let is_peer = is_from(permitted, arrival.flow.src());
-        let request = Request::of(&packet);
-        if !is_peer && !matches!(request, Some(Request::Send)) {
+        let request = RxRequest::of(&packet);
+        if !is_peer && !matches!(request, Some(RxRequest::Send)) {
             return Err(DropReason::Stranger);
         }
         let request = request.ok_or(DropReason::UnsupportedOpcode)?;
@@ -235,7 +241,7 @@ impl Receiver<'_> {
         } = *arrival;
         let (qpn, context) = (Qpn(bth.dest_qp), queue_pair.context);
         match request {
-            Request::Send => {
+            RxRequest::Send => {
                 if !queue_pair.takes_sends {
                     return Err(DropReason::NoReceive);
                 }
@@ -254,7 +260,7 @@ impl Receiver<'_> {
                     arrived_ns,
                 })));
             }
-            Request::Write { reth, imm } => {
+            RxRequest::Write { reth, imm } => {
                 let placed = place(windows, reth, packet.payload(), self.batch)?;
                 self.out.push(Completion::Write {
                     qpn,
@@ -264,7 +270,7 @@ impl Receiver<'_> {
                     ecn,
                     arrived_ns,
                 });
-                if placed == Placed::Nowhere {
+                if placed == Placed::NoWindow {
                     return Err(DropReason::NullKey);
                 }
             }
@@ -273,14 +279,14 @@ impl Receiver<'_> {
     }
 }
 
-/// What a packet asks for.
-enum Request {
+/// The operation of a packet.
+enum RxRequest {
     Write { reth: Reth, imm: u32 },
     Send,
 }
 
-impl Request {
-    /// `None` for opcodes that are not served.
+impl RxRequest {
+    /// `None` for opcodes that the NIC does not serve.
     fn of(packet: &Packet<'_>) -> Option<Self> {
         match packet.opcode().value {
             UC_WRITE_ONLY_WITH_IMM => Some(Self::Write {
@@ -293,17 +299,17 @@ impl Request {
     }
 }
 
-/// Whether a packet from `from` comes from the source that a queue pair permits. An IPv4 address in
-/// IPv6 notation is the IPv4 address.
+/// Whether `from` matches the source that a queue pair permits. An IPv4-mapped IPv6 address equals
+/// the IPv4 address.
 ///
-/// The port has to match too, unless the peer is a hardware or kernel RNIC, which is known by its
-/// port: RNICs receive on 4791 and spread their flows over many source ports (IBTA annex A17.9.2).
+/// The port must match too, unless the permitted port is 4791: then the peer is a hardware or
+/// kernel RNIC, which receives on 4791 and sends from many source ports (IBTA annex A17.9.2).
 fn is_from(permitted: SocketAddr, from: SocketAddr) -> bool {
     let (ip, port) = (permitted.ip().to_canonical(), permitted.port());
     ip == from.ip().to_canonical() && (port == from.port() || port == ROCE_PORT)
 }
 
-/// The reason to count for bytes that are no packet.
+/// The drop reason for bytes that are not a packet.
 fn form(error: ParseError) -> DropReason {
     match error {
         ParseError::UnknownOpcode(_) | ParseError::BoxMessage => DropReason::UnsupportedOpcode,
@@ -311,8 +317,9 @@ fn form(error: ParseError) -> DropReason {
     }
 }
 
-/// Software ends use few IPv4 identifications. RNICs use all, and send to [`ROCE_PORT`] only, so a
-/// port of our own choice keeps the ICRC at its full strength.
+/// Checks the ICRC. Software ends use few IPv4 identifications. RNICs use all, but send to
+/// [`ROCE_PORT`] only. On any other port, accepting few identifications keeps the ICRC at its full
+/// strength.
 fn check_icrc(arrival: &Arrival<'_>) -> Result<(), DropReason> {
     let Arrival {
         payload,

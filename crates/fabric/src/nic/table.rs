@@ -1,25 +1,25 @@
-//! What packets and posts are looked up in.
+//! A table with random keys and a fast path for repeated lookups.
 
 use super::numbers::ByNumber;
 
-/// Entries by the number that was drawn for each.
+/// Entries by their random number.
 ///
-/// Packets and posts come in runs that name the same number, so the entry that was found last is
-/// looked at first: then there is no hashing.
+/// Packets and posts often name the same number several times in a row. A lookup therefore checks
+/// the last entry first and hashes only if that fails.
 pub(super) struct Table<T> {
-    /// Where in `entries` each number is.
-    places: ByNumber<u32>,
+    /// Index in `entries` of each number.
+    indices: ByNumber<u32>,
     entries: Vec<Option<(u32, T)>>,
-    /// Places in `entries` that are `None`.
+    /// Indices in `entries` that are `None`.
     free: Vec<u32>,
-    /// Where the last entry was found.
+    /// Index of the last entry that was found.
     last: u32,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
-            places: ByNumber::default(),
+            indices: ByNumber::default(),
             entries: Vec::new(),
             free: Vec::new(),
             last: 0,
@@ -28,23 +28,24 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Puts an entry in, in the place of one with the same number.
+    /// Inserts an entry. Replaces an entry with the same number.
     pub(super) fn insert(&mut self, number: u32, entry: T) {
         let entries = &mut self.entries;
-        let place = *self.places.entry(number).or_insert_with(|| {
+        let index = *self.indices.entry(number).or_insert_with(|| {
             self.free.pop().unwrap_or_else(|| {
                 entries.push(None);
                 // A table has at most 2^21 entries.
                 u32::try_from(entries.len() - 1).unwrap_or(u32::MAX)
             })
         });
-        entries[place as usize] = Some((number, entry));
+        entries[index as usize] = Some((number, entry));
     }
 
     pub(super) fn remove(&mut self, number: u32) {
-        if let Some(place) = self.places.remove(&number) {
-            self.entries[place as usize] = None;
-            self.free.push(place);
+        if let Some(index) = self.indices.remove(&number) {
+            self.entries[index as usize] = None;
+            self.free.push(index);
+            debug_assert_eq!(self.indices.len() + self.free.len(), self.entries.len());
         }
     }
 
@@ -55,7 +56,7 @@ impl<T> Table<T> {
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         let last = self.entries.get(self.last as usize);
         if !matches!(last, Some(Some((found, _))) if *found == number) {
-            self.last = *self.places.get(&number)?;
+            self.last = *self.indices.get(&number)?;
         }
         let entry = self.entries.get_mut(self.last as usize)?.as_mut();
         entry.map(|(_, entry)| entry)

@@ -1,4 +1,4 @@
-//! Sends through one port.
+//! The send side of a port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use farwrite_wire::icrc::Flow;
 
 use super::burst::{Burst, Payloads};
-use super::port::Port;
+use super::port::PortState;
 use super::regions::RegionsReader;
 use super::table::Table;
 use super::{CarrierTx, header_bytes};
@@ -15,12 +15,12 @@ use crate::contract::{Counters, Departed, FabricError, Qpn, TxQueue, WriteWr};
 /// The transmit queue of a software NIC's port.
 pub struct NicTx<T> {
     carrier: T,
-    port: Arc<Port>,
+    port: Arc<PortState>,
     regions: RegionsReader,
     queue_pairs: Table<SendQp>,
-    /// Not yet polled.
+    /// Departures that were not polled yet.
     departed: Vec<Departed>,
-    /// What a post copies; kept for its capacity.
+    /// Buffer for the bytes that a post copies, reused.
     copied: Vec<u8>,
 }
 
@@ -46,23 +46,23 @@ struct SendQp {
     context: u64,
     /// PSN of the next packet, in the low 24 bits.
     psn: u32,
-    /// Apart, since it is large.
+    /// Boxed because it is large.
     remote: Option<Box<SendPath>>,
 }
 
-/// Where the packets of a queue pair go.
+/// The addresses of a queue pair's packets.
 pub(super) struct SendPath {
     pub(super) qpn: Qpn,
-    /// The destination, with the interface of a link-local address.
+    /// Destination, with the interface of a link-local address.
     pub(super) destination: SocketAddr,
-    /// The addresses that packets leave with.
+    /// The addresses in the headers of packets.
     pub(super) flow: Flow,
-    /// The addresses that the ICRC covers, where they are others.
+    /// The addresses that the ICRC covers, if they differ.
     pub(super) sealed_as: Option<Box<Flow>>,
 }
 
 impl<T: CarrierTx> NicTx<T> {
-    pub(super) fn new(carrier: T, port: Arc<Port>, regions: RegionsReader) -> Self {
+    pub(super) fn new(carrier: T, port: Arc<PortState>, regions: RegionsReader) -> Self {
         Self {
             carrier,
             port,
@@ -73,7 +73,7 @@ impl<T: CarrierTx> NicTx<T> {
         }
     }
 
-    /// Takes in what the control object has changed.
+    /// Applies the updates of the control object.
     fn update(&mut self) {
         for update in self.port.tx.take() {
             match update {
@@ -117,9 +117,9 @@ impl SendQp {
         remote.ok_or(FabricError::NotConnected(qpn.0))
     }
 
-    /// Notes that the carrier took packets.
+    /// Records that the carrier accepted packets.
     fn sent(&mut self, packets: usize) {
-        // PSNs count modulo 2^24, so nothing above matters.
+        // PSNs count modulo 2^24, so higher bits do not matter.
         #[allow(clippy::cast_possible_truncation)]
         let packets = packets as u32;
         self.psn = self.psn.wrapping_add(packets);
@@ -140,10 +140,10 @@ impl<T: CarrierTx> TxQueue for NicTx<T> {
         queue_pair.sent(taken);
         count_sent(&self.port, taken, bytes);
         let context = queue_pair.context;
-        // The last one taken completes too where the carrier did not take all.
+        // If the carrier did not accept all writes, the last accepted one completes too.
         let cut = (taken < writes.len()).then_some(taken);
         let completed = (1..=taken).zip(writes);
-        let completed = completed.filter(|(place, w)| w.signaled || cut == Some(*place));
+        let completed = completed.filter(|(index, w)| w.signaled || cut == Some(*index));
         let departed = completed.map(|(_, write)| Departed {
             qpn,
             context,
@@ -179,7 +179,8 @@ impl<T> Drop for NicTx<T> {
     }
 }
 
-/// Sends a burst; returns how many packets the carrier took, and the bytes of their IP datagrams.
+/// Sends a burst. Returns the number of packets that the carrier accepted, and the bytes of their
+/// IP datagrams.
 fn send<T: CarrierTx>(
     carrier: &mut T,
     qpn: Qpn,
@@ -198,7 +199,7 @@ fn send<T: CarrierTx>(
 }
 
 /// Counts packets that a port sent, and the bytes of their IP datagrams.
-fn count_sent(port: &Port, packets: usize, bytes: u64) {
+fn count_sent(port: &PortState, packets: usize, bytes: u64) {
     port.count(&Counters {
         sent_packets: packets as u64,
         sent_bytes: bytes,

@@ -1,4 +1,4 @@
-//! Window sets as the control object sees them.
+//! Window sets at the control object.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::numbers::{ByNumber, Numbers};
 use super::windows::{Closings, Epochs, Slots};
 use crate::contract::{FabricError, Registered, RemotePlace, Rkey, Window, WindowSet};
 
-/// All window sets of a NIC. The number of a set is its root key.
+/// All window sets of a NIC. The root key of a set is its number.
 pub(super) struct WindowSets {
     table: ByNumber<Arc<Slots>>,
     closings: Closings,

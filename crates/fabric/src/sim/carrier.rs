@@ -7,56 +7,56 @@ use std::rc::Rc;
 use farwrite_link::Datagram;
 use farwrite_wire::icrc::Flow;
 
-use super::network::{Arrived, State, transmit};
+use super::network::{NetworkState, SimArrival, transmit};
 use crate::contract::{Ecn, FabricError};
 use crate::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx};
 
-/// Largest payload of a packet: what fits the 65,535 bytes of an IPv4 datagram with 28 bytes of IP
-/// and UDP headers, 32 of RoCEv2 headers and 4 of ICRC, as a multiple of 4.
+/// Largest payload of a packet: the 65,535 bytes of an IPv4 datagram minus 28 bytes of IP and UDP
+/// headers, 32 of RoCEv2 headers and 4 of ICRC, rounded down to a multiple of 4.
 const MAX_MTU: u32 = (65_535 - 28 - 32 - 4) / 4 * 4;
 
-/// Most packets taken in by one poll.
+/// Largest number of packets received by one poll.
 const POLL_BATCH: usize = 256;
 
-/// Packets of one burst after which the IPv4 identification starts over, as in bursts that a kernel
-/// cuts into packets.
+/// Number of packets of a burst after which the IPv4 identification starts again at 0, as in bursts
+/// that a kernel cuts into packets.
 const BURST_IDS: u16 = 64;
 
 /// A simulated host's ports.
 pub struct SimCarrier {
-    host: Rc<Host>,
-    /// Which halves were handed out, by port.
+    host: Rc<HostPorts>,
+    /// For each port, whether its sending and receiving halves were handed out.
     taken: Vec<[bool; 2]>,
 }
 
-/// What the halves of a host's ports share. The sockets close with the last of them.
-struct Host {
-    network: Rc<RefCell<State>>,
+/// State that the halves of a host's ports share. The sockets close when the last half is dropped.
+struct HostPorts {
+    network: Rc<RefCell<NetworkState>>,
     ports: Vec<SocketAddr>,
 }
 
 /// The sending half of a simulated port.
 pub struct SimTx {
-    host: Rc<Host>,
+    host: Rc<HostPorts>,
 }
 
 /// The receiving half of a simulated port.
 pub struct SimRx {
-    host: Rc<Host>,
+    host: Rc<HostPorts>,
     addr: SocketAddr,
-    /// What one poll takes in; kept for its capacity.
-    batch: Vec<Arrived>,
+    /// Buffer for the packets of one poll, reused.
+    batch: Vec<SimArrival>,
 }
 
 impl SimCarrier {
-    pub(super) fn new(network: Rc<RefCell<State>>, ports: Vec<SocketAddr>) -> Self {
+    pub(super) fn new(network: Rc<RefCell<NetworkState>>, ports: Vec<SocketAddr>) -> Self {
         Self {
             taken: vec![[false; 2]; ports.len()],
-            host: Rc::new(Host { network, ports }),
+            host: Rc::new(HostPorts { network, ports }),
         }
     }
 
-    /// Whether a half of a port is handed out for the first time.
+    /// Marks a half of a port as handed out. Returns whether this is the first time.
     fn take(&mut self, port: u16, half: usize) -> bool {
         let taken = self.taken.get_mut(usize::from(port));
         taken.is_some_and(|halves| !std::mem::replace(&mut halves[half], true))
@@ -69,7 +69,7 @@ impl Carrier for SimCarrier {
     const GHOSTS: bool = true;
 
     fn ports(&self) -> u16 {
-        // As many as were asked for by a u16.
+        // The number of ports was given as a `u16`.
         u16::try_from(self.host.ports.len()).unwrap_or(u16::MAX)
     }
 
@@ -133,7 +133,7 @@ impl CarrierRx for SimRx {
         let mut network = self.host.network.borrow_mut();
         let more = network.take(self.addr, POLL_BATCH, &mut self.batch);
         drop(network);
-        for Arrived { at_ns, datagram } in self.batch.drain(..) {
+        for SimArrival { at_ns, datagram } in self.batch.drain(..) {
             if let Ok(flow) = Flow::new(datagram.src, datagram.dst) {
                 each(&Arrival {
                     payload: &datagram.payload,
@@ -148,7 +148,7 @@ impl CarrierRx for SimRx {
     }
 }
 
-impl Drop for Host {
+impl Drop for HostPorts {
     fn drop(&mut self) {
         self.network.borrow_mut().close(&self.ports);
     }

@@ -12,39 +12,40 @@ use rand_core::{Rng, SeedableRng};
 use super::{SimCarrier, SimFabric};
 use crate::nic::NicFabric;
 
-/// Why a simulated network cannot be as asked.
+/// Why a simulated network cannot do what was asked.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SimError {
-    /// An end already has the address.
-    #[error("{0} is taken by another end")]
+    /// Another end has the address.
+    #[error("another end has the address {0}")]
     AddressTaken(SocketAddr),
-    /// An end without ports, or with more than there are above its first.
-    #[error("{ports} ports from {addr} on: 1 or more that end by 65535 are wanted")]
+    /// An end without ports, or with more ports than there are numbers after its first.
+    #[error("{ports} ports from {addr} on: choose at least 1, with port numbers up to 65535")]
     Ports {
-        /// The first.
+        /// Address of the first port.
         addr: SocketAddr,
-        /// How many.
+        /// Number of ports.
         ports: u16,
     },
-    /// Two addresses that no link joins.
+    /// No link joins the two addresses.
     #[error("no link leads from {from} to {to}")]
     NoLink {
-        /// Where it would start.
+        /// Address of the sender.
         from: IpAddr,
-        /// Where it would end.
+        /// Address of the receiver.
         to: IpAddr,
     },
-    /// A link cannot be so.
+    /// The configuration of a link is invalid.
     #[error(transparent)]
     Link(#[from] ConfigError),
 }
 
-/// What becomes of a datagram that an end sends.
+/// What happens to a datagram that an end sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes to its link.
+    /// It enters its link.
     Pass,
-    /// It is gone.
+    /// It is lost.
     Drop,
     /// It is kept for [`SimNetwork::take_held`].
     Hold,
@@ -52,27 +53,27 @@ pub enum Verdict {
 
 type Tap = Box<dyn FnMut(&Datagram) -> Verdict>;
 
-/// A network of simulated hosts. Clones are handles to the same network.
+/// A simulated network of hosts. Clones are handles to the same network.
 #[derive(Clone)]
 pub struct SimNetwork {
-    state: Rc<RefCell<State>>,
+    state: Rc<RefCell<NetworkState>>,
 }
 
-/// A datagram in an inbox, and when it came.
-pub(super) struct Arrived {
+/// A datagram in an inbox, and its arrival time.
+pub(super) struct SimArrival {
     pub(super) at_ns: u64,
     pub(super) datagram: Datagram,
 }
 
-/// Everything that the ends of a network share.
-pub(super) struct State {
+/// State that all ends of a network share.
+pub(super) struct NetworkState {
     now_ns: u64,
-    /// Source of every further seed.
+    /// Generator of all further seeds.
     rng: ChaCha20Rng,
-    /// Ordered, so that simultaneous arrivals come in the same order in every run.
+    /// Ordered, so that simultaneous arrivals have the same order in every run.
     links: BTreeMap<(IpAddr, IpAddr), Link>,
-    /// What has arrived and was not polled yet, by socket.
-    inboxes: BTreeMap<SocketAddr, VecDeque<Arrived>>,
+    /// Datagrams that have arrived and were not polled yet, by socket.
+    inboxes: BTreeMap<SocketAddr, VecDeque<SimArrival>>,
     tap: Option<Tap>,
     held: Vec<Datagram>,
     undeliverable: u64,
@@ -82,7 +83,7 @@ impl SimNetwork {
     /// A network without hosts, at time 0. All its faults, keys and numbers follow from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        let state = State {
+        let state = NetworkState {
             now_ns: 0,
             rng: ChaCha20Rng::seed_from_u64(seed),
             links: BTreeMap::new(),
@@ -96,8 +97,8 @@ impl SimNetwork {
         }
     }
 
-    /// A new end with `ports` sockets: `addr` and the port numbers that follow it. Several ends may
-    /// share an IP address. Dropping the end frees them.
+    /// Adds an end with `ports` sockets: `addr`, and the port numbers after it. Several ends may
+    /// share an IP address. Dropping the end frees its addresses.
     ///
     /// # Errors
     /// [`SimError::Ports`], [`SimError::AddressTaken`].
@@ -122,8 +123,8 @@ impl SimNetwork {
         Ok(NicFabric::new(carrier, seed))
     }
 
-    /// Joins two hosts by a link each way; takes the place of earlier ones, with all in flight
-    /// there.
+    /// Joins two hosts by a link in each direction. Replaces earlier links; packets in flight there
+    /// are lost.
     ///
     /// # Errors
     /// [`SimError::Link`].
@@ -142,8 +143,9 @@ impl SimNetwork {
         Ok(())
     }
 
-    /// Replaces the link from one host to another, with all in flight there, by one that changes at
-    /// the instants of `steps`, which count from when the network was made.
+    /// Replaces the link from one host to another by a link that changes at the times of `steps`.
+    /// These times count from the creation of the network. Packets in flight on the old link are
+    /// lost.
     ///
     /// # Errors
     /// [`SimError::NoLink`], [`SimError::Link`].
@@ -161,25 +163,25 @@ impl SimNetwork {
         Ok(())
     }
 
-    /// Now, in nanoseconds since the network was made.
+    /// The current time, in nanoseconds since the creation of the network.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.state.borrow().now_ns
     }
 
-    /// When the next datagram arrives somewhere, `None` if none is under way.
+    /// Time of the next arrival of a datagram; `None` if none is in flight.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         self.state.borrow().next().map(|(due_ns, _)| due_ns)
     }
 
-    /// Moves the clock, and all datagrams that arrive by then to the ends that they are for, which
-    /// take them in when polled. A time that has passed already changes nothing.
+    /// Moves the clock. Datagrams that arrive by then reach the inboxes of their ends, which
+    /// receive them when polled. A time in the past changes nothing.
     pub fn advance_to(&self, now_ns: u64) {
         self.state.borrow_mut().advance_to(now_ns);
     }
 
-    /// Cuts the link from one host to another, with the loss of all that is on it, or mends it.
+    /// Cuts or restores the link from one host to another. Cutting loses all packets on it.
     ///
     /// # Errors
     /// [`SimError::NoLink`].
@@ -190,7 +192,7 @@ impl SimNetwork {
         Ok(())
     }
 
-    /// What the link from one host to another has done.
+    /// The counters of the link from one host to another.
     ///
     /// # Errors
     /// [`SimError::NoLink`].
@@ -200,8 +202,8 @@ impl SimNetwork {
         Ok(link.ok_or(SimError::NoLink { from, to })?.counters())
     }
 
-    /// Bytes that wait in the queue of the link from one host to another, the one that is being
-    /// sent included.
+    /// Bytes in the queue of the link from one host to another, including the packet in
+    /// transmission.
     ///
     /// # Errors
     /// [`SimError::NoLink`].
@@ -212,38 +214,39 @@ impl SimNetwork {
         Ok(link.queue_bytes(state.now_ns))
     }
 
-    /// Shows every datagram to `tap` as it is sent, before its link, and does as it says. Takes the
-    /// place of an earlier one. The tap may use the network, but what it sends is not shown to it.
+    /// Sets a tap: a function that sees every datagram before its link and decides what happens to
+    /// it. Replaces an earlier tap. The tap may use the network, but does not see what it sends
+    /// itself.
     pub fn set_tap(&self, tap: impl FnMut(&Datagram) -> Verdict + 'static) {
         self.state.borrow_mut().tap = Some(Box::new(tap));
     }
 
-    /// Shows datagrams to nobody any more.
+    /// Removes the tap.
     pub fn clear_tap(&self) {
         self.state.borrow_mut().tap = None;
     }
 
-    /// The datagrams that a tap held, in the order of their sending.
+    /// The datagrams that the tap held, in the order of sending.
     #[must_use]
     pub fn take_held(&self) -> Vec<Datagram> {
         std::mem::take(&mut self.state.borrow_mut().held)
     }
 
-    /// Makes a datagram arrive at once, past tap and links: one held, copied or forged.
+    /// Makes a datagram arrive at once, without tap and link. It may be held, copied or forged.
     pub fn inject(&self, datagram: Datagram) {
         self.state.borrow_mut().deliver(datagram);
     }
 
-    /// Datagrams that no link or no end was there for.
+    /// Number of datagrams without a link or without a receiving end.
     #[must_use]
     pub fn undeliverable(&self) -> u64 {
         self.state.borrow().undeliverable
     }
 }
 
-/// Sends a datagram through tap and link.
-pub(super) fn transmit(network: &RefCell<State>, datagram: Datagram) {
-    // The tap is taken out while it runs, so that it may use the network.
+/// Sends a datagram through the tap and the link.
+pub(super) fn transmit(network: &RefCell<NetworkState>, datagram: Datagram) {
+    // Remove the tap while it runs, so that it can use the network.
     let tap = network.borrow_mut().tap.take();
     let verdict = match tap {
         None => Verdict::Pass,
@@ -261,7 +264,7 @@ pub(super) fn transmit(network: &RefCell<State>, datagram: Datagram) {
     }
 }
 
-impl State {
+impl NetworkState {
     fn send(&mut self, datagram: Datagram) {
         let route = (datagram.src.ip(), datagram.dst.ip());
         match self.links.get_mut(&route) {
@@ -272,7 +275,7 @@ impl State {
 
     fn deliver(&mut self, datagram: Datagram) {
         match self.inboxes.get_mut(&datagram.dst) {
-            Some(inbox) => inbox.push_back(Arrived {
+            Some(inbox) => inbox.push_back(SimArrival {
                 at_ns: self.now_ns,
                 datagram,
             }),
@@ -280,7 +283,7 @@ impl State {
         }
     }
 
-    /// The link that delivers next, and when.
+    /// Time and key of the link with the next delivery.
     fn next(&self) -> Option<(u64, (IpAddr, IpAddr))> {
         let links = self.links.iter();
         let due = links.filter_map(|(&route, link)| Some((link.next_ns()?, route)));
@@ -298,8 +301,13 @@ impl State {
         self.now_ns = self.now_ns.max(now_ns);
     }
 
-    /// Moves up to `most` datagrams out of a socket's inbox; returns whether some are left.
-    pub(super) fn take(&mut self, addr: SocketAddr, most: usize, out: &mut Vec<Arrived>) -> bool {
+    /// Moves up to `most` datagrams out of a socket's inbox. Returns whether some are left.
+    pub(super) fn take(
+        &mut self,
+        addr: SocketAddr,
+        most: usize,
+        out: &mut Vec<SimArrival>,
+    ) -> bool {
         let Some(inbox) = self.inboxes.get_mut(&addr) else {
             return false;
         };
@@ -307,7 +315,7 @@ impl State {
         !inbox.is_empty()
     }
 
-    /// Closes sockets, with all that has arrived there.
+    /// Closes sockets. Datagrams in their inboxes are lost.
     pub(super) fn close(&mut self, ports: &[SocketAddr]) {
         for port in ports {
             self.inboxes.remove(port);

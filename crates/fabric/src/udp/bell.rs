@@ -1,4 +1,4 @@
-//! What a thread that waits for sockets is woken by.
+//! Wakes a thread that waits for sockets.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,18 +11,18 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use super::socket::poll;
 use crate::contract::{FabricError, Waker};
 
-/// Nobody sleeps or has rung.
+/// The owner is awake, and nobody has rung.
 const QUIET: u8 = 0;
-/// The owner sleeps, or is about to.
+/// The owner sleeps, or is about to sleep.
 const ASLEEP: u8 = 1;
-/// Somebody has rung since the owner last slept.
+/// Somebody has rung since the owner's last sleep.
 const RUNG: u8 = 2;
 
-/// Wakes one sleeper, its owner. Ringing costs a system call only while the owner sleeps.
+/// Wakes one thread, its owner. Ringing costs a system call only while the owner sleeps.
 #[derive(Debug)]
 pub(super) struct Bell {
-    /// Readable when the owner, asleep, is to wake. It may become so late, after the owner has
-    /// woken for another reason: then a later sleep ends early.
+    /// Readable when the sleeping owner must wake. It may become readable after the owner has woken
+    /// for another reason; then a later sleep ends early.
     event: OwnedFd,
     state: AtomicU8,
 }
@@ -44,15 +44,17 @@ impl Bell {
     }
 
     fn ring(&self) {
-        // Release: the owner sees what was done before.
+        // Release: the owner sees everything done before.
         if self.state.swap(RUNG, Ordering::AcqRel) == ASLEEP {
-            // Refused only where the counter is at its end, and so readable.
+            // This fails only if the event counter is at its maximum, and then the descriptor is
+            // readable already.
             let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
         }
     }
 
-    /// Sleeps until the bell rings, or has rung since the last sleep, or one of `sockets` is ready,
-    /// but at most for `at_most`. A signal ends the sleep early. Only the owner calls this.
+    /// Sleeps until the bell rings, or returns at once if it has rung since the last sleep. Also
+    /// ends when one of `sockets` is ready, after `at_most`, or early after a signal. Only the
+    /// owner calls this.
     pub(super) fn sleep<'a>(
         &'a self,
         sockets: impl Iterator<Item = PollFd<'a>>,
@@ -62,7 +64,7 @@ impl Bell {
             .state
             .compare_exchange(QUIET, ASLEEP, Ordering::Relaxed, Ordering::Relaxed)
             .map_or(Ok(()), |_| self.poll(sockets, at_most));
-        // Acquire: pairs with the release in `ring`. Later rings are for the next sleep.
+        // Acquire: pairs with the release in `ring`. Later rings end the next sleep.
         self.state.swap(QUIET, Ordering::Acquire);
         slept.map_err(|source| FabricError::Io {
             what: "waiting for packets".into(),
@@ -79,7 +81,7 @@ impl Bell {
         fds.extend(sockets);
         poll(&mut fds, Some(at_most))?;
         if fds[0].revents().contains(PollFlags::IN) {
-            // It can be read: only the owner does so.
+            // Reading cannot fail, because the descriptor is readable and only the owner reads it.
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
         Ok(())
@@ -93,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Longer than a test takes.
+    /// Longer than a test runs.
     const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(20);
 
@@ -133,7 +135,7 @@ mod tests {
         });
     }
 
-    /// Each ring is answered, whether it comes before, in or after a sleep.
+    /// Every ring ends a sleep, whether it comes before, during or after one.
     #[test]
     fn no_ring_is_lost() {
         let (ping, pong) = (Bell::new().unwrap(), Bell::new().unwrap());

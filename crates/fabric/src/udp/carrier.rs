@@ -9,44 +9,44 @@ use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
 
 use super::UdpConfig;
-use super::aside::{Aside, SharedAside};
 use super::bell::Bell;
 use super::config::Granted;
-use super::datagram::Outgoing;
+use super::datagram::OutgoingBatch;
 use super::error::SocketError;
 use super::path::{self, source_for};
+use super::path_packets::{PathPackets, SharedPathPackets};
 use super::peers::Peers;
 use super::runs::Runs;
 use super::rx::UdpRx;
 use super::sender::UdpSender;
-use super::socket::{Shared, UdpSocket};
+use super::socket::{SharedSocket, UdpSocket};
 use crate::contract::FabricError;
 use crate::nic::{Burst, Carrier, CarrierTx, Packet, Seal};
 
-/// Largest payload of a packet: the 65,507 bytes of the largest UDP datagram over IPv4 less 32 of
-/// headers and 4 of ICRC, as a multiple of 4. The path may carry less.
+/// Largest payload of a packet: the 65,507 bytes of the largest UDP datagram over IPv4 minus 32 of
+/// headers and 4 of ICRC, rounded down to a multiple of 4. The path may carry less.
 const MAX_MTU: u32 = (65_507 - 32 - 4) / 4 * 4;
-/// Batches, or packets where batches do not work, that are sealed before they are handed to the
-/// system: enough for a call to be worth its while, few enough (256 KiB) that the payload is still
-/// in the cache when it is copied.
+/// Number of batches (or packets, if batches do not work) that are sealed before each send call.
+/// Large enough to amortize the system call, and small enough (256 KiB) that the payload is still
+/// in the cache when the kernel copies it.
 const BATCHES_AHEAD: usize = 4;
 const SINGLES_AHEAD: usize = 64;
 
 /// Moves packets through UDP sockets.
 #[derive(Debug)]
 pub struct UdpCarrier {
-    ports: Vec<Port>,
+    ports: Vec<UdpPort>,
     bell: Arc<Bell>,
-    aside: SharedAside,
+    path_packets: SharedPathPackets,
 }
 
 #[derive(Debug)]
-struct Port {
-    socket: Arc<Shared>,
+struct UdpPort {
+    socket: Arc<SharedSocket>,
     peers: Arc<Peers>,
-    /// What its worker sleeps by.
+    /// Wakes the worker of the port.
     worker: Arc<Bell>,
-    /// The halves, until they are handed out.
+    /// The sending half, until it is handed out.
     sender: Option<UdpSender>,
     receiver: Option<UdpRx>,
 }
@@ -65,7 +65,7 @@ impl UdpCarrier {
                 want: format!("at least 1, and port numbers from {first} to 65535 at most"),
             });
         }
-        let aside = SharedAside::default();
+        let path_packets = SharedPathPackets::default();
         let bind = |index| {
             let mut socket = config.socket;
             if first != 0 {
@@ -76,8 +76,8 @@ impl UdpCarrier {
             let (sender, _) = bound.split();
             let peers = Arc::new(Peers::new(Arc::clone(&open), socket));
             let worker = Bell::new()?;
-            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&aside));
-            Ok(Port {
+            let receiver = UdpRx::new(index, &open, &peers, &worker, Arc::clone(&path_packets));
+            Ok(UdpPort {
                 socket: open,
                 peers,
                 worker,
@@ -90,21 +90,22 @@ impl UdpCarrier {
                 .map(bind)
                 .collect::<Result<_, FabricError>>()?,
             bell: Bell::new()?,
-            aside,
+            path_packets,
         })
     }
 
-    /// What the control object sleeps by.
+    /// Wakes the control object.
     pub(super) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 
-    pub(super) fn aside(&self) -> &Aside {
-        &self.aside
+    pub(super) fn path_packets(&self) -> &PathPackets {
+        &self.path_packets
     }
 
-    /// Sends one datagram beside the packets of queue pairs; the inner result is the socket's.
-    pub(super) fn send_aside(
+    /// Sends one datagram that is not a packet of a queue pair. The inner result is that of the
+    /// socket.
+    pub(super) fn send_path_datagram(
         &self,
         port: u16,
         from: IpAddr,
@@ -118,7 +119,7 @@ impl UdpCarrier {
                 want: format!("less than {}", self.ports.len()),
             });
         };
-        let message = Outgoing {
+        let message = OutgoingBatch {
             src: Some(from).filter(|from| !from.is_unspecified()),
             dst: path::canonical(to),
             segment_bytes: bytes.len(),
@@ -127,14 +128,14 @@ impl UdpCarrier {
         Ok(UdpSender::new(Arc::clone(&port.socket)).send(&[message]))
     }
 
-    /// The sockets that were full when last sent to, each until it has room.
+    /// The sockets that were full at the last send, until they have room.
     pub(super) fn when_not_full(&self) -> impl Iterator<Item = PollFd<'_>> {
         let sockets = self.ports.iter().map(|port| &*port.socket);
         let full = sockets.filter(|socket| socket.full.load(Ordering::Relaxed));
         full.map(|socket| PollFd::new(socket, PollFlags::OUT))
     }
 
-    /// What the system granted to the socket of a port below [`Carrier::ports`].
+    /// The options that the system granted to the socket of a port below [`Carrier::ports`].
     #[must_use]
     pub fn granted(&self, port: u16) -> Granted {
         self.ports[usize::from(port)].socket.granted()
@@ -147,7 +148,7 @@ impl Carrier for UdpCarrier {
     const GHOSTS: bool = false;
 
     fn ports(&self) -> u16 {
-        // As many as were asked for by a u16.
+        // The number of ports was given as a `u16`.
         u16::try_from(self.ports.len()).unwrap_or(u16::MAX)
     }
 
@@ -173,8 +174,8 @@ impl Carrier for UdpCarrier {
         port.receiver.take()
     }
 
-    /// A queue pair asks once for each path: a wildcard socket then sends from that address always,
-    /// as the peer knows us by it.
+    /// Called once for each path of a queue pair. A wildcard socket then always sends from the
+    /// address found here, because the peer knows this end by that address.
     fn flow(&self, port: u16, remote: SocketAddr) -> Result<Flow, FabricError> {
         let bound = self.ports[usize::from(port)].socket.local;
         let remote = path::canonical(remote);
@@ -184,7 +185,7 @@ impl Carrier for UdpCarrier {
             want: format!("an address that UDP {bound} can reach ({why})"),
         };
         let mut local = bound;
-        // An IPv6 wildcard speaks IPv4 too.
+        // An IPv6 wildcard socket also sends IPv4.
         if bound.ip().is_unspecified() && (bound.is_ipv6() || remote.is_ipv4()) {
             local.set_ip(source_for(remote).map_err(|e| unreachable(&e))?);
         }
@@ -226,7 +227,7 @@ impl CarrierTx for UdpTx {
                     full = sent < runs.iter().map(|run| run.len()).sum();
                     rest = &rest[sent..];
                 }
-                // It comes again with the next send.
+                // The error comes again with the next send.
                 Err(_) if rest.len() < packets.len() => break,
                 Err(e) => return Err(e),
             }
@@ -236,14 +237,15 @@ impl CarrierTx for UdpTx {
     }
 }
 
-/// Seals runs of packets and hands them to the system; returns how many packets it took.
+/// Seals batches of packets and passes them to the system. Returns the number of packets that it
+/// accepted.
 fn send_runs(
     socket: &mut UdpSender,
     burst: &Burst<'_>,
     runs: &[&[Packet<'_>]],
 ) -> Result<usize, FabricError> {
     let sealed_as = burst.sealed_as();
-    // The kernel gives the packets of a run the identifications 0, 1, 2, ...
+    // The kernel gives the packets of a batch the identifications 0, 1, 2, ...
     let numbered = runs.iter().flat_map(|run| run.iter().zip(0..));
     let seals: Vec<Seal> = numbered
         .map(|(packet, id)| packet.seal(sealed_as, id))
@@ -263,7 +265,7 @@ fn send_runs(
     let messages: Vec<_> = runs
         .iter()
         .zip(starts.zip(&ends))
-        .map(|(run, (&start, &end))| Outgoing {
+        .map(|(run, (&start, &end))| OutgoingBatch {
             src: Some(burst.flow().src().ip()),
             dst: path::canonical(burst.destination()),
             segment_bytes: run[0].udp_bytes(),

@@ -1,27 +1,29 @@
-//! How a socket is made.
+//! Configuration of a socket.
 
 use std::net::SocketAddr;
 
-/// How a socket is made.
+/// Configuration of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketConfig {
-    /// Address to bind, port 0 for a free one. `[::]` takes IPv4 too, and shows it as IPv4.
+    /// Address to bind; port 0 selects a free port. `[::]` also receives IPv4, and shows IPv4
+    /// addresses as such.
     pub bind: SocketAddr,
-    /// Whether to let the kernel cut batches into packets (GSO) and join packets into batches
-    /// (GRO) where it can. The environment variable `FARWRITE_UDP_OFFLOAD=0` overrules a `true`.
+    /// Whether the kernel may cut batches into packets (GSO) and join packets into batches (GRO),
+    /// if it can. The environment variable `FARWRITE_UDP_OFFLOAD=0` overrides `true`.
     pub offload: bool,
-    /// Receive buffer to ask for, in bytes of packets. A pause of the receiver overflows it after
-    /// bytes / rate: 32 MiB hold 27 ms of 10 Gbit/s.
+    /// Requested receive buffer, in bytes of packets. If the receiver pauses, the buffer overflows
+    /// after size / rate: 32 MiB hold 27 ms of 10 Gbit/s.
     pub recv_buffer_bytes: usize,
-    /// Send buffer to ask for, in bytes of packets.
+    /// Requested send buffer, in bytes of packets.
     pub send_buffer_bytes: usize,
-    /// Whether datagrams leave as ECN-capable, with ECT(0) (RFC 3168 section 5), so that a queue
+    /// Whether datagrams are sent as ECN-capable, with ECT(0) (RFC 3168 section 5), so that a queue
     /// on the path can mark them instead of dropping them.
     pub ecn: bool,
 }
 
 impl SocketConfig {
-    /// The defaults at an address: offloads, 32 MiB to receive, 4 MiB to send, ECT(0).
+    /// The defaults for an address: offloads, a receive buffer of 32 MiB, a send buffer of 4 MiB,
+    /// ECT(0).
     #[must_use]
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
@@ -38,17 +40,17 @@ impl SocketConfig {
     }
 }
 
-/// What the system granted to a socket.
+/// Options that the system granted to a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// Receive buffer, in bytes. The kernel counts its own overhead against twice this.
+    /// Receive buffer, in bytes. The kernel allocates twice this value, for its own overhead.
     pub recv_buffer_bytes: usize,
-    /// Send buffer, in bytes, counted the same way.
+    /// Send buffer, in bytes, with the same rule.
     pub send_buffer_bytes: usize,
-    /// Whether batches are cut into packets by the kernel.
+    /// Whether the kernel cuts batches into packets.
     pub gso: bool,
-    /// Whether packets are joined into batches by the kernel.
+    /// Whether the kernel joins packets into batches.
     pub gro: bool,
-    /// Whether datagrams leave with ECT(0).
+    /// Whether datagrams are sent with ECT(0).
     pub ecn: bool,
 }

@@ -1,7 +1,7 @@
-//! Control messages of a datagram: which addresses, which segment size, how many drops.
+//! Control messages of a datagram: local address, segment size, ECN bits, drop counter.
 //!
-//! Laid out as the kernel has them (cmsg(3)): a header of length, level and type, then the data,
-//! each message aligned to a machine word.
+//! The layout is that of the kernel (cmsg(3)): a header with length, level and type, then the data.
+//! Each message is aligned to a machine word.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,29 +15,29 @@ const PKTINFO_V4: usize = 12;
 /// `struct in6_pktinfo`: address, interface.
 const PKTINFO_V6: usize = 20;
 
-/// Room for the control messages of one datagram.
+/// Buffer for the control messages of one datagram.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Control {
+pub(super) struct ControlBuffer {
     bytes: [u8; Self::SIZE],
     len: usize,
 }
 
-/// What the kernel said beside a received datagram.
+/// Values from the control messages of a received datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct ControlInfo {
     /// Destination address of the datagram.
     pub(super) dst: Option<IpAddr>,
-    /// Size of the segments that were coalesced into it, where there was more than one.
+    /// Size of the segments that the kernel joined into it, if there was more than one.
     pub(super) segment_bytes: Option<usize>,
-    /// Congestion bits of the IP header.
+    /// ECN bits of the IP header.
     pub(super) ecn: Ecn,
-    /// Datagrams that the socket has dropped so far for want of room.
+    /// Number of datagrams that the socket has dropped so far because its buffer was full.
     pub(super) drops: Option<u32>,
 }
 
-impl Control {
-    /// Enough for every message that we ask for, in both families.
+impl ControlBuffer {
+    /// Enough for all requested messages, in both address families.
     pub(super) const SIZE: usize = 160;
 
     pub(super) const EMPTY: Self = Self {
@@ -50,17 +50,17 @@ impl Control {
         self.len
     }
 
-    /// Says how many bytes the kernel wrote.
+    /// Sets the number of bytes that the kernel wrote.
     pub(super) fn set_len(&mut self, len: usize) {
         self.len = len.min(Self::SIZE);
     }
 
-    /// Where the kernel reads or writes.
+    /// Pointer for the kernel to read or write.
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
         self.bytes.as_mut_ptr()
     }
 
-    /// Asks that the datagram leave from `src`.
+    /// Requests that the datagram is sent from `src`.
     pub(super) fn push_source(&mut self, src: IpAddr, v6_socket: bool) {
         let v6 = match src {
             IpAddr::V4(v4) if !v6_socket => {
@@ -76,7 +76,7 @@ impl Control {
         self.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
     }
 
-    /// Asks that the datagram be cut into segments of `bytes` (UDP GSO).
+    /// Requests that the datagram is cut into segments of `bytes` (UDP GSO).
     pub(super) fn push_segment(&mut self, bytes: u16) {
         self.push(libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes());
     }
@@ -90,45 +90,45 @@ impl Control {
         self.len += HEADER + data.len().next_multiple_of(WORD);
     }
 
-    /// Reads what the kernel wrote. Unknown messages are passed over.
-    pub(super) fn told(&self) -> Told {
-        let mut told = Told::default();
+    /// Parses the messages that the kernel wrote. Skips unknown ones.
+    pub(super) fn parse(&self) -> ControlInfo {
+        let mut info = ControlInfo::default();
         let mut rest = &self.bytes[..self.len];
         while let Some((len, level, kind)) = header(rest) {
             let data = &rest[HEADER..len];
             match (level, kind) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    // ipi_addr, the header's destination, not ipi_spec_dst.
-                    told.dst = array(data, 8).map(|o| Ipv4Addr::from(o).into());
+                    // ipi_addr, the destination in the header, and not ipi_spec_dst.
+                    info.dst = array(data, 8).map(|o| Ipv4Addr::from(o).into());
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    told.dst = array(data, 0).map(|o| Ipv6Addr::from(o).to_canonical());
+                    info.dst = array(data, 0).map(|o| Ipv6Addr::from(o).to_canonical());
                 }
-                // One byte for IPv4, an integer for IPv6.
+                // The kernel passes one byte for IPv4, and an integer for IPv6.
                 (libc::IPPROTO_IP, libc::IP_TOS) => {
-                    told.ecn = Ecn::of_tos(data.first().copied().unwrap_or(0));
+                    info.ecn = Ecn::of_tos(data.first().copied().unwrap_or(0));
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                     let class = array(data, 0).map_or(0, i32::from_ne_bytes);
-                    told.ecn = Ecn::of_tos(class.to_le_bytes()[0]);
+                    info.ecn = Ecn::of_tos(class.to_le_bytes()[0]);
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) => {
-                    told.segment_bytes = array(data, 0)
+                    info.segment_bytes = array(data, 0)
                         .and_then(|b| usize::try_from(i32::from_ne_bytes(b)).ok())
                         .filter(|&bytes| bytes > 0);
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                    told.drops = array(data, 0).map(u32::from_ne_bytes);
+                    info.drops = array(data, 0).map(u32::from_ne_bytes);
                 }
                 _ => {}
             }
             rest = rest.get(len.next_multiple_of(WORD)..).unwrap_or(&[]);
         }
-        told
+        info
     }
 }
 
-/// Length (header included), level and type of the message that `bytes` begins with.
+/// Length (header included), level and type of the first message in `bytes`.
 fn header(bytes: &[u8]) -> Option<(usize, i32, i32)> {
     let len = usize::from_ne_bytes(array(bytes, 0)?);
     let level = i32::from_ne_bytes(array(bytes, WORD)?);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn lengths_are_the_kernels() {
-        let mut c = Control::EMPTY;
+        let mut c = ControlBuffer::EMPTY;
         c.push_source("192.0.2.1".parse().unwrap(), false);
         assert_eq!(c.len(), 32); // CMSG_SPACE(12)
         c.push_segment(4132);
@@ -157,31 +157,31 @@ mod tests {
 
     #[test]
     fn reads_messages_and_stops_at_nonsense() {
-        let mut c = Control::EMPTY;
+        let mut c = ControlBuffer::EMPTY;
         c.push_source("192.0.2.1".parse().unwrap(), true);
         c.push(libc::SOL_UDP, libc::UDP_GRO, &1000_i32.to_ne_bytes());
         c.push(libc::IPPROTO_IP, libc::IP_TOS, &[0xFE]);
         c.push(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &7_u32.to_ne_bytes());
-        let told = Told {
+        let info = ControlInfo {
             dst: Some("192.0.2.1".parse().unwrap()),
             segment_bytes: Some(1000),
             ecn: Ecn::Ect0,
             drops: Some(7),
         };
-        assert_eq!(c.told(), told);
-        // Cut off in the last message: what came before it stands.
+        assert_eq!(c.parse(), info);
+        // The last message is cut off; the messages before it are still parsed.
         c.set_len(c.len() - WORD);
         assert_eq!(
-            c.told(),
-            Told {
+            c.parse(),
+            ControlInfo {
                 drops: None,
-                ..told
+                ..info
             }
         );
-        // A length of zero must not loop.
-        assert_eq!(Control::EMPTY.told(), Told::default());
-        c.bytes = [0; Control::SIZE];
-        c.set_len(Control::SIZE);
-        assert_eq!(c.told(), Told::default());
+        // A length of zero must not cause an endless loop.
+        assert_eq!(ControlBuffer::EMPTY.parse(), ControlInfo::default());
+        c.bytes = [0; ControlBuffer::SIZE];
+        c.set_len(ControlBuffer::SIZE);
+        assert_eq!(c.parse(), ControlInfo::default());
     }
 }

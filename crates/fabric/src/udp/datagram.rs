@@ -1,4 +1,4 @@
-//! Datagrams on their way out and in, one or a batch of equal size at a time.
+//! Outgoing and received datagrams: one, or a batch of equal size.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -6,25 +6,26 @@ use std::ops::Range;
 
 use crate::contract::Ecn;
 
-/// Most segments of one GSO batch (`UDP_MAX_SEGMENTS` of the oldest kernels that have GSO).
+/// Largest number of segments of one GSO batch (`UDP_MAX_SEGMENTS` of the oldest kernels that have
+/// GSO).
 pub const MAX_SEGMENTS: usize = 64;
-/// Most bytes of one GSO batch: the payload of the largest IPv4 datagram.
+/// Largest size of one GSO batch: the payload of the largest IPv4 datagram.
 pub const MAX_BATCH_BYTES: usize = 65_507;
-/// What leaves in one piece: one datagram, or several of equal size (the last may be shorter) to
-/// one peer.
+/// One datagram to send, or a batch of datagrams of equal size (the last may be shorter) to one
+/// peer.
 #[derive(Clone, Copy, Debug)]
-pub struct Outgoing<'a> {
-    /// Local address to send from; the routing table's choice if none.
+pub struct OutgoingBatch<'a> {
+    /// Local address to send from; `None`: the choice of the routing table.
     pub src: Option<IpAddr>,
     /// The peer.
     pub dst: SocketAddr,
-    /// UDP payload bytes of each datagram but the last.
+    /// UDP payload bytes of each datagram except the last.
     pub segment_bytes: usize,
-    /// The payloads one after another, gathered.
+    /// The payloads of all datagrams, one after the other, in parts.
     pub parts: &'a [IoSlice<'a>],
 }
 
-impl Outgoing<'_> {
+impl OutgoingBatch<'_> {
     pub(super) fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.len()).sum()
     }
@@ -36,33 +37,33 @@ impl Outgoing<'_> {
     }
 }
 
-/// One datagram that arrived, or several of equal size (the last may be shorter) from one peer,
-/// coalesced by the kernel.
+/// One received datagram, or a batch of datagrams of equal size (the last may be shorter) from one
+/// peer, joined by the kernel.
 #[derive(Clone, Copy, Debug)]
-pub struct Received<'a> {
+pub struct ReceivedBatch<'a> {
     /// The peer.
     pub src: SocketAddr,
-    /// Destination address of the datagrams: which of this machine's addresses the peer wrote to.
+    /// Destination address of the datagrams: the local address to which the peer sent them.
     pub dst: SocketAddr,
-    /// What the path marked.
+    /// The congestion marking.
     pub ecn: Ecn,
-    /// UDP payload bytes of each datagram but the last; at least 1.
+    /// UDP payload bytes of each datagram except the last; at least 1.
     pub segment_bytes: usize,
-    /// The payloads one after another.
+    /// The payloads of all datagrams, one after the other.
     pub bytes: &'a [u8],
 }
 
-impl<'a> Received<'a> {
-    /// The payload of each datagram, of which there is at least one.
+impl<'a> ReceivedBatch<'a> {
+    /// The payload of each datagram. There is at least one.
     pub fn segments(&self) -> impl Iterator<Item = &'a [u8]> {
         let empty = self.bytes.is_empty().then_some(self.bytes);
         self.bytes.chunks(self.segment_bytes).chain(empty)
     }
 }
 
-/// Appends the parts of each datagram of `message` to `parts`, and tells `each` where they are.
+/// Appends the parts of each datagram of `message` to `parts`, and passes their range to `each`.
 pub(super) fn split<'a>(
-    message: &Outgoing<'a>,
+    message: &OutgoingBatch<'a>,
     parts: &mut Vec<IoSlice<'a>>,
     mut each: impl FnMut(Range<usize>),
 ) {

@@ -1,4 +1,4 @@
-//! What can go wrong with a socket.
+//! Errors of sockets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,26 +7,27 @@ use crate::contract::FabricError;
 
 /// Why a socket call failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SocketError {
-    /// The address could not be had.
+    /// The address cannot be bound.
     #[error("binding UDP {addr}: {source}")]
     Bind {
         /// The address asked for.
         addr: SocketAddr,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The system lacks something without which RoCEv2 over UDP sockets does not work.
+    /// The system does not support an option that RoCEv2 over UDP sockets needs.
     #[error("setting {option} on UDP {addr}: {source}")]
     Option {
-        /// Which socket option.
+        /// Name of the socket option.
         option: &'static str,
-        /// The socket's address.
+        /// Address of the socket.
         addr: SocketAddr,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A packet exceeds the path MTU and may not be fragmented.
+    /// A packet exceeds the path MTU, and must not be fragmented.
     #[error(
         "a UDP datagram of {bytes} bytes does not fit the path to {dst}, which carries IP \
          datagrams of at most {path_mtu} bytes: use a smaller MTU"
@@ -34,17 +35,17 @@ pub enum SocketError {
     TooLarge {
         /// UDP payload of the packet.
         bytes: usize,
-        /// Where to.
+        /// The destination.
         dst: SocketAddr,
-        /// What the path carries, IP header included; 0 where the system does not say.
+        /// The path MTU, IP header included; 0 if the system does not report it.
         path_mtu: u32,
     },
-    /// The system refused to send or receive.
+    /// The system failed to send or receive.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// Its answer.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

@@ -1,15 +1,15 @@
-//! RoCEv2 through ordinary UDP sockets (Linux).
+//! RoCEv2 over ordinary UDP sockets (Linux).
 
-mod aside;
 mod bell;
 mod carrier;
 mod config;
 mod control;
 mod datagram;
 mod error;
-mod name;
+mod kernel_address;
 mod options;
 mod path;
+mod path_packets;
 mod peers;
 mod real_time;
 mod receiver;
@@ -21,12 +21,12 @@ mod sys;
 
 use std::net::SocketAddr;
 
-pub use aside::PathDatagram;
 pub use carrier::{UdpCarrier, UdpTx};
 pub use config::{Granted, SocketConfig};
-pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, Received};
+pub use datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, ReceivedBatch};
 pub use error::SocketError;
 pub use path::{path_mtu, source_for};
+pub use path_packets::PathDatagram;
 pub use receiver::UdpReceiver;
 pub use rx::UdpRx;
 pub use sender::UdpSender;
@@ -35,19 +35,19 @@ pub use socket::{UdpSocket, wait};
 use crate::contract::FabricError;
 use crate::nic::NicFabric;
 
-/// How a UDP fabric is made.
+/// Configuration of a UDP fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
-    /// Its first socket. The others differ in the port number: each is one more than the last, or
-    /// a free one if the first is 0.
+    /// The first socket. Further sockets have the port numbers after it, or free ports if its port
+    /// is 0.
     pub socket: SocketConfig,
-    /// Number of sockets, which are the fabric's ports; at least 1. A queue pair uses one of them,
-    /// so that its packets take a way through the network of their own.
+    /// Number of sockets, which are the ports of the fabric; at least 1. A queue pair uses one of
+    /// them, so its packets take one path through the network.
     pub ports: u16,
 }
 
 impl UdpConfig {
-    /// One socket at `bind`, with all that the system offers.
+    /// One socket at `bind`, with all features that the system offers.
     #[must_use]
     pub const fn new(bind: SocketAddr) -> Self {
         Self {
@@ -57,15 +57,15 @@ impl UdpConfig {
     }
 }
 
-/// RoCEv2 through ordinary UDP sockets.
+/// RoCEv2 over ordinary UDP sockets.
 pub type UdpFabric = NicFabric<UdpCarrier>;
 
 impl UdpFabric {
-    /// Binds the sockets. Keys and numbers come from the system's randomness.
+    /// Binds the sockets. Keys and queue pair numbers come from the system's random generator.
     ///
     /// # Errors
-    /// [`FabricError::Io`] where an address cannot be had or the system lacks what is needed,
-    /// [`FabricError::BadAttribute`] for ports that do not exist.
+    /// [`FabricError::Io`] if an address cannot be bound or the system does not support a required
+    /// option. [`FabricError::BadAttribute`] for an invalid number of ports.
     pub fn bind(config: &UdpConfig) -> Result<Self, FabricError> {
         let carrier = UdpCarrier::bind(config)?;
         let mut seed = [0; 32];

@@ -13,7 +13,7 @@ use crate::contract::Ecn;
 /// A bound, non-blocking UDP socket.
 ///
 /// # Errors
-/// The operating system's.
+/// Those of the operating system.
 pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
     let socket = unbound(bind, v6)?;
     rustix::net::bind(&socket, &bind)?;
@@ -23,7 +23,7 @@ pub(super) fn open(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
 /// A non-blocking UDP socket that is connected to `peer`, at a port that other sockets share.
 ///
 /// # Errors
-/// The operating system's.
+/// Those of the operating system.
 pub(super) fn open_connected(
     bind: SocketAddr,
     peer: SocketAddr,
@@ -49,21 +49,22 @@ fn unbound(bind: SocketAddr, v6: bool) -> io::Result<UdpSocket> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
     if v6 {
-        // Not left to the system-wide default, and only the wildcard can speak both.
+        // Set explicitly, because the default is a system setting. Only a wildcard socket can use
+        // both versions.
         sockopt::set_ipv6_v6only(&fd, !bind.ip().is_unspecified())?;
     }
     Ok(fd.into())
 }
 
-/// Sets the options without which nothing works.
+/// Sets the required options.
 ///
 /// # Errors
-/// The option that could not be set, and the operating system's answer.
+/// The option that could not be set, and the error of the operating system.
 pub(super) fn set_required(fd: BorrowedFd<'_>, v6: bool) -> Result<(), (&'static str, io::Error)> {
     use sockopt::{Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
-    // Never fragmented, which the ICRC relies on, but deaf to ICMP's word on the path's MTU: anyone
-    // can forge that, and make us unable to send. An IPv6 socket carries IPv4 too, by the IPv4
-    // options.
+    // Packets must never be fragmented, because the ICRC covers the fragment fields. But the kernel
+    // must ignore path MTUs from ICMP: anyone can forge them and make this end unable to send. An
+    // IPv6 socket also carries IPv4, by the IPv4 options.
     sockopt::set_ip_mtu_discover(fd, Ipv4PathMtuDiscovery::PROBE)
         .map_err(|e| ("IP_MTU_DISCOVER", e.into()))?;
     if v6 {
@@ -75,24 +76,26 @@ pub(super) fn set_required(fd: BorrowedFd<'_>, v6: bool) -> Result<(), (&'static
     sys::set_option(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, 1).map_err(|e| ("IP_PKTINFO", e))
 }
 
-/// Sets the options that we can do without.
+/// Sets the optional options. Returns what the system granted.
 pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
-    // Beyond the system's limit only with CAP_NET_ADMIN; without it the limit is what we get.
+    // Only CAP_NET_ADMIN allows buffers beyond the system's limit. Without it, the buffer gets the
+    // limit.
     let (recv, send) = (config.recv_buffer_bytes, config.send_buffer_bytes);
     let _ = sockopt::set_socket_recv_buffer_size_force(fd, recv)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, recv));
     let _ = sockopt::set_socket_send_buffer_size_force(fd, send)
         .or_else(|_| sockopt::set_socket_send_buffer_size(fd, send));
     let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
-    // Congestion bits. A socket of one family refuses the other's option.
+    // Receive the ECN bits. A socket of one family refuses the option of the other.
     let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1);
     let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1);
     let ecn = config.ecn && mark_capable(fd).is_ok();
     let offload = config.wants_offload();
-    // A segment size of 0 is "no segmentation", which is the default: asks only if it is known.
+    // A segment size of 0 means "no segmentation", the default. This call only tests whether the
+    // kernel supports GSO.
     let gso = offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     let gro = offload && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-    // The kernel doubles what it is asked for, to allow for its overhead, and says so.
+    // The kernel doubles the requested size for its overhead, and reports the doubled value.
     Granted {
         recv_buffer_bytes: sockopt::socket_recv_buffer_size(fd).unwrap_or(0) / 2,
         send_buffer_bytes: sockopt::socket_send_buffer_size(fd).unwrap_or(0) / 2,
@@ -102,8 +105,8 @@ pub(super) fn set_wanted(fd: BorrowedFd<'_>, config: &SocketConfig) -> Granted {
     }
 }
 
-/// Lets all datagrams of a socket leave with ECT(0). An IPv6 socket may carry IPv4 too, and then
-/// takes both options.
+/// Sends all datagrams of a socket with ECT(0). An IPv6 socket may carry IPv4 too, so it gets both
+/// options.
 fn mark_capable(fd: BorrowedFd<'_>) -> io::Result<()> {
     let tos = Ecn::Ect0.bits();
     let v4 = sockopt::set_ip_tos(fd, tos);

@@ -1,4 +1,4 @@
-//! What the routing table says about the way to an address.
+//! Information about paths from the routing table.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use rustix::net::sockopt;
 
 /// Largest IP datagram, in bytes, that the path to `dst` is known to carry: the MTU of the
-/// interface, or less where a router has said so.
+/// interface, or less if a router has reported less.
 ///
 /// # Errors
-/// The operating system's where it has no route to `dst`.
+/// The error of the operating system if it has no route to `dst`.
 pub fn path_mtu(dst: SocketAddr) -> io::Result<u32> {
     let socket = towards(dst)?;
     let mtu = match canonical(dst) {
@@ -19,18 +19,20 @@ pub fn path_mtu(dst: SocketAddr) -> io::Result<u32> {
     Ok(mtu)
 }
 
-/// The local address that packets to `dst` leave from.
+/// The local address from which packets to `dst` are sent.
 ///
 /// # Errors
-/// The operating system's where it has no route to `dst`.
+/// The error of the operating system if it has no route to `dst`.
 pub fn source_for(dst: SocketAddr) -> io::Result<IpAddr> {
     Ok(towards(dst)?.local_addr()?.ip())
 }
 
-/// The address by which others are likely to know this machine: where packets to the world leave
-/// from, or loopback where no way leads there. `v6` for an IPv6 socket, which prefers IPv6.
+/// The address by which other machines probably know this one: the source address of packets to the
+/// default route, or loopback without a default route. `v6` is for an IPv6 socket, which prefers
+/// IPv6.
 pub(super) fn outward(v6: bool) -> IpAddr {
-    // Documentation addresses (RFC 5737, RFC 3849): nobody's, so only a default route matches.
+    // Documentation addresses (RFC 5737, RFC 3849) belong to nobody, so only a default route
+    // matches them.
     let v4_source = || source_for(SocketAddr::from(([192, 0, 2, 1], 9)));
     let v6_world = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
     let v6_source = || source_for(SocketAddr::from((v6_world, 9)));
@@ -42,7 +44,7 @@ pub(super) fn outward(v6: bool) -> IpAddr {
     source.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST))
 }
 
-/// A socket connected to `dst`: connecting looks the route up and sends nothing.
+/// A socket connected to `dst`. Connecting looks up the route and sends nothing.
 fn towards(dst: SocketAddr) -> io::Result<UdpSocket> {
     let dst = canonical(dst);
     let any = match dst {
@@ -54,7 +56,7 @@ fn towards(dst: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// `addr` with an IPv4-mapped address turned into IPv4, which is what crosses the network.
+/// Converts an IPv4-mapped address to IPv4, the address on the network.
 pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr.ip().to_canonical() {
         ip @ IpAddr::V4(_) => SocketAddr::new(ip, addr.port()),

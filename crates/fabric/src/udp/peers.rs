@@ -1,9 +1,10 @@
-//! The connected sockets of a port: one a peer, so that its packets have a buffer of their own.
+//! The connected sockets of a port: one for each peer, so that a peer's packets have their own
+//! buffer.
 //!
-//! The kernel gives a datagram to the socket that is connected to its source, and the packets of
-//! strangers to the one that is not connected. A flood of them then fills that one's buffer only.
-//! Connected sockets receive and never send: their packets would have IPv4 identifications that
-//! count on, and the ICRC covers those.
+//! The kernel delivers a datagram to the socket that is connected to its source, and the datagrams
+//! of strangers to the open socket, which is not connected. A flood from strangers then fills only
+//! the buffer of the open socket. Connected sockets only receive: if they sent, their packets would
+//! have counting IPv4 identifications, which the ICRC covers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,42 +13,42 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::SocketConfig;
-use super::socket::Shared;
+use super::socket::SharedSocket;
 use super::{path, sys};
 use crate::contract::FabricError;
 use crate::nic::ROCE_PORT;
 
-/// Most connected sockets of a port: each costs its worker a system call whenever it looks for
-/// packets. Further peers share the socket that is not connected.
+/// Largest number of connected sockets of a port: each costs the worker one system call per poll.
+/// Further peers share the open socket.
 const MOST: usize = 8;
 
-/// The peers of a port. The control object and the worker share it.
+/// The peers of a port. The control object and the worker share this.
 #[derive(Debug)]
 pub(super) struct Peers {
     /// The socket that is not connected.
-    open: Arc<Shared>,
+    open: Arc<SharedSocket>,
     config: SocketConfig,
     list: Mutex<List>,
     version: AtomicU64,
-    /// Whether the packets of some peer may come by the socket that is not connected.
+    /// Whether packets of some peer may arrive through the open socket.
     shares: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct List {
-    /// Queue pairs that take packets from an address.
+    /// Number of queue pairs that accept packets from each address.
     users: HashMap<SocketAddr, usize>,
-    sockets: Vec<(SocketAddr, Arc<Shared>)>,
-    /// Drops of sockets that are gone.
+    sockets: Vec<(SocketAddr, Arc<SharedSocket>)>,
+    /// Drops of sockets that were closed.
     past_drops: u64,
-    /// Drops of `open` while every peer had a socket of its own.
+    /// Drops of the open socket during past times in which every peer had its own socket.
     stranger_drops: u64,
-    /// Those of `open` in all when that last began to be so.
+    /// Drops of the open socket at the start of the current such time.
     strangers_since: Option<u64>,
 }
 
 impl Peers {
-    pub(super) fn new(open: Arc<Shared>, config: SocketConfig) -> Self {
+    pub(super) fn new(open: Arc<SharedSocket>, config: SocketConfig) -> Self {
         Self {
             open,
             config,
@@ -57,14 +58,14 @@ impl Peers {
         }
     }
 
-    /// Counts one more queue pair that takes packets from `peer`, and connects a socket for the
-    /// first. Without a socket, the packets come by the one that is not connected.
+    /// Counts one more queue pair that accepts packets from `peer`. The first one gets a connected
+    /// socket. If that fails, the packets arrive through the open socket.
     pub(super) fn join(&self, peer: SocketAddr) {
         let peer = path::canonical(peer);
         let mut list = self.lock();
         let users = list.users.entry(peer).or_default();
         *users += 1;
-        // RDMA NICs send from many ports.
+        // RDMA NICs send from many ports, so a connected socket would miss most of their packets.
         let wants_socket = *users == 1 && peer.port() != ROCE_PORT;
         if wants_socket
             && list.sockets.len() < MOST
@@ -75,7 +76,7 @@ impl Peers {
         self.publish(&mut list);
     }
 
-    /// One queue pair less.
+    /// Counts one queue pair less. With the last one, the connected socket is closed.
     pub(super) fn leave(&self, peer: SocketAddr) {
         let peer = path::canonical(peer);
         let mut list = self.lock();
@@ -87,8 +88,8 @@ impl Peers {
             return;
         }
         list.users.remove(&peer);
-        if let Some(place) = list.sockets.iter().position(|(addr, _)| *addr == peer) {
-            let (_, socket) = list.sockets.swap_remove(place);
+        if let Some(index) = list.sockets.iter().position(|(addr, _)| *addr == peer) {
+            let (_, socket) = list.sockets.swap_remove(index);
             list.past_drops += socket.drops.load(Ordering::Relaxed);
         }
         self.publish(&mut list);
@@ -106,8 +107,9 @@ impl Peers {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Datagrams that found no room, of peers and of strangers. Where a peer shares the socket that
-    /// is not connected, all of that one's count as the peer's.
+    /// Datagrams dropped because a socket buffer was full: first those of peers, then those of
+    /// strangers. While a peer shares the open socket, all drops of that socket count as drops of
+    /// peers.
     pub(super) fn drops(&self) -> [u64; 2] {
         let list = self.lock();
         let open = self.open.drops.load(Ordering::Relaxed);
@@ -123,15 +125,15 @@ impl Peers {
     }
 }
 
-/// What a worker knows of the connected sockets.
+/// A worker's copy of the list of connected sockets.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownSockets {
     peers: Arc<Peers>,
     version: u64,
-    pub(super) sockets: Vec<Arc<Shared>>,
+    pub(super) sockets: Vec<Arc<SharedSocket>>,
 }
 
-impl Known {
+impl KnownSockets {
     pub(super) fn new(peers: Arc<Peers>) -> Self {
         Self {
             peers,
@@ -140,12 +142,12 @@ impl Known {
         }
     }
 
-    /// Whether the list has changed since the last [`Known::refresh`].
+    /// Whether the list has changed since the last [`KnownSockets::refresh`].
     pub(super) fn is_stale(&self) -> bool {
         self.peers.version.load(Ordering::Acquire) != self.version
     }
 
-    /// Takes in what has changed. Costs one load where nothing has.
+    /// Updates the copy. Costs one atomic load if nothing has changed.
     pub(super) fn refresh(&mut self) {
         if !self.is_stale() {
             return;
@@ -155,20 +157,21 @@ impl Known {
         self.sockets = list.sockets.iter().map(|(_, s)| Arc::clone(s)).collect();
     }
 
-    /// Whether the packets of some peer may come by the socket that is not connected.
+    /// Whether packets of some peer may arrive through the open socket.
     pub(super) fn shares(&self) -> bool {
         self.peers.shares.load(Ordering::Relaxed)
     }
 }
 
-/// A socket at the port of `open` that receives what `peer` sends.
+/// Makes a socket at the port of `open` that receives only from `peer`.
 ///
-/// Only while it is made can the port be bound a second time, so that no other program takes it.
+/// The port can be bound a second time only during this call, so that no other program can share
+/// it.
 fn connected(
     peer: SocketAddr,
     config: &SocketConfig,
-    open: &Shared,
-) -> Result<Shared, FabricError> {
+    open: &SharedSocket,
+) -> Result<SharedSocket, FabricError> {
     let share = |on: bool| {
         let fd = open.socket.as_fd();
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, on.into())
@@ -182,7 +185,7 @@ fn connected(
         bind: open.local,
         ..*config
     };
-    let made = Shared::connect(&config, peer);
+    let made = SharedSocket::connect(&config, peer);
     share(false).map_err(failed)?;
     Ok(made?)
 }

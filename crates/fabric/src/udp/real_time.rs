@@ -1,4 +1,4 @@
-//! Time, and waiting for sockets.
+//! Clock and waiting for sockets.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::nic::NicRx;
 /// The fabric's clock.
 pub(super) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
-    // Neither part is ever negative (POSIX clock_gettime).
+    // Neither part can be negative (POSIX clock_gettime).
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
@@ -37,8 +37,8 @@ impl RealTime for UdpFabric {
     }
 }
 
-// SAFETY: `NicRx` enters an epoch with each batch, and `Closings` reports a window when all workers
-// have left the epochs that they were in.
+// SAFETY: `NicRx` enters an epoch with each batch, and `Closings` reports a window only when all
+// workers have left the epochs that they were in.
 unsafe impl RealTimeRx for NicRx<UdpRx> {
     fn wait(&mut self, at_most: Duration) -> Result<(), FabricError> {
         self.end_batch();

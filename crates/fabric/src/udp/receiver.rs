@@ -6,22 +6,23 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::datagram::Received;
+use super::datagram::ReceivedBatch;
 use super::error::SocketError;
-use super::socket::{Shared, is_passing};
+use super::socket::{SharedSocket, is_passing};
 use super::sys::{self, BATCH, RecvItem};
 
-/// A receive buffer holds the largest datagram and the largest batch that GRO makes.
+/// Size of a receive buffer: room for the largest datagram and for the largest batch that GRO
+/// makes.
 const RECV_STRIDE: usize = 65_536;
 
 /// The receiving half of a [`UdpSocket`](super::UdpSocket).
 #[derive(Debug)]
 pub struct UdpReceiver {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedSocket>,
     buffers: Buffers,
 }
 
-/// Where datagrams are received, of any number of sockets.
+/// Receive buffers, usable with any number of sockets.
 pub(super) struct Buffers {
     items: Box<[RecvItem; BATCH]>,
     slab: Vec<u8>,
@@ -34,19 +35,19 @@ impl std::fmt::Debug for Buffers {
 }
 
 impl UdpReceiver {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SharedSocket>) -> Self {
         Self {
             shared,
             buffers: Buffers::new(),
         }
     }
 
-    /// Takes in up to 16 datagrams or coalesced batches, and returns them with whether more
-    /// may be waiting. Empty where nothing waits.
+    /// Receives up to 16 datagrams or batches. Returns them, and whether more may be waiting. The
+    /// iterator is empty if nothing waits.
     ///
     /// # Errors
     /// [`SocketError::Io`].
-    pub fn recv(&mut self) -> Result<(impl Iterator<Item = Received<'_>>, bool), SocketError> {
+    pub fn recv(&mut self) -> Result<(impl Iterator<Item = ReceivedBatch<'_>>, bool), SocketError> {
         self.buffers.recv(&self.shared)
     }
 }
@@ -59,17 +60,17 @@ impl Buffers {
         }
     }
 
-    /// [`UdpReceiver::recv`] from any socket.
+    /// Same as [`UdpReceiver::recv`], from any socket.
     pub(super) fn recv(
         &mut self,
-        shared: &Shared,
-    ) -> Result<(impl Iterator<Item = Received<'_>>, bool), SocketError> {
+        shared: &SharedSocket,
+    ) -> Result<(impl Iterator<Item = ReceivedBatch<'_>>, bool), SocketError> {
         let Self { items, slab } = self;
         let got = loop {
             match sys::recv_many(shared.socket.as_fd(), &mut items[..], slab, RECV_STRIDE) {
                 Ok(got) => break got,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break 0,
-                // An ICMP answer to something sent earlier: read away by having been returned.
+                // An ICMP error for an earlier datagram. Returning it has cleared it.
                 Err(e) if is_passing(&e) || e.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
                     let what = format!("receiving on UDP {}", shared.local);
@@ -78,11 +79,11 @@ impl Buffers {
             }
         };
         let items = &items[..got];
-        // The kernel's counter is 32 bits wide and wraps.
+        // The kernel's counter has 32 bits and wraps.
         let mut drops = shared.drops.load(Ordering::Relaxed);
-        for told in items.iter().filter_map(|item| item.control.told().drops) {
+        for info in items.iter().filter_map(|item| item.control.parse().drops) {
             #[allow(clippy::cast_possible_truncation)]
-            let more = told.wrapping_sub(drops as u32);
+            let more = info.wrapping_sub(drops as u32);
             drops += u64::from(more);
         }
         shared.drops.store(drops, Ordering::Relaxed);
@@ -95,15 +96,15 @@ impl Buffers {
     }
 }
 
-fn received<'a>(item: &RecvItem, buffer: &'a [u8], local: SocketAddr) -> Option<Received<'a>> {
-    let told = item.control.told();
+fn received<'a>(item: &RecvItem, buffer: &'a [u8], local: SocketAddr) -> Option<ReceivedBatch<'a>> {
+    let info = item.control.parse();
     let bytes = buffer.get(..item.len).filter(|_| !item.truncated)?;
-    let ip = told.dst.unwrap_or(local.ip());
-    Some(Received {
+    let ip = info.dst.unwrap_or(local.ip());
+    Some(ReceivedBatch {
         src: item.name.decode()?,
         dst: SocketAddr::new(ip, local.port()),
-        ecn: told.ecn,
-        segment_bytes: told.segment_bytes.unwrap_or(bytes.len()).max(1),
+        ecn: info.ecn,
+        segment_bytes: info.segment_bytes.unwrap_or(bytes.len()).max(1),
         bytes,
     })
 }

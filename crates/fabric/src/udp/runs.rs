@@ -1,16 +1,17 @@
-//! Packets that may leave as one batch.
+//! Grouping packets into GSO batches.
 
 use super::datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS};
 use crate::nic::Packet;
 
-/// Cuts packets into runs that may leave as one batch: all of one size, the last may be shorter.
+/// Splits packets into runs. Each run can be sent as one batch: its packets have one size, except
+/// that the last may be shorter.
 pub(super) struct Runs<'a, 'b> {
     rest: &'a [Packet<'b>],
     joined: bool,
 }
 
 impl<'a, 'b> Runs<'a, 'b> {
-    /// Cuts `packets`; not `joined`, every run is one packet.
+    /// Splits `packets`. If `joined` is false, every run is one packet.
     pub(super) fn new(packets: &'a [Packet<'b>], joined: bool) -> Self {
         Self {
             rest: packets,

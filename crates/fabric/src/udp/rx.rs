@@ -1,4 +1,4 @@
-//! The receiving half of a port: its sockets, read in turn.
+//! The receiving half of a port. It reads the port's sockets in turn.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use farwrite_wire::icrc::Flow;
 use rustix::event::{PollFd, PollFlags};
 
-use super::aside::{Aside, PathDatagram, SharedAside};
 use super::bell::Bell;
-use super::datagram::Received;
-use super::peers::{Known, Peers};
+use super::datagram::ReceivedBatch;
+use super::path_packets::{PathDatagram, PathPackets, SharedPathPackets};
+use super::peers::{KnownSockets, Peers};
 use super::real_time::now_ns;
 use super::receiver::Buffers;
-use super::socket::Shared;
+use super::socket::SharedSocket;
 use crate::contract::FabricError;
 use crate::nic::{Arrival, CarrierRx};
 
-/// Between two looks at a socket that only strangers send to, so that a flood of them costs little.
-/// Packets of a peer at a new address come this way too.
+/// Interval between reads of a socket that only strangers send to, so that a flood costs little.
+/// Packets of a peer at a new address also arrive through that socket.
 const STRANGERS_NS: u64 = 1_000_000;
 
 /// The receiving half of a port.
@@ -25,45 +25,46 @@ const STRANGERS_NS: u64 = 1_000_000;
 pub struct UdpRx {
     port: u16,
     /// The socket that is not connected.
-    open: Arc<Shared>,
-    connected: Known,
-    /// When `open` was last read.
+    open: Arc<SharedSocket>,
+    connected: KnownSockets,
+    /// Time of the last read of `open`.
     open_read_ns: u64,
     buffers: Buffers,
     bell: Arc<Bell>,
-    aside: SharedAside,
+    path_packets: SharedPathPackets,
 }
 
 impl UdpRx {
     pub(super) fn new(
         port: u16,
-        open: &Arc<Shared>,
+        open: &Arc<SharedSocket>,
         peers: &Arc<Peers>,
         bell: &Arc<Bell>,
-        aside: SharedAside,
+        path_packets: SharedPathPackets,
     ) -> Self {
         Self {
             port,
             open: Arc::clone(open),
-            connected: Known::new(Arc::clone(peers)),
+            connected: KnownSockets::new(Arc::clone(peers)),
             open_read_ns: 0,
             buffers: Buffers::new(),
             bell: Arc::clone(bell),
-            aside,
+            path_packets,
         }
     }
 
-    /// What the port's worker sleeps by.
+    /// Wakes the worker of the port.
     pub(super) fn bell(&self) -> &Arc<Bell> {
         &self.bell
     }
 
-    /// Whether there are sockets that this half has not seen yet: it must not sleep then.
+    /// Whether there are new sockets that this half has not seen yet. The worker must not sleep
+    /// then.
     pub(super) fn is_stale(&self) -> bool {
         self.connected.is_stale()
     }
 
-    /// The sockets that peers send to, until something has arrived.
+    /// The sockets of peers, to wait until a datagram arrives.
     pub(super) fn when_readable(&self) -> impl Iterator<Item = PollFd<'_>> {
         let open = Some(&self.open).filter(|_| self.connected.shares());
         let sockets = self.connected.sockets.iter().chain(open);
@@ -75,10 +76,10 @@ impl CarrierRx for UdpRx {
     fn recv(&mut self, mut each: impl FnMut(&Arrival<'_>)) -> Result<bool, FabricError> {
         self.connected.refresh();
         let mut arrived_ns = None;
-        let mut hand_on = |batch: Received<'_>| {
-            // One look at the clock serves all that came with one call.
+        let mut hand_on = |batch: ReceivedBatch<'_>| {
+            // One clock read for all datagrams of one call.
             let arrived_ns = *arrived_ns.get_or_insert_with(now_ns);
-            hand_on(&batch, arrived_ns, self.port, &self.aside, &mut each);
+            hand_on(&batch, arrived_ns, self.port, &self.path_packets, &mut each);
         };
         let mut more = false;
         for socket in &self.connected.sockets {
@@ -101,18 +102,18 @@ impl CarrierRx for UdpRx {
 }
 
 fn hand_on(
-    batch: &Received<'_>,
+    batch: &ReceivedBatch<'_>,
     arrived_ns: u64,
     port: u16,
-    aside: &Aside,
+    path_packets: &PathPackets,
     each: &mut impl FnMut(&Arrival<'_>),
 ) {
     let Ok(flow) = Flow::new(batch.src, batch.dst) else {
         return;
     };
     for (payload, ipv4_id) in batch.segments().zip(0..) {
-        if Aside::takes(payload) {
-            aside.push(PathDatagram {
+        if PathPackets::takes(payload) {
+            path_packets.push(PathDatagram {
                 port,
                 src: batch.src,
                 dst: batch.dst,

@@ -6,48 +6,49 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::control::Control;
-use super::datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, Outgoing, split};
+use super::control::ControlBuffer;
+use super::datagram::{MAX_BATCH_BYTES, MAX_SEGMENTS, OutgoingBatch, split};
 use super::error::SocketError;
-use super::name::Name;
+use super::kernel_address::KernelAddress;
 use super::path;
-use super::socket::{Shared, is_passing};
+use super::socket::{SharedSocket, is_passing};
 use super::sys::{self, BATCH, SendItem};
 
 /// The sending half of a [`UdpSocket`](super::UdpSocket).
 #[derive(Debug)]
 pub struct UdpSender {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedSocket>,
     unsent: u64,
 }
 
 impl UdpSender {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<SharedSocket>) -> Self {
         Self { shared, unsent: 0 }
     }
 
-    /// Whether batches are cut into packets by the kernel. Becomes false once it has refused one.
+    /// Whether the kernel cuts batches into packets. Becomes false once it has refused a batch.
     #[must_use]
     pub fn gso(&self) -> bool {
         self.shared.gso.load(Ordering::Relaxed)
     }
 
     /// Datagrams that [`Self::send`] gave up because the network was down or unreachable, the
-    /// address to send from was not there, or a local firewall forbade them.
+    /// source address did not exist, or a local firewall blocked them.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent
     }
 
-    /// Sends `messages` in order and returns how many datagrams the system took: fewer than all
-    /// means that it is full for the moment. A message is taken whole, unless the system cannot
-    /// send batches; what it then took may end within a message.
+    /// Sends `messages` in order, and returns the number of datagrams that the system accepted.
+    /// Fewer than all means that it is full at the moment. A message is accepted as a whole, unless
+    /// the system cannot send batches; then the accepted part may end within a message.
     ///
     /// # Errors
-    /// [`SocketError::TooLarge`], [`SocketError::Io`], for the first datagram; where a later one
-    /// fails the ones before it are reported as sent.
-    pub fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<usize, SocketError> {
-        let whole = |m: &Outgoing<'_>| m.segments() <= MAX_SEGMENTS && m.bytes() <= MAX_BATCH_BYTES;
+    /// [`SocketError::TooLarge`] or [`SocketError::Io`] for the first datagram. If a later one
+    /// fails, the datagrams before it are reported as sent.
+    pub fn send(&mut self, messages: &[OutgoingBatch<'_>]) -> Result<usize, SocketError> {
+        let whole =
+            |m: &OutgoingBatch<'_>| m.segments() <= MAX_SEGMENTS && m.bytes() <= MAX_BATCH_BYTES;
         let mut taken = 0;
         let mut rest = messages;
         if self.gso() && messages.iter().all(whole) {
@@ -76,8 +77,8 @@ impl UdpSender {
         }
     }
 
-    /// Sends every datagram of `messages` as one of its own.
-    fn send_singly(&mut self, messages: &[Outgoing<'_>]) -> Result<usize, SocketError> {
+    /// Sends every datagram of `messages` separately.
+    fn send_singly(&mut self, messages: &[OutgoingBatch<'_>]) -> Result<usize, SocketError> {
         let mut parts = Vec::new();
         let mut datagrams = Vec::new();
         for message in messages {
@@ -87,7 +88,7 @@ impl UdpSender {
         }
         let singles: Vec<_> = datagrams
             .into_iter()
-            .map(|(message, range)| Outgoing {
+            .map(|(message, range)| OutgoingBatch {
                 segment_bytes: usize::MAX,
                 parts: &parts[range],
                 ..*message
@@ -105,9 +106,9 @@ impl UdpSender {
         Ok(singles.len() - rest.len())
     }
 
-    /// One call: returns how many messages, and how many datagrams, the system took. None means
-    /// that it is full.
-    fn send_batch(&mut self, messages: &[Outgoing<'_>]) -> io::Result<(usize, usize)> {
+    /// Makes one system call. Returns the number of messages and of datagrams that the system
+    /// accepted. (0, 0) means that it is full.
+    fn send_batch(&mut self, messages: &[OutgoingBatch<'_>]) -> io::Result<(usize, usize)> {
         let batch = &messages[..messages.len().min(BATCH)];
         let Some(first) = batch.first() else {
             return Ok((0, 0));
@@ -117,7 +118,7 @@ impl UdpSender {
         loop {
             match sys::send_many(self.shared.socket.as_fd(), &mut items[..batch.len()]) {
                 Ok(n) => {
-                    let datagrams = batch[..n].iter().map(Outgoing::segments).sum();
+                    let datagrams = batch[..n].iter().map(OutgoingBatch::segments).sum();
                     return Ok((n, datagrams));
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -132,7 +133,7 @@ impl UdpSender {
         }
     }
 
-    fn explain(&self, source: io::Error, message: &Outgoing<'_>) -> SocketError {
+    fn explain(&self, source: io::Error, message: &OutgoingBatch<'_>) -> SocketError {
         let dst = message.dst;
         if source.raw_os_error() == Some(libc::EMSGSIZE) {
             return SocketError::TooLarge {
@@ -146,17 +147,17 @@ impl UdpSender {
     }
 }
 
-fn send_item<'a>(message: Option<&Outgoing<'a>>, v6: bool) -> SendItem<'a> {
+fn send_item<'a>(message: Option<&OutgoingBatch<'a>>, v6: bool) -> SendItem<'a> {
     let mut item = SendItem {
-        name: Name::EMPTY,
+        name: KernelAddress::EMPTY,
         name_len: 0,
-        control: Control::EMPTY,
+        control: ControlBuffer::EMPTY,
         parts: &[],
     };
     let Some(message) = message else {
         return item;
     };
-    (item.name, item.name_len) = Name::encode(message.dst, v6);
+    (item.name, item.name_len) = KernelAddress::encode(message.dst, v6);
     item.parts = message.parts;
     if let Some(src) = message.src {
         item.control.push_source(src, v6);
@@ -169,14 +170,14 @@ fn send_item<'a>(message: Option<&Outgoing<'a>>, v6: bool) -> SendItem<'a> {
     item
 }
 
-/// The system has no room now: a full socket buffer, or a full device queue.
+/// Whether the system has no room now: a full socket buffer, or a full device queue.
 fn is_full(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::WouldBlock || e.raw_os_error() == Some(libc::ENOBUFS)
 }
 
-/// The address to send from is not this machine's now, which kernels answer with EINVAL. It may
-/// come back: IPv6 addresses go when their interface goes down.
-fn has_lost_source(e: &io::Error, message: &Outgoing<'_>) -> bool {
+/// Whether the source address does not belong to this machine now, for which kernels return EINVAL.
+/// It may come back: IPv6 addresses disappear while their interface is down.
+fn has_lost_source(e: &io::Error, message: &OutgoingBatch<'_>) -> bool {
     let Some(src) = message
         .src
         .filter(|_| e.raw_os_error() == Some(libc::EINVAL))
@@ -194,8 +195,8 @@ fn has_lost_source(e: &io::Error, message: &Outgoing<'_>) -> bool {
     StdSocket::bind(addr).is_err_and(|e| e.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// What kernels answer where GSO does not work on the way to the peer: EIO from a device without
-/// checksum offload, EINVAL for a batch that they cannot cut.
+/// Whether GSO does not work on the path to the peer. Kernels return EIO for a device without
+/// checksum offload, and EINVAL for a batch that they cannot cut.
 fn refuses_batch(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }

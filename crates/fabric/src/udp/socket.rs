@@ -1,8 +1,8 @@
 //! A batched UDP socket for packets that must not be fragmented.
 //!
-//! What sends is never connected: the kernel gives the packets of an unconnected socket that forbids
-//! fragmentation the IPv4 id 0, and a GSO batch the ids 0, 1, 2, ... The ICRC covers the id, so it
-//! has to be known before the packet leaves.
+//! The sending socket is never connected. On an unconnected socket that forbids fragmentation, the
+//! kernel gives packets the IPv4 id 0, and the packets of a GSO batch the ids 0, 1, 2, ... The ICRC
+//! covers the id, so it must be known before the packet is sent.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket as StdSocket};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::config::{Granted, SocketConfig};
-use super::datagram::{Outgoing, Received};
+use super::datagram::{OutgoingBatch, ReceivedBatch};
 use super::error::SocketError;
 use super::options::{open, open_connected, set_required, set_wanted};
 use super::path;
@@ -28,21 +28,21 @@ pub struct UdpSocket {
     receiver: UdpReceiver,
 }
 
-/// What the halves of a socket share.
+/// State that the halves of a socket share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedSocket {
     pub(super) socket: StdSocket,
     pub(super) local: SocketAddr,
     pub(super) v6: bool,
     granted: Granted,
-    /// Of `granted`, the part that can change.
+    /// The current value of `granted.gso`, which can change.
     pub(super) gso: AtomicBool,
     pub(super) drops: AtomicU64,
-    /// The last send was cut short.
+    /// Whether the last send was cut short.
     pub(super) full: AtomicBool,
 }
 
-impl Shared {
+impl SharedSocket {
     /// A socket that is not connected.
     fn bind(config: &SocketConfig) -> Result<Self, SocketError> {
         let bind = path::canonical(config.bind);
@@ -52,7 +52,8 @@ impl Shared {
         Self::new(socket, v6, config)
     }
 
-    /// A socket that receives from `peer` alone, at an address that another has bound and shares.
+    /// A socket that receives only from `peer`, at an address that another socket has bound and
+    /// shares.
     pub(super) fn connect(config: &SocketConfig, peer: SocketAddr) -> Result<Self, SocketError> {
         let v6 = config.bind.is_ipv6();
         let failed = |source| SocketError::Io {
@@ -94,67 +95,67 @@ impl Shared {
 }
 
 impl UdpSocket {
-    /// Makes a socket.
+    /// Binds a socket.
     ///
     /// # Errors
-    /// [`SocketError::Bind`] where the address cannot be had, [`SocketError::Option`] where the
-    /// system cannot forbid fragmentation or tell destination addresses.
+    /// [`SocketError::Bind`] if the address cannot be bound. [`SocketError::Option`] if the system
+    /// cannot forbid fragmentation or report destination addresses.
     pub fn bind(config: &SocketConfig) -> Result<Self, SocketError> {
-        let shared = Arc::new(Shared::bind(config)?);
+        let shared = Arc::new(SharedSocket::bind(config)?);
         Ok(Self {
             sender: UdpSender::new(Arc::clone(&shared)),
             receiver: UdpReceiver::new(shared),
         })
     }
 
-    /// The two halves, for two threads.
+    /// Splits the socket into its two halves, for two threads.
     #[must_use]
     pub fn split(self) -> (UdpSender, UdpReceiver) {
         (self.sender, self.receiver)
     }
 
-    pub(super) fn shared(&self) -> &Arc<Shared> {
+    pub(super) fn shared(&self) -> &Arc<SharedSocket> {
         &self.sender.shared
     }
 
-    /// The bound address; its IP is unspecified for a wildcard.
+    /// The bound address; its IP address is unspecified for a wildcard.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.shared().local
     }
 
-    /// What the system granted. `gso` becomes false once the system has refused a batch.
+    /// Options that the system granted. `gso` becomes false once the system has refused a batch.
     #[must_use]
     pub fn granted(&self) -> Granted {
         self.shared().granted()
     }
 
-    /// Datagrams that arrived and found no room in the socket, as of the last [`Self::recv`] that
-    /// brought something.
+    /// Datagrams that the system dropped because the socket buffer was full, as of the last
+    /// [`Self::recv`] that returned a datagram.
     #[must_use]
     pub fn drops(&self) -> u64 {
         self.shared().drops.load(Ordering::Relaxed)
     }
 
-    /// [`UdpSender::unsent`].
+    /// Same as [`UdpSender::unsent`].
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.sender.unsent()
     }
 
-    /// [`UdpReceiver::recv`].
+    /// Same as [`UdpReceiver::recv`].
     ///
     /// # Errors
     /// [`SocketError::Io`].
-    pub fn recv(&mut self) -> Result<(impl Iterator<Item = Received<'_>>, bool), SocketError> {
+    pub fn recv(&mut self) -> Result<(impl Iterator<Item = ReceivedBatch<'_>>, bool), SocketError> {
         self.receiver.recv()
     }
 
-    /// [`UdpSender::send`].
+    /// Same as [`UdpSender::send`].
     ///
     /// # Errors
     /// [`SocketError::TooLarge`], [`SocketError::Io`].
-    pub fn send(&mut self, messages: &[Outgoing<'_>]) -> Result<usize, SocketError> {
+    pub fn send(&mut self, messages: &[OutgoingBatch<'_>]) -> Result<usize, SocketError> {
         self.sender.send(messages)
     }
 }
@@ -165,17 +166,17 @@ impl AsFd for UdpSocket {
     }
 }
 
-impl AsFd for Shared {
+impl AsFd for SharedSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// Waits until one of `sockets` can receive, or send where that is asked for beside it, at most
-/// `timeout`; returns whether one can. A signal ends the wait early.
+/// Waits at most `timeout` until one of `sockets` can receive, or can send if its flag asks for
+/// that. Returns whether one can. A signal ends the wait early.
 ///
 /// # Errors
-/// The operating system's.
+/// Those of the operating system.
 pub fn wait<'a, S: AsFd + 'a>(
     sockets: impl IntoIterator<Item = (&'a S, bool)>,
     timeout: Option<Duration>,
@@ -189,7 +190,7 @@ pub fn wait<'a, S: AsFd + 'a>(
     poll(&mut fds, timeout)
 }
 
-/// [`wait`] for what `fds` say.
+/// Same as [`wait`], for the given descriptors and events.
 pub(super) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<bool> {
     let timeout = timeout.map(|t| Timespec::try_from(t).unwrap_or(FOREVER));
     match rustix::event::poll(fds, timeout.as_ref()) {
@@ -199,14 +200,14 @@ pub(super) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Res
     }
 }
 
-/// The longest timeout that ppoll takes.
+/// The longest timeout that ppoll accepts.
 const FOREVER: Timespec = Timespec {
     tv_sec: i64::MAX,
     tv_nsec: 0,
 };
 
-/// The datagram is lost, as it could have been further on (a link that is down, a local firewall);
-/// the next may pass.
+/// Whether the datagram is lost for a local reason that may pass (a link that is down, a local
+/// firewall). It could have been lost on the path as well, and the next datagram may get through.
 pub(super) fn is_passing(e: &io::Error) -> bool {
     matches!(
         e.raw_os_error(),
@@ -228,8 +229,8 @@ mod tests {
     use super::super::sys;
     use super::*;
 
-    /// Kernels refuse to cut batches that go without a UDP checksum, as they do on devices that
-    /// cannot have one computed.
+    /// Kernels refuse to cut batches without a UDP checksum. This is the case on devices that
+    /// cannot compute checksums.
     #[test]
     fn a_refused_batch_leaves_as_single_datagrams() {
         let any = SocketConfig::new(([127, 0, 0, 1], 0).into());
@@ -239,13 +240,13 @@ mod tests {
         );
         sys::set_option(tx.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, 1).unwrap();
         let bytes = [7; 250];
-        let message = Outgoing {
+        let message = OutgoingBatch {
             src: None,
             dst: rx.local_addr(),
             segment_bytes: 100,
             parts: &[IoSlice::new(&bytes)],
         };
-        let single = Outgoing {
+        let single = OutgoingBatch {
             segment_bytes: 250,
             ..message
         };

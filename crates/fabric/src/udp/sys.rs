@@ -1,40 +1,40 @@
-//! The system calls that no safe wrapper covers: batched sends and receives with control messages,
-//! and four socket options.
+//! System calls without a safe wrapper: batched sends and receives with control messages, and four
+//! socket options.
 #![allow(unsafe_code)]
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{mem, ptr};
 
-use super::control::Control;
-use super::name::Name;
+use super::control::ControlBuffer;
+use super::kernel_address::KernelAddress;
 
-/// Most datagrams of one call.
+/// Largest number of datagrams of one call.
 pub(super) const BATCH: usize = 16;
 
 /// One datagram, or one GSO batch, to send.
 pub(super) struct SendItem<'a> {
-    pub(super) name: Name,
+    pub(super) name: KernelAddress,
     pub(super) name_len: u32,
-    pub(super) control: Control,
+    pub(super) control: ControlBuffer,
     pub(super) parts: &'a [IoSlice<'a>],
 }
 
-/// What came with one received datagram.
+/// Metadata of one received datagram.
 #[derive(Clone, Copy)]
 pub(super) struct RecvItem {
-    pub(super) name: Name,
-    pub(super) control: Control,
-    /// Bytes of the datagram.
+    pub(super) name: KernelAddress,
+    pub(super) control: ControlBuffer,
+    /// Length of the datagram in bytes.
     pub(super) len: usize,
-    /// Whether it, or its control messages, did not fit.
+    /// Whether the datagram or its control messages did not fit.
     pub(super) truncated: bool,
 }
 
 impl RecvItem {
     pub(super) const EMPTY: Self = Self {
-        name: Name::EMPTY,
-        control: Control::EMPTY,
+        name: KernelAddress::EMPTY,
+        control: ControlBuffer::EMPTY,
         len: 0,
         truncated: false,
     };
@@ -43,9 +43,9 @@ impl RecvItem {
 /// `setsockopt` of an integer.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of the kernel.
 pub(super) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::Result<()> {
-    // SAFETY: the pointer is to a live `c_int`, 4 bytes on Linux, which the kernel only reads.
+    // SAFETY: the pointer refers to a live `c_int`, 4 bytes on Linux, which the kernel only reads.
     let rc =
         unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), 4) };
     if rc == 0 {
@@ -55,10 +55,11 @@ pub(super) fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) 
     }
 }
 
-/// Sends the first [`BATCH`] of `items`, without blocking; returns how many left.
+/// Sends up to [`BATCH`] of `items` without blocking. Returns the number of items sent.
 ///
 /// # Errors
-/// The kernel's, for the first item; an error of a later one comes back with the next call.
+/// The error of the kernel for the first item. The error of a later item is returned by the next
+/// call.
 pub(super) fn send_many(fd: BorrowedFd<'_>, items: &mut [SendItem<'_>]) -> io::Result<usize> {
     let mut headers = [empty_header(); BATCH];
     let mut count = 0;
@@ -76,17 +77,17 @@ pub(super) fn send_many(fd: BorrowedFd<'_>, items: &mut [SendItem<'_>]) -> io::R
         count += 1;
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the first `count` headers point into `items`, which outlives the call, each with the
-    // length of what it points to; the kernel writes to the headers' `msg_len` only.
+    // SAFETY: the first `count` headers point into `items`, which outlives the call, and each has
+    // the length of the memory that it points to. The kernel writes only to the headers' `msg_len`.
     let rc = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr(), count, flags as _) };
     usize::try_from(rc).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives up to [`BATCH`] datagrams, without blocking, the i-th into the i-th `stride` bytes of
-/// `slab` and the i-th of `items`; returns how many.
+/// Receives up to [`BATCH`] datagrams without blocking: the i-th into the i-th `stride` bytes of
+/// `slab` and into the i-th of `items`. Returns their number.
 ///
 /// # Errors
-/// The kernel's, `WouldBlock` where nothing waits.
+/// Those of the kernel; `WouldBlock` if nothing waits.
 pub(super) fn recv_many(
     fd: BorrowedFd<'_>,
     items: &mut [RecvItem],
@@ -99,23 +100,23 @@ pub(super) fn recv_many(
         iov_len: 0,
     }; BATCH];
     let mut count = 0;
-    let places = items.iter_mut().zip(slab.chunks_exact_mut(stride));
-    for ((header, iovec), (item, buffer)) in headers.iter_mut().zip(&mut iovecs).zip(places) {
+    let slots = items.iter_mut().zip(slab.chunks_exact_mut(stride));
+    for ((header, iovec), (item, buffer)) in headers.iter_mut().zip(&mut iovecs).zip(slots) {
         iovec.iov_base = buffer.as_mut_ptr().cast();
         iovec.iov_len = buffer.len();
         let h = &mut header.msg_hdr;
         h.msg_name = ptr::from_mut(&mut item.name).cast();
-        h.msg_namelen = Name::SIZE;
+        h.msg_namelen = KernelAddress::SIZE;
         h.msg_iov = iovec;
         h.msg_iovlen = 1;
         h.msg_control = item.control.as_mut_ptr().cast();
-        h.msg_controllen = Control::SIZE as _;
+        h.msg_controllen = ControlBuffer::SIZE as _;
         count += 1;
     }
     let (flags, wait) = (libc::MSG_DONTWAIT, ptr::null_mut());
-    // SAFETY: the first `count` headers point into `items`, `iovecs` and `slab`, all of which
-    // outlive the call and are borrowed exclusively, each with the length of what it points to.
-    // The null timeout is allowed by recvmmsg(2).
+    // SAFETY: the first `count` headers point into `items`, `iovecs` and `slab`, which outlive the
+    // call and are borrowed exclusively, and each has the length of the memory that it points to.
+    // recvmmsg(2) allows the null timeout.
     let rc = unsafe {
         libc::recvmmsg(
             fd.as_raw_fd(),
@@ -136,6 +137,7 @@ pub(super) fn recv_many(
 }
 
 fn empty_header() -> libc::mmsghdr {
-    // SAFETY: `mmsghdr` is integers and raw pointers, for which all zeroes is a valid value.
+    // SAFETY: `mmsghdr` consists of integers and raw pointers, for which all zeroes is a valid
+    // value.
     unsafe { mem::zeroed() }
 }

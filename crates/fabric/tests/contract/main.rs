@@ -1,4 +1,4 @@
-//! The contract of `farwrite_fabric::contract`, on every fabric that there is.
+//! The contract of `farwrite_fabric::contract`, tested on every fabric.
 
 mod sim;
 mod suite;

@@ -1,4 +1,4 @@
-//! The suite in virtual time.
+//! The contract suite in virtual time.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! The suite over loopback sockets.
+//! The contract suite over loopback sockets.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -1,31 +1,31 @@
-//! An end: a plain UDP socket, and packets made and checked by `farwrite-wire`.
+//! An end: a plain UDP socket, with packets made and checked by `farwrite-wire`.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use farwrite_fabric::emulator::{Channel, EmulatorConfig, LinkEmulator, Side};
+use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite_wire::icrc::{self, Flow, Icrc, IdRange};
 use farwrite_wire::packet::Packet;
 use farwrite_wire::request::{SendOnly, pad_bytes};
 
-/// Longer than anything takes that works.
+/// Longer than any successful wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct End {
     pub(crate) socket: UdpSocket,
 }
 
-/// A packet as it arrived.
+/// A received packet.
 pub(crate) struct Arrival {
     pub(crate) src: SocketAddr,
     pub(crate) bytes: Vec<u8>,
-    /// Whether its ICRC is right for the addresses that it came with.
+    /// Whether its ICRC is valid for the addresses with which it arrived.
     pub(crate) is_sealed: bool,
 }
 
 impl Arrival {
-    /// The number that [`packet`] put in, as PSN.
+    /// The number that [`packet`] stored as PSN.
     pub(crate) fn number(&self) -> u32 {
         Packet::parse(&self.bytes)
             .expect("a RoCEv2 packet")
@@ -96,26 +96,26 @@ pub(crate) fn packet(
     bytes
 }
 
-/// Everything of a packet but its ICRC.
+/// A packet without its ICRC.
 pub(crate) fn body(packet: &[u8]) -> &[u8] {
     &packet[..packet.len() - 4]
 }
 
-/// Two ends and an emulator between them that knows both.
+/// Two ends, and an emulator between them that knows both addresses.
 pub(crate) struct Setup {
     pub(crate) a: End,
     pub(crate) b: End,
-    /// Where A sends to, and what B sees A's packets come from.
+    /// The address to which A sends, and the source of A's packets as B sees it.
     pub(crate) a_side: SocketAddr,
     pub(crate) b_side: SocketAddr,
     pub(crate) emulator: LinkEmulator,
 }
 
-/// `config` without its channels.
+/// Starts an emulator with `config`, whose channels are replaced.
 pub(crate) fn set_up(bind: &str, config: EmulatorConfig) -> Setup {
     let (a, b) = (End::new(bind), End::new(bind));
     let emulator = LinkEmulator::start(&EmulatorConfig {
-        channels: vec![Channel {
+        channels: vec![PortPair {
             a: Side::facing(a.addr()),
             b: Side::facing(b.addr()),
         }],
@@ -132,7 +132,7 @@ pub(crate) fn set_up(bind: &str, config: EmulatorConfig) -> Setup {
     }
 }
 
-/// Waits for what the emulator's thread is about to do.
+/// Waits until the emulator's thread has done something.
 pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {

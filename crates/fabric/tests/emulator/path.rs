@@ -1,5 +1,5 @@
-//! What the path does: delay, rate, loss, cuts. Lower bounds in time are strict; upper ones leave
-//! room for a machine that does other things.
+//! Effects of the path: delay, rate, loss, cuts. Lower bounds of times are strict; upper bounds
+//! leave room for a busy machine.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,7 @@ fn a_burst_takes_its_bytes_over_the_rate() {
     );
 }
 
-/// The seed, not the time, decides which packets are lost: the same as on a link in virtual time.
+/// The seed alone decides which packets are lost, as on a link in virtual time.
 #[test]
 fn losses_are_those_of_the_link_and_its_seed() {
     const COUNT: u32 = 4000;
@@ -134,7 +134,7 @@ fn losses_are_those_of_the_link_and_its_seed() {
             lost += 1;
         }
     }
-    // Behind the last forward packet nothing more comes; the way back has no loss.
+    // Nothing follows the last forward packet; the backward path has no loss.
     b.send(b_side, 0, 64);
     assert_eq!(a.receive().number(), 0);
     assert!(b.try_receive(SILENCE).is_none());
@@ -143,7 +143,7 @@ fn losses_are_those_of_the_link_and_its_seed() {
         (counters.forward.link.lost, counters.backward.link.lost),
         (lost, 0)
     );
-    // 6.5 deviations of a binomial count, 19 each.
+    // 6.5 standard deviations of a binomial count, 19 each.
     assert!(lost.abs_diff(400) < 124, "{lost} of {COUNT} lost");
 }
 
@@ -195,7 +195,7 @@ fn counters_are_live() {
         a.send(a_side, number, 64);
         b.receive();
     }
-    // The thread publishes after it has sent.
+    // The thread publishes the counters after it has sent.
     wait_until("ten are counted", || {
         emulator.counters().forward.link.delivered == 10
     });

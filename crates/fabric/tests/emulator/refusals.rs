@@ -1,8 +1,8 @@
-//! What an emulator does not do, and how it ends.
+//! Configurations that an emulator refuses, and how an emulator stops.
 
 use std::net::UdpSocket;
 
-use farwrite_fabric::emulator::{Channel, EmulatorConfig, LinkEmulator, Side};
+use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::end::{End, Setup, set_up};
@@ -21,11 +21,11 @@ fn errors_say_what_is_wrong() {
         ..LinkConfig::default()
     };
     let good = EmulatorConfig {
-        channels: vec![Channel { a: near, b: near }],
+        channels: vec![PortPair { a: near, b: near }],
         ..EmulatorConfig::default()
     };
     let b = |b| EmulatorConfig {
-        channels: vec![Channel { a: near, b }],
+        channels: vec![PortPair { a: near, b }],
         ..EmulatorConfig::default()
     };
     let taken = End::new("127.0.0.1:0");

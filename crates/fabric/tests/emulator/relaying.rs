@@ -1,10 +1,10 @@
-//! What comes out: addresses, bytes, ICRCs.
+//! Relayed datagrams: addresses, bytes, ICRCs.
 
 use std::io::IoSlice;
 use std::time::Duration;
 
-use farwrite_fabric::emulator::{Channel, EmulatorConfig, LinkEmulator, Side};
-use farwrite_fabric::udp::{Outgoing, SocketConfig, UdpSocket};
+use farwrite_fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
+use farwrite_fabric::udp::{OutgoingBatch, SocketConfig, UdpSocket};
 use farwrite_link::LinkConfig;
 use farwrite_wire::icrc::{self, Flow, IdRange};
 
@@ -50,7 +50,7 @@ fn packets_pass_both_ways_and_are_sealed_for_their_new_addresses() {
     }
 }
 
-/// Packets that leave together leave as one batch, of which the kernel numbers the segments.
+/// Packets that leave together leave as one batch, whose segments the kernel numbers.
 #[test]
 fn batches_are_sealed_for_the_place_of_each_segment() {
     for bind in BINDS {
@@ -61,7 +61,7 @@ fn batches_are_sealed_for_the_place_of_each_segment() {
                 delay: Duration::from_millis(20),
                 ..LinkConfig::default()
             },
-            channels: vec![Channel {
+            channels: vec![PortPair {
                 a: Side::facing(a.local_addr()),
                 b: Side::facing(b.addr()),
             }],
@@ -69,7 +69,7 @@ fn batches_are_sealed_for_the_place_of_each_segment() {
         })
         .unwrap();
         let [a_side, b_side] = emulator.addresses()[0];
-        // Equal sizes, then a shorter one, which ends a batch; three batches of them.
+        // Equal sizes, then a shorter one, which ends a batch; three such batches.
         let sizes = [1000, 1000, 1000, 1000, 500];
         for batch in 0..3 {
             let packets: Vec<_> = sizes
@@ -81,7 +81,7 @@ fn batches_are_sealed_for_the_place_of_each_segment() {
                 })
                 .collect();
             let parts: Vec<_> = packets.iter().map(|packet| IoSlice::new(packet)).collect();
-            let message = Outgoing {
+            let message = OutgoingBatch {
                 src: None,
                 dst: a_side,
                 segment_bytes: packets[0].len(),
@@ -94,7 +94,8 @@ fn batches_are_sealed_for_the_place_of_each_segment() {
             let arrival = b.receive();
             assert_eq!(arrival.number(), number);
             let id = icrc::verify(&flow, &arrival.bytes, 0, IdRange::SOFTWARE);
-            // Batches end at the short packets, so the places are known. IPv6 has no number.
+            // Batches end at the short packets, so the indices are known. IPv6 has no
+            // identification.
             let is_numbered = bind == BINDS[0] && a.granted().gso;
             let want = if is_numbered { number % 5 } else { 0 };
             assert_eq!(id.map(u32::from), Ok(want), "{bind}, packet {number}");
@@ -121,7 +122,7 @@ fn a_wrong_icrc_stays_wrong() {
             assert!(!arrival.is_sealed, "{bind}: byte {at}");
             assert_eq!(body(&arrival.bytes), body(&bytes));
         }
-        // Neither a BTH nor an ICRC: relayed all the same.
+        // A datagram without BTH and ICRC is relayed all the same.
         for bytes in [&b"abc"[..], b"hello world"] {
             a.send_raw(a_side, bytes);
             let arrival = b.receive();
@@ -154,7 +155,7 @@ fn a_bit_flipped_on_the_link_is_found_by_the_receiver() {
     for number in 0..100 {
         a.send(a_side, number, 64);
         let arrival = b.receive();
-        // The one byte that the ICRC leaves to the network, for congestion marks (IBTA A17.3.4).
+        // The byte that the ICRC leaves out for ECN marks (IBTA A17.3.4).
         let mut sent = packet(a.addr(), a_side, 0, number, 64);
         let (mut got, len) = (arrival.bytes, sent.len());
         (sent[4], got[4]) = (0, 0);
@@ -175,7 +176,7 @@ fn channels_are_kept_apart() {
     // One channel of each IP version.
     let emulator = LinkEmulator::start(&EmulatorConfig {
         channels: (0..2)
-            .map(|i| Channel {
+            .map(|i| PortPair {
                 a: Side::facing(ends[i].addr()),
                 b: Side::facing(ends[i + 2].addr()),
             })
@@ -197,7 +198,7 @@ fn an_end_is_learnt_from_its_first_right_packet() {
     for bind in BINDS {
         let (a, b) = (End::new(bind), End::new(bind));
         let emulator = LinkEmulator::start(&EmulatorConfig {
-            channels: vec![Channel {
+            channels: vec![PortPair {
                 a: Side::learning(bind.parse().unwrap()),
                 b: Side::facing(b.addr()),
             }],
@@ -206,7 +207,7 @@ fn an_end_is_learnt_from_its_first_right_packet() {
         .unwrap();
         let [a_side, b_side] = emulator.addresses()[0];
         b.send(b_side, 1, 10);
-        // Somebody else, who cannot seal.
+        // A stranger, who cannot compute a valid ICRC.
         let stranger = End::new(bind);
         stranger.send_raw(a_side, &[0; 64]);
         wait_until("both are dropped", || {
@@ -219,7 +220,7 @@ fn an_end_is_learnt_from_its_first_right_packet() {
         assert_eq!((arrival.number(), arrival.is_sealed), (2, true));
         b.send(b_side, 3, 10);
         assert_eq!(a.receive().number(), 3);
-        // Now it is known, and nobody else is let in.
+        // Now the end is known, and the emulator accepts nobody else.
         stranger.send(a_side, 4, 10);
         wait_until("the stranger is dropped", || {
             emulator.counters().forward.strangers == 2

@@ -1,4 +1,4 @@
-//! What the contract leaves to the NIC.
+//! Choices of the NIC that the contract leaves open.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,7 +22,7 @@ const EMPTY: WriteWr<'_> = WriteWr {
     imm: 0,
 };
 
-/// Shows all that `a` sends.
+/// Records all datagrams that `a` sends.
 fn record(ends: &TwoEnds) -> Rc<RefCell<Vec<Datagram>>> {
     let log = Rc::new(RefCell::new(Vec::new()));
     let tap = Rc::clone(&log);
@@ -43,7 +43,7 @@ fn psns_count_up_and_wrap() {
         log.borrow_mut().push(packet.bth().psn);
         Verdict::Drop
     });
-    // The first PSN is drawn at random: look for a queue pair that wraps soon.
+    // The first PSN is random: look for a queue pair whose PSN wraps soon.
     let remote = RemoteQp {
         addr: ends.b.local_addr(0),
         qpn: ends.qb,
@@ -113,7 +113,7 @@ fn keys_of_destroyed_window_sets_are_remembered_for_a_while() {
     assert_eq!(counters.dropped(DropReason::RevokedKey), 2);
 }
 
-/// Of packets sealed with these IPv4 identifications, how many arrive on a port of software ends,
+/// For packets sealed with these IPv4 identifications: how many arrive on a port of software ends,
 /// and how many on the port of RNICs.
 #[test]
 fn identifications_of_software_and_of_rnics() {
@@ -143,7 +143,7 @@ fn identifications_of_software_and_of_rnics() {
     }
 }
 
-/// RNICs send from many ports, always to 4791; software ends from the one that they receive on.
+/// RNICs send from many ports to port 4791. Software ends send from their receiving port.
 #[test]
 fn source_ports_of_software_and_of_rnics() {
     for (right, taken) in [("10.0.0.2:5000", 0), ("10.0.0.2:4791", 1)] {
@@ -186,7 +186,7 @@ fn identifications_are_those_of_a_burst_cut_by_the_kernel() {
 fn tables_have_an_end() {
     let mut ends = TwoEnds::new(1);
     let attr = QpAttr { mtu: 4, ..ATTR };
-    // One of the 2^20 was there.
+    // One of the 2^20 queue pairs exists already.
     for _ in 1..1 << 20 {
         ends.a.create_qp(attr).unwrap();
     }

@@ -1,5 +1,5 @@
-//! A bounded run of the fuzz target: bytes from the network never panic, and change memory only
-//! where a right write may.
+//! A bounded run of the fuzz target: bytes from the network never cause a panic, and change memory
+//! only where a valid write may.
 
 #[allow(unreachable_pub)]
 #[path = "../../../../fuzz/src/fabric.rs"]
@@ -10,10 +10,11 @@ use std::ops::Range;
 use farwrite_wire::request::{SendOnly, WriteImm, pad_bytes};
 use proptest::prelude::*;
 
-/// Lengths around those that matter to a queue pair of MTU 64.
+/// Lengths around the limits of a queue pair with MTU 64.
 const LENGTHS: Range<u32> = 0..70;
 
-/// A right packet, as the target takes it: wrapped so that its numbers become right, too.
+/// A valid packet in the form of the fuzz target's input, which replaces the numbers with right
+/// ones.
 fn right() -> impl Strategy<Value = Vec<u8>> {
     let addrs = prop_oneof![8 => 0..200_u64, 1 => any::<u64>()];
     (any::<bool>(), 1..4_u8, addrs, LENGTHS).prop_map(|(send, key, remote_addr, payload_bytes)| {
@@ -44,7 +45,7 @@ fn right() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Right packets with up to three bytes changed: headers, wrap and length among them.
+/// Valid packets with up to three changed bytes, including headers and length.
 fn nearly_right() -> impl Strategy<Value = Vec<u8>> {
     let changes = prop::collection::vec((0..50_usize, any::<u8>()), 0..4);
     (right(), changes).prop_map(|(mut packet, changes)| {

@@ -1,5 +1,5 @@
-//! The software NIC beyond the contract: what is its own choice, what a model says of it, and what
-//! it makes of bytes that nobody would send.
+//! Tests of the software NIC beyond the contract: its own choices, a comparison with a model, and
+//! hostile packets.
 
 mod choices;
 mod hostile;

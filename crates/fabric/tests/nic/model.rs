@@ -1,5 +1,5 @@
-//! Windows against a model: any order of registering, opening, closing and writing leaves the
-//! memory, the answers and the counters that a few maps say.
+//! Windows compared with a model: for any order of registering, opening, closing and writing, the
+//! NIC has the memory, results and counters that a model of a few maps predicts.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use proptest::prelude::*;
 
 use crate::two_ends::TwoEnds;
 
-/// Bytes of every region, of every slot, and slots of every set: small, so that draws collide and
-/// miss.
+/// Bytes of every region and slot, and slots of every set. They are small so that random steps
+/// collide and miss.
 const REGION: u64 = 64;
 const SLOT: u64 = 24;
 const SLOTS: u32 = 3;
 
-/// One step. Numbers pick among the names given out so far, live or dead.
+/// One step. Numbers select among the names given out so far, valid or not.
 #[derive(Clone, Debug)]
 enum Step {
     Register,
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Bytes of a region behind a slot.
+/// The bytes of a region at a slot.
 #[derive(Clone, Copy)]
 struct Opened {
     window: Window,
@@ -64,7 +64,7 @@ struct Opened {
     length: u64,
 }
 
-/// The slots of a set; `None` once it was destroyed.
+/// The slots of a set; `None` after it was destroyed.
 type Slots = Option<[Option<Opened>; SLOTS as usize]>;
 
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl Model {
         self.regions.contains_key(&lkey) && u128::from(at) + u128::from(length) <= REGION.into()
     }
 
-    /// Where a write goes: `Ok(None)` is the null key.
+    /// The destination of a write; `Ok(None)` is the null key.
     fn aim(
         &self,
         set: Option<WindowSet>,
@@ -111,7 +111,7 @@ impl Model {
         Ok(Some((opened.lkey, opened.at + start)))
     }
 
-    /// What a write does; the completion's bytes, if it completes.
+    /// The effect of a write: the bytes of its completion, if it completes.
     fn write(&mut self, set: Option<WindowSet>, addr: u64, payload: &[u8]) -> Option<u32> {
         let length = payload.len();
         if length > 0 {
@@ -132,16 +132,16 @@ impl Model {
     }
 }
 
-/// The NIC and the model, side by side.
+/// The NIC and its model.
 struct Both {
     ends: TwoEnds,
     source: Lkey,
     model: Model,
-    /// All that were given out.
+    /// All keys that were given out.
     lkeys: Vec<Lkey>,
     sets: Vec<(WindowSet, Rkey)>,
     windows: Vec<Window>,
-    /// Rises with every write, so that each leaves other bytes.
+    /// Grows with every write, so that each write has other bytes.
     salt: u8,
 }
 
@@ -197,7 +197,7 @@ impl Both {
     fn create_set(&mut self) {
         let b = &mut self.ends.b;
         let set = b.create_windows(SLOTS, SLOT).unwrap();
-        // An empty window says where the set is.
+        // An empty window shows the key of the set.
         let empty = b.register(Region::owned(Vec::new())).unwrap();
         let (window, place) = b.open_window(set, 0, empty, 0, 0).unwrap();
         b.close_window(window).unwrap();

@@ -1,4 +1,4 @@
-//! A carrier that takes part of a burst.
+//! A carrier that accepts only a part of a burst.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, Qpn, RemoteQp, Rkey
 use farwrite_fabric::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, NicFabric};
 use farwrite_wire::icrc::Flow;
 
-/// Takes a fixed number of packets of each burst, and delivers none.
+/// Accepts a fixed number of packets of each burst, and delivers none.
 #[derive(Clone, Copy)]
 struct Narrow(usize);
 
@@ -51,7 +51,7 @@ impl CarrierRx for Narrow {
     }
 }
 
-/// The completions of four writes, `wr_id` 0 to 3, of which only `signaled` is signalled.
+/// The completions of four writes with `wr_id` 0 to 3, of which only `signaled` is signalled.
 fn departures(room: usize, signaled: u64) -> Vec<u64> {
     let mut fabric = Adapter::new(NicFabric::new(Narrow(room), [1; 32])).unwrap();
     let attr = QpAttr {

@@ -9,11 +9,11 @@ use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpPath, Qpn, Remote
 use farwrite_fabric::nic::{Arrival, Burst, Carrier, CarrierRx, CarrierTx, NicFabric};
 use farwrite_wire::icrc::Flow;
 
-/// Sends from whatever address the route says now, and delivers nothing.
+/// Sends from the source address of the current route, and delivers nothing.
 #[derive(Clone)]
 struct Roaming {
     local: Rc<Cell<SocketAddr>>,
-    /// Where packets came from.
+    /// Source addresses of sent packets.
     sent_from: Rc<RefCell<Vec<SocketAddr>>>,
 }
 
@@ -63,8 +63,8 @@ fn addr(host: u8) -> SocketAddr {
     ([10, 0, 0, host], 5000).into()
 }
 
-/// The peer knows us by the address that a queue pair first sent from, whatever becomes of the
-/// routes and however many other peers there are.
+/// The peer knows this end by the address from which a queue pair first sent. That address stays
+/// the source when routes change, for any number of other peers.
 #[test]
 fn a_queue_pair_keeps_its_source_until_it_gets_a_new_path() {
     let carrier = Roaming {

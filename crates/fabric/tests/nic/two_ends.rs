@@ -66,7 +66,7 @@ impl TwoEnds {
         }
     }
 
-    /// Moves all that is under way to `b`, and lets it take that in.
+    /// Delivers everything in flight to `b`, and lets `b` receive it.
     pub(crate) fn arrivals(&mut self) -> Vec<Completion> {
         while let Some(next_ns) = self.network.next_ns() {
             self.network.advance_to(next_ns);
@@ -100,7 +100,7 @@ pub(crate) fn window(
     (set, window, place)
 }
 
-/// Appends the ICRC that makes bytes a right packet of a datagram.
+/// Appends a valid ICRC to the payload of a datagram.
 pub(crate) fn seal(datagram: &mut Datagram, ipv4_id: u16) {
     let flow = Flow::new(datagram.src, datagram.dst).unwrap();
     let icrc = Icrc::new(&flow, ipv4_id, datagram.payload.len() + 4);

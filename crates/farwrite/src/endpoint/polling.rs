@@ -1,4 +1,4 @@
-//! What an endpoint does when it is polled.
+//! Polling of an endpoint.
 
 use farwrite_fabric::contract::Fabric;
 
@@ -9,25 +9,25 @@ use crate::pair::Halt;
 use crate::route::Route;
 use crate::turns::Rest;
 
-/// Most queue pairs that a poll visits, so that arrivals do not wait for long.
+/// Maximum number of queue pairs that a poll visits. The limit keeps the wait of arrivals short.
 const MOST_VISITS: usize = 256;
 
 impl<F: Fabric> Endpoint<F> {
-    /// Takes in what has arrived, and sends what may be sent at `now_ns`, which must not run
-    /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
-    /// only an arrival can bring more to do.
+    /// Processes what has arrived, and sends what may be sent at `now_ns`. `now_ns` must not
+    /// decrease between calls. Returns the latest time for the next call, if nothing arrives
+    /// before. Returns `None` if only an arrival can bring new work.
     ///
-    /// It visits the queue pairs that have something to do, and does a bounded amount of work. A
-    /// queue pair that cannot go on ends alone: its messages fail, and calls that name it return
-    /// [`Error::BrokenQueuePair`].
+    /// A poll visits the queue pairs that have work, and does a bounded amount of work. A failure
+    /// of one queue pair does not affect the others: its messages fail, and calls that name it
+    /// return [`Error::BrokenQueuePair`].
     ///
     /// # Errors
-    /// [`Error::Fabric`] when the fabric is broken for good.
+    /// [`Error::Fabric`] when the fabric has failed permanently.
     pub fn poll(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         self.now_ns = now_ns;
         self.take_departures()?;
         let more = self.reception.take(&mut self.fabric, &mut self.notices);
-        // Also where a port is broken: the others may have received.
+        // This also runs when a port is broken: other ports may have received packets.
         self.handle_notices(now_ns);
         self.drop_events.report(now_ns, || self.fabric.counters());
         let more = more?;
@@ -48,7 +48,7 @@ impl<F: Fabric> Endpoint<F> {
         Ok(next.into_iter().flatten().min())
     }
 
-    /// Does all that a queue pair has to do, except sending and encoding.
+    /// Does all work of a queue pair except sending and encoding.
     fn visit(&mut self, index: u32, now_ns: u64) -> Result<(), Error> {
         let Some(pair) = self.queue_pairs.live(index) else {
             return Ok(());
@@ -87,7 +87,7 @@ impl<F: Fabric> Endpoint<F> {
         }
     }
 
-    /// Lets queue pairs send and encode in turn, a bounded amount. Returns when to go on.
+    /// Lets queue pairs send and encode in turn, up to a limit. Returns when to continue.
     fn take_turns(&mut self, now_ns: u64) -> Result<Option<u64>, Error> {
         let mut has_posted = false;
         let mut retry_ns = u64::MAX;
@@ -121,16 +121,16 @@ impl<F: Fabric> Endpoint<F> {
         }
         Ok(match self.turns.end() {
             Rest::More => Some(now_ns),
-            // Most fabrics know at the next poll that the packets have left. That begins their
-            // timeouts.
+            // Most fabrics know at the next poll that the packets have left. The timeouts of the
+            // packets begin then.
             _ if has_posted => Some(now_ns),
-            // No timer knows when a fabric that is full has room again.
+            // No timer knows when a full fabric has room again.
             Rest::Full => Some(now_ns.saturating_add(retry_ns)),
             Rest::Empty => None,
         })
     }
 
-    /// After a turn on a path, lets the next queue pair have one that waits there.
+    /// After a turn on a path, gives a turn to the next queue pair that waits for the path.
     fn let_next_send(&mut self, number: usize, now_ns: u64) {
         let path = self.paths.get_mut(number);
         if let Some(first) = path.release(now_ns) {
@@ -140,10 +140,10 @@ impl<F: Fabric> Endpoint<F> {
         self.path_schedule.set_timer(path_index(number), next_ns);
     }
 
-    /// Ends a queue pair that cannot go on.
+    /// Ends a queue pair whose work failed.
     ///
     /// # Errors
-    /// Those that end the whole endpoint.
+    /// The errors that end the whole endpoint.
     fn break_if_failed(&mut self, index: u32, result: Result<(), Error>) -> Result<(), Error> {
         let Err(error) = result else {
             return Ok(());
@@ -152,13 +152,14 @@ impl<F: Fabric> Endpoint<F> {
             return Err(error);
         }
         if let Some(pair) = self.queue_pairs.break_at(index, error) {
-            // What it had in the fabric may be what is broken.
+            // This may return an error, because the queue pair's own resources in the fabric may be
+            // broken.
             let _ = self.end_pair(index, pair);
         }
         Ok(())
     }
 
-    /// Takes in which packets have left.
+    /// Processes the packets that have left.
     pub(super) fn take_departures(&mut self) -> Result<(), Error> {
         self.fabric.poll_departed(&mut self.departed)?;
         for departed in self.departed.drain(..) {

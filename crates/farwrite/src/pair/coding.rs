@@ -1,22 +1,23 @@
-//! The arithmetic that schemes ask for.
+//! Encoding and rebuilding of groups, as schemes request it.
 
 use farwrite_codes::{Code, Codec, Group, Layout, Present};
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey};
 use farwrite_schemes::scheme::{Job, Work};
 use farwrite_sdr::Received;
-use farwrite_wire::control::parity_of;
+use farwrite_wire::control::MessageId;
 
 use super::Pair;
 use super::parity::SPARE_BYTES;
 use crate::error::Error;
 use crate::registry::TableArrivals;
 
-/// Bytes of data encoded in one poll, if a group is not more: about what is sent in one.
+/// Maximum number of data bytes encoded in one poll, unless a single group is larger. This is about
+/// the amount that one poll sends.
 const ENCODE_BYTES_A_POLL: usize = 512 * 1024;
 
-/// What groups are coded with: codecs, and memory that no peer can write to. All queue pairs of an
-/// endpoint share one.
+/// What the coding of groups needs: codecs, and memory that no peer can write to. All queue pairs
+/// of an endpoint share one coder.
 #[derive(Default)]
 pub(crate) struct Coder {
     codecs: Vec<Codec>,
@@ -25,9 +26,9 @@ pub(crate) struct Coder {
 }
 
 impl Coder {
-    /// Rebuilds the chunks of a group that are not present. The group is copied, since packets may
-    /// arrive in the memory of the message meanwhile, and the missing chunks are copied back.
-    /// `places` are region and offset of the message and of its parity.
+    /// Rebuilds the missing chunks of a group. The function codes a copy of the group, because
+    /// packets may arrive in the memory of the message meanwhile. It then copies the missing chunks
+    /// back. `places` are the region and offset of the message, and those of its parity.
     fn rebuild<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -65,16 +66,10 @@ fn codec(codecs: &mut Vec<Codec>, code: Code) -> &Codec {
     &codecs[index]
 }
 
-/// What of a group is there.
-fn present(
-    received: &Received,
-    message: u64,
-    job: &Job,
-    layout: &Layout,
-    group: &Group,
-) -> Present {
+/// Returns which chunks of a group have arrived.
+fn present(received: &Received, job: &Job, layout: &Layout, group: &Group) -> Present {
     let code = layout.code();
-    let arrived = |message: u64, first: usize, count: usize| {
+    let arrived = |message: MessageId, first: usize, count: usize| {
         let chunk = |i: &usize| {
             let chunk = u32::try_from(first + i).unwrap_or(u32::MAX);
             received.word(message, chunk / 64) >> (chunk % 64) & 1 == 1
@@ -82,14 +77,16 @@ fn present(
         (0..count).filter(chunk).collect()
     };
     let index = job.group as usize;
+    let data = MessageId::new(job.message);
     Present {
-        data: arrived(message, index * code.k(), group.data_chunks),
-        parity: arrived(parity_of(message), index * code.m(), group.parity_chunks),
+        data: arrived(data, index * code.k(), group.data_chunks),
+        parity: arrived(data.parity(), index * code.m(), group.parity_chunks),
     }
 }
 
 impl Pair {
-    /// Encodes groups that schemes want encoded, a bounded amount; answers how many bytes of data.
+    /// Encodes groups that schemes want encoded, up to a limit. Returns the number of data bytes
+    /// encoded.
     pub(crate) fn encode<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -110,14 +107,14 @@ impl Pair {
         Ok(bytes as u64)
     }
 
-    /// Returns the bytes of data that it read.
+    /// Encodes one group. Returns the number of data bytes that it read.
     fn encode_group<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
         coder: &mut Coder,
         job: &Job,
     ) -> Result<usize, Error> {
-        let send = self.sends.get(&job.message);
+        let send = self.send.open.get(&job.message);
         let Some((source, parity)) = send.and_then(|s| s.source().zip(s.parity())) else {
             return Ok(0);
         };
@@ -186,7 +183,7 @@ impl Pair {
         coder: &mut Coder,
         job: &Job,
     ) -> Result<(), Error> {
-        let Some(recv) = self.recvs.get(&job.message) else {
+        let Some(recv) = self.recv.open.get(&job.message) else {
             return Ok(());
         };
         let Some((layout, lent)) = recv.layout.zip(recv.lent) else {
@@ -197,8 +194,8 @@ impl Pair {
         };
         debug_assert_eq!(job.work, Work::Rebuild);
         let received = self.sdr.received();
-        let present = present(received, job.message, job, &layout, &group);
-        // Too much is missing, whatever the scheme believed.
+        let present = present(received, job, &layout, &group);
+        // Too many chunks are missing, although the scheme requested a rebuild.
         if !layout.code().recoverable(group.data_chunks, &present) {
             return Ok(());
         }
@@ -217,11 +214,11 @@ impl Pair {
         for chunk in missing.iter() {
             let chunk = u32::try_from(first + chunk).unwrap_or(u32::MAX);
             received.handle_rebuilt(job.message, chunk);
-            if let Some(meter) = recv.scheme().and_then(|tag| self.losses.meter(tag)) {
+            if let Some(meter) = recv.scheme().and_then(|tag| self.recv.losses.meter(tag)) {
                 meter.handle_rebuilt(job.message, chunk);
             }
         }
-        self.tally.rebuilt_chunks += missing.len() as u64;
+        self.rebuilt_chunks += missing.len() as u64;
         self.events.recv_rebuilt(job.message, missing.len());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Messages that end because their time is over (P3.9).
+//! Messages that end at their deadlines (P3.9).
 
 use std::collections::BTreeSet;
 
@@ -9,44 +9,44 @@ use farwrite_wire::control::{Outcome, Withdrawal};
 use super::Pair;
 use crate::error::Error;
 
-/// Until when messages may be open, the earliest first; at most one time a message.
+/// The deadlines of open messages, the earliest first. A message has at most one deadline.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(u64, u64)>);
 
 impl Deadlines {
-    /// A message ends at `deadline_ns`.
+    /// Adds the deadline of a message.
     pub(super) fn insert(&mut self, deadline_ns: u64, message: u64) {
         self.0.insert((deadline_ns, message));
     }
 
-    /// A message has ended before its deadline.
+    /// Removes the deadline of a message that has ended before it.
     pub(super) fn remove(&mut self, deadline_ns: u64, message: u64) {
         self.0.remove(&(deadline_ns, message));
     }
 
-    /// Takes out a message whose deadline has come.
+    /// Removes and returns a message whose deadline has passed.
     fn pop_due(&mut self, now_ns: u64) -> Option<u64> {
         let due = self.next_ns().is_some_and(|at_ns| at_ns <= now_ns);
         let (_, message) = due.then(|| self.0.pop_first())??;
         Some(message)
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.0.first().map(|&(deadline_ns, _)| deadline_ns)
     }
 }
 
 impl Pair {
-    /// Ends the receives whose deadline has come: as whole if they are, else as partial. Whether
-    /// there were any.
+    /// Ends the receives whose deadline has passed: as whole if all has arrived, otherwise as
+    /// partial. Returns whether there were any.
     pub(super) fn expire_receives<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
         now_ns: u64,
     ) -> Result<bool, Error> {
         let mut any = false;
-        while let Some(message) = self.recv_deadlines.pop_due(now_ns) {
+        while let Some(message) = self.recv.deadlines.pop_due(now_ns) {
             let received = self.sdr.received();
             let is_whole = received.is_complete(message) && received.immediate_is_whole(message);
             let outcome = match is_whole {
@@ -59,7 +59,7 @@ impl Pair {
         Ok(any)
     }
 
-    /// The sender has ended a message.
+    /// Handles the news that the sender has ended a message.
     pub(super) fn handle_withdrawn<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -67,10 +67,13 @@ impl Pair {
         message: u64,
         withdrawal: Withdrawal,
     ) -> Result<(), Error> {
-        let Some(recv) = self.recvs.get(&message) else {
+        let Some(recv) = self.recv.open.get(&message) else {
             return Ok(());
         };
-        let scheme = recv.scheme().filter(|_| recv.is_bounded());
+        let scheme = recv
+            .repair()
+            .filter(|repair| repair.is_bounded)
+            .map(|repair| repair.scheme);
         let accepts_partial = recv.terms.accepts_partial;
         let path = self.path(now_ns);
         let bounded = scheme.and_then(|tag| self.halves.existing_receiver(tag));
@@ -87,21 +90,22 @@ impl Pair {
         }
     }
 
-    /// The sender ended a message at its deadline, and the receiver accepts that: the receive ends
-    /// in this poll, after all that came with the news was taken in.
+    /// Ends a receive after the sender ended the message at its deadline, if the receiver accepts
+    /// that. The receive ends in this poll, after everything that arrived with the news was
+    /// processed.
     fn expire_receive_now(&mut self, now_ns: u64, message: u64) {
-        if let Some(recv) = self.recvs.get_mut(&message) {
+        if let Some(recv) = self.recv.open.get_mut(&message) {
             if let Some(later_ns) = recv.deadline_ns.replace(now_ns) {
-                self.recv_deadlines.remove(later_ns, message);
+                self.recv.deadlines.remove(later_ns, message);
             }
-            self.recv_deadlines.insert(now_ns, message);
+            self.recv.deadlines.insert(now_ns, message);
         }
     }
 
-    /// Ends the sends whose deadline has come: as partial where the receiver accepts that, else as
-    /// failed.
+    /// Ends the sends whose deadline has passed: as partial if the receiver accepts that, otherwise
+    /// as failed.
     pub(super) fn expire_sends(&mut self, now_ns: u64) {
-        while let Some(message) = self.send_deadlines.pop_due(now_ns) {
+        while let Some(message) = self.send.deadlines.pop_due(now_ns) {
             let outcome = match self.sdr.accepts_partial(message) {
                 true => Outcome::Partial,
                 false => Outcome::Failed,

@@ -1,4 +1,4 @@
-//! What a queue pair takes from the fabric, and gives back.
+//! The resources that a queue pair takes from the fabric and returns to it.
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, QpAttr, QpPath, Qpn, RemoteQp, WindowSet};
@@ -12,14 +12,16 @@ use crate::route::{Role, Route};
 /// Queue pairs and window sets of the fabric.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
-    /// Generation by generation, in each channel by channel, and last the control path's.
+    /// Sorted by generation, then by channel. The control queue pair is last.
     qpns: Vec<Qpn>,
-    /// One window set a generation: a window for each slot.
+    /// Channels of each generation.
+    channels: usize,
+    /// One window set for each generation, with a window for each slot.
     windows: Vec<WindowSet>,
 }
 
 impl Holdings {
-    /// Takes all that a queue pair of this shape needs, or nothing.
+    /// Takes all resources that a queue pair of this shape needs, or none.
     pub(super) fn take<F: Fabric>(
         fabric: &mut Adapter<F>,
         name: QueuePair,
@@ -42,6 +44,7 @@ impl Holdings {
         geometry: &Geometry,
     ) -> Result<(), FabricError> {
         let config = geometry.config();
+        self.channels = config.channels.into();
         let context = |role| {
             let QueuePair { index, serial } = name;
             let route = Route {
@@ -74,8 +77,8 @@ impl Holdings {
         Ok(())
     }
 
-    /// Connects every queue pair to the one of the same generation and channel that `peer` names,
-    /// or none of them.
+    /// Connects every queue pair to the queue pair of the same generation and channel in `peer`, or
+    /// connects none.
     pub(super) fn connect<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
@@ -99,14 +102,14 @@ impl Holdings {
         Ok(())
     }
 
-    /// Puts the queue pairs of each channel on a path of `paths`, and the one for control packets on
-    /// the first.
+    /// Moves the queue pairs of each channel to the channel's path in `paths`. The control queue
+    /// pair moves to the first path.
     pub(super) fn set_paths<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
         paths: &[QpPath],
     ) -> Result<(), FabricError> {
-        // Data queue pairs are listed channel by channel, generation after generation.
+        // Data queue pairs are sorted by generation, then by channel.
         for (&qpn, &path) in self.data_qpns().iter().zip(paths.iter().cycle()) {
             fabric.set_path(qpn, path)?;
         }
@@ -115,8 +118,8 @@ impl Holdings {
             .map_or(Ok(()), |&path| fabric.set_path(self.control_qpn(), path))
     }
 
-    /// Gives everything back, even if some of it fails; returns the first error. Open windows begin
-    /// to close.
+    /// Returns all resources to the fabric, even if some calls fail. Returns the first error. Open
+    /// windows begin to close.
     pub(super) fn give_back<F: Fabric>(&self, fabric: &mut Adapter<F>) -> Result<(), FabricError> {
         let mut result = Ok(());
         for &qpn in &self.qpns {
@@ -128,9 +131,14 @@ impl Holdings {
         result
     }
 
-    /// The queue pairs of data, generation by generation, in each channel by channel.
+    /// Returns the data queue pairs, sorted by generation, then by channel.
     pub(super) fn data_qpns(&self) -> &[Qpn] {
         &self.qpns[..self.qpns.len() - 1]
+    }
+
+    /// Returns the data queue pair of a generation and channel.
+    pub(super) fn data_qpn(&self, generation: u8, channel: u8) -> Qpn {
+        self.qpns[usize::from(generation) * self.channels + usize::from(channel)]
     }
 
     pub(super) fn control_qpn(&self) -> Qpn {

@@ -1,168 +1,69 @@
-//! One queue pair of an endpoint: SDR, schemes, control path and pacing, joined over a fabric.
+//! One queue pair of an endpoint: it joins SDR, schemes, control and pacing over a fabric.
 
-mod closing;
 mod coding;
 mod controlling;
 mod deadlines;
-mod expecting;
 mod holdings;
-mod outgoing;
 mod parity;
-mod receiving;
+mod recv;
 mod resting;
-mod sending;
-mod transmit;
+mod send;
+mod stats;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, QpPath};
-use farwrite_schemes::chunk_loss::ChunkLoss;
-use farwrite_schemes::scheme::{Path, SenderCounters};
-use farwrite_sdr::{EndpointId, Geometry, QpInfo, SdrError, SdrQp};
+use farwrite_schemes::scheme::PathView;
+use farwrite_sdr::{EndpointId, Event, Geometry, QpInfo, SdrError, SdrQp};
+use farwrite_wire::control::Outcome;
 
-use farwrite_wire::control::{Outcome, SchemeTag};
-
-use crate::control::ControlPath;
 use crate::error::Error;
 use crate::events::Events;
 use crate::handle::QueuePair;
-use crate::intake::{Inlet, InletCounts};
-use crate::losses::Losses;
+use crate::intake::Inlet;
 use crate::memory::MrSlice;
 use crate::options::QpOptions;
 use crate::path::{self, PeerPath, PeerPaths, RoundTrip};
 use crate::registry::{Halves, Registry, TableArrivals};
-use closing::Closing;
 pub(crate) use coding::Coder;
-use deadlines::Deadlines;
+use controlling::ControlSide;
 use holdings::Holdings;
-use outgoing::Outgoing;
 use parity::Workshop;
-use receiving::Recv;
+use recv::{Offered, RecvSide};
 use resting::Rest;
-use sending::{Send, StreamRun};
-pub(crate) use transmit::{Halt, Turn};
+use send::SendSide;
+pub(crate) use send::{Halt, Turn};
+pub use stats::QpStats;
 
+/// A queue pair. It has a sending side, a receiving side and a control side over one SDR core.
 pub(crate) struct Pair {
     name: QueuePair,
     options: QpOptions,
     sdr: SdrQp,
     inlet: Arc<Inlet>,
     holdings: Holdings,
-    control: ControlPath,
-    /// Of the path to the peer, at the last poll.
-    round_trip: RoundTrip,
-    /// Where it stands among the queue pairs of its path.
-    place: path::Place,
-    /// Wire bytes that are left of its turn to send; negative: more than a turn was sent.
-    turn_bytes: i64,
+    /// The scheme halves for both directions.
     halves: Halves,
-    sends: BTreeMap<u64, Send>,
-    /// Sends that are over, but of which the fabric still holds packets.
-    leaving: BTreeMap<u64, (Send, Outcome)>,
-    /// Bounded schemes of which a send was over before it was cleared, so that newer ones may start.
-    unblocked: Vec<SchemeTag>,
-    streams: VecDeque<StreamRun>,
-    recvs: BTreeMap<u64, Recv>,
-    /// Receives whose offer is foreseen, and of which nothing has come.
-    foreseen: BTreeSet<u64>,
-    /// Of open receives.
-    recv_deadlines: Deadlines,
-    /// Of open sends.
-    send_deadlines: Deadlines,
-    /// Messages of which packets have arrived; kept for its capacity.
-    arrived: Vec<u64>,
-    outgoing: Outgoing,
-    /// Receives that are over, but of which a worker may still write the memory.
-    closing: Vec<Closing>,
+    send: SendSide,
+    recv: RecvSide,
+    control: ControlSide,
+    /// The round trip of the path to the peer, as of the last poll.
+    round_trip: RoundTrip,
     workshop: Workshop,
-    /// The scheme with the most parity that the peer is expected to use: receives get memory for
-    /// that.
-    expected: SchemeTag,
-    losses: Losses,
-    /// When the peer is to learn of losses.
-    loss_due_ns: Option<u64>,
-    /// The losses that it was sent last.
-    reported_loss: ChunkLoss,
-    /// What the path knows to have arrived.
-    noted: InletCounts,
     connected: Option<Connected>,
     rest: Rest,
-    tally: Tally,
+    /// Number of chunks that were lost and then computed from others.
+    rebuilt_chunks: u64,
     events: Events,
 }
 
-/// What is known once the peer is.
+/// What is known once the peer is known.
 struct Connected {
-    /// The endpoint that the peer is of.
+    /// The endpoint that the peer belongs to.
     endpoint: EndpointId,
-    /// Number of the path to it.
+    /// Number of the path to the peer.
     path: usize,
-}
-
-/// The part of [`QpStats`] that nothing else counts.
-#[derive(Default)]
-struct Tally {
-    rebuilt_chunks: u64,
-    refused_controls: u64,
-    send_loss: ChunkLoss,
-}
-
-/// What a queue pair has done and sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct QpStats {
-    /// Smoothed round-trip time of the path in nanoseconds; the configured guess until one was
-    /// measured.
-    pub rtt_ns: u64,
-    /// Chunks sent and sent again, by all schemes together.
-    pub sender: SenderCounters,
-    /// Packets that arrived, duplicates included.
-    pub received_packets: u64,
-    /// Their payload bytes.
-    pub received_bytes: u64,
-    /// Packets that carried nothing new.
-    pub duplicate_packets: u64,
-    /// Chunks that were lost and computed from others.
-    pub rebuilt_chunks: u64,
-    /// Packets of messages that were over; none was applied.
-    pub late_packets: u64,
-    /// Packets whose immediate made no sense.
-    pub invalid_packets: u64,
-    /// Control packets refused: from an address that is not the peer's, bad tag, replayed, or
-    /// malformed.
-    pub refused_controls: u64,
-    /// What the path lost on the way to here, of messages with a scheme (P5.7).
-    pub receive_loss: ChunkLoss,
-    /// What it lost on the way to the peer, as the peer last reported.
-    pub send_loss: ChunkLoss,
-}
-
-impl QpStats {
-    /// The sums over this queue pair and `later`, which took its place; the round trip is that of
-    /// `later`.
-    #[must_use]
-    pub fn and(&self, later: &Self) -> Self {
-        Self {
-            rtt_ns: later.rtt_ns,
-            sender: SenderCounters {
-                sent_chunks: self.sender.sent_chunks + later.sender.sent_chunks,
-                retransmitted_chunks: self.sender.retransmitted_chunks
-                    + later.sender.retransmitted_chunks,
-                timeouts: self.sender.timeouts + later.sender.timeouts,
-            },
-            received_packets: self.received_packets + later.received_packets,
-            received_bytes: self.received_bytes + later.received_bytes,
-            duplicate_packets: self.duplicate_packets + later.duplicate_packets,
-            rebuilt_chunks: self.rebuilt_chunks + later.rebuilt_chunks,
-            late_packets: self.late_packets + later.late_packets,
-            invalid_packets: self.invalid_packets + later.invalid_packets,
-            refused_controls: self.refused_controls + later.refused_controls,
-            receive_loss: self.receive_loss.and(&later.receive_loss),
-            send_loss: self.send_loss.and(&later.send_loss),
-        }
-    }
 }
 
 impl Pair {
@@ -177,39 +78,24 @@ impl Pair {
         Ok(Self {
             name,
             inlet: Arc::new(Inlet::new(name.serial, Arc::clone(sdr.table()))),
-            control: ControlPath::new(control_key),
+            control: ControlSide::new(control_key),
             round_trip: RoundTrip::guess(options.initial_rtt),
-            place: path::Place::default(),
-            turn_bytes: 0,
-            expected: options.expected_scheme,
+            send: SendSide::default(),
+            recv: RecvSide::new(options.expected_scheme),
             options,
             sdr,
             holdings,
             halves: Halves::default(),
-            sends: BTreeMap::new(),
-            leaving: BTreeMap::new(),
-            unblocked: Vec::new(),
-            streams: VecDeque::new(),
-            recvs: BTreeMap::new(),
-            foreseen: BTreeSet::new(),
-            recv_deadlines: Deadlines::default(),
-            send_deadlines: Deadlines::default(),
-            arrived: Vec::new(),
-            outgoing: Outgoing::default(),
-            closing: Vec::new(),
             workshop: Workshop::default(),
-            losses: Losses::default(),
-            loss_due_ns: None,
-            reported_loss: ChunkLoss::default(),
-            noted: InletCounts::default(),
             connected: None,
             rest: Rest::default(),
-            tally: Tally::default(),
+            rebuilt_chunks: 0,
             events: Events::new(name.index),
         })
     }
 
-    /// What the peer must be told, out of band and confidentially.
+    /// Returns what the peer needs to connect. This information travels out of band and
+    /// confidentially.
     pub(crate) fn info<F: Fabric>(&self, fabric: &Adapter<F>, endpoint: EndpointId) -> QpInfo {
         let config = *self.geometry().config();
         QpInfo {
@@ -225,7 +111,7 @@ impl Pair {
                 .map(|channels| channels.iter().map(|qpn| qpn.0).collect())
                 .collect(),
             config,
-            control_key: self.control.recv_key(),
+            control_key: self.control.packets.recv_key(),
             timing: self.options.timing,
             endpoint,
         }
@@ -237,12 +123,13 @@ impl Pair {
         paths: &mut PeerPaths,
         peer: &QpInfo,
     ) -> Result<(), Error> {
-        // The fabric may refuse an address: until it has taken all of them, nothing changes here.
+        // The fabric may refuse an address. Until it has accepted all of them, nothing changes
+        // here.
         self.sdr.check_peer(peer)?;
         paths.check(peer.endpoint, peer.control, &self.options.rate_control)?;
         self.holdings.connect(fabric, peer)?;
         self.sdr.connect(peer)?;
-        self.control.connect(peer.control_key);
+        self.control.packets.connect(peer.control_key);
         let counters = fabric.counters();
         self.connected = Some(Connected {
             endpoint: peer.endpoint,
@@ -251,7 +138,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Puts a connected queue pair on other paths, one a channel.
+    /// Moves a connected queue pair to other paths, one for each channel.
     pub(crate) fn set_paths<F: Fabric>(
         &self,
         fabric: &mut Adapter<F>,
@@ -269,37 +156,37 @@ impl Pair {
         Ok(self.holdings.set_paths(fabric, paths)?)
     }
 
-    /// Gives everything back to the fabric that [`Pair::create`] took, then ends all messages: an
-    /// outcome says that no packet changes their memory any more.
+    /// Returns everything that [`Pair::create`] took to the fabric, then ends all messages. In this
+    /// order, a message with an outcome has memory that no packet changes any more.
     pub(crate) fn destroy<F: Fabric>(mut self, fabric: &mut Adapter<F>) -> Result<(), FabricError> {
         let result = self.holdings.give_back(fabric);
-        let recvs = std::mem::take(&mut self.recvs).into_iter();
-        let recvs = recvs.map(|(message, recv)| Closing::new(message, recv, Outcome::Failed));
-        self.closing.extend(recvs);
+        self.recv.fail_all();
         self.wait_closed(fabric, None);
         let result = result.and(self.give_parity_back(fabric));
-        self.sends
+        self.send
+            .open
             .values()
             .for_each(|send| send.finish(Outcome::Failed));
-        self.leaving
+        self.send
+            .leaving
             .values()
             .for_each(|(send, outcome)| send.finish(*outcome));
         result
     }
 
-    /// The endpoint that the peer is of, once it is connected.
+    /// Returns the endpoint that the peer belongs to, once the queue pair is connected.
     pub(crate) fn peer_endpoint(&self) -> Option<EndpointId> {
         Some(self.connected.as_ref()?.endpoint)
     }
 
-    /// The path to the peer, once it is connected.
+    /// Returns the path to the peer, once the queue pair is connected.
     pub(crate) fn peer_path(&self) -> Option<usize> {
         Some(self.connected.as_ref()?.path)
     }
 
-    /// Where it stands among the queue pairs of that path.
-    pub(crate) fn place(&self) -> path::Place {
-        self.place
+    /// Returns the state of this queue pair among the queue pairs of its path.
+    pub(crate) fn standing(&self) -> path::Standing {
+        self.send.standing
     }
 
     pub(crate) fn name(&self) -> QueuePair {
@@ -324,20 +211,20 @@ impl Pair {
             duplicate_packets: counts.duplicate_packets,
             late_packets: counts.late_packets,
             invalid_packets: counts.invalid_packets,
-            rebuilt_chunks: self.tally.rebuilt_chunks,
-            refused_controls: self.tally.refused_controls + counts.unvalidated_controls,
-            receive_loss: self.losses.sum(),
-            send_loss: self.tally.send_loss,
+            rebuilt_chunks: self.rebuilt_chunks,
+            refused_controls: self.control.refused + counts.unvalidated_controls,
+            receive_loss: self.recv.losses.sum(),
+            send_loss: self.control.peer_loss,
         }
     }
 
-    fn path(&self, now_ns: u64) -> Path {
+    fn path(&self, now_ns: u64) -> PathView {
         let rtt_ns = self.round_trip.smoothed_ns;
         let reordering_window_ns = match self.options.reordering_window {
             Some(window) => u64::try_from(window.as_nanos()).unwrap_or(u64::MAX),
             None => rtt_ns / 8,
         };
-        Path {
+        PathView {
             now_ns,
             rtt_ns,
             reordering_window_ns,
@@ -345,8 +232,8 @@ impl Pair {
         }
     }
 
-    /// Does all there is to do at `now_ns` but send data and encode. `path` is the one to the peer,
-    /// once it is connected.
+    /// Does all work that is due at `now_ns`, except sending data and encoding. `path` is the path
+    /// to the peer, once the queue pair is connected.
     pub(crate) fn poll<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -366,21 +253,60 @@ impl Pair {
         self.note_arrivals(path, now_ns);
         self.handle_sdr_events(fabric, known, now_ns)?;
         self.handle_timeouts(now_ns);
-        // Before the reports: what can be rebuilt is not asked for.
+        // Rebuild before reporting, so that no report requests a chunk that can be rebuilt.
         self.rebuild(fabric, coder, now_ns)?;
-        // First what is over: nothing more of it may leave.
+        // Settle ended messages first, so that nothing more of them leaves.
         self.settle_sends();
         self.expire_sends(now_ns);
         self.start_unblocked(now_ns);
-        // Control before data: an offer must be ahead of its message.
+        // Control before data: an offer must leave before its message.
         self.send_control(fabric, path, now_ns)?;
         Ok(self.rest(fabric, now_ns)?)
     }
 
-    /// Whether a message is sent from the region or received into it, or packets that the fabric
-    /// has taken are sent from it.
+    /// Returns whether the region is in use: by a message that is sent from it or received into it,
+    /// or by packets that the fabric has taken.
     pub(crate) fn uses(&self, lkey: Lkey) -> bool {
-        self.sends_from(lkey) || self.receives_into(lkey)
+        self.send.sends_from(lkey) || self.receives_into(lkey)
+    }
+
+    /// Handles the requests of the SDR core.
+    fn handle_sdr_events<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        known: &Registry,
+        now_ns: u64,
+    ) -> Result<(), Error> {
+        while let Some(event) = self.sdr.poll_event() {
+            match event {
+                Event::ClearToSend { message } => self.clear_to_send(fabric, now_ns, message)?,
+                Event::SendRefused { message, refusal } => self.handle_refused(message, refusal),
+                Event::Closed { message, outcome } => self.handle_closed(now_ns, message, outcome),
+                Event::Offered {
+                    message,
+                    length,
+                    scheme,
+                    has_immediate,
+                } => {
+                    let offer = Offered {
+                        message,
+                        length,
+                        scheme,
+                        has_immediate,
+                    };
+                    self.handle_offered(fabric, known, now_ns, &offer)?;
+                }
+                Event::LengthKnown { message, length } => self.handle_length(message, length),
+                Event::Refused { message, refusal } => {
+                    self.refuse_offer(fabric, message, refusal)?;
+                }
+                Event::Withdrawn {
+                    message,
+                    withdrawal,
+                } => self.handle_withdrawn(fabric, now_ns, message, withdrawal)?,
+            }
+        }
+        Ok(())
     }
 
     fn check_slice(&self, slice: &MrSlice) -> Result<(), Error> {
@@ -416,31 +342,32 @@ impl Pair {
     fn handle_timeouts(&mut self, now_ns: u64) {
         let path = self.path(now_ns);
         self.halves.handle_timeouts(&path, self.sdr.received());
-        self.losses
+        self.recv
+            .losses
             .handle_timeouts(&path, &TableArrivals(self.sdr.received()));
     }
 
-    /// How long to wait for what no timer knows: a fabric that is full has room again, it has sent
-    /// what it took, or a worker has left its batch.
+    /// Returns how long to wait for events that have no timer: a full fabric has room again, the
+    /// fabric has sent the packets it took, or a worker has left its batch.
     pub(crate) fn fabric_retry_ns(&self) -> u64 {
         self.options.timing.fabric_retry_ns
     }
 
-    /// When to poll next, if the queue pair sends nothing now.
+    /// Returns when to poll next, if the queue pair sends nothing now.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let is_connected = self.connected.is_some();
-        let waits_for_fabric = !self.closing.is_empty()
-            || is_connected && self.control.is_waiting()
-            || is_connected && self.outgoing.is_departing();
+        let waits_for_fabric = !self.recv.closing.is_empty()
+            || is_connected && self.control.packets.is_waiting()
+            || is_connected && self.send.is_departing();
         let retry_ns = waits_for_fabric.then(|| now_ns.saturating_add(self.fabric_retry_ns()));
-        let always = [retry_ns, self.recv_deadlines.next_ns()];
+        let always = [retry_ns, self.recv.deadlines.next_ns()];
         let connected = [
             self.halves.next_timeout(),
-            self.losses.next_timeout(),
+            self.recv.losses.next_timeout(),
             self.sdr.next_timeout(),
-            self.loss_due_ns,
+            self.control.loss_due_ns,
             self.ping_due_ns(),
-            self.send_deadlines.next_ns(),
+            self.send.deadlines.next_ns(),
             self.rest.next_ns(),
         ];
         let connected = connected.into_iter().filter(|_| is_connected);

@@ -1,4 +1,4 @@
-//! Parity messages: memory for them.
+//! Memory for the parity of messages.
 
 use std::collections::VecDeque;
 
@@ -7,18 +7,18 @@ use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, Window};
 use farwrite_schemes::scheme::Message;
 use farwrite_sdr::Place;
-use farwrite_wire::control::{SchemeTag, data_of};
+use farwrite_wire::control::SchemeTag;
 
 use super::Pair;
-use super::sending::Send;
+use super::send::OpenSend;
 use crate::error::Error;
 use crate::memory::{MemoryRegion, MrSlice};
 use crate::registry::Registry;
 
-/// Memory kept for the next message; the rest is given back.
+/// Maximum memory kept for later messages, in bytes. The rest is returned to the fabric.
 pub(super) const SPARE_BYTES: u64 = 256 << 20;
 
-/// Memory for the parity of one message. Its lkey is nobody else's.
+/// Memory for the parity of one message. Its lkey has no other use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scratch {
     pub(super) lkey: Lkey,
@@ -27,7 +27,7 @@ pub(super) struct Scratch {
     is_ghost: bool,
 }
 
-/// Memory for the parity of a receive, open to the peer.
+/// Memory for the parity of a receive. The peer can write to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lent {
     pub(super) scratch: Scratch,
@@ -42,12 +42,12 @@ pub(super) struct Parity {
 }
 
 impl Parity {
-    /// Where it is.
+    /// Returns the memory of the parity.
     pub(super) fn scratch(&self) -> Scratch {
         self.scratch
     }
 
-    /// The parity of a message at its sender, as it is sent.
+    /// Returns the parity of a message as a source for sending.
     pub(super) fn source(&self) -> MrSlice {
         let region = MemoryRegion {
             lkey: self.scratch.lkey,
@@ -57,16 +57,18 @@ impl Parity {
     }
 }
 
-/// Memory for parity between two uses.
+/// Manages parity memory between uses.
 #[derive(Default)]
 pub(super) struct Workshop {
     spare: VecDeque<Scratch>,
-    /// Bytes lent to receives; those of sends are their user's doing.
+    /// Bytes lent to receives. Bytes for sends are not counted, because the user decides how much
+    /// to send.
     lent_bytes: u64,
 }
 
 impl Workshop {
-    /// Memory of at least `bytes` bytes, at most `most_bytes`; a ghost for the parity of a ghost.
+    /// Takes memory of at least `bytes` and at most `most_bytes` bytes. The parity of a ghost gets
+    /// a ghost.
     fn take<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -74,7 +76,7 @@ impl Workshop {
         most_bytes: u64,
         is_ghost: bool,
     ) -> Result<Scratch, FabricError> {
-        // A message must not hold many times the memory that it needs.
+        // A message must not hold much more memory than it needs.
         let most_bytes = most_bytes.min(bytes.saturating_mul(4));
         let fits = |s: &Scratch| s.is_ghost == is_ghost && (bytes..=most_bytes).contains(&s.bytes);
         if let Some(index) = self.spare.iter().position(fits)
@@ -96,18 +98,18 @@ impl Workshop {
         })
     }
 
-    /// Takes memory back that a receive had; its window is closed.
+    /// Takes back the memory of a receive. Its window is closed.
     pub(super) fn give_lent(&mut self, scratch: Scratch) {
         self.lent_bytes -= scratch.bytes;
         self.give(scratch);
     }
 
-    /// Takes memory back; nothing may name it any more.
+    /// Takes back memory that nothing uses any more.
     pub(super) fn give(&mut self, scratch: Scratch) {
         self.spare.push_back(scratch);
     }
 
-    /// Gives the fabric what is more than may be kept, the oldest first.
+    /// Returns memory beyond the limit to the fabric, the oldest first.
     pub(super) fn trim<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -125,7 +127,8 @@ impl Workshop {
 }
 
 impl Pair {
-    /// How a message of `bytes` bytes is coded by the scheme, if it is.
+    /// Returns how the scheme codes a message of `bytes` bytes. Returns `None` if the scheme does
+    /// not code it.
     pub(super) fn layout(&self, known: &Registry, tag: SchemeTag, bytes: u64) -> Option<Layout> {
         let message = Message {
             number: 0,
@@ -136,9 +139,9 @@ impl Pair {
         known.find(tag)?.layout(&message)
     }
 
-    /// Posts memory for the parity of an open receive, unless it has some: that is kept, even if it
-    /// is too little. What is there without parity is repaired by asking. Answers whether there is
-    /// enough.
+    /// Posts memory for the parity of an open receive. If the receive already has memory, it keeps
+    /// that memory, even if it is too small. A receive without enough memory for parity is repaired
+    /// by retransmission. Returns whether there is enough memory.
     pub(super) fn provide_parity<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -152,7 +155,7 @@ impl Pair {
         };
         let longest = self.sdr.geometry().config().max_message_bytes;
         let room_bytes = |scratch: &Scratch| scratch.bytes.min(longest);
-        let Some(recv) = self.recvs.get_mut(&message) else {
+        let Some(recv) = self.recv.open.get_mut(&message) else {
             return Ok(false);
         };
         if let Some(lent) = &recv.lent {
@@ -166,7 +169,7 @@ impl Pair {
         let is_ghost = fabric.region(recv.target().region.lkey)?.is_ghost();
         let taken = self.workshop.take(fabric, bytes, most_bytes, is_ghost);
         let scratch = match taken {
-            // The message can do without.
+            // The message can be repaired without parity.
             Err(FabricError::OutOfResources(_)) => return Ok(false),
             taken => taken?,
         };
@@ -185,14 +188,14 @@ impl Pair {
         Ok(true)
     }
 
-    /// A send is cleared: takes memory for its parity, if its scheme codes. Where the fabric has no
-    /// room for that, the message goes without parity: the receiver asks for what it misses.
+    /// Takes memory for the parity of a send that was cleared, if its scheme codes. If the fabric
+    /// has no room, the message is sent without parity, and the receiver requests what is missing.
     pub(super) fn begin_coding<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
         message: u64,
     ) -> Result<(), FabricError> {
-        if let Some(send) = self.sends.get_mut(&message)
+        if let Some(send) = self.send.open.get_mut(&message)
             && let Some(layout) = send.layout
         {
             let bytes = layout.parity_bytes() as u64;
@@ -211,13 +214,18 @@ impl Pair {
         Ok(())
     }
 
-    /// Gives all memory for parity back; that of receives was taken back before.
+    /// Returns all parity memory to the fabric. The memory of receives was taken back before.
     pub(super) fn give_parity_back<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
     ) -> Result<(), FabricError> {
-        let leaving = self.leaving.values().map(|(send, _)| send);
-        let sends = self.sends.values().chain(leaving).filter_map(Send::parity);
+        let leaving = self.send.leaving.values().map(|(send, _)| send);
+        let sends = self
+            .send
+            .open
+            .values()
+            .chain(leaving)
+            .filter_map(OpenSend::parity);
         let sends = sends.map(|parity| parity.scratch);
         for scratch in sends {
             self.workshop.give(scratch);
@@ -225,11 +233,10 @@ impl Pair {
         self.workshop.trim(fabric, 0)
     }
 
-    /// The receiver has memory for the parity of a send.
-    pub(super) fn parity_clear(&mut self, now_ns: u64, parity: u64) {
+    /// Records that the receiver has memory for the parity of a send.
+    pub(super) fn parity_clear(&mut self, now_ns: u64, message: u64) {
         let path = self.path(now_ns);
-        let message = data_of(parity);
-        if let Some(send) = self.sends.get(&message)
+        if let Some(send) = self.send.open.get(&message)
             && send.parity().is_some()
             && let Some(sender) = self.halves.existing_sender(send.scheme())
         {

@@ -1,25 +1,22 @@
-//! A queue pair that has nothing open gives spare memory back.
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+//! Returns the spare memory of a queue pair that has no open messages.
 
 use farwrite_fabric::Adapter;
 use farwrite_fabric::contract::{Fabric, FabricError};
 
 use super::Pair;
-use super::deadlines::Deadlines;
 
 /// How long a queue pair keeps spare memory for the next message, in nanoseconds.
 const KEEP_NS: u64 = 1_000_000_000;
 
-/// Whether a queue pair has given its spare memory back.
+/// Whether a queue pair has returned its spare memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Rest {
     /// A message was open at the last poll.
     #[default]
     Busy,
-    /// Nothing is open. It gives the memory back at this time.
+    /// No message is open. The queue pair returns its memory at this time.
     Due(u64),
-    /// It has.
+    /// The queue pair has returned its memory.
     Resting,
 }
 
@@ -34,16 +31,10 @@ impl Rest {
 
 impl Pair {
     fn is_idle(&self) -> bool {
-        self.sends.is_empty()
-            && self.streams.is_empty()
-            && self.leaving.is_empty()
-            && self.recvs.is_empty()
-            && self.closing.is_empty()
-            && self.outgoing.is_empty()
-            && !self.control.is_waiting()
+        self.send.is_idle() && self.recv.is_idle() && !self.control.packets.is_waiting()
     }
 
-    /// Gives spare memory back once nothing was open for a while.
+    /// Returns spare memory after no message was open for [`KEEP_NS`].
     pub(super) fn rest<F: Fabric>(
         &mut self,
         fabric: &mut Adapter<F>,
@@ -57,28 +48,16 @@ impl Pair {
             Rest::Busy => self.rest = Rest::Due(now_ns.saturating_add(KEEP_NS)),
             Rest::Due(at_ns) if at_ns <= now_ns => {
                 self.rest = Rest::Resting;
-                self.give_empty_collections_back();
+                // Empty collections keep memory for their next elements. A B-tree map keeps a leaf.
+                self.send.shrink();
+                self.recv.shrink();
+                self.control.packets.shrink();
                 self.halves.rest();
-                self.losses.rest();
+                self.recv.losses.rest();
                 self.workshop.trim(fabric, 0)?;
             }
             Rest::Due(_) | Rest::Resting => {}
         }
         Ok(())
-    }
-
-    /// Collections keep memory for their next elements, a B-tree map a leaf.
-    fn give_empty_collections_back(&mut self) {
-        self.sends = BTreeMap::new();
-        self.leaving = BTreeMap::new();
-        self.recvs = BTreeMap::new();
-        self.foreseen = BTreeSet::new();
-        self.recv_deadlines = Deadlines::default();
-        self.send_deadlines = Deadlines::default();
-        self.streams = VecDeque::new();
-        self.arrived = Vec::new();
-        self.closing = Vec::new();
-        self.outgoing.shrink();
-        self.control.shrink();
     }
 }

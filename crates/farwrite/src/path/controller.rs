@@ -6,8 +6,8 @@ use farwrite_wire::timing::Timing;
 use super::stats::PathLimit;
 use crate::options::RateControl;
 
-/// Highest rate of an adaptive controller without a maximum, in bits a second: no network card is
-/// faster.
+/// Maximum rate of an adaptive controller without a configured maximum, in bits per second. No
+/// network card is faster.
 const MAX_BPS: u64 = 1_000_000_000_000;
 
 /// The controller of a path.
@@ -18,7 +18,7 @@ pub(super) enum Controller {
 }
 
 impl Controller {
-    /// A controller for packets of up to `packet_bytes` bytes on the wire.
+    /// Creates a controller for packets of up to `packet_bytes` bytes on the wire.
     pub(super) fn new(choice: &RateControl, packet_bytes: u64, timing: &Timing) -> Self {
         let recovery_ns = timing.pace_recovery_ns;
         match *choice {
@@ -63,7 +63,7 @@ impl Controller {
         }
     }
 
-    /// What bounds the rate while there is something to send.
+    /// Returns what bounds the rate while there is something to send.
     pub(super) fn limit(&self, choice: &RateControl) -> PathLimit {
         let pace_bps = self.get().limits().pace_bps;
         let (max_bps, ceiling_bps) = match (self, choice) {
@@ -83,17 +83,18 @@ impl Controller {
     }
 }
 
-/// Differences of delay that hosts make: a tenth of what their operating systems may be late.
+/// Returns the variation of delay that hosts cause: a tenth of the lateness allowed for their
+/// operating systems.
 pub(super) fn jitter_ns(timing: &Timing) -> u64 {
     timing.lateness_ns / 10
 }
 
-/// Bytes that may leave at once at a pace.
+/// Returns how many bytes may leave at once at a given pace.
 ///
-/// A rate that a user has set takes what was lost to the lateness of timers up later, for half the
-/// time that the timeouts of schemes leave for lateness. Otherwise the last packets of a burst would
-/// wait for the first on a slow path until they count as lost. On a path that is measured, a burst
-/// makes no longer queue than the hosts' own noise.
+/// At a fixed rate, later packets make up for what was lost to late timers. The burst covers half
+/// of the time that the timeouts of schemes leave for lateness. With a longer burst on a slow path,
+/// the last packets would wait so long behind the first that they count as lost. On a measured
+/// path, a burst causes no longer queue than the hosts' own variation of delay.
 pub(super) fn burst_bytes(
     choice: &RateControl,
     pace_bps: u64,

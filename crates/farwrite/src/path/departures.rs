@@ -1,41 +1,44 @@
-//! When packets left that are in flight.
+//! A log of when the packets in flight left.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Most runs that are kept; the oldest are forgotten first. Reports about these give no round trip.
+use farwrite_wire::control::MessageId;
+
+/// Maximum number of runs kept. The oldest are removed first. Reports about removed runs give no
+/// round trip.
 const MAX_RUNS: usize = 1 << 20;
 
-/// Packets of one message that left together, one after the other.
+/// Consecutive packets of one message that left together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     /// Serial number of the queue pair that sent them.
     pub(crate) serial: u32,
-    /// Number of the message, or of its parity.
-    pub(crate) message: u64,
+    pub(crate) message: MessageId,
     pub(crate) packets: Range<u32>,
-    /// Bytes on the wire of each packet but the last.
+    /// Bytes on the wire of each packet except the last.
     pub(crate) packet_bytes: u64,
-    /// Bytes on the wire of all together.
+    /// Bytes on the wire of all packets together.
     pub(crate) bytes: u64,
-    /// Whether packets of them had left before.
+    /// Whether some of the packets had left before.
     pub(crate) is_repeat: bool,
 }
 
 /// What is known of a packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Departure {
-    /// Bytes sent on the path up to this packet, with it.
+    /// Bytes sent on the path up to and including this packet.
     pub(super) sent_bytes: u64,
-    /// When it left; `None` if it left more than once, so that nobody can say which copy arrived.
+    /// When the packet left. `None` if it left more than once, because it is not known which copy
+    /// arrived.
     pub(super) left_ns: Option<u64>,
 }
 
-/// The latest copies of packets that follow each other in a message.
+/// The latest copies of consecutive packets of a message.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     end: u32,
-    /// Bytes sent on the path before the first packet, and up to the last with it.
+    /// Bytes sent on the path before the first packet, and up to and including the last.
     start_bytes: u64,
     end_bytes: u64,
     packet_bytes: u64,
@@ -43,7 +46,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Bytes sent up to packet `index` of the piece, counted from 0, with it.
+    /// Returns the bytes sent up to and including packet `index` of the piece, counted from 0.
     fn sent_bytes(&self, index: u32) -> u64 {
         let bytes = self.packet_bytes.saturating_mul(u64::from(index) + 1);
         self.start_bytes.saturating_add(bytes).min(self.end_bytes)
@@ -51,20 +54,20 @@ impl Piece {
 }
 
 /// Queue pair, message and first packet of a piece.
-type Key = (u32, u64, u32);
+type Key = (u32, MessageId, u32);
 
-/// A log of what is in flight. A packet is found in O(log n), whatever a peer asks for.
+/// A log of the packets in flight. Finding a packet costs O(log n), whatever a peer requests.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     /// The pieces of a message do not overlap.
     pieces: BTreeMap<Key, Piece>,
-    /// The runs in the order in which they left: where they begin, one past the last packet, and
-    /// the bytes sent on the path with them.
+    /// The runs in the order in which they left. Each entry has the key of the first packet, one
+    /// past the last packet, and the bytes sent on the path up to and including the run.
     order: VecDeque<(Key, u32, u64)>,
 }
 
 impl Departures {
-    /// A run left after `start_bytes` bytes.
+    /// Records a run that left after `start_bytes` bytes.
     pub(super) fn push(&mut self, now_ns: u64, start_bytes: u64, run: &Run) {
         if run.packets.is_empty() {
             return;
@@ -87,8 +90,14 @@ impl Departures {
         self.order.push_back((key, piece.end, piece.end_bytes));
     }
 
-    /// The latest copy of a packet, if it is in flight.
-    pub(super) fn find(&self, serial: u32, message: u64, packet: u32) -> Option<Departure> {
+    /// Returns the latest copy of a packet, if it is in flight.
+    pub(super) fn find(
+        &self,
+        serial: u32,
+        message: impl Into<MessageId>,
+        packet: u32,
+    ) -> Option<Departure> {
+        let message = message.into();
         let up_to = (serial, message, 0)..=(serial, message, packet);
         let (&(_, _, first), piece) = self.pieces.range(up_to).next_back()?;
         (packet < piece.end).then(|| Departure {
@@ -97,7 +106,7 @@ impl Departures {
         })
     }
 
-    /// The first `bytes` bytes are in flight no more.
+    /// Removes the first `bytes` bytes, which are no longer in flight.
     pub(super) fn settle(&mut self, bytes: u64) {
         while self
             .order
@@ -108,7 +117,7 @@ impl Departures {
         }
     }
 
-    /// Forgets the oldest run, but for packets that left again since.
+    /// Removes the oldest run, except packets that have left again since.
     fn pop(&mut self) {
         let Some(((serial, message, start), end, end_bytes)) = self.order.pop_front() else {
             return;
@@ -122,7 +131,7 @@ impl Departures {
         }
     }
 
-    /// Forgets the older copies of the packets of a run.
+    /// Removes the older copies of the packets of a run.
     fn cut_out(&mut self, run: &Run) {
         let (serial, message) = (run.serial, run.message);
         let Range { start, end } = run.packets;
@@ -161,11 +170,11 @@ mod tests {
 
     const BYTES: u64 = 1_000;
 
-    fn run(message: u64, packets: Range<u32>, is_repeat: bool) -> Run {
+    fn run(message: impl Into<MessageId>, packets: Range<u32>, is_repeat: bool) -> Run {
         let bytes = u64::from(packets.end - packets.start) * BYTES;
         Run {
             serial: 1,
-            message,
+            message: message.into(),
             packets,
             packet_bytes: BYTES,
             bytes,
@@ -226,7 +235,7 @@ mod tests {
     }
 
     proptest! {
-        /// Held against a plain list of all copies.
+        /// Compares the log with a plain list of all copies.
         #[test]
         fn the_latest_copy_in_flight_is_found(
             runs in prop::collection::vec((0u32..2, 0u64..2, 0u32..30, 1u32..10, 0u64..3), 1..60),

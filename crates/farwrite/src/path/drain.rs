@@ -1,9 +1,9 @@
-//! How fast arriving bytes are taken in.
+//! Measures how fast the receiver processes arriving bytes.
 
-/// Measures the rate at which bytes are taken in, over spans of time that follow each other.
+/// Measures the rate at which bytes are processed, over consecutive spans of time.
 #[derive(Debug)]
 pub(crate) struct DrainMeter {
-    /// Shortest time over which a rate means something.
+    /// Shortest time over which a rate is meaningful.
     min_span_ns: u64,
     span_start_ns: u64,
     span_start_bytes: u64,
@@ -11,7 +11,7 @@ pub(crate) struct DrainMeter {
 }
 
 impl DrainMeter {
-    /// Measures over `min_span_ns` and more.
+    /// Creates a meter with spans of at least `min_span_ns`.
     pub(crate) fn new(min_span_ns: u64) -> Self {
         Self {
             min_span_ns,
@@ -21,7 +21,8 @@ impl DrainMeter {
         }
     }
 
-    /// Bits a second over the last span that ended. `bytes` is how many were taken in until now.
+    /// Returns the rate over the last span that ended, in bits per second. `bytes` is the number of
+    /// bytes processed until now.
     pub(crate) fn rate_bps(&mut self, now_ns: u64, bytes: u64) -> u64 {
         let span_ns = now_ns.saturating_sub(self.span_start_ns);
         if span_ns >= self.min_span_ns {

@@ -1,20 +1,21 @@
-//! Which of the packets that found no room in the sockets are a peer's fault (P5.5.5).
+//! Estimates how many of the packets dropped by full sockets came from a peer (P5.5.5).
 
 use farwrite_fabric::contract::Counters;
 
-/// Parts of a packet in which shares are counted, so that small ones add up.
+/// Fractions of a packet in which shares are counted, so that small shares add up.
 const PARTS: u64 = 1 << 16;
 
-/// Attributes packets that the sockets of a fabric dropped to one queue pair.
+/// Attributes part of the packets that a fabric's sockets dropped to one queue pair.
 ///
-/// A dropped packet cannot be read. So a queue pair has the share of the drops that it has of the
-/// packets that were taken in meanwhile. Packets that no queue pair accepted came from strangers.
-/// They took room that the peers' packets would have had otherwise, so as many drops are theirs.
+/// A dropped packet cannot be read. So the share of a queue pair in the drops is its share in the
+/// packets that the sockets accepted during the same time. Packets that no queue pair accepted came
+/// from strangers. They used room that the peers' packets would otherwise have had, so the same
+/// number of drops is attributed to strangers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DropShare {
-    /// As of the last call.
+    /// Counters at the last call.
     seen: Seen,
-    /// Drops attributed so far, in parts of a packet.
+    /// Drops attributed so far, in fractions of a packet.
     parts: u64,
 }
 
@@ -24,7 +25,7 @@ struct Seen {
     dropped: u64,
     taken: u64,
     accepted_by_all: u64,
-    /// By the queue pair.
+    /// Packets accepted by the queue pair.
     accepted: u64,
 }
 
@@ -40,7 +41,7 @@ impl Seen {
 }
 
 impl DropShare {
-    /// Attributes nothing of what was dropped before.
+    /// Creates a share that ignores earlier drops.
     pub(crate) fn new(counters: &Counters, accepted: u64) -> Self {
         Self {
             seen: Seen::new(counters, accepted),
@@ -48,8 +49,8 @@ impl DropShare {
         }
     }
 
-    /// Attributes what was dropped since the last call, of which the queue pair has accepted
-    /// `accepted` packets in all. Returns how many drops were attributed to it so far.
+    /// Attributes the drops since the last call. `accepted` is the total number of packets that the
+    /// queue pair has accepted. Returns how many drops were attributed to it so far.
     pub(crate) fn update(&mut self, counters: &Counters, accepted: u64) -> u64 {
         let now = Seen::new(counters, accepted);
         let before = std::mem::replace(&mut self.seen, now);
@@ -60,7 +61,7 @@ impl DropShare {
         let strange = taken.saturating_sub(accepted_by_all);
         let own = since(now.accepted, before.accepted).min(accepted_by_all);
         if taken > 0 && accepted_by_all > 0 {
-            // What would have been dropped of the peers' packets without those of strangers.
+            // How many of the peers' packets would have been dropped without those of strangers.
             let of_peers = (dropped * accepted_by_all).saturating_sub(strange * taken);
             let parts = of_peers.saturating_mul(PARTS.into()) / taken;
             let own_parts = parts.saturating_mul(own) / accepted_by_all;
@@ -77,7 +78,8 @@ mod tests {
 
     use super::*;
 
-    /// Counters after `accepted` packets of peers, `strange` others and `dropped`.
+    /// Returns the counters after `accepted` packets of peers, `strange` other packets and
+    /// `dropped` drops.
     fn counters(accepted: u64, strange: u64, dropped: u64) -> Counters {
         let mut counters = Counters {
             received_packets: accepted,
@@ -108,10 +110,11 @@ mod tests {
 
     #[test]
     fn strangers_have_as_many_drops_as_room_that_they_took() {
-        // 1000 packets were taken, and 1000 were dropped: half of those came from peers. Without
-        // the 500 of strangers that were taken, these 500 would have had room.
+        // 1000 packets were accepted, and 1000 were dropped. Half of the dropped packets came from
+        // peers. Without the 500 accepted packets of strangers, these 500 would have had room.
         assert_eq!(share(500, 500, 500, 1000), 0);
-        // Peers sent 2700 and strangers 300. Without those, 1000 of the 2700 would have had room.
+        // Peers sent 2700 packets and strangers 300. Without the strangers' packets, 1000 of the
+        // 2700 would have had room.
         assert_eq!(share(900, 900, 100, 2000), 1700);
         // A flood.
         assert_eq!(share(6_000, 6_000, 600_000, 300_000), 0);

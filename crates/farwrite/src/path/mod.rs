@@ -1,8 +1,8 @@
-//! The paths to peers: what all queue pairs between two endpoints have in common.
+//! The paths to peers. A path has the state that all queue pairs between two endpoints share.
 //!
-//! A path has a sending half ([`sending`]): one controller, one token bucket and a log of what is in
-//! flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives, and
-//! reports it to the sender.
+//! A path has a sending half ([`sending`]): one controller, one token bucket and a log of what is
+//! in flight, for all queue pairs together. Its receiving half ([`reports`]) counts what arrives,
+//! and reports the counts to the sender.
 
 mod controller;
 mod departures;
@@ -21,6 +21,8 @@ use farwrite_fabric::contract::Counters;
 use farwrite_schemes::rtt::RttEstimator;
 use farwrite_sdr::EndpointId;
 use farwrite_wire::control::{Echo, PathFeedback};
+use farwrite_wire::packet::ip_udp_bytes;
+use farwrite_wire::request::WriteImm;
 use slab::Slab;
 
 use crate::error::Error;
@@ -30,17 +32,27 @@ pub(crate) use departures::Run;
 pub(crate) use reports::NewestPacket;
 use reports::Reports;
 use sending::Sending;
-pub(crate) use sending::{Named, Place};
+pub(crate) use sending::{Named, Standing};
 pub use stats::{EcnField, PathLimit, PathStats};
 
-/// IP, UDP, BTH, RETH, immediate and ICRC around a payload: 20 or 40, 8, 12, 16, 4, 4.
-const OVERHEAD_V4_BYTES: u64 = 64;
-const OVERHEAD_V6_BYTES: u64 = 84;
+/// Bytes of a data packet's UDP datagram other than the payload: BTH, RETH, immediate and ICRC.
+pub const ROCE_OVERHEAD_BYTES: u32 = WriteImm::OVERHEAD_BYTES;
+
+/// Bytes of a data packet on the wire other than the payload: [`ROCE_OVERHEAD_BYTES`], UDP and IP.
+///
+/// ```
+/// // What fits into an Ethernet frame of 1500 bytes over IPv4.
+/// assert_eq!(1500 - farwrite::packet_overhead_bytes(true), 1436);
+/// ```
+#[must_use]
+pub const fn packet_overhead_bytes(is_ipv4: bool) -> u32 {
+    ip_udp_bytes(is_ipv4) + ROCE_OVERHEAD_BYTES
+}
 
 /// A path joins this endpoint to one other instance, at the address of its control packets.
 ///
-/// The peer claims its id (P6.1). The address is part of the name so that a peer which learns the
-/// id of another cannot put its round trips on that one's path.
+/// The peer claims its id (P6.1). The address is part of the name for this reason: a peer that
+/// learns the id of another peer must not affect the round trip of that peer's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Name {
     peer: EndpointId,
@@ -52,7 +64,7 @@ struct Name {
 pub(crate) struct PeerPath {
     name: Name,
     rtt: RttEstimator,
-    /// When a control packet left last that the peer is likely to echo.
+    /// When the last control packet left that the peer is likely to echo.
     probed_ns: u64,
     queue_pairs: usize,
     overhead_bytes: u64,
@@ -63,16 +75,17 @@ pub(crate) struct PeerPath {
 /// The round trip of a path, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
-    /// Smoothed; the guess of the first queue pair until one was measured.
+    /// The smoothed round trip. Until the first measurement, the initial value of the first queue
+    /// pair.
     pub(crate) smoothed_ns: u64,
-    /// Whether one was measured.
+    /// Whether a round trip was measured.
     pub(crate) is_measured: bool,
-    /// When a control packet left last, on any queue pair, that the peer is likely to echo.
+    /// When the last control packet left, on any queue pair, that the peer is likely to echo.
     pub(crate) probed_ns: u64,
 }
 
 impl RoundTrip {
-    /// What is believed before anything was measured.
+    /// Returns the values assumed before the first measurement.
     pub(crate) fn guess(initial: Duration) -> Self {
         Self {
             smoothed_ns: RttEstimator::new(initial).smoothed_ns(),
@@ -83,19 +96,19 @@ impl RoundTrip {
 }
 
 impl PeerPath {
-    /// The peer has echoed a timestamp of this end. An implausible echo changes nothing.
+    /// Handles an echo of a timestamp of this end. An implausible echo changes nothing.
     pub(crate) fn handle_echo(&mut self, now_ns: u64, echo: &Echo) {
         let _ = self
             .rtt
             .handle_echo(now_ns, echo.timestamp_ns, echo.hold_ns);
     }
 
-    /// A control packet left that the peer is likely to echo.
+    /// Records a control packet that left and that the peer is likely to echo.
     pub(crate) fn note_probe(&mut self, left_ns: u64) {
         self.probed_ns = self.probed_ns.max(left_ns);
     }
 
-    /// Its round trip.
+    /// Returns the round trip of the path.
     pub(crate) fn round_trip(&self) -> RoundTrip {
         RoundTrip {
             smoothed_ns: self.rtt.smoothed_ns(),
@@ -108,65 +121,70 @@ impl PeerPath {
         self.rtt.shortest_ns().is_some()
     }
 
-    /// Bytes of a data packet on the wire beside its payload.
+    /// Returns the bytes of a data packet on the wire other than its payload.
     pub(crate) fn overhead_bytes(&self) -> u64 {
         self.overhead_bytes
     }
 
-    /// Bytes that queue pair `index` may send now. More may leave, up to a whole packet.
+    /// Returns how many bytes queue pair `index` may send now. The last packet may exceed this
+    /// number.
     pub(crate) fn allowance(&mut self, now_ns: u64, index: u32) -> u64 {
         self.sending.allowance(now_ns, index)
     }
 
-    /// Packets left.
+    /// Records packets that left.
     pub(crate) fn note_departure(&mut self, now_ns: u64, run: &Run) {
         self.sending.note_departure(now_ns, run);
     }
 
-    /// The turn of queue pair `index` is over. Whether it has more to send, and whether it waits for
-    /// the pace or the window.
+    /// Ends the turn of queue pair `index`. The flags are whether it has more to send, and whether
+    /// it waits for the pace or the window.
     pub(crate) fn end_turn(
         &mut self,
         now_ns: u64,
         index: u32,
-        place: &mut Place,
+        standing: &mut Standing,
         (wants, waits): (bool, bool),
     ) {
-        self.sending.end_turn(now_ns, index, place, (wants, waits));
+        self.sending
+            .end_turn(now_ns, index, standing, (wants, waits));
     }
 
-    /// Does what the time asks for. Answers the queue pair that may send now, if one waits.
+    /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
+    /// waits.
     pub(crate) fn release(&mut self, now_ns: u64) -> Option<u32> {
         self.sending.release(now_ns)
     }
 
-    /// When the path has something to do next: queue pairs to release, or a report to send.
+    /// Returns when the path has work next: queue pairs to release, or a report to send.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let report_ns = self.reports.due().map(|(_, due_ns)| due_ns);
         let times = [self.sending.next_ns(now_ns), report_ns];
         times.into_iter().flatten().min()
     }
 
-    /// The queue pair whose control packets have to carry a report now, if one is due.
+    /// Returns the queue pair whose control packets must carry a report now, if one is due.
     pub(crate) fn reporter(&self, now_ns: u64) -> Option<u32> {
         let (index, due_ns) = self.reports.due()?;
         (due_ns <= now_ns).then_some(index)
     }
 
-    /// Takes in what arrived through queue pair `index` since the last call for it.
+    /// Records what arrived through queue pair `index` since the last call for it.
     pub(crate) fn note_arrivals(
         &mut self,
         now_ns: u64,
         index: u32,
         gained: &InletCounts,
         newest: Option<NewestPacket>,
+        behind: &InletCounts,
     ) {
         let period_ns = self.period_ns();
-        self.reports.note(now_ns, index, gained, newest, period_ns);
+        self.reports
+            .note(now_ns, index, gained, newest, behind, period_ns);
     }
 
-    /// A report for a control packet of queue pair `index` that leaves now, if one is due. One that
-    /// is due soon goes with a packet that leaves anyway.
+    /// Returns a report for a control packet of queue pair `index` that leaves now, if a report is
+    /// due. If a packet leaves anyway, it also carries a report that is due soon.
     pub(crate) fn take_report(
         &mut self,
         now_ns: u64,
@@ -184,7 +202,8 @@ impl PeerPath {
         self.reports.period_ns(rtt_ns)
     }
 
-    /// Takes in a report that came through the queue pair with number `serial`, or refuses it.
+    /// Handles a report that arrived through the queue pair with serial number `serial`, or refuses
+    /// it.
     pub(crate) fn handle_feedback(
         &mut self,
         now_ns: u64,
@@ -207,15 +226,15 @@ impl PeerPath {
 pub(crate) struct PeerPaths {
     paths: Slab<PeerPath>,
     by_name: HashMap<Name, usize>,
-    /// Paths that there were.
+    /// Number of paths opened so far.
     opened: u64,
 }
 
 impl PeerPaths {
-    /// Whether a queue pair with this rate control can join the path to a peer.
+    /// Checks whether a queue pair with this rate control can join the path to a peer.
     ///
     /// # Errors
-    /// [`Error::RateControl`] if the path has another.
+    /// [`Error::RateControl`] if the path has a different rate control.
     pub(crate) fn check(
         &self,
         peer: EndpointId,
@@ -233,8 +252,8 @@ impl PeerPaths {
         }
     }
 
-    /// A queue pair joins the path to a peer, which [`PeerPaths::check`] allows; if it is the first,
-    /// its `options` are those of the path. Returns the number of the path.
+    /// Adds a queue pair to the path to a peer. [`PeerPaths::check`] must allow this. If the queue
+    /// pair is the first, its `options` become those of the path. Returns the number of the path.
     pub(crate) fn join(
         &mut self,
         peer: EndpointId,
@@ -252,8 +271,9 @@ impl PeerPaths {
         number
     }
 
-    /// Queue pair `index` leaves a path that it has joined. Answers whether the path is gone.
-    pub(crate) fn leave(&mut self, number: usize, index: u32, place: Place) -> bool {
+    /// Removes queue pair `index` from a path that it has joined. Returns whether the path was
+    /// removed.
+    pub(crate) fn leave(&mut self, number: usize, index: u32, standing: Standing) -> bool {
         let path = &mut self.paths[number];
         path.queue_pairs -= 1;
         if path.queue_pairs == 0 {
@@ -261,22 +281,22 @@ impl PeerPaths {
             self.by_name.remove(&path.name);
             return true;
         }
-        path.sending.leave(index, place);
+        path.sending.leave(index, standing);
         path.reports.leave(index);
         false
     }
 
-    /// A path that has queue pairs.
+    /// Returns a path that has queue pairs.
     pub(crate) fn get(&self, number: usize) -> &PeerPath {
         &self.paths[number]
     }
 
-    /// A path that has queue pairs.
+    /// Returns a path that has queue pairs.
     pub(crate) fn get_mut(&mut self, number: usize) -> &mut PeerPath {
         &mut self.paths[number]
     }
 
-    /// A path, if it has queue pairs still.
+    /// Returns a path if it still has queue pairs.
     pub(crate) fn live(&mut self, number: usize) -> Option<&mut PeerPath> {
         self.paths.get_mut(number)
     }
@@ -284,10 +304,7 @@ impl PeerPaths {
 
 impl PeerPath {
     fn new(name: Name, opened: u64, options: &QpOptions, counters: &Counters) -> Self {
-        let overhead_bytes = match name.address {
-            SocketAddr::V4(_) => OVERHEAD_V4_BYTES,
-            SocketAddr::V6(_) => OVERHEAD_V6_BYTES,
-        };
+        let overhead_bytes = u64::from(packet_overhead_bytes(name.address.is_ipv4()));
         let packet_bytes = u64::from(options.sdr.mtu) + overhead_bytes;
         Self {
             name,
@@ -356,9 +373,9 @@ mod tests {
         let path = join(&mut paths, 1, 1);
         assert_eq!(join(&mut paths, 1, 1), path);
         paths.get_mut(path).handle_echo(4_500, &ECHO);
-        paths.leave(path, 0, Place::default());
+        paths.leave(path, 0, Standing::default());
         assert!(paths.get_mut(path).round_trip().is_measured);
-        paths.leave(path, 0, Place::default());
+        paths.leave(path, 0, Standing::default());
         let path = join(&mut paths, 1, 1);
         assert!(!paths.get_mut(path).round_trip().is_measured);
     }

@@ -1,11 +1,12 @@
-//! The sums in the reports of a receiver, held against what was sent.
+//! Checks the sums in the reports of a receiver against what was sent.
 
 use farwrite_wire::control::PathFeedback;
 
-/// Times that networks may deliver a packet, on average. A report of more cannot be true.
+/// Maximum number of times that networks may deliver a packet, on average. A report with more is
+/// not valid.
 const MOST_COPIES: u64 = 4;
 
-/// Packets, and their bytes on the wire.
+/// A number of packets, and their bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) packets: u64,
@@ -30,21 +31,22 @@ impl Amount {
     }
 }
 
-/// What became of a report.
+/// The result of handling a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     Now,
-    /// A newer one came before it.
+    /// A newer report arrived before it.
     Overtaken,
-    /// It cannot be true.
+    /// The report cannot be true.
     Refused,
 }
 
 /// What the receiver has counted since this end opened the path.
 ///
-/// The two ends may open a path at different times: an end forgets it with its last queue pair. A
-/// receiver that opens it again begins to count again, which the number of the path shows. One that
-/// has counted since before this end opened the path begins with more than was sent.
+/// The two ends may open a path at different times, because an end removes the path with its last
+/// queue pair. A receiver that opens the path again restarts its counts, and the number of the path
+/// shows this. A receiver that has counted since before this end opened the path begins with more
+/// than was sent.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     latest: Option<PathFeedback>,
@@ -71,8 +73,7 @@ impl Received {
         self.dropped_packets
     }
 
-    /// Takes in a report whose newest packet left with byte `newest_bytes` of those that were
-    /// `sent`.
+    /// Handles a report. The newest packet in it left with byte `newest_bytes` of the bytes `sent`.
     pub(super) fn take(&mut self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> Taken {
         let known = self.latest.filter(|latest| latest.path >= report.path);
         let gained = match known {
@@ -98,10 +99,10 @@ impl Received {
         Taken::Now
     }
 
-    /// What the first report of a path at the receiver brings: all that it counts, but no more than
-    /// was sent and not counted before. A report that counts more also counts what arrived before
-    /// this end opened the path, or copies. If these were taken in, later reports of what arrives
-    /// could come to more than is possible.
+    /// Returns what to count from the first report of a path at the receiver: all that the report
+    /// counts, but no more than was sent and not counted before. A report that counts more also
+    /// includes copies, or packets that arrived before this end opened the path. If these were
+    /// counted, the sum with later reports could exceed the possible maximum.
     fn first(&self, report: &PathFeedback, newest_bytes: u64, sent: Amount) -> PathFeedback {
         let counted = Amount {
             packets: report.received_packets,
@@ -127,12 +128,12 @@ impl Received {
     }
 }
 
-/// Whether `report` left before `latest`.
+/// Returns whether `report` left before `latest`.
 fn is_older(report: &PathFeedback, latest: &PathFeedback) -> bool {
     report.path < latest.path || report.received_packets < latest.received_packets
 }
 
-/// What `report` counts beyond `latest`; `None` if a count runs backward.
+/// Returns what `report` counts in addition to `latest`. Returns `None` if a count decreases.
 fn since(report: &PathFeedback, latest: &PathFeedback) -> Option<PathFeedback> {
     Some(PathFeedback {
         received_packets: report
@@ -221,7 +222,7 @@ mod tests {
             assert_eq!(received.take(&bad, 31_000, SENT), Taken::Refused, "{bad:?}");
         }
         assert_eq!(received.delivered().packets, 30);
-        // A network that delivers each packet twice.
+        // The network delivers each packet twice.
         assert_eq!(received.take(&report(1, 200), 100_000, SENT), Taken::Now);
     }
 

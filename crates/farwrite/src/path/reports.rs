@@ -1,24 +1,23 @@
 //! What a receiver reports about a path, and when (P4.10).
 
 use farwrite_fabric::contract::Counters;
-use farwrite_wire::control::PathFeedback;
+use farwrite_wire::control::{MessageId, PathFeedback};
 use farwrite_wire::timing::Timing;
 
 use super::drain::DrainMeter;
 use super::drops::DropShare;
 use crate::intake::InletCounts;
 
-/// Reports in a round trip while packets come.
+/// Reports in each round trip while packets arrive.
 const REPORTS_A_ROUND_TRIP: u64 = 8;
-/// Times that the last report is sent again, since one may be lost.
+/// How many times the last report is repeated, because one may be lost.
 const REPEATS: u32 = 3;
 
 /// The data packet that arrived last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewestPacket {
-    /// Number of its message, or of the parity that it is of.
-    pub(crate) message: u64,
-    /// Its number in the message.
+    pub(crate) message: MessageId,
+    /// The number of the packet in its message.
     pub(crate) packet: u32,
     pub(crate) arrived_ns: u64,
 }
@@ -26,20 +25,27 @@ pub(crate) struct NewestPacket {
 /// The receiving half of a path.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// What the peer is told as the number of the path.
+    /// The number of the path in reports to the peer.
     number: u64,
     overhead_bytes: u64,
     /// Shortest time between two reports.
     least_ns: u64,
     counts: InletCounts,
-    /// The newest packet, and the index of the queue pair that it came through.
+    /// Data packets that arrived after the newest one. They are late packets, and no report can
+    /// name them. They are reported with the next newest packet. If they were reported earlier,
+    /// they would be missing from the count of packets up to the next newest packet, as if they
+    /// were lost.
+    behind: InletCounts,
+    /// The sums of the last report.
+    reported: InletCounts,
+    /// The newest packet, and the index of the queue pair that it arrived through.
     newest: Option<(u32, NewestPacket)>,
     drain: DrainMeter,
     drops: DropShare,
     /// When the next report is due.
     due_ns: Option<u64>,
     reported_ns: Option<u64>,
-    /// Repeats of the last report that are still to be sent.
+    /// Number of repeats of the last report that remain to be sent.
     repeats: u32,
 }
 
@@ -55,6 +61,8 @@ impl Reports {
             overhead_bytes,
             least_ns: timing.min_repeat_ns / 8,
             counts: InletCounts::default(),
+            behind: InletCounts::default(),
+            reported: InletCounts::default(),
             newest: None,
             drain: DrainMeter::new(timing.min_ping_ns),
             drops: DropShare::new(counters, 0),
@@ -64,18 +72,19 @@ impl Reports {
         }
     }
 
-    /// Takes in what arrived through queue pair `index` since the last call for it, where the next
-    /// report is to come `period_ns` after the last.
+    /// Records what arrived through queue pair `index` since the last call for it. `behind` is the
+    /// part that arrived after `newest`. The next report leaves `period_ns` after the last.
     pub(super) fn note(
         &mut self,
         now_ns: u64,
         index: u32,
         gained: &InletCounts,
         newest: Option<NewestPacket>,
+        behind: &InletCounts,
         period_ns: u64,
     ) {
         self.counts.add(gained);
-        if gained.data_packets == 0 {
+        if gained.data_packets == 0 && newest.is_none() {
             return;
         }
         if let Some(newest) = newest
@@ -84,29 +93,32 @@ impl Reports {
                 .is_none_or(|(_, known)| known.arrived_ns <= newest.arrived_ns)
         {
             self.newest = Some((index, newest));
+            self.behind = InletCounts::default();
         }
-        // At once after a pause.
+        self.behind.add(behind);
+        // After a pause, the report leaves at once.
         let due_ns = self.reported_ns.map_or(now_ns, |ns| ns + period_ns);
         let due_ns = due_ns.max(now_ns);
         self.due_ns = Some(self.due_ns.map_or(due_ns, |ns| ns.min(due_ns)));
         self.repeats = REPEATS;
     }
 
-    /// Time between two reports on a path with this round trip. One that was never measured may be
-    /// far shorter than it is thought to be.
+    /// Returns the time between two reports on a path with this round trip. If the round trip was
+    /// never measured, it may be far shorter than assumed.
     pub(super) fn period_ns(&self, rtt_ns: Option<u64>) -> u64 {
         rtt_ns.map_or(self.least_ns * REPORTS_A_ROUND_TRIP, |ns| {
             (ns / REPORTS_A_ROUND_TRIP).max(self.least_ns)
         })
     }
 
-    /// The queue pair that carries the next report, and when it is due.
+    /// Returns the queue pair that carries the next report, and when the report is due.
     pub(super) fn due(&self) -> Option<(u32, u64)> {
         Some((self.newest?.0, self.due_ns?))
     }
 
-    /// The report, for a control packet of queue pair `index` that leaves now, if one is due. One
-    /// that is due in less than half a period goes with a packet that leaves anyway.
+    /// Returns the report for a control packet of queue pair `index` that leaves now, if one is
+    /// due. If a packet leaves anyway, it also carries a report that is due in less than half a
+    /// period.
     pub(super) fn take(
         &mut self,
         now_ns: u64,
@@ -121,7 +133,8 @@ impl Reports {
             return None;
         }
         self.reported_ns = Some(now_ns);
-        // The last repeats are a round trip apart: what loses one may lose all that are near.
+        // The last repeats are a round trip apart, because an event that loses one packet may lose
+        // all packets near it.
         let wait_ns = match self.repeats {
             REPEATS => Some(period_ns),
             0 => None,
@@ -129,8 +142,10 @@ impl Reports {
         };
         self.due_ns = wait_ns.map(|ns| now_ns.saturating_add(ns));
         self.repeats = self.repeats.saturating_sub(1);
-        let bytes = self.wire_bytes();
-        let counts = &self.counts;
+        let drain_bps = self.drain.rate_bps(now_ns, self.wire_bytes(&self.counts));
+        let dropped_packets = self.drops.update(counters, self.counts.accepted_packets);
+        self.reported = self.sums();
+        let counts = &self.reported;
         let ect_packets = counts.ect_packets.min(counts.data_packets);
         Some(PathFeedback {
             path: self.number,
@@ -138,20 +153,20 @@ impl Reports {
             packet: newest.packet,
             hold_ns: now_ns.saturating_sub(newest.arrived_ns),
             received_packets: counts.data_packets,
-            received_bytes: bytes,
+            received_bytes: self.wire_bytes(counts),
             ect_packets,
             marked_packets: counts.marked_packets.min(ect_packets),
-            dropped_packets: self.drops.update(counters, counts.accepted_packets),
-            drain_bps: self.drain.rate_bps(now_ns, bytes),
+            dropped_packets,
+            drain_bps,
         })
     }
 
-    /// What arrived of the packets of queue pairs that there were.
+    /// Returns the counts of arrivals, including those of queue pairs that no longer exist.
     pub(super) fn counts(&self) -> &InletCounts {
         &self.counts
     }
 
-    /// A queue pair has ended: no report about its packets can be sent.
+    /// Removes a queue pair that has ended. No report about its packets can be sent.
     pub(super) fn leave(&mut self, index: u32) {
         if self.newest.is_some_and(|(through, _)| through == index) {
             self.newest = None;
@@ -159,8 +174,24 @@ impl Reports {
         }
     }
 
-    fn wire_bytes(&self) -> u64 {
-        self.counts.data_bytes + self.counts.data_packets * self.overhead_bytes
+    /// Returns the sums of what arrived up to the newest packet. The counts of a queue pair and its
+    /// newest packet are not read in the same instant, so the sums could decrease by a few packets.
+    /// In this case, they keep their values.
+    fn sums(&self) -> InletCounts {
+        let (counts, behind, before) = (&self.counts, &self.behind, &self.reported);
+        let sum =
+            |of: fn(&InletCounts) -> u64| of(counts).saturating_sub(of(behind)).max(of(before));
+        InletCounts {
+            data_packets: sum(|counts| counts.data_packets),
+            data_bytes: sum(|counts| counts.data_bytes),
+            ect_packets: sum(|counts| counts.ect_packets),
+            marked_packets: sum(|counts| counts.marked_packets),
+            ..*counts
+        }
+    }
+
+    fn wire_bytes(&self, counts: &InletCounts) -> u64 {
+        counts.data_bytes + counts.data_packets * self.overhead_bytes
     }
 }
 
@@ -175,7 +206,7 @@ mod tests {
         Reports::new(4, 64, &Timing::wide_area(), &Counters::default())
     }
 
-    /// A packet arrives through queue pair 1.
+    /// Records a packet that arrives through queue pair 1.
     fn arrive(reports: &mut Reports, now_ns: u64, packet: u32) {
         let gained = InletCounts {
             accepted_packets: 1,
@@ -185,11 +216,12 @@ mod tests {
             ..InletCounts::default()
         };
         let newest = NewestPacket {
-            message: 3,
+            message: MessageId::new(3),
             packet,
             arrived_ns: now_ns,
         };
-        reports.note(now_ns, 1, &gained, Some(newest), PERIOD);
+        let none = InletCounts::default();
+        reports.note(now_ns, 1, &gained, Some(newest), &none, PERIOD);
     }
 
     fn take(reports: &mut Reports, now_ns: u64, leaves_anyway: bool) -> Option<PathFeedback> {
@@ -203,7 +235,10 @@ mod tests {
         arrive(&mut reports, 10 * MS, 0);
         assert_eq!(reports.due(), Some((1, 10 * MS)));
         let report = take(&mut reports, 10 * MS, false).unwrap();
-        assert_eq!((report.path, report.message, report.packet), (4, 3, 0));
+        assert_eq!(
+            (report.path, report.message, report.packet),
+            (4, MessageId::new(3), 0)
+        );
         assert_eq!((report.received_packets, report.received_bytes), (1, 1_064));
         arrive(&mut reports, 11 * MS, 1);
         assert_eq!(take(&mut reports, 12 * MS, false), None);
@@ -217,6 +252,26 @@ mod tests {
         }
         arrive(&mut reports, 900 * MS, 3);
         assert_eq!(reports.due(), Some((1, 900 * MS)));
+    }
+
+    /// For example, parity that arrives after its message is whole.
+    #[test]
+    fn late_packets_count_with_the_next_packet_that_a_report_can_name() {
+        let mut reports = reports();
+        arrive(&mut reports, 0, 0);
+        let late = InletCounts {
+            accepted_packets: 5,
+            data_packets: 5,
+            data_bytes: 5_000,
+            ..InletCounts::default()
+        };
+        reports.note(MS, 1, &late, None, &late, PERIOD);
+        let report = take(&mut reports, 3 * MS, false).unwrap();
+        assert_eq!((report.packet, report.received_packets), (0, 1));
+        arrive(&mut reports, 20 * MS, 1);
+        let report = take(&mut reports, 20 * MS, false).unwrap();
+        assert_eq!((report.packet, report.received_packets), (1, 7));
+        assert_eq!(report.received_bytes, 7 * 1_064);
     }
 
     #[test]

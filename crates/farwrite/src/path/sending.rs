@@ -1,9 +1,9 @@
-//! When the queue pairs of a path may send, and what its receiver says of what arrived.
+//! Decides when the queue pairs of a path may send, and processes the receiver's reports.
 
 use std::collections::VecDeque;
 
 use farwrite_rate::{Feedback, Newest, Sent, TokenBucket};
-use farwrite_wire::control::PathFeedback;
+use farwrite_wire::control::{MessageId, PathFeedback};
 use farwrite_wire::timing::Timing;
 
 use super::controller::{Controller, burst_bytes};
@@ -12,25 +12,25 @@ use super::received::{Amount, Received, Taken};
 use super::stats::{EcnField, PathLimit, PathStats};
 use crate::options::RateControl;
 
-/// Longest sleep of a paced sender, in nanoseconds: packets that leave together cost one system
-/// call, not one each.
+/// Maximum sleep of a paced sender, in nanoseconds. Packets that leave together share one system
+/// call.
 const MAX_GRAIN_NS: u64 = 100_000;
 
 /// What a queue pair knows of a packet that a report names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// It was never sent.
+    /// The packet was never sent.
     Never,
-    /// It may have been.
-    Sent { message: u64, packet: u32 },
+    /// The packet may have been sent.
+    Sent { message: MessageId, packet: u32 },
 }
 
-/// Where a queue pair stands among those of its path.
+/// The state of a queue pair among the queue pairs of its path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
-    /// It has something to send.
+pub(crate) struct Standing {
+    /// Whether the queue pair has something to send.
     wants: bool,
-    /// It waits in line for the pace or the window.
+    /// Whether the queue pair waits in line for the pace or the window.
     is_in_line: bool,
 }
 
@@ -46,20 +46,21 @@ pub(super) struct Sending {
     departures: Departures,
     sent_packets: u64,
     sent_bytes: u64,
-    /// Bytes that are in flight no more: up to the newest packet reported, or given up.
+    /// Bytes that are no longer in flight: up to the newest packet reported, or given up.
     settled_bytes: u64,
-    /// Bytes sent at the latest timeout. Their departures are known until the next one.
+    /// Bytes sent at the time of the latest timeout. Their departures are known until the next
+    /// timeout.
     timed_out_bytes: u64,
     /// Bytes up to the newest packet reported.
     reported_bytes: u64,
     received: Received,
-    /// Bytes of the present turn that the controller does not know of.
+    /// Bytes of the current turn that the controller does not know yet.
     turn_bytes: u64,
-    /// Queue pairs that have something to send.
+    /// Number of queue pairs that have something to send.
     wanting: usize,
-    /// Queue pairs, by index, that wait for the pace or the window. The first is the next to send.
+    /// Queue pairs that wait for the pace or the window, by index. The first is the next to send.
     line: VecDeque<u32>,
-    /// When the pace lets something leave again, at the earliest.
+    /// The earliest time at which the pace allows the next departure.
     paced_until_ns: u64,
     refused_feedback: u64,
 }
@@ -139,7 +140,7 @@ impl Sending {
         self.bucket.set_burst(now_ns, burst);
     }
 
-    /// Packets left.
+    /// Records packets that left.
     pub(super) fn note_departure(&mut self, now_ns: u64, run: &Run) {
         self.departures.push(now_ns, self.sent_bytes, run);
         self.bucket.consume(now_ns, run.bytes);
@@ -148,28 +149,28 @@ impl Sending {
         self.turn_bytes += run.bytes;
     }
 
-    /// The turn of queue pair `index` is over. Whether it has more to send, and whether it waits for
-    /// the pace or the window.
+    /// Ends the turn of queue pair `index`. The flags are whether it has more to send, and whether
+    /// it waits for the pace or the window.
     pub(super) fn end_turn(
         &mut self,
         now_ns: u64,
         index: u32,
-        place: &mut Place,
+        standing: &mut Standing,
         (wants, waits): (bool, bool),
     ) {
-        match (place.wants, wants) {
+        match (standing.wants, wants) {
             (false, true) => self.wanting += 1,
             (true, false) => self.wanting -= 1,
             _ => {}
         }
-        place.wants = wants;
+        standing.wants = wants;
         let bytes = std::mem::take(&mut self.turn_bytes);
-        // One that could not send anything stays the first.
+        // A queue pair that could not send anything stays first.
         if self.line.front() == Some(&index) && (bytes > 0 || !waits) {
             self.line.pop_front();
-            place.is_in_line = false;
+            standing.is_in_line = false;
         }
-        if waits && !std::mem::replace(&mut place.is_in_line, true) {
+        if waits && !std::mem::replace(&mut standing.is_in_line, true) {
             self.line.push_back(index);
         }
         if waits && (bytes > 0 || self.paced_until_ns <= now_ns) {
@@ -186,13 +187,14 @@ impl Sending {
         }
     }
 
-    /// A queue pair has ended.
-    pub(super) fn leave(&mut self, index: u32, place: Place) {
-        self.wanting -= usize::from(place.wants);
+    /// Removes a queue pair that has ended.
+    pub(super) fn leave(&mut self, index: u32, standing: Standing) {
+        self.wanting -= usize::from(standing.wants);
         self.line.retain(|&other| other != index);
     }
 
-    /// Does what the time asks for. Answers the queue pair that may send now, if one waits.
+    /// Does the work that is due at `now_ns`. Returns the queue pair that may send now, if one
+    /// waits.
     pub(super) fn release(&mut self, now_ns: u64) -> Option<u32> {
         let timeout = self.controller.get().next_timeout();
         if timeout.is_some_and(|at_ns| at_ns <= now_ns) {
@@ -204,7 +206,7 @@ impl Sending {
         may_send.then_some(first)
     }
 
-    /// When to call [`Sending::release`] next.
+    /// Returns when to call [`Sending::release`] next.
     pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let is_open = !self.line.is_empty() && self.room_bytes() > 0;
         let paced_ns = is_open.then(|| self.bucket.next_ns(now_ns).max(self.paced_until_ns));
@@ -212,8 +214,8 @@ impl Sending {
         [paced_ns, timeout_ns].into_iter().flatten().min()
     }
 
-    /// Half a burst at most, so that the pace is kept. A slow pace has a further limit, so that
-    /// repairs do not wait longer than a packet takes at such a pace.
+    /// Returns at most half a burst, so that the pace is kept. A slow pace has a further limit, so
+    /// that repairs wait no longer than one packet takes at this pace.
     fn grain_ns(&self) -> u64 {
         let pace_bps = self.bucket.pace_bps();
         let burst = burst_bytes(
@@ -227,16 +229,18 @@ impl Sending {
         u64::try_from(ns).unwrap_or(u64::MAX).min(MAX_GRAIN_NS)
     }
 
-    /// No report came in time. What is in flight may have left just now, or its reports may take
-    /// longer than the controller waits on a path that it does not know. So the departures stay in
-    /// the log until one more timeout: a late report still gives the round trip.
+    /// Gives up the bytes in flight, because no report arrived in time. The packets may have left
+    /// just now, or their reports may take longer than the controller waits on a path that it does
+    /// not know. So the departures stay in the log until one more timeout: a late report still
+    /// gives the round trip.
     fn give_up(&mut self) {
         self.settled_bytes = self.sent_bytes;
         let before = std::mem::replace(&mut self.timed_out_bytes, self.sent_bytes);
         self.departures.settle(before);
     }
 
-    /// Takes in a report that came through the queue pair with number `serial`, or refuses it.
+    /// Handles a report that arrived through the queue pair with serial number `serial`, or refuses
+    /// it.
     pub(super) fn handle_feedback(
         &mut self,
         now_ns: u64,
@@ -280,8 +284,8 @@ impl Sending {
         });
     }
 
-    /// What there is to see, where the round trip takes `rtt_ns` and packets from the peer have
-    /// their ECN field as `ecn_from_peer` says.
+    /// Returns the statistics of the path. `rtt_ns` is the round trip, and `ecn_from_peer` is the
+    /// state of the ECN field in packets from the peer.
     pub(super) fn stats(&self, rtt_ns: u64, ecn_from_peer: EcnField) -> PathStats {
         let limits = self.controller.get().limits();
         let learned = self.controller.learned();
@@ -319,23 +323,23 @@ mod tests {
     const MS: u64 = 1_000_000;
     const PACKET: u64 = 1_000;
 
-    /// A packet leaves through queue pair 1, and nothing else is to be sent.
+    /// Sends a packet through queue pair 1, and leaves nothing else to send.
     fn send(sending: &mut Sending, now_ns: u64, packet: u32) {
         sending.note_departure(
             now_ns,
             &Run {
                 serial: 1,
-                message: 0,
+                message: MessageId::new(0),
                 packets: packet..packet + 1,
                 packet_bytes: PACKET,
                 bytes: PACKET,
                 is_repeat: false,
             },
         );
-        sending.end_turn(now_ns, 0, &mut Place::default(), (false, false));
+        sending.end_turn(now_ns, 0, &mut Standing::default(), (false, false));
     }
 
-    /// A report of the first `packets` packets.
+    /// Delivers a report of the first `packets` packets.
     fn hear(sending: &mut Sending, now_ns: u64, packets: u32) {
         let report = PathFeedback {
             path: 1,
@@ -345,7 +349,7 @@ mod tests {
             ..PathFeedback::default()
         };
         let named = Named::Sent {
-            message: 0,
+            message: MessageId::new(0),
             packet: report.packet,
         };
         sending.handle_feedback(now_ns, 1, named, &report);

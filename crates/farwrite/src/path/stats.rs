@@ -1,19 +1,19 @@
-//! What a user sees of a path.
+//! Statistics of a path.
 
 use farwrite_rate::{Phase, Start};
 
-/// What is known of a path between two endpoint instances, which all their queue pairs share.
+/// What is known of a path between two endpoint instances. All their queue pairs share the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathStats {
-    /// Smoothed round-trip time in nanoseconds, from control packets; the configured guess until
-    /// one was measured.
+    /// Smoothed round-trip time in nanoseconds, measured with control packets. The configured value
+    /// until the first measurement.
     pub rtt_ns: u64,
-    /// Shortest round-trip time of a data packet in nanoseconds: that of empty queues. `None` until
-    /// one was measured, and under [`RateControl::Fixed`](crate::RateControl::Fixed).
+    /// Shortest round-trip time of a data packet in nanoseconds, as with empty queues. `None` until
+    /// the first measurement, and under [`RateControl::Fixed`](crate::RateControl::Fixed).
     pub base_rtt_ns: Option<u64>,
-    /// Rate at which packets are paced, in bits a second on the wire.
+    /// Rate at which packets are paced, in bits per second on the wire.
     pub pace_bps: u64,
-    /// Most bytes that may be in flight; `None`: any number.
+    /// Maximum number of bytes in flight. `None`: no limit.
     pub window_bytes: Option<u64>,
     /// Bytes sent that were neither reported nor given up.
     pub in_flight_bytes: u64,
@@ -30,17 +30,17 @@ pub struct PathStats {
     pub sent_bytes: u64,
     /// Bytes sent up to the newest packet that the peer has reported, repeats included.
     pub reported_bytes: u64,
-    /// Of these, the bytes that arrived. The rest was lost, or is late.
+    /// How many of these bytes arrived. The rest was lost, or is late.
     pub delivered_bytes: u64,
     /// Packets that arrived at the peer with a congestion mark (ECN CE).
     pub marked_packets: u64,
-    /// Packets that the peer's sockets had no room for, as it estimated (P5.5.5).
+    /// Packets for which the peer's sockets had no room, as the peer estimated (P5.5.5).
     pub peer_socket_drops: u64,
     /// What the path does to the ECN field of packets on the way to the peer.
     pub ecn_to_peer: EcnField,
-    /// What it does on the way from the peer.
+    /// What the path does to the ECN field of packets on the way from the peer.
     pub ecn_from_peer: EcnField,
-    /// Reports of the peer that cannot be true; none was used.
+    /// Reports of the peer that cannot be true. None of them was used.
     pub refused_feedback: u64,
 }
 
@@ -49,9 +49,9 @@ pub struct PathStats {
 pub enum PathLimit {
     /// There is nothing to send.
     Nothing,
-    /// The path carries no more.
+    /// The path has no more capacity.
     Path,
-    /// The receiver takes no more in.
+    /// The receiver cannot process more.
     Receiver,
     /// The configured rate, or the configured maximum.
     Configured,
@@ -60,11 +60,11 @@ pub enum PathLimit {
 /// What a path does to the ECN field (RFC 3168) of data packets, which leave with ECT(0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnField {
-    /// Too few packets have arrived to say.
+    /// Too few packets have arrived to determine this.
     Unknown,
-    /// Arrives: congestion marks can be seen.
+    /// The field arrives unchanged: congestion marks are visible.
     Kept,
-    /// Is cleared by something on the way, or the receiver's fabric does not see it.
+    /// Something on the way clears the field, or the receiver's fabric cannot read it.
     Cleared,
 }
 
@@ -72,7 +72,7 @@ pub enum EcnField {
 const ENOUGH_PACKETS: u64 = 16;
 
 impl EcnField {
-    /// From `ect_packets` of `packets` that had ECT or CE.
+    /// Determines the state from `ect_packets` of `packets` packets, which had ECT or CE.
     pub(super) fn of(packets: u64, ect_packets: u64) -> Self {
         match ect_packets {
             0 if packets < ENOUGH_PACKETS => Self::Unknown,

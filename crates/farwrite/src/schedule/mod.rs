@@ -1,8 +1,8 @@
-//! Which queue pairs have something to do.
+//! Tracks which queue pairs have work.
 //!
-//! A poll visits the queue pairs that are ready, and no others, so its cost does not depend on how
-//! many are idle. A queue pair is ready when something came for it, when its owner called it, or
-//! when its timer is due.
+//! A poll visits only the queue pairs that are ready, so its cost does not depend on the number of
+//! idle queue pairs. A queue pair becomes ready when something arrives for it, when its owner calls
+//! it, or when its timer is due.
 
 mod timers;
 
@@ -20,7 +20,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A queue pair has something to do.
+    /// Marks a queue pair as ready.
     pub(crate) fn wake(&mut self, index: u32) {
         let place = index as usize;
         if place >= self.is_ready.len() {
@@ -31,7 +31,7 @@ impl Schedule {
         }
     }
 
-    /// Sets when a queue pair has something to do at the latest.
+    /// Sets the latest time at which a queue pair has work.
     pub(crate) fn set_timer(&mut self, index: u32, at_ns: Option<u64>) {
         self.timers.set(index, at_ns);
     }
@@ -43,19 +43,19 @@ impl Schedule {
         }
     }
 
-    /// How many queue pairs are ready.
+    /// Returns the number of ready queue pairs.
     pub(crate) fn ready_count(&self) -> usize {
         self.ready.len()
     }
 
-    /// Takes the queue pair that has been ready for longest.
+    /// Removes and returns the queue pair that has been ready for longest.
     pub(crate) fn take_ready(&mut self) -> Option<u32> {
         let index = self.ready.pop_front()?;
         self.is_ready[index as usize] = false;
         Some(index)
     }
 
-    /// A queue pair has ended.
+    /// Removes a queue pair that has ended.
     pub(crate) fn remove(&mut self, index: u32) {
         self.timers.set(index, None);
         if let Some(is_ready) = self.is_ready.get_mut(index as usize)
@@ -65,7 +65,7 @@ impl Schedule {
         }
     }
 
-    /// When the next queue pair has something to do: `now_ns` if one is ready.
+    /// Returns when the next queue pair has work: `now_ns` if one is ready.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         match self.ready.is_empty() {
             true => self.timers.next_ns(),

@@ -1,7 +1,7 @@
 //! One timer for each queue pair, in a binary heap.
 //!
-//! A queue pair moves its timer with every poll that it takes part in. The heap therefore knows
-//! where each timer lies, so that moving one costs O(log n) and leaves nothing behind.
+//! A queue pair moves its timer with every poll that visits it. The heap therefore records the
+//! place of each timer. Moving a timer costs O(log n) and leaves no stale entry.
 
 /// Marks a queue pair without a timer.
 const NOWHERE: u32 = u32::MAX;
@@ -9,9 +9,10 @@ const NOWHERE: u32 = u32::MAX;
 /// Timers by index of queue pair.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// Times and indices; each is no later than its two children, at `2 * i + 1` and `2 * i + 2`.
+    /// Times and indices. Each time is no later than the times of its two children, at `2 * i + 1`
+    /// and `2 * i + 2`.
     heap: Vec<(u64, u32)>,
-    /// Where the timer of each index lies in `heap`, or [`NOWHERE`].
+    /// The place of each index's timer in `heap`, or [`NOWHERE`].
     places: Vec<u32>,
 }
 
@@ -37,12 +38,12 @@ impl Timers {
         }
     }
 
-    /// The earliest timer.
+    /// Returns the earliest timer.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.heap.first().map(|&(at_ns, _)| at_ns)
     }
 
-    /// Takes out a timer that is due.
+    /// Removes and returns a timer that is due.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<u32> {
         let &(at_ns, index) = self.heap.first()?;
         (at_ns <= now_ns).then(|| {
@@ -98,7 +99,7 @@ impl Timers {
         self.note_place(place);
     }
 
-    /// Notes where the timer at `place` lies.
+    /// Records the place of the timer at `place`.
     fn note_place(&mut self, place: usize) {
         let index = self.heap[place].1 as usize;
         if index >= self.places.len() {

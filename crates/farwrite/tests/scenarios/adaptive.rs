@@ -1,4 +1,4 @@
-//! Senders that were not told a rate.
+//! Senders without a configured rate.
 
 use farwrite::{PathLimit, RateControl};
 use farwrite_link::LinkConfig;
@@ -6,7 +6,7 @@ use farwrite_link::LinkConfig;
 use crate::flows::{Flows, MESSAGE, PAYLOAD_SHARE, RATE_BPS, RTT_NS, adaptive, path};
 use crate::world::{MS, SECOND};
 
-/// What a path of `rate_bps` carries of payload.
+/// Returns the payload rate that a path of `rate_bps` carries.
 fn goodput(rate_bps: u64, loss: f64) -> f64 {
     rate_bps as f64 * PAYLOAD_SHARE * (1.0 - loss)
 }
@@ -97,7 +97,7 @@ fn a_receiver_that_stalls_is_sent_little_and_recovers() {
     );
 }
 
-/// Time that a message takes.
+/// Returns the time that a message takes.
 fn time_of(flows: &mut Flows, bytes: u64) -> u64 {
     let start_ns = flows.now_ns();
     let send = flows.flows[0].send(0, bytes);

@@ -1,4 +1,4 @@
-//! Messages of best effort: they end in time, and name exactly what arrived.
+//! Best-effort messages: they end by a deadline, and report exactly what arrived.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const BOUNDED: [&str; 4] = [
 ];
 /// Of 25 ms there and back.
 const WINDOW: u64 = RTT / 8;
-/// Time that 1 MiB takes at the pace of [`options`], and a bit.
+/// The time that 1 MiB takes at the pace of [`options`], rounded up.
 pub(crate) const MIB: u64 = MS;
 
 /// Posts a receive ahead of its message: the clearance is at the sender when it posts.
@@ -71,7 +71,7 @@ fn a_message_into_a_receive_posted_ahead_takes_half_a_round_trip() {
         assert_eq!(parcel.inn.recv.outcome(), WHOLE, "{scheme}");
         assert_eq!(parcel.inn.recv.partial(), None);
         let [sent, _] = settle(&mut world, &parcel);
-        // Alone, the sender does not wait to hear of the end.
+        // Alone, the sender does not wait for the end of the receive.
         let alone = scheme == "best-effort";
         assert_eq!(sent, if alone { PARTIAL } else { WHOLE }, "{scheme}");
         assert!(parcel.out.send.is_injected());
@@ -165,7 +165,8 @@ fn a_newer_message_ends_an_older_one_of_which_no_end_came() {
         inn.expect("a free slot")
     });
     world.run_for(RTT);
-    // The last packets of the first message are lost, and every word that its sender is done.
+    // The last packets of the first message are lost, and so is every notice that its sender is
+    // done.
     let mut sent = 0;
     world.traffic.filter(move |seen| {
         sent += u64::from(seen.is_data());
@@ -373,7 +374,7 @@ fn a_sender_that_stalls_or_a_path_that_dies_keeps_no_receive_open() {
     }
 }
 
-/// A bounded scheme that one end alone knows.
+/// A bounded scheme that only one end knows.
 struct Foreign;
 
 impl Scheme for Foreign {
@@ -402,7 +403,7 @@ fn a_message_of_an_unknown_scheme_that_is_over_fails_alone() {
     let mut world = World::new(1, long_haul(), &options());
     let resolver = |tag| (tag == Foreign.tag()).then(|| Box::new(Foreign) as Box<dyn Scheme>);
     world.a.endpoint.add_scheme(resolver);
-    // The first offer that arrives says that the sender is done.
+    // The first offer that arrives shows that the sender is done.
     world.traffic.drop_first(u64::MAX, |seen| {
         seen.says(|c| matches!(c, Control::Offer(offer) if offer.withdrawn.is_none()))
     });

@@ -1,5 +1,5 @@
-//! Best effort on paths with every fault: each operation ends by its deadline, at both ends, and
-//! names exactly what arrived.
+//! Best effort on paths with every fault: each operation ends by its deadline at both ends, and
+//! reports exactly what arrived.
 
 use std::time::Duration;
 
@@ -7,17 +7,18 @@ use farwrite::fabric::sim::Verdict;
 use farwrite::{
     Error, Outcome, QpConfig, QpOptions, RateControl, RecvHandle, RecvOptions, SendHandle,
 };
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use crate::best_effort::BOUNDED;
 use crate::deadlines::{FAILED, PARTIAL, WHOLE, until};
 use crate::parcel::{Order, Outbound, Parcel, UNTOUCHED};
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::world::{MS, SECOND, Way, World, long_haul, options, tag};
 
 const MTU: usize = 1000;
 
-/// One end of an operation, when it must be over, and when it was.
+/// One end of an operation, with its deadline and its actual end.
 struct Side<Handle> {
     handle: Handle,
     deadline_ns: u64,
@@ -25,7 +26,7 @@ struct Side<Handle> {
 }
 
 impl<Handle> Side<Handle> {
-    /// An operation that is posted after its time ends with the next poll.
+    /// An operation that is posted after its deadline ends with the next poll.
     fn new(handle: Handle, deadline_ns: u64, now_ns: u64) -> Self {
         Self {
             handle,
@@ -53,7 +54,7 @@ struct Ops {
 }
 
 impl Ops {
-    /// Lets time pass, and notes when what ended.
+    /// Advances the time, and records when each operation ended.
     fn run(&mut self, world: &mut World, span_ns: u64) {
         let limit_ns = world.now_ns() + span_ns;
         world.run_until(limit_ns, |world| {
@@ -67,7 +68,7 @@ impl Ops {
     }
 }
 
-/// What must hold of a message that is over.
+/// Checks a message that has ended.
 fn check(world: &mut World, parcel: &Parcel) {
     let name = parcel.describe();
     let [sent, received] = parcel.outcomes();
@@ -89,7 +90,7 @@ fn check(world: &mut World, parcel: &Parcel) {
     }
 }
 
-fn faulty_link(dice: &mut Dice) -> LinkConfig {
+fn faulty_link(dice: &mut SplitMix) -> LinkConfig {
     let loss_packet = dice.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]);
     let bursts = Loss::Markov {
         p_good_to_bad: 0.01,
@@ -108,10 +109,10 @@ fn faulty_link(dice: &mut Dice) -> LinkConfig {
     }
 }
 
-/// Lets some control packets vanish.
-fn lose_controls(world: &World, dice: &mut Dice) {
+/// Drops some control packets.
+fn lose_controls(world: &World, dice: &mut SplitMix) {
     let loss = dice.pick(&[0.0, 0.05, 0.3, 0.8]);
-    let mut dice = Dice::new(dice.next());
+    let mut dice = SplitMix::new(dice.next());
     world.traffic.filter(move |seen| {
         let is_lost = !seen.is_data() && dice.chance(loss);
         if is_lost {
@@ -122,7 +123,7 @@ fn lose_controls(world: &World, dice: &mut Dice) {
     });
 }
 
-/// Posts a send as soon as there is a slot for it. Its deadline may come before that.
+/// Posts a send as soon as a slot is free for it. Its deadline may pass before that.
 fn post_send(world: &mut World, order: &Order, ops: &mut Ops) -> Outbound {
     loop {
         match world.post_send(order) {
@@ -138,8 +139,8 @@ fn post_send(world: &mut World, order: &Order, ops: &mut Ops) -> Outbound {
     }
 }
 
-/// Shapes and rate controls for a scheme.
-fn draw_options(dice: &mut Dice, scheme: &str) -> QpOptions {
+/// Returns random shapes and rate controls for a scheme.
+fn draw_options(dice: &mut SplitMix, scheme: &str) -> QpOptions {
     let sdr = QpConfig {
         mtu: u32::try_from(MTU).expect("small"),
         slots: dice.pick(&[2, 8, 64]).try_into().expect("small"),
@@ -156,8 +157,8 @@ fn draw_options(dice: &mut Dice, scheme: &str) -> QpOptions {
     }
 }
 
-/// Checks that everything ended in time and is right. How many receives were whole, partial and
-/// failed.
+/// Checks that everything ended in time with the right result. Returns how many receives were
+/// whole, partial and failed.
 fn check_all(world: &mut World, ops: &Ops, parcels: &[Parcel], name: &str) -> [u32; 3] {
     for side in &ops.sends {
         let message = side.handle.message();
@@ -179,10 +180,10 @@ fn check_all(world: &mut World, ops: &Ops, parcels: &[Parcel], name: &str) -> [u
     outcomes
 }
 
-/// Operations one after the other on each way, as phases of a collective are, over a path with
-/// faults that is dead for a while.
+/// Runs consecutive operations in each direction, like the phases of a collective, over a path with
+/// faults that is down for a while.
 fn mix(seed: u64) {
-    let dice = &mut Dice::new(seed);
+    let dice = &mut SplitMix::new(seed);
     let scheme = dice.pick(&BOUNDED);
     let options = draw_options(dice, scheme);
     let link = faulty_link(dice);
@@ -215,7 +216,7 @@ fn mix(seed: u64) {
         let side = Side::new(inn.recv.clone(), deadline_ns, start_ns);
         ops.recvs.push(side);
         ops.run(&mut world, dice.pick(&[0, MS, 30 * MS]));
-        // A path that stays dead has no slot for long.
+        // While the path stays down, no slot is free for a long time.
         world.set_down(false);
         let out = post_send(&mut world, &order, &mut ops);
         world.set_down(round == down_at);

@@ -1,4 +1,4 @@
-//! Queue pairs that cannot go on: each ends alone.
+//! Broken queue pairs: each ends without an effect on the others.
 
 use farwrite::{Error, MemoryRegion, Outcome, RecvHandle, SendHandle, SendOptions};
 
@@ -41,7 +41,7 @@ fn a_broken_queue_pair_ends_alone() {
     assert_eq!(failed.len(), 1, "{outcomes:?}");
     let broken = failed[0];
 
-    // What names it says why.
+    // A call that names the broken queue pair returns the reason.
     let (endpoint, qp) = (&mut world.a.endpoint, world.a.qps[broken]);
     let source = messages[broken].2;
     let posted = endpoint.post_send(qp, source.whole(), SendOptions::default());
@@ -54,7 +54,7 @@ fn a_broken_queue_pair_ends_alone() {
         Err(Error::BrokenQueuePair { .. })
     ));
 
-    // It holds nothing, and can be destroyed once.
+    // The broken queue pair holds no resources, and can be destroyed once.
     assert_eq!(
         *endpoint.deregister(source).expect("it is free"),
         [7; BYTES]
@@ -65,7 +65,7 @@ fn a_broken_queue_pair_ends_alone() {
         Err(Error::NoSuchQueuePair(_))
     ));
 
-    // The others go on.
+    // The other queue pairs continue.
     let (mut rest_a, mut rest_b) = (world.a.qps.clone(), world.b.qps.clone());
     rest_a.remove(broken);
     rest_b.remove(broken);

@@ -1,22 +1,23 @@
-//! Erasure coding over whole endpoints: what is rebuilt, what is asked for, and when parity has no
-//! memory to go to.
+//! Erasure coding over whole endpoints: what is rebuilt, what is requested, and what happens when
+//! there is no memory for parity.
 
 use std::collections::HashSet;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{QpConfig, QpOptions};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::packet::Packet;
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options, tag};
 
 /// Time that a packet of 4096 bytes takes at 9 Gbit/s.
 const PACKET_NS: u64 = 3_698;
 
-/// A data packet's place: whether it is of parity, and its number.
+/// Returns the place of a data packet: whether it is a parity packet, and its number.
 fn place(seen: &Seen<'_>) -> Option<(bool, u32)> {
     if !seen.is_data() || seen.way != Way::Forth {
         return None;
@@ -27,7 +28,7 @@ fn place(seen: &Seen<'_>) -> Option<(bool, u32)> {
     Some((imm >> 22 >= slots, imm >> 4 & 0x3_ffff))
 }
 
-/// Drops the first copy of every packet of which `which(is_parity, number)` is true.
+/// Drops the first copy of every packet for which `which(is_parity, number)` is true.
 fn drop_first_copies(world: &World, which: impl Fn(bool, u32) -> bool + 'static) {
     let mut seen_before = HashSet::new();
     world.traffic.filter(move |seen| match place(seen) {
@@ -58,7 +59,7 @@ fn ship_cleared(world: &mut World, bytes: Vec<u8>, scheme: &str) -> Parcel {
 
 /// Which `lost` chunks of each group of `k` data and `m` parity chunks are lost.
 fn losses(seed: u64, groups: u32, k: u32, m: u32, lost: usize) -> HashSet<(bool, u32)> {
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix::new(seed);
     let mut all = HashSet::new();
     for group in 0..groups {
         let mut chosen = HashSet::new();
@@ -82,7 +83,7 @@ fn every_group_just_decodable_costs_no_round_trip() {
     let (k, m, groups) = (8, 3, 64);
     seeds::each("just_decodable", 10, |seed| {
         let mut world = World::new(seed, long_haul(), &expecting("ec-mds:8,3"));
-        let bytes = Dice::new(seed).bytes(4096 * (k * groups) as usize);
+        let bytes = SplitMix::new(seed).bytes(4096 * (k * groups) as usize);
         let lost = losses(seed, groups, k, m, m as usize);
         let lost_data = lost.iter().filter(|(parity, _)| !parity).count() as u64;
         let parcel = {
@@ -107,7 +108,7 @@ fn every_group_just_not_decodable_is_repaired_by_asking() {
     let (k, m, groups) = (8, 3, 64);
     seeds::each("just_not", 10, |seed| {
         let mut world = World::new(seed, long_haul(), &expecting("ec-mds:8,3"));
-        let bytes = Dice::new(seed).bytes(4096 * (k * groups) as usize);
+        let bytes = SplitMix::new(seed).bytes(4096 * (k * groups) as usize);
         let lost = losses(seed, groups, k, m, m as usize + 1);
         let lost_data = lost.iter().filter(|(parity, _)| !parity).count() as u64;
         drop_first_copies(&world, move |parity, number| {
@@ -138,7 +139,7 @@ fn data_or_parity_may_be_lost_entirely() {
     ] {
         let mut world = World::new(1, long_haul(), &expecting(scheme));
         drop_first_copies(&world, move |parity, _| parity == parity_lost);
-        let bytes = Dice::new(1).bytes(1 << 20);
+        let bytes = SplitMix::new(1).bytes(1 << 20);
         let parcel = ship_cleared(&mut world, bytes, scheme);
         world.deliver(std::slice::from_ref(&parcel), 2 * SECOND);
         let stats = world.a.stats().sender;
@@ -156,7 +157,7 @@ fn the_first_message_waits_for_memory_and_the_next_does_not() {
     let mut world = World::with_links(3, lossy, long_haul(), &options());
     let (mut times_ns, mut repeats) = (Vec::new(), Vec::new());
     for seed in 0..3 {
-        let bytes = Dice::new(seed).bytes(1 << 20);
+        let bytes = SplitMix::new(seed).bytes(1 << 20);
         let parcel = ship_cleared(&mut world, bytes, "ec-mds:32,8");
         times_ns.push(world.deliver(std::slice::from_ref(&parcel), SECOND));
         repeats.push(world.a.stats().sender.retransmitted_chunks);
@@ -179,7 +180,7 @@ fn a_message_without_parity_leaves_the_memory_for_that_of_later_ones() {
     };
     let mut world = World::with_links(3, lossy, long_haul(), &expecting("ec-mds:32,8"));
     for (seed, scheme) in (0..).zip(["sr-nack", "ec-mds:32,8"]) {
-        let parcel = ship_cleared(&mut world, Dice::new(seed).bytes(1 << 20), scheme);
+        let parcel = ship_cleared(&mut world, SplitMix::new(seed).bytes(1 << 20), scheme);
         let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
         let repairs_ns = if scheme == "sr-nack" { 3 * RTT } else { 0 };
         // Parity does not wait for a clearance of its own.
@@ -205,7 +206,7 @@ fn without_memory_for_parity_losses_are_asked_for() {
         ..expecting("ec-mds:32,8")
     };
     let mut world = World::new(5, lossy, &stingy);
-    let bytes = Dice::new(5).bytes(1 << 20);
+    let bytes = SplitMix::new(5).bytes(1 << 20);
     let parcel = ship_cleared(&mut world, bytes, "ec-mds:32,8");
     world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
     assert_eq!(world.b.stats().rebuilt_chunks, 0);
@@ -221,7 +222,7 @@ fn short_messages_with_and_without_immediates() {
     for scheme in ["ec-mds:4,2", "ec-xor:4,2", "ec-mds:1,1", "ec-mds:200,55"] {
         seeds::each("short_coded", 3, |seed| {
             let mut world = World::new(seed, lossy, &expecting(scheme));
-            let mut dice = Dice::new(seed);
+            let mut dice = SplitMix::new(seed);
             let mut parcels = Vec::new();
             for length in [0, 1, 4095, 4096, 4097, 16_384, 16_385, 40_000] {
                 for immediate in [None, Some(0xdead_beef)] {
@@ -245,7 +246,7 @@ fn an_immediate_whose_packets_were_all_lost_is_asked_for() {
     world.run_for(RTT);
     let order = Order {
         immediate: Some(0x0123_4567),
-        ..Order::new(Dice::new(1).bytes(16_384), tag("ec-mds:4,4"))
+        ..Order::new(SplitMix::new(1).bytes(16_384), tag("ec-mds:4,4"))
     };
     let out = world.post_send(&order).expect("a slot");
     let parcel = Parcel { order, out, inn };
@@ -273,7 +274,7 @@ fn parity_that_comes_when_its_message_is_over_counts_for_no_other() {
         let mut world = World::with_links(1, link, long_haul(), &options);
         let (mut inns, mut outs) = (Vec::new(), Vec::new());
         let orders: Vec<_> = (0..12)
-            .map(|seed| Order::new(Dice::new(seed).bytes(1 << 19), tag(scheme)))
+            .map(|seed| Order::new(SplitMix::new(seed).bytes(1 << 19), tag(scheme)))
             .collect();
         // Each slot is used again as soon as it can be.
         world.run_until(20 * SECOND, |world| {
@@ -328,7 +329,7 @@ fn as_much_as_is_lost_is_asked_for_at_once() {
     let mut world = World::new(1, long_haul(), &stingy);
     // More than fits into 100 control packets.
     drop_first_copies(&world, |_, number| number % 8 == 0);
-    let bytes = Dice::new(1).bytes(100_000 * 256);
+    let bytes = SplitMix::new(1).bytes(100_000 * 256);
     let parcel = ship_cleared(&mut world, bytes, "ec-mds:32,8");
     let took_ns = world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
     println!("{} us, {:?}", took_ns / 1000, world.a.stats());

@@ -1,22 +1,22 @@
-//! Lost control packets cost time, and little of it.
+//! Lost control packets cost time, but only a little.
 
+use farwrite_dice::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
 const BYTES: usize = 2 << 20;
 
-/// Sends a message with a scheme over a path without faults, with the first `count` datagrams
-/// dropped that `which` is true of; answers how long it took.
+/// Sends a message with a scheme over a path without faults, and drops the first `count` datagrams
+/// for which `which` is true. Returns how long the message took.
 fn with_lost(scheme: &str, count: u64, which: fn(&Seen<'_>) -> bool) -> u64 {
     let mut world = World::new(1, long_haul(), &options());
     world.traffic.drop_first(count, which);
     let parcel = world.ship(Order {
         immediate: Some(0xcafe_f00d),
-        ..Order::new(Dice::new(1).bytes(BYTES), tag(scheme))
+        ..Order::new(SplitMix::new(1).bytes(BYTES), tag(scheme))
     });
     let took_ns = world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
     let (again, tally) = (
@@ -31,7 +31,7 @@ fn with_lost(scheme: &str, count: u64, which: fn(&Seen<'_>) -> bool) -> u64 {
     took_ns
 }
 
-/// What losing the first `count` such packets adds, at most, with every scheme.
+/// Returns the maximum time that the loss of the first `count` such packets adds, over all schemes.
 fn cost(count: u64, which: fn(&Seen<'_>) -> bool) -> u64 {
     let costs = SCHEMES.map(|scheme| with_lost(scheme, count, which) - with_lost(scheme, 0, which));
     costs.into_iter().max().expect("three")
@@ -45,7 +45,8 @@ fn is_offer(seen: &Seen<'_>) -> bool {
     seen.says(|c| matches!(c, Control::Offer(_)))
 }
 
-/// The receiver's last word, which takes final ACK and receive-complete in one packet.
+/// Returns whether this is the receiver's last packet, which carries both the final ACK and
+/// receive-complete.
 fn is_final(seen: &Seen<'_>) -> bool {
     seen.says(|c| matches!(c, Control::ReceiveComplete { .. }))
 }
@@ -60,7 +61,7 @@ fn is_forth(seen: &Seen<'_>) -> bool {
 
 #[test]
 fn lost_clear_to_send() {
-    // Each is told again after a quarter, a half, a whole round trip.
+    // Each is repeated after a quarter, a half, and a whole round trip.
     for (lost, at_most) in [
         (1, RTT / 4),
         (2, RTT * 3 / 4),
@@ -87,7 +88,8 @@ fn lost_offers() {
 
 #[test]
 fn lost_final_acks() {
-    // Told again unasked twice, within 3/8 and 7/8 of a round trip; then late packets ask for it.
+    // It is repeated twice without a request, within 3/8 and 7/8 of a round trip. After that, late
+    // packets request it.
     for (lost, at_most) in [(1, RTT * 3 / 8), (2, RTT), (3, 4 * RTT), (6, 16 * RTT)] {
         let cost_ns = cost(lost, is_final);
         assert!(cost_ns <= at_most + MS, "{lost} lost: {cost_ns} ns");

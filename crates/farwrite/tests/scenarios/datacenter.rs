@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{QpOptions, RateControl, Timing};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::world::{MS, SCHEMES, SECOND, Way, World, tag};
 
 const US: u64 = 1_000;
@@ -41,7 +41,7 @@ fn warm(scheme: &str, options: QpOptions) -> World {
     };
     let mut world = World::new(1, rack(), &options);
     for _ in 0..5 {
-        let parcel = world.ship(Order::new(Dice::new(2).bytes(20 * PACKET), tag(scheme)));
+        let parcel = world.ship(Order::new(SplitMix::new(2).bytes(20 * PACKET), tag(scheme)));
         world.deliver(std::slice::from_ref(&parcel), SECOND);
         world.run_for(options.timing.min_ping_ns);
     }
@@ -57,8 +57,8 @@ fn parity_of(scheme: &str, packets: u64) -> u64 {
     }
 }
 
-/// Sends a message of `packets` packets, and loses the last packet of its data, and the given number
-/// behind it. Answers how long after its departure the receiver had it, in round trips.
+/// Sends a message of `packets` packets, and drops the last data packet and `behind` packets after
+/// it. Returns how long after its departure the receiver had it, in round trips.
 fn repaired_after(scheme: &str, packets: u64, behind: u64, options: QpOptions) -> f64 {
     let mut world = warm(scheme, options);
     let [rtt_ns, at_receiver_ns] = [&world.a, &world.b].map(|end| end.stats().rtt_ns);
@@ -85,7 +85,7 @@ fn repaired_after(scheme: &str, packets: u64, behind: u64, options: QpOptions) -
         }
     });
     let bytes = usize::try_from(packets).expect("few") * PACKET;
-    let parcel = world.ship(Order::new(Dice::new(3).bytes(bytes), tag(scheme)));
+    let parcel = world.ship(Order::new(SplitMix::new(3).bytes(bytes), tag(scheme)));
     let limit_ns = world.now_ns() + SECOND;
     let is_whole = world.run_until(limit_ns, |_| parcel.inn.recv.outcome().is_some());
     assert!(is_whole, "{scheme}: the message is not repaired");
@@ -156,7 +156,7 @@ fn loss_costs_round_trips_and_not_milliseconds() {
         };
         for seed in 1..=10 {
             let mut world = World::new(seed, lossy, &options);
-            let parcel = world.ship(Order::new(Dice::new(seed).bytes(1 << 20), tag(scheme)));
+            let parcel = world.ship(Order::new(SplitMix::new(seed).bytes(1 << 20), tag(scheme)));
             let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
             println!("{scheme}, seed {seed}: {} us", took_ns / US);
             assert!(took_ns < MS, "{scheme}, seed {seed}: {took_ns} ns");
@@ -177,7 +177,7 @@ fn lost_control_packets_cost_round_trips_and_not_milliseconds() {
             world
                 .traffic
                 .drop_first(2, move |seen| !seen.is_data() && seen.way == lost);
-            let parcel = world.ship(Order::new(Dice::new(4).bytes(64 * PACKET), tag(scheme)));
+            let parcel = world.ship(Order::new(SplitMix::new(4).bytes(64 * PACKET), tag(scheme)));
             let took_ns = world.deliver(std::slice::from_ref(&parcel), SECOND);
             println!("{scheme}, {lost:?}: {} us", took_ns / US);
             assert!(took_ns < MS / 2, "{scheme}, {lost:?}: {took_ns} ns");

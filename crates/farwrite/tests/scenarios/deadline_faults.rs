@@ -1,17 +1,18 @@
-//! Deadlines on paths that lose, die and mend, and in slots that are used again and again.
+//! Deadlines on paths that lose packets, go down and recover, and in slots that are reused often.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{QpConfig, QpOptions, RecvOptions, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_wire::control::{Control, Offer, Withdrawal};
 
 use crate::deadlines::{
     FAILED, PACKET, PARTIAL, WHOLE, accepting, end, losing, lossy, order, settle, until,
 };
 use crate::parcel::{Order, Parcel};
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::traffic::Seen;
 use crate::world::{MS, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
@@ -24,7 +25,7 @@ fn is_end(seen: &Seen<'_>) -> bool {
     seen.says(|c| matches!(c, Control::ReceiveComplete { .. }))
 }
 
-/// Ends a message early while the first `count` datagrams are lost of which `which` is true.
+/// Ends a message early, and drops the first `count` datagrams for which `which` is true.
 fn end_with_losses(scheme: &str, by_sender: bool, count: u64, which: fn(&Seen<'_>) -> bool) {
     let mut world = World::new(1, lossy(), &options());
     let dropped = Rc::new(Cell::new(0));
@@ -116,7 +117,7 @@ fn slots_are_used_again_after_partial_messages() {
     let options = QpOptions { sdr, ..options() };
     for scheme in SCHEMES {
         let mut world = World::new(1, lossy(), &options);
-        let mut dice = Dice::new(1);
+        let mut dice = SplitMix::new(1);
         let mut kept = Vec::new();
         for round in 0..40 {
             let start_ns = world.now_ns();
@@ -171,7 +172,7 @@ fn check_promises(world: &mut World, parcel: &Parcel) {
 
 /// Messages with random deadlines over a random path, both ways.
 fn mix(seed: u64) {
-    let dice = &mut Dice::new(seed);
+    let dice = &mut SplitMix::new(seed);
     let link = losing(dice.pick(&[0.0, 0.001, 0.01, 0.1, 0.3]));
     let sdr = QpConfig {
         mtu: 1000,
@@ -184,7 +185,7 @@ fn mix(seed: u64) {
     for _ in 0..dice.within(1..60) {
         world.run_for(dice.within(0..20 * MS));
         let start_ns = world.now_ns();
-        let within = |dice: &mut Dice| {
+        let within = |dice: &mut SplitMix| {
             let has_one = dice.chance(0.5);
             has_one.then(|| start_ns + dice.within(0..100 * MS))
         };
@@ -213,7 +214,7 @@ fn mix(seed: u64) {
             continue;
         };
         world.run_for(dice.pick(&[0, MS, 30 * MS]));
-        // There is a slot for it, once the peer has heard of the end of an older one.
+        // A slot becomes free once the peer has received the end of an older message.
         let out = loop {
             match world.post_send(&order) {
                 Ok(out) => break out,

@@ -1,14 +1,14 @@
-//! Messages that end because their time is over, at one end or at both.
+//! Messages that end at a deadline, at one end or at both.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use farwrite::fabric::sim::SimNetwork;
 use farwrite::{Endpoint, Outcome, QpConfig, QpOptions, RecvOptions, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Control;
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::Dice;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
@@ -19,7 +19,7 @@ pub(crate) const FAILED: Option<Outcome> = Some(Outcome::Failed);
 pub(crate) const PACKET: usize = 4096;
 
 pub(crate) fn order(bytes: usize, scheme: &str) -> Order {
-    Order::new(Dice::new(1).bytes(bytes), tag(scheme))
+    Order::new(SplitMix::new(1).bytes(bytes), tag(scheme))
 }
 
 pub(crate) fn until(deadline_ns: u64) -> RecvOptions {
@@ -55,7 +55,7 @@ pub(crate) fn settle(world: &mut World, parcel: &Parcel) -> [Option<Outcome>; 2]
     parcel.outcomes()
 }
 
-/// Sends one more message, which must arrive, and takes the world down.
+/// Sends one more message, which must arrive, and destroys the world.
 pub(crate) fn end(mut world: World, parcels: Vec<Parcel>) {
     let next = world.ship(order(10_000, "sr-nack"));
     world.deliver(std::slice::from_ref(&next), 10 * SECOND);
@@ -89,7 +89,7 @@ fn a_receive_that_was_never_offered_ends_at_its_deadline() {
     assert_eq!((partial.bytes(), partial.chunks()), (0, 25));
     assert_eq!(partial.bits(), [0; 4]);
     assert!(world.buffer(Way::Forth, &inn).iter().all(|&b| b == 0xee));
-    // Its sender comes late, and learns that it is over.
+    // The sender starts late, and is notified that the message has ended.
     world.run_for(SECOND);
     let order = order(100_000, "sr-nack");
     let out = world.post_send(&order).expect("a free slot");
@@ -148,7 +148,7 @@ fn a_deadline_in_the_midst_of_a_message_names_what_arrived() {
         assert!((1..4 << 20).contains(&partial.bytes()), "{scheme}");
         assert_eq!(partial.chunks(), 1024);
         assert_eq!(settle(&mut world, &parcel), [PARTIAL; 2]);
-        // The sender has stopped, and what was under way changes nothing.
+        // The sender has stopped, and packets in flight change nothing.
         let before = world.traffic.tally();
         world.run_for(SECOND);
         assert_eq!(world.traffic.tally().data, before.data, "{scheme}");
@@ -234,7 +234,7 @@ fn a_message_that_arrives_in_time_leaves_no_timer() {
 fn a_deadline_ends_a_message_without_a_scheme_as_whole_or_partial() {
     for (deadline_ns, outcome) in [(27 * MS, PARTIAL), (200 * MS, WHOLE)] {
         let mut world = World::new(1, long_haul(), &options());
-        let order = Order::new(Dice::new(1).bytes(4 << 20), SchemeTag::NONE);
+        let order = Order::new(SplitMix::new(1).bytes(4 << 20), SchemeTag::NONE);
         let parcel = world.ship_to(order, until(deadline_ns));
         world.run_until(SECOND, |_| parcel.inn.recv.outcome().is_some());
         assert_eq!(world.now_ns(), deadline_ns);

@@ -1,20 +1,21 @@
-//! Messages arrive whole, whatever the path does.
+//! Messages arrive whole over all kinds of paths.
 
 use std::time::Duration;
 
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use crate::parcel::Order;
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::world::{MS, RTT, SCHEMES, SECOND, World, long_haul, options, tag};
 
-/// Sends 2 MiB with every scheme over such a path, once for every seed; answers the longest time.
+/// Sends 2 MiB with every scheme over such a path, once for every seed. Returns the longest time.
 fn cross(test: &str, forth: LinkConfig, back: LinkConfig) -> u64 {
     let mut longest_ns = 0;
     for scheme in SCHEMES {
         seeds::each(test, 3, |seed| {
             let mut world = World::with_links(seed, forth, back, &options());
-            let bytes = Dice::new(seed).bytes(2 << 20);
+            let bytes = SplitMix::new(seed).bytes(2 << 20);
             let parcel = world.ship(Order::new(bytes, tag(scheme)));
             let took_ns = world.deliver(std::slice::from_ref(&parcel), 600 * SECOND);
             let (stats, tally) = (world.a.stats().sender, world.traffic.tally());
@@ -37,7 +38,7 @@ fn iid(loss_packet: f64) -> LinkConfig {
 fn without_loss_a_message_takes_its_injection_and_two_round_trips() {
     for scheme in SCHEMES {
         let mut world = World::new(1, long_haul(), &options());
-        let bytes = Dice::new(1).bytes(8 << 20);
+        let bytes = SplitMix::new(1).bytes(8 << 20);
         let parcel = world.ship(Order::new(bytes, tag(scheme)));
         let took_ns = world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
         let stats = world.a.stats();
@@ -91,7 +92,7 @@ fn reordering_within_the_window_costs_nothing() {
     };
     for scheme in SCHEMES {
         let mut world = World::new(1, link, &options());
-        let parcel = world.ship(Order::new(Dice::new(1).bytes(2 << 20), tag(scheme)));
+        let parcel = world.ship(Order::new(SplitMix::new(1).bytes(2 << 20), tag(scheme)));
         world.deliver(std::slice::from_ref(&parcel), 10 * SECOND);
         assert_eq!(world.a.stats().sender.retransmitted_chunks, 0, "{scheme}");
         world.finish(vec![parcel]);

@@ -1,11 +1,11 @@
-//! What an endpoint makes of a fabric that takes packets now and sends them later.
+//! How an endpoint works with a fabric that takes packets now and sends them later.
 
 use std::cell::RefCell;
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{
-    Chunks, Message, Path, Receiver, Report, Scheme, Sender, SenderCounters,
+    Chunks, Message, PathView, Receiver, Report, Scheme, Sender, SenderCounters,
 };
 use farwrite::{
     Error, MemoryRegion, Outcome, QpConfig, QpOptions, QueuePair, RecvHandle, RecvOptions,
@@ -112,26 +112,26 @@ impl Scheme for Recorded {
 }
 
 impl Sender for Recorder {
-    fn start(&mut self, path: &Path, message: &Message) {
+    fn start(&mut self, path: &PathView, message: &Message) {
         self.0.start(path, message);
     }
-    fn handle_report(&mut self, path: &Path, report: &Report) {
+    fn handle_report(&mut self, path: &PathView, report: &Report) {
         self.0.handle_report(path, report);
     }
-    fn handle_departed(&mut self, path: &Path, chunks: &Chunks) {
+    fn handle_departed(&mut self, path: &PathView, chunks: &Chunks) {
         DEPARTED.with_borrow_mut(|departed| departed.push(chunks.clone()));
         self.0.handle_departed(path, chunks);
     }
-    fn handle_closed(&mut self, path: &Path, message: u64, outcome: Outcome) {
+    fn handle_closed(&mut self, path: &PathView, message: u64, outcome: Outcome) {
         self.0.handle_closed(path, message, outcome);
     }
     fn abandon(&mut self, message: u64) {
         self.0.abandon(message);
     }
-    fn handle_timeout(&mut self, path: &Path) {
+    fn handle_timeout(&mut self, path: &PathView) {
         self.0.handle_timeout(path);
     }
-    fn poll_transmit(&mut self, path: &Path, _max_chunks: u32) -> Option<Chunks> {
+    fn poll_transmit(&mut self, path: &PathView, _max_chunks: u32) -> Option<Chunks> {
         // Shorter than the packets that go through one channel.
         let chunks = self.0.poll_transmit(path, 3)?;
         HANDED_OUT.with_borrow_mut(|handed_out| handed_out.push(chunks.clone()));
@@ -170,7 +170,7 @@ fn runs_on_a_slow_channel_do_not_depart_out_of_turn() {
     world.a.endpoint.deregister(transfer.source).expect("over");
 }
 
-/// A message of which the fabric has taken packets and sends none.
+/// Starts a message of which the fabric has taken packets but sends none.
 fn held(options: QpOptions, scheme: &str) -> (SlowWorld, Transfer) {
     held_until(options, scheme, None)
 }
@@ -184,7 +184,7 @@ fn held_until(options: QpOptions, scheme: &str, deadline_ns: Option<u64>) -> (Sl
     (world, transfer)
 }
 
-/// Sees to it that memory and outcome are kept until the fabric sends the packets.
+/// Checks that memory and outcome are kept until the fabric sends the packets.
 fn expect_held(world: &mut SlowWorld, transfer: &Transfer, outcome: Outcome) {
     assert_eq!(transfer.send.outcome(), None, "packets have not left");
     let early = world.a.endpoint.deregister(transfer.source).map(drop);

@@ -1,4 +1,4 @@
-//! Packets that found no room in a receiver's sockets, and what their senders make of it.
+//! Packets for which a receiver's sockets had no room, and the reaction of their senders.
 
 use std::net::SocketAddr;
 
@@ -39,7 +39,7 @@ fn sending(queue_pairs: usize, rate_bps: u64) -> SlowWorld {
     world
 }
 
-/// Lets milliseconds pass in each of which `junk` datagrams of a stranger arrive at `b`, and its
+/// Advances the time. In each millisecond, `junk` datagrams of a stranger arrive at `b`, and its
 /// sockets drop `dropped` packets.
 fn run(world: &mut SlowWorld, milliseconds: u64, junk: usize, dropped: u64) {
     let stranger = SocketAddr::from(([10, 0, 0, 9], 5000));

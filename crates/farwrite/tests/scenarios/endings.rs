@@ -3,14 +3,14 @@
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
 use farwrite::{Error, Outcome, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::Dice;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
 fn order(bytes: usize, scheme: &str) -> Order {
-    Order::new(Dice::new(1).bytes(bytes), tag(scheme))
+    Order::new(SplitMix::new(1).bytes(bytes), tag(scheme))
 }
 
 fn over(parcel: &Parcel) -> [Option<Outcome>; 2] {

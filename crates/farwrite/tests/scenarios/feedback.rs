@@ -1,15 +1,15 @@
-//! Reports about a path: those that cannot be true, and what they say of marks.
+//! Reports about a path: reports that cannot be true, and what reports show about marks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{EcnField, Error, PathLimit, PathStats, QpOptions, RateControl};
-use farwrite_wire::control::{self, Builder, Control, PathFeedback};
+use farwrite_dice::SplitMix;
+use farwrite_wire::control::{self, Builder, Control, MessageId, PathFeedback};
 
 use crate::hostile::{SEND_PAYLOAD, seal};
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::traffic::Seen;
 use crate::world::{MS, SECOND, Way, World, long_haul, options, tag};
 
@@ -26,8 +26,8 @@ fn is_report(seen: &Seen<'_>) -> bool {
     seen.way == Way::Back && seen.says(|said| matches!(said, Control::PathFeedback(_)))
 }
 
-/// Sends a message while `change` puts another datagram in the place of some. Those arrive half a
-/// round trip early. Answers what the sender sees of the path at the end.
+/// Sends a message while `change` replaces some datagrams with others. The replacements arrive half
+/// a round trip early. Returns the path statistics of the sender at the end.
 fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathStats; 2] {
     let mut world = World::new(3, long_haul(), &following());
     let changed = Rc::new(RefCell::new(Vec::new()));
@@ -39,7 +39,7 @@ fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathS
             Verdict::Drop
         }
     });
-    let parcel = world.ship(Order::new(Dice::new(3).bytes(BYTES), tag("sr-nack")));
+    let parcel = world.ship(Order::new(SplitMix::new(3).bytes(BYTES), tag("sr-nack")));
     let limit_ns = 4 * SECOND;
     while parcel.out.send.outcome().is_none() && world.now_ns() < limit_ns {
         world.run_for(MS / 2);
@@ -48,7 +48,7 @@ fn send_with(change: impl Fn(&Seen<'_>) -> Option<Datagram> + 'static) -> [PathS
             .for_each(|datagram| world.network.inject(datagram));
     }
     world.run_for(SECOND);
-    // Only a receiver that lies keeps its messages from being sent.
+    // Only a false report can prevent messages from being sent.
     if parcel.out.send.outcome().is_some() {
         world.check(&parcel);
     }
@@ -94,7 +94,9 @@ fn reports_that_cannot_be_true_are_refused_and_counted() {
     assert_eq!(honest.refused_feedback, 0, "{honest:?}");
     assert!(honest.delivered_bytes > BYTES as u64, "{honest:?}");
     let lies: [(&str, Lie); 6] = [
-        ("a message that was not sent", |report| report.message += 1),
+        ("a message that was not sent", |report| {
+            report.message = MessageId::new(report.message.data() + 1);
+        }),
         ("a packet that was not sent", |report| {
             report.packet = 1 << 20;
         }),
@@ -103,7 +105,7 @@ fn reports_that_cannot_be_true_are_refused_and_counted() {
             report.received_bytes *= 5;
         }),
         ("parity that was not sent", |report| {
-            report.message |= 1 << 60;
+            report.message = report.message.parity();
         }),
         ("counts that run backward", |report| {
             if report.received_packets > 100 {
@@ -151,7 +153,7 @@ fn a_sender_whose_reports_are_all_lost_ends_all_the_same() {
         true => Verdict::Drop,
         false => Verdict::Pass,
     });
-    let parcel = world.ship(Order::new(Dice::new(5).bytes(100_000), tag("sr-nack")));
+    let parcel = world.ship(Order::new(SplitMix::new(5).bytes(100_000), tag("sr-nack")));
     let done = world.run_until(60 * SECOND, |_| parcel.out.send.outcome().is_some());
     assert!(done, "the message is open");
     world.check(&parcel);

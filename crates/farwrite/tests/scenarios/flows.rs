@@ -22,7 +22,8 @@ pub(crate) const RATE_BPS: u64 = 500_000_000;
 /// Payload bytes over bytes on the wire, and a little less.
 pub(crate) const PAYLOAD_SHARE: f64 = 0.98;
 
-/// A path of 500 Mbit/s and 20 ms, whose queue takes what the path holds. The way back has room.
+/// Returns a path of 500 Mbit/s and 20 ms. Its queue has room for as much as the path holds. The
+/// return path has enough room.
 pub(crate) fn path(loss_packet: f64) -> [LinkConfig; 2] {
     let forth = LinkConfig {
         delay: Duration::from_nanos(RTT_NS / 2),
@@ -56,7 +57,7 @@ pub(crate) struct Flow {
     target: MemoryRegion,
     /// Sends under way, of each queue pair.
     sends: Vec<Vec<SendHandle>>,
-    /// Whether messages are posted as others end.
+    /// Whether a new message is posted whenever one ends.
     busy: bool,
 }
 
@@ -103,7 +104,7 @@ impl Flow {
         }
     }
 
-    /// Sends a message of `bytes` through one of the queue pairs.
+    /// Sends a message of `bytes` bytes through one of the queue pairs.
     pub(crate) fn send(&mut self, pair: usize, bytes: u64) -> SendHandle {
         let [qa, qb] = self.pairs[pair];
         let posted = self.rx.post_recv(qb, self.target.whole());
@@ -158,14 +159,14 @@ impl Flows {
         flows
     }
 
-    /// Puts other links in the place of those that there are.
+    /// Replaces the links.
     pub(crate) fn set_links(&self, [forth, back]: [LinkConfig; 2]) {
         let [a, b] = [1, 2].map(|host| Ipv4Addr::new(10, 0, 0, host).into());
         let joined = self.network.connect(a, b, forth, back);
         joined.expect("good links");
     }
 
-    /// Adds a sender with as many queue pairs. Answers its number.
+    /// Adds a sender with `pairs` queue pairs. Returns its number.
     pub(crate) fn add(&mut self, pairs: usize, control: RateControl) -> usize {
         let number = u16::try_from(self.flows.len()).expect("few");
         let flow = Flow::new(&self.network, number, pairs, control);
@@ -182,7 +183,7 @@ impl Flows {
         self.network.now_ns()
     }
 
-    /// Polls all until `done`, at most to `limit_ns`. Returns whether it was done.
+    /// Polls all ends until `done`, at most until `limit_ns`. Returns whether `done` was reached.
     pub(crate) fn run_until(
         &mut self,
         limit_ns: u64,

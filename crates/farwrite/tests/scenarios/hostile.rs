@@ -1,4 +1,4 @@
-//! Packets that no peer of ours sends: counted and dropped, with nothing of them applied.
+//! Packets that our peers never send. They are counted and dropped, and have no other effect.
 
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -6,10 +6,11 @@ use std::rc::Rc;
 
 use farwrite::DropReason;
 use farwrite::fabric::sim::{Datagram, Verdict};
+use farwrite_dice::SplitMix;
 use farwrite_wire::icrc::{Flow, Icrc};
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, addr, long_haul, options, tag};
 
@@ -22,7 +23,7 @@ pub(crate) const SEND_PAYLOAD: usize = 12;
 const WRITE_PAYLOAD: usize = 32;
 
 /// What an attacker does to a packet that it has seen, before it sends it.
-type Forgery = fn(&mut Datagram, &mut Dice);
+type Forgery = fn(&mut Datagram, &mut SplitMix);
 
 /// Makes the ICRC right, as any attacker can.
 pub(crate) fn seal(datagram: &mut Datagram) {
@@ -33,13 +34,14 @@ pub(crate) fn seal(datagram: &mut Datagram) {
     datagram.payload[body..].copy_from_slice(&icrc.to_le_bytes());
 }
 
-fn flip_bit(bytes: &mut [u8], dice: &mut Dice) {
+fn flip_bit(bytes: &mut [u8], dice: &mut SplitMix) {
     let bit = usize::try_from(dice.within(0..bytes.len() as u64 * 8)).expect("a bit");
     bytes[bit / 8] ^= 1 << (bit % 8);
 }
 
-/// Sends a message while an attacker answers each packet that `which` is true of with a forged one,
-/// which arrives a round trip later. Answers how many there were; the world is left to look at.
+/// Sends a message while an attacker responds to each packet for which `which` is true with a
+/// forged one. The forged packet arrives a round trip later. Returns the number of forged packets,
+/// and the world for further checks.
 fn under_attack(
     scheme: &str,
     seed: u64,
@@ -48,7 +50,7 @@ fn under_attack(
 ) -> (World, Parcel, u64) {
     let mut world = World::new(seed, long_haul(), &options());
     let forged = Rc::new(RefCell::new(Vec::new()));
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix::new(seed);
     let out = Rc::clone(&forged);
     world.traffic.filter(move |seen| {
         if which(seen) {
@@ -58,7 +60,7 @@ fn under_attack(
         }
         Verdict::Pass
     });
-    let parcel = world.ship(Order::new(Dice::new(seed).bytes(1 << 20), tag(scheme)));
+    let parcel = world.ship(Order::new(SplitMix::new(seed).bytes(1 << 20), tag(scheme)));
     let mut sent = 0;
     while world.now_ns() < SECOND {
         world.run_for(MS);
@@ -181,8 +183,8 @@ fn data_past_the_buffer() {
     };
     // Only while the buffer is bound: afterwards its slot has the null key.
     let mut world = World::new(1, long_haul(), &options());
-    let parcel = world.ship(Order::new(Dice::new(1).bytes(1 << 20), tag("sr-nack")));
-    let mut dice = Dice::new(1);
+    let parcel = world.ship(Order::new(SplitMix::new(1).bytes(1 << 20), tag("sr-nack")));
+    let mut dice = SplitMix::new(1);
     let network = world.network.clone();
     world.traffic.filter(move |seen| {
         if seen.is_data() {
@@ -221,7 +223,7 @@ fn control_packets_sent_back_to_their_sender() {
         }
         Verdict::Pass
     });
-    let parcel = world.ship(Order::new(Dice::new(1).bytes(1 << 20), tag("sr-nack")));
+    let parcel = world.ship(Order::new(SplitMix::new(1).bytes(1 << 20), tag("sr-nack")));
     world.deliver(std::slice::from_ref(&parcel), SECOND);
     world.run_for(MS);
     assert_eq!(world.a.stats().refused_controls, *reflected.borrow());
@@ -232,8 +234,11 @@ fn control_packets_sent_back_to_their_sender() {
 fn noise() {
     seeds::each("noise", 3, |seed| {
         let mut world = World::new(seed, long_haul(), &options());
-        let parcel = world.ship(Order::new(Dice::new(seed).bytes(1 << 20), tag("sr-nack")));
-        let mut dice = Dice::new(seed);
+        let parcel = world.ship(Order::new(
+            SplitMix::new(seed).bytes(1 << 20),
+            tag("sr-nack"),
+        ));
+        let mut dice = SplitMix::new(seed);
         let mut sent = 0;
         world.run_until(10 * SECOND, |world| {
             let bytes = usize::try_from(dice.within(0..200)).expect("small");

@@ -1,4 +1,4 @@
-//! What both ends say that the path loses, against what it loses.
+//! Compares the losses that both ends report with the actual losses of the path.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{ChunkLoss, QpOptions, RateControl, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::packet::Packet;
 
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::world::{SCHEMES, SECOND, Way, World, addr, long_haul, options, tag};
 
 const MESSAGES: usize = 4;
@@ -38,16 +38,17 @@ fn bursts(loss_packet: f64) -> Loss {
     }
 }
 
-/// Sends messages one behind the other; what both ends say when the sender knows that all arrived.
+/// Sends messages one after the other. Returns what both ends report once the sender knows that all
+/// arrived.
 fn deliver(world: &mut World, scheme: &str) -> ChunkLoss {
-    let bytes = || Dice::new(1).bytes(BYTES);
+    let bytes = || SplitMix::new(1).bytes(BYTES);
     let parcels: Vec<_> = (0..MESSAGES)
         .map(|_| world.ship(Order::new(bytes(), tag(scheme))))
         .collect();
     world.deliver(&parcels, 600 * SECOND);
     let (sender, receiver) = (world.a.stats(), world.b.stats());
     assert_eq!(sender.send_loss, receiver.receive_loss, "{scheme}");
-    // Nothing went the other way.
+    // Nothing was sent in the other direction.
     assert_eq!(sender.receive_loss, ChunkLoss::default(), "{scheme}");
     assert_eq!(receiver.send_loss, ChunkLoss::default(), "{scheme}");
     receiver.receive_loss
@@ -116,7 +117,7 @@ fn a_path_that_reorders_has_no_loss() {
         };
         let mut world = World::with_links(1, forth, long_haul(), &slow());
         let parcels: Vec<_> = (0..MESSAGES)
-            .map(|_| world.ship(Order::new(Dice::new(1).bytes(BYTES), tag(scheme))))
+            .map(|_| world.ship(Order::new(SplitMix::new(1).bytes(BYTES), tag(scheme))))
             .collect();
         world.deliver(&parcels, 600 * SECOND);
         world.run_for(SECOND);
@@ -128,11 +129,11 @@ fn a_path_that_reorders_has_no_loss() {
     }
 }
 
-/// Drops data packets and keeps what became of the first sending of each, in order.
+/// Drops data packets, and records for each, in order, whether its first copy was dropped.
 fn drop_and_keep(world: &World, seed: u64, loss_packet: f64, burst: f64) -> Rc<RefCell<Vec<bool>>> {
     let truth = Rc::new(RefCell::new(Vec::new()));
     let kept = Rc::clone(&truth);
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix::new(seed);
     let mut sent = HashSet::new();
     let mut bad = false;
     let leave = 1.0 / burst;
@@ -209,7 +210,7 @@ fn each_direction_is_told_of_by_itself() {
     };
     let mut world = World::with_links(3, loss(0.02), loss(0.1), &slow());
     let parcels = [Way::Forth, Way::Back].map(|way| {
-        let order = Order::new(Dice::new(1).bytes(BYTES), tag("sr-nack"));
+        let order = Order::new(SplitMix::new(1).bytes(BYTES), tag("sr-nack"));
         world.ship(Order { way, ..order })
     });
     world.deliver(&parcels, 60 * SECOND);
@@ -233,7 +234,7 @@ fn a_send_is_injected_when_each_chunk_has_left_once() {
     for scheme in ["gbn", "sr-nack", "ec-xor:8,2"] {
         for seed in 1..4 {
             let mut world = World::new(seed, link, &options());
-            let order = Order::new(Dice::new(1).bytes(BYTES), tag(scheme));
+            let order = Order::new(SplitMix::new(1).bytes(BYTES), tag(scheme));
             let parcel = world.ship(order);
             world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
             assert!(parcel.out.send.is_injected(), "{scheme}, seed {seed}");

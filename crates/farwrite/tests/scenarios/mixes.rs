@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RateControl, Timing};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
 use crate::parcel::{Inbound, Order, Outbound};
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::world::{MS, SECOND, Way, World, tag};
 
 /// Codes of all shapes, and what does without.
@@ -32,11 +33,11 @@ struct Errand {
     completed: Option<Outcome>,
 }
 
-fn micros(dice: &mut Dice, choices: &[u64]) -> Duration {
+fn micros(dice: &mut SplitMix, choices: &[u64]) -> Duration {
     Duration::from_micros(dice.pick(choices))
 }
 
-fn random_loss(dice: &mut Dice) -> Loss {
+fn random_loss(dice: &mut SplitMix) -> Loss {
     match dice.within(0..4) {
         0 => Loss::None,
         1 => Loss::Iid {
@@ -55,7 +56,7 @@ fn random_loss(dice: &mut Dice) -> Loss {
 }
 
 /// One direction of a path, with faults beside those of `plain`.
-fn random_link(dice: &mut Dice, plain: LinkConfig) -> LinkConfig {
+fn random_link(dice: &mut SplitMix, plain: LinkConfig) -> LinkConfig {
     let delay = plain.delay;
     LinkConfig {
         loss: random_loss(dice),
@@ -69,7 +70,7 @@ fn random_link(dice: &mut Dice, plain: LinkConfig) -> LinkConfig {
     }
 }
 
-fn random_world(seed: u64, dice: &mut Dice) -> World {
+fn random_world(seed: u64, dice: &mut SplitMix) -> World {
     let delay = micros(dice, &[20, 500, 12_500, 100_000]);
     let rate_bps = dice.pick(&[None, Some(100_000_000), Some(1_000_000_000)]);
     // A burst that its queue does not hold would lose the same packets for ever.
@@ -117,7 +118,7 @@ fn random_world(seed: u64, dice: &mut Dice) -> World {
     World::with_links(seed, forth, back, &options)
 }
 
-fn random_order(dice: &mut Dice, way: Way) -> Order {
+fn random_order(dice: &mut SplitMix, way: Way) -> Order {
     let most = dice.pick(&[1, 100, 5_000, 60_000, 300_000]);
     let bytes = usize::try_from(dice.within(0..most)).expect("small");
     Order {
@@ -148,7 +149,7 @@ impl Course {
     }
 
     /// The message of that number; made up if it is new.
-    fn errand(&mut self, dice: &mut Dice, number: usize) -> &mut Errand {
+    fn errand(&mut self, dice: &mut SplitMix, number: usize) -> &mut Errand {
         if number == self.errands.len() {
             self.errands.push(Errand {
                 order: random_order(dice, self.way),
@@ -161,7 +162,7 @@ impl Course {
         &mut self.errands[number]
     }
 
-    fn post_send(&mut self, world: &mut World, dice: &mut Dice) {
+    fn post_send(&mut self, world: &mut World, dice: &mut SplitMix) {
         let number = self.sends;
         let errand = self.errand(dice, number);
         match world.post_send(&errand.order) {
@@ -175,7 +176,7 @@ impl Course {
         }
     }
 
-    fn post_recv(&mut self, world: &mut World, dice: &mut Dice) {
+    fn post_recv(&mut self, world: &mut World, dice: &mut SplitMix) {
         let (number, way) = (self.recvs, self.way);
         let errand = self.errand(dice, number);
         match world.post_recv(way, errand.order.bytes.len() + errand.order.spare) {
@@ -187,8 +188,8 @@ impl Course {
         }
     }
 
-    /// Cancels or completes early a message that is open, if there is one.
-    fn interfere(&mut self, world: &mut World, dice: &mut Dice) {
+    /// Cancels an open message or completes it early, if there is one.
+    fn interfere(&mut self, world: &mut World, dice: &mut SplitMix) {
         let open = |e: &&mut Errand| !e.is_over() && !e.cancelled && e.completed.is_none();
         let Some(errand) = self.errands.iter_mut().find(open) else {
             return;
@@ -263,7 +264,7 @@ impl Errand {
 
 /// Runs a mix to its end.
 fn run(seed: u64) {
-    let dice = &mut Dice::new(seed);
+    let dice = &mut SplitMix::new(seed);
     let mut world = random_world(seed, dice);
     let mut courses = [Course::new(Way::Forth), Course::new(Way::Back)];
     let interferes = dice.chance(0.5);

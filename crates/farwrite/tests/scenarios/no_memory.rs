@@ -1,15 +1,15 @@
-//! Coded messages where there is no memory for their parity.
+//! Coded messages without memory for their parity.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::Verdict;
 use farwrite::{Outcome, QpOptions, RateControl, SendOptions};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 use farwrite_wire::control::Control;
 
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::slow_world::SlowWorld;
 use crate::world::{SECOND, Way, World, long_haul, options, tag};
 
@@ -60,7 +60,7 @@ fn a_scheme_with_more_parity_than_was_expected_goes_without_once() {
     let mut world = World::with_links(3, lossy, long_haul(), &expecting);
     let mut rebuilt = Vec::new();
     for scheme in [CODED, CODED, "ec-mds:32,4", CODED] {
-        let parcel = world.ship(Order::new(Dice::new(1).bytes(BYTES), tag(scheme)));
+        let parcel = world.ship(Order::new(SplitMix::new(1).bytes(BYTES), tag(scheme)));
         world.deliver(std::slice::from_ref(&parcel), SECOND);
         world.check(&parcel);
         world.forget(parcel);
@@ -94,8 +94,8 @@ fn a_sender_whose_parity_is_refused_stops_offering() {
         }
         Verdict::Pass
     });
-    // Receives that wait for later messages: a sender that asks is told all of them.
-    let parcel = world.ship(Order::new(Dice::new(1).bytes(16 << 20), tag(CODED)));
+    // Receives that wait for later messages: if the sender asks, the reply names all of them.
+    let parcel = world.ship(Order::new(SplitMix::new(1).bytes(16 << 20), tag(CODED)));
     let later: Vec<_> = (0..63)
         .map(|_| world.post_recv(Way::Forth, 1000).expect("a free slot"))
         .collect();

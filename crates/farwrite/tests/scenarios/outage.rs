@@ -1,11 +1,11 @@
-//! A path that is dead for a while.
+//! A path that is down for a while.
 
 use farwrite::RateControl;
 use farwrite::fabric::sim::Verdict;
+use farwrite_dice::SplitMix;
 use farwrite_link::LinkConfig;
 
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::traffic::Tally;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
@@ -17,8 +17,8 @@ fn slow_haul() -> LinkConfig {
     }
 }
 
-/// Cuts the path for 5 s while a message is on its way; answers how long after its mending the
-/// message was over, and what was sent in the meantime.
+/// Cuts the path for 5 s while a message is in flight. Returns how long after the repair of the
+/// path the message ended, and what was sent in the meantime.
 fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
     const DEAD_NS: u64 = 5 * SECOND;
     let options = farwrite::QpOptions {
@@ -28,7 +28,7 @@ fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
         ..options()
     };
     let mut world = World::new(1, slow_haul(), &options);
-    let parcel = world.ship(Order::new(Dice::new(1).bytes(4 << 20), tag(scheme)));
+    let parcel = world.ship(Order::new(SplitMix::new(1).bytes(4 << 20), tag(scheme)));
     world.run_until(cut_at_ns, |_| false);
     assert_eq!(parcel.out.send.outcome(), None, "cut before the end");
     world.set_down(true);
@@ -49,8 +49,8 @@ fn recovery(scheme: &str, cut_at_ns: u64) -> (u64, Tally) {
 #[test]
 fn a_path_dead_for_five_seconds_in_the_middle_of_a_message() {
     for scheme in SCHEMES {
-        // Before the clear-to-send came; with the first packets under way; in full flow; with only
-        // the last word missing.
+        // Before the clear-to-send arrived; with the first packets in flight; in full flow; with
+        // only the last report missing.
         for cut_at_ns in [5 * MS, 20 * MS, 40 * MS, 64 * MS] {
             let (took_ns, sent) = recovery(scheme, cut_at_ns);
             println!(
@@ -85,7 +85,7 @@ fn one_direction_dead_for_five_seconds() {
                     Verdict::Pass
                 }
             });
-            let parcel = world.ship(Order::new(Dice::new(1).bytes(4 << 20), tag(scheme)));
+            let parcel = world.ship(Order::new(SplitMix::new(1).bytes(4 << 20), tag(scheme)));
             let took_ns = world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
             println!(
                 "{scheme}, {dead:?} dead: {} ms, {:?}",
@@ -102,7 +102,7 @@ fn one_direction_dead_for_five_seconds() {
 fn a_peer_that_is_gone_costs_little() {
     for scheme in SCHEMES {
         let mut world = World::new(1, long_haul(), &options());
-        let parcel = world.ship(Order::new(Dice::new(1).bytes(1 << 20), tag(scheme)));
+        let parcel = world.ship(Order::new(SplitMix::new(1).bytes(1 << 20), tag(scheme)));
         world.run_for(20 * MS);
         world.set_down(true);
         world.run_for(20 * SECOND);

@@ -1,4 +1,4 @@
-//! Messages between two ends, with what must hold of each in the end.
+//! Messages between two ends, and the checks of their results.
 
 use farwrite::{
     Error, MemoryRegion, Outcome, RecvHandle, RecvOptions, SchemeTag, SendHandle, SendOptions,
@@ -115,7 +115,7 @@ impl World {
         Parcel { order, out, inn }
     }
 
-    /// Runs until the sender of every message knows its outcome; answers how long that took.
+    /// Runs until the sender of every message knows its outcome. Returns how long that took.
     ///
     /// # Panics
     /// If it takes longer than `limit_ns`.
@@ -187,8 +187,8 @@ impl World {
         assert!(named <= partial.chunks(), "{name}");
     }
 
-    /// Checks messages, and that nothing is left of them: their memory can be had back, nothing is
-    /// said any more and no timer runs.
+    /// Checks messages, and that they leave nothing behind: their memory can be deregistered,
+    /// nothing more is sent and no timer runs.
     pub(crate) fn finish(mut self, parcels: Vec<Parcel>) {
         for parcel in &parcels {
             self.check(parcel);
@@ -200,7 +200,7 @@ impl World {
         self.close(outs, inns);
     }
 
-    /// Takes back the memory of a message that is over.
+    /// Takes back the memory of a message that has ended.
     pub(crate) fn forget(&mut self, parcel: Parcel) {
         let Parcel { order, out, inn } = parcel;
         self.take_back(vec![(order.way, out)], vec![(order.way, inn)]);

@@ -1,11 +1,11 @@
-//! Corners that a reading of the code called into question.
+//! Corner cases that a code review questioned.
 
 use farwrite::fabric::contract::FabricError;
 use farwrite::{Error, Outcome, QpConfig, QpOptions, SchemeTag, SendHandle, SendOptions};
+use farwrite_dice::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::{Inbound, Order};
-use crate::seeds::Dice;
 use crate::slow_world::SlowWorld;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
@@ -27,11 +27,11 @@ fn is_offer(seen: &Seen<'_>) -> bool {
 fn with_immediate(scheme: &str) -> Order {
     Order {
         immediate: Some(0xfeed_beef),
-        ..Order::new(Dice::new(1).bytes(32 << 10), tag(scheme))
+        ..Order::new(SplitMix::new(1).bytes(32 << 10), tag(scheme))
     }
 }
 
-/// A posted receive whose clear-to-send has reached the sender.
+/// Posts a receive and waits until its clear-to-send has reached the sender.
 fn cleared(world: &mut World, capacity: usize) -> Inbound {
     let inn = world.post_recv(Way::Forth, capacity).expect("a free slot");
     world.run_for(RTT);
@@ -74,7 +74,7 @@ fn a_departure_is_looked_for_before_any_sleep() {
     for scheme in SCHEMES {
         let mut world = World::new(1, long_haul(), &options());
         cleared(&mut world, 4096);
-        let order = Order::new(Dice::new(1).bytes(4096), tag(scheme));
+        let order = Order::new(SplitMix::new(1).bytes(4096), tag(scheme));
         world.post_send(&order).expect("a slot");
         let now_ns = world.now_ns();
         let mut poll = || world.a.endpoint.poll(now_ns).expect("works");

@@ -4,7 +4,7 @@
 //! `FARWRITE_TEST_SEED=0x1234` runs a test with that one seed; `FARWRITE_TEST_SEEDS=1000` runs each
 //! with a thousand. Without them a test runs with a few that never change.
 
-use std::ops::Range;
+use farwrite_dice::SplitMix;
 
 /// Runs `scenario` with each seed of a test. Of a failing test the last seed printed is the one.
 pub(crate) fn each(test: &str, count: u64, mut scenario: impl FnMut(u64)) {
@@ -13,7 +13,7 @@ pub(crate) fn each(test: &str, count: u64, mut scenario: impl FnMut(u64)) {
         return scenario(seed);
     }
     // A test's name sets it apart, so that no two try the same mixes.
-    let mut dice = Dice::new(
+    let mut dice = SplitMix::new(
         test.bytes()
             .fold(0, |h: u64, b| h.wrapping_mul(131) ^ u64::from(b)),
     );
@@ -35,48 +35,4 @@ fn variable(name: &str) -> Option<u64> {
         None => text.parse(),
     };
     Some(number.unwrap_or_else(|_| panic!("{name}={text}: want a number, 0x before hexadecimal")))
-}
-
-/// `SplitMix64`: small, and good enough to choose faults by.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number of the range, which is not empty.
-    pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        let index = self.next() % choices.len() as u64;
-        choices[usize::try_from(index).expect("an index")]
-    }
-
-    /// True with the probability given.
-    pub(crate) fn chance(&mut self, probability: f64) -> bool {
-        self.unit() < probability
-    }
-
-    /// A number from 0 up to 1.
-    #[expect(clippy::cast_precision_loss, reason = "53 bits are taken")]
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Bytes that differ everywhere.
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let words = (0..count.div_ceil(8)).flat_map(|_| self.next().to_le_bytes());
-        words.take(count).collect()
-    }
 }

@@ -1,10 +1,11 @@
 //! Messages of all sizes, over queue pairs of all shapes.
 
 use farwrite::{Error, ImmediateSplit, QpConfig, QpOptions, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::world::{SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
 fn lossy() -> LinkConfig {
@@ -47,7 +48,7 @@ fn exchange(seed: u64, sdr: QpConfig, scheme: SchemeTag) {
         2 * chunk,
         3 * chunk + 5,
     ];
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix::new(seed);
     let mut parcels = Vec::new();
     for bytes in sizes {
         for immediate in [
@@ -124,7 +125,7 @@ fn immediates_split_otherwise() {
 fn as_many_messages_in_flight_as_there_are_slots() {
     for scheme in SCHEMES {
         let mut world = World::new(1, lossy(), &shaped(small(1024, 1)));
-        let mut dice = Dice::new(1);
+        let mut dice = SplitMix::new(1);
         let mut order = || {
             let bytes = usize::try_from(dice.within(0..20_000)).expect("small");
             Order::new(dice.bytes(bytes), tag(scheme))
@@ -141,7 +142,7 @@ fn as_many_messages_in_flight_as_there_are_slots() {
             );
         }
         world.deliver(&parcels, 60 * SECOND);
-        // A slot is free again as soon as its message is over.
+        // A slot is free again as soon as its message has ended.
         let again: Vec<Parcel> = (0..64).map(|_| world.ship(order())).collect();
         world.deliver(&again, 60 * SECOND);
         world.finish(parcels.into_iter().chain(again).collect());
@@ -152,7 +153,7 @@ fn as_many_messages_in_flight_as_there_are_slots() {
 fn both_ways_at_once_with_all_schemes() {
     seeds::each("both_ways", 4, |seed| {
         let mut world = World::new(seed, lossy(), &shaped(small(4096, 4)));
-        let mut dice = Dice::new(seed);
+        let mut dice = SplitMix::new(seed);
         let mut parcels = Vec::new();
         for _ in 0..40 {
             let most = dice.pick(&[1, 1000, 20_000, 1 << 20]);
@@ -171,9 +172,9 @@ fn both_ways_at_once_with_all_schemes() {
 #[test]
 fn small_messages_behind_a_large_one_do_not_wait_for_its_repairs() {
     let mut world = World::new(1, lossy(), &shaped(small(4096, 4)));
-    let large = world.ship(Order::new(Dice::new(1).bytes(8 << 20), tag("sr-nack")));
+    let large = world.ship(Order::new(SplitMix::new(1).bytes(8 << 20), tag("sr-nack")));
     let small: Vec<_> = (0..10)
-        .map(|i| world.ship(Order::new(Dice::new(i).bytes(100), tag("sr-nack"))))
+        .map(|i| world.ship(Order::new(SplitMix::new(i).bytes(100), tag("sr-nack"))))
         .collect();
     let took_ns = world.deliver(&small, 60 * SECOND);
     println!("small ones over after {} us", took_ns / 1000);

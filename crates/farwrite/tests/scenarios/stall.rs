@@ -1,4 +1,4 @@
-//! Receivers that stop for a while, as a process does that is stopped or swapped out.
+//! Receivers that stop for a while, like a process that is stopped or swapped out.
 
 use farwrite_link::{LinkConfig, Loss};
 

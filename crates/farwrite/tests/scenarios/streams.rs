@@ -1,11 +1,12 @@
-//! Sends without a scheme: whole messages whose losses nobody repairs, and streams whose receiver
-//! watches the bitmap and asks for what is missing.
+//! Sends without a scheme: whole messages whose losses are not repaired, and streams whose receiver
+//! watches the bitmap and requests what is missing.
 
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RecvHandle, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::Order;
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::world::{MS, RTT, SECOND, Way, World, long_haul, options};
 
 const MESSAGE: usize = 1_000_003;
@@ -39,7 +40,7 @@ fn missing(recv: &RecvHandle) -> Vec<u32> {
 #[test]
 fn a_message_without_a_scheme_arrives_in_part() {
     let mut world = World::new(1, lossy(), &four_packets_a_chunk());
-    let order = Order::new(Dice::new(1).bytes(MESSAGE), SchemeTag::default());
+    let order = Order::new(SplitMix::new(1).bytes(MESSAGE), SchemeTag::default());
     let parcel = world.ship(order);
     assert!(!parcel.out.send.is_injected());
     world.run_for(10 * RTT);
@@ -73,7 +74,7 @@ fn a_message_without_a_scheme_arrives_in_part() {
 fn a_stream_repaired_by_its_user_from_the_bitmap() {
     seeds::each("a_stream_repaired", 4, |seed| {
         let mut world = World::new(seed, lossy(), &four_packets_a_chunk());
-        let mut dice = Dice::new(seed);
+        let mut dice = SplitMix::new(seed);
         let bytes = dice.bytes(MESSAGE);
         let source = world.a.endpoint.register(bytes.clone()).expect("room");
         let inn = world.post_recv(Way::Forth, MESSAGE).expect("a free slot");

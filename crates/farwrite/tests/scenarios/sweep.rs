@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use farwrite::{QpOptions, RateControl};
+use farwrite_dice::SplitMix;
 use farwrite_link::{LinkConfig, Loss};
 
 use crate::parcel::Order;
-use crate::seeds::Dice;
 use crate::world::{RTT, SCHEMES, SECOND, World, long_haul, options, tag};
 
 const BYTES: usize = 4 << 20;
@@ -38,7 +38,7 @@ fn row(scheme: &str, loss: Loss) -> Row {
     let mut row = Row::default();
     for seed in 1..=SEEDS {
         let mut world = World::new(seed, link, &options);
-        let parcel = world.ship(Order::new(Dice::new(seed).bytes(BYTES), tag(scheme)));
+        let parcel = world.ship(Order::new(SplitMix::new(seed).bytes(BYTES), tag(scheme)));
         row.took_ns += world.deliver(std::slice::from_ref(&parcel), 60 * SECOND);
         let sender = world.a.stats().sender;
         row.sent += sender.sent_chunks;

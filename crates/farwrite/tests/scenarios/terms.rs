@@ -1,20 +1,20 @@
-//! Receives posted with what is known of their message, before its offer comes.
+//! Receives posted with properties of their message that are known before its offer arrives.
 
 use farwrite::schemes::registry::SchemeName;
 use farwrite::schemes::scheme::{Receiver, Scheme, Sender};
 use farwrite::{Error, Outcome, QpConfig, QpOptions, RecvOptions, Refusal, SchemeTag};
+use farwrite_dice::SplitMix;
 use farwrite_wire::control::Control;
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::Dice;
 use crate::traffic::Seen;
 use crate::world::{MS, RTT, SCHEMES, SECOND, Way, World, long_haul, options, tag};
 
 fn order(bytes: usize, scheme: &str) -> Order {
-    Order::new(Dice::new(1).bytes(bytes), tag(scheme))
+    Order::new(SplitMix::new(1).bytes(bytes), tag(scheme))
 }
 
-/// All that the order says, before it is offered.
+/// Returns options with everything that the order determines before it is offered.
 fn exactly(order: &Order) -> RecvOptions {
     RecvOptions {
         scheme: Some(order.scheme),
@@ -48,8 +48,8 @@ fn a_message_that_is_as_foreseen_arrives() {
     }
 }
 
-/// Sends a message of which the data packets named in `lost` are lost once, without any offer
-/// before `offers_ns`. Answers when the receive was whole.
+/// Sends a message whose data packets named in `lost` are lost once, without any offer before
+/// `offers_ns`. Returns when the receive was whole.
 fn arrives_ns(scheme: &str, lost: &'static [u64], offers_ns: u64, terms: bool) -> u64 {
     let mut world = World::new(1, long_haul(), &options());
     let mut packets = 0;

@@ -1,4 +1,4 @@
-//! What the two ends send each other, counted, and dropped or kept as a scenario wishes.
+//! Counts what the two ends send each other, and drops or keeps it as a scenario requires.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) now_ns: u64,
     pub(crate) way: Way,
     pub(crate) datagram: &'a Datagram,
-    /// What a control packet says; `None` for a data packet.
+    /// The content of a control packet. `None` for a data packet.
     pub(crate) control: Option<Vec<Control>>,
 }
 
@@ -24,7 +24,7 @@ impl Seen<'_> {
         self.control.is_none()
     }
 
-    /// Whether it is a control packet with such a message in it.
+    /// Returns whether this is a control packet that contains such a message.
     pub(crate) fn says(&self, what: impl Fn(&Control) -> bool) -> bool {
         self.control.iter().flatten().any(what)
     }
@@ -70,12 +70,12 @@ impl Traffic {
         self.0.borrow().tally
     }
 
-    /// Lets `filter` decide what becomes of every further datagram.
+    /// Lets `filter` decide what happens to every further datagram.
     pub(crate) fn filter(&self, filter: impl FnMut(&Seen<'_>) -> Verdict + 'static) {
         self.0.borrow_mut().filter = Some(Box::new(filter));
     }
 
-    /// Drops the first `count` datagrams of which `which` is true.
+    /// Drops the first `count` datagrams for which `which` is true.
     pub(crate) fn drop_first(&self, mut count: u64, which: impl Fn(&Seen<'_>) -> bool + 'static) {
         self.filter(move |seen| {
             if count == 0 || !which(seen) {

@@ -1,16 +1,19 @@
-//! A peer that holds the keys and says anything: nothing panics, nothing outside of the buffers is
-//! written, and both ends can be taken down.
+//! A peer that has the keys and sends arbitrary content: nothing panics, nothing outside the
+//! buffers is written, and both ends can be destroyed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{Outcome, QpConfig, QpOptions, RateControl, RecvOptions};
-use farwrite_wire::control::{self, Builder, Control, PathFeedback, Place, Terms, Withdrawal};
+use farwrite_dice::SplitMix;
+use farwrite_wire::control::{
+    self, Builder, Control, MessageId, PathFeedback, Place, Terms, Withdrawal,
+};
 
 use crate::hostile::{IMMDT, SEND_PAYLOAD, seal};
 use crate::parcel::Order;
-use crate::seeds::{self, Dice};
+use crate::seeds;
 use crate::world::{MS, RTT, Way, World, long_haul, options, tag};
 
 const SCHEMES: [&str; 5] = [
@@ -21,7 +24,7 @@ const SCHEMES: [&str; 5] = [
     "ec-mds:200,55",
 ];
 
-fn twist(number: &mut u64, dice: &mut Dice) {
+fn twist(number: &mut u64, dice: &mut SplitMix) {
     *number = match dice.within(0..8) {
         0 => *number ^ 1 << 60,
         1 => number.wrapping_add(dice.within(0..600)),
@@ -32,21 +35,23 @@ fn twist(number: &mut u64, dice: &mut Dice) {
     };
 }
 
-fn twist_u32(number: &mut u32, dice: &mut Dice) {
+fn twist_u32(number: &mut u32, dice: &mut SplitMix) {
     let mut wide = u64::from(*number);
     twist(&mut wide, dice);
     *number = u32::try_from(wide & 0xffff_ffff).expect("32 bits");
 }
 
-fn twist_place(place: &mut Place, dice: &mut Dice) {
+fn twist_place(place: &mut Place, dice: &mut SplitMix) {
     twist_u32(&mut place.rkey, dice);
     twist(&mut place.base, dice);
     twist(&mut place.length, dice);
 }
 
-fn twist_feedback(feedback: &mut PathFeedback, dice: &mut Dice) {
+fn twist_feedback(feedback: &mut PathFeedback, dice: &mut SplitMix) {
     twist(&mut feedback.path, dice);
-    twist(&mut feedback.message, dice);
+    let mut message = feedback.message.to_bits();
+    twist(&mut message, dice);
+    feedback.message = MessageId::from_bits(message);
     twist_u32(&mut feedback.packet, dice);
     twist(&mut feedback.hold_ns, dice);
     twist(&mut feedback.received_packets, dice);
@@ -60,8 +65,8 @@ fn twist_feedback(feedback: &mut PathFeedback, dice: &mut Dice) {
     twist(&mut feedback.drain_bps, dice);
 }
 
-/// Says something else of the same kind and length.
-fn lie(said: &mut Control, dice: &mut Dice) {
+/// Replaces a message by another of the same kind and length.
+fn lie(said: &mut Control, dice: &mut SplitMix) {
     match said {
         Control::Offer(offer) => {
             twist(&mut offer.message, dice);
@@ -134,7 +139,7 @@ fn forge(
     datagram: &Datagram,
     said: Option<&[Control]>,
     key: &[u8; 32],
-    dice: &mut Dice,
+    dice: &mut SplitMix,
 ) -> Datagram {
     let mut forged = datagram.clone();
     let end = forged.payload.len() - 4;
@@ -168,7 +173,7 @@ fn forge(
     forged
 }
 
-fn random_options(dice: &mut Dice) -> QpOptions {
+fn random_options(dice: &mut SplitMix) -> QpOptions {
     let sdr = QpConfig {
         mtu: dice.pick(&[64, 1024, 4096]),
         packets_per_chunk: dice.pick(&[1, 3, 16]),
@@ -195,7 +200,7 @@ fn turn(world: &World, share: f64, seed: u64) -> Rc<RefCell<Vec<Datagram>>> {
         [&world.b, &world.a].map(|end| end.endpoint.qp_info(end.qp).expect("its own").control_key);
     let forged = Rc::new(RefCell::new(Vec::new()));
     let out = Rc::clone(&forged);
-    let mut dice = Dice::new(seed);
+    let mut dice = SplitMix::new(seed);
     world.traffic.filter(move |seen| {
         if !dice.chance(share) {
             return Verdict::Pass;
@@ -209,7 +214,7 @@ fn turn(world: &World, share: f64, seed: u64) -> Rc<RefCell<Vec<Datagram>>> {
 }
 
 fn run(seed: u64) {
-    let dice = &mut Dice::new(seed);
+    let dice = &mut SplitMix::new(seed);
     let options = random_options(dice);
     println!("{options:?}");
     let mut world = World::new(seed, long_haul(), &options);

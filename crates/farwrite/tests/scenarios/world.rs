@@ -155,8 +155,8 @@ impl World {
         }
     }
 
-    /// Polls both ends at one moment after another until `done`, at most to `limit_ns`, where the
-    /// time then stands. Returns whether it was done.
+    /// Polls both ends at successive times until `done`, at most until `limit_ns`, where the time
+    /// then stops. Returns whether `done` was reached.
     pub(crate) fn run_until(
         &mut self,
         limit_ns: u64,

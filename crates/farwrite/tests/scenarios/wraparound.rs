@@ -1,4 +1,4 @@
-//! Message numbers that wrap, and packets of long ago.
+//! Message numbers that wrap, and very old packets.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use farwrite::fabric::sim::{Datagram, Verdict};
 use farwrite::{DropReason, QpConfig, QpOptions};
+use farwrite_dice::SplitMix;
 
 use crate::parcel::{Order, Parcel};
-use crate::seeds::Dice;
 use crate::world::{MS, SCHEMES, SECOND, World, long_haul, options, tag};
 
 const BYTES: usize = 2_500;
@@ -28,9 +28,9 @@ fn many_small(slots: u32, generations: u8) -> QpOptions {
     QpOptions { sdr, ..options() }
 }
 
-/// What each message says, so that no byte of another can pass for it.
+/// Returns the content of a message, which differs from that of every other message.
 fn words(message: u64) -> Vec<u8> {
-    Dice::new(message).bytes(BYTES)
+    SplitMix::new(message).bytes(BYTES)
 }
 
 /// Copies of all data packets, in the order of sending.
@@ -94,7 +94,7 @@ fn wrap(scheme: &str, slots: u32, generations: u8, messages: u64) {
     let nowhere = world.b.endpoint.counters().dropped(DropReason::NullKey);
     assert_eq!(nowhere, stats.late_packets);
     if scheme.starts_with("ec") {
-        // The parity of a message that needs none comes when it is over.
+        // If a message needs no parity, its parity arrives after the message has ended.
         assert!(stats.late_packets >= injected);
     } else {
         assert_eq!(stats.late_packets, injected);

@@ -113,7 +113,7 @@ impl SlowTx {
         self.shared.taken.set(self.shared.taken.get() + packets);
     }
 
-    /// Sends the writes whose delay is over.
+    /// Sends the writes whose delay has ended.
     fn send_due(&mut self) -> Result<(), FabricError> {
         let now_ns = self.network.now_ns();
         let delays_ns = self.controls.delays_ns.borrow();

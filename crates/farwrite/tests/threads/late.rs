@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use farwrite::fabric::emulator::{Channel, EmulatorConfig, LinkEmulator, Side};
+use farwrite::fabric::emulator::{EmulatorConfig, LinkEmulator, PortPair, Side};
 use farwrite::{Outcome, SchemeName, SendOptions};
 use farwrite_link::{LinkConfig, Reorder};
 
@@ -34,7 +34,7 @@ fn chunks_are_rebuilt_while_workers_place_their_late_packets() {
         forward: link(),
         backward: LinkConfig::default(),
         seed: 1,
-        channels: vec![Channel {
+        channels: vec![PortPair {
             a: Side::facing(info_a.control),
             b: Side::facing(info_b.control),
         }],

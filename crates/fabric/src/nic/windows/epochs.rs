@@ -1,4 +1,4 @@
-//! When a closed window can no longer be written through.
+//! Epoch-based reclamation: when a closed window is no longer in use by any worker.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
@@ -8,20 +8,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::slots::Unpublished;
 use crate::contract::Window;
 
-/// One counter for each worker, odd while the worker is in a batch. The worker alone writes it.
+/// One epoch counter per worker, odd while the worker is in a batch. Only the worker writes it.
 pub(in crate::nic) struct Epochs {
     workers: Box<[AtomicU64]>,
-    /// Windows whose control object ended before they could be freed. They go with the last worker.
+    /// Windows that were not freed when the control object ended. They are freed with the last
+    /// worker.
     graveyard: Mutex<Vec<Unpublished>>,
 }
 
-/// A receive worker, as far as closing windows must know of it.
+/// A receive worker's part in the reclamation of windows.
 pub(in crate::nic) struct Worker {
     epochs: Arc<Epochs>,
     number: usize,
 }
 
-/// Shows that a worker is in a batch.
+/// Proof that a worker is in a batch.
 pub(in crate::nic) struct Batch<'a>(PhantomData<&'a Worker>);
 
 impl Epochs {
@@ -34,16 +35,16 @@ impl Epochs {
 }
 
 impl Worker {
-    /// The worker with this number, of which there is one.
+    /// The worker with this number. There must be only one for each number.
     pub(in crate::nic) fn new(epochs: Arc<Epochs>, number: u16) -> Self {
         let number = usize::from(number);
         Self { epochs, number }
     }
 
-    /// Ends the batch that the worker is in, and begins another.
+    /// Ends the current batch, if there is one, and begins another.
     pub(in crate::nic) fn begin_batch(&mut self) -> Batch<'_> {
         let now = self.epoch().load(Ordering::Relaxed);
-        // Release, as in `end_batch`.
+        // Release: same as in `end_batch`.
         self.epoch().store((now + 1) | 1, Ordering::Release);
         // Pairs with the fence in `Closings::snapshot`. Either the worker sees that a slot is
         // empty, or the control object sees that the worker is in a batch.
@@ -51,10 +52,11 @@ impl Worker {
         Batch(PhantomData)
     }
 
-    /// Ends the batch that the worker is in, if it is in one.
+    /// Ends the current batch, if there is one.
     pub(in crate::nic) fn end_batch(&mut self) {
         let now = self.epoch().load(Ordering::Relaxed);
-        // Release: a thread that sees that the batch has ended sees all that was written in it.
+        // Release: a thread that sees the end of the batch also sees everything that was written in
+        // it.
         self.epoch().store(now + now % 2, Ordering::Release);
     }
 
@@ -69,16 +71,16 @@ impl Drop for Worker {
     }
 }
 
-/// Windows on their way from closing to being closed.
+/// Windows that are being closed.
 pub(in crate::nic) struct Closings {
     epochs: Arc<Epochs>,
-    /// Taken from their slots since `waiting` was begun.
+    /// Windows taken from their slots after `waiting` was filled.
     unpublished: Vec<Unpublished>,
-    /// Taken from their slots before `busy` was looked at.
+    /// Windows taken from their slots before `busy` was recorded.
     waiting: Vec<Unpublished>,
-    /// Workers that have not left the batch that they were in: number and epoch.
+    /// Workers that are still in the batch of the last snapshot: number and epoch.
     busy: Vec<(usize, u64)>,
-    /// Not reported yet.
+    /// Closed windows that were not reported yet.
     closed: VecDeque<Window>,
 }
 
@@ -93,22 +95,23 @@ impl Closings {
         }
     }
 
-    /// Takes in windows that were taken from their slots.
+    /// Adds windows that were taken from their slots.
     pub(in crate::nic) fn extend(&mut self, windows: impl Iterator<Item = Unpublished>) {
         self.unpublished.extend(windows);
     }
 
-    /// The next window that no worker can write through any more.
+    /// The next window through which no worker can write any more.
     pub(in crate::nic) fn poll(&mut self) -> Option<Window> {
         if self.closed.is_empty() {
-            // First those that are waiting, then those that came after them.
+            // The first call may free the windows in `waiting`; the second one starts with the
+            // windows that followed.
             self.advance();
             self.advance();
         }
         self.closed.pop_front()
     }
 
-    /// Looks whether the workers have left their batches. One look serves all windows that wait.
+    /// Checks whether the workers have left their batches. One check serves all waiting windows.
     fn advance(&mut self) {
         if self.waiting.is_empty() {
             if self.unpublished.is_empty() {
@@ -127,7 +130,7 @@ impl Closings {
         }
     }
 
-    /// Notes which workers are in a batch now.
+    /// Records the workers that are in a batch now.
     fn snapshot(&mut self) {
         // Pairs with the fence in `Worker::begin_batch`.
         fence(Ordering::SeqCst);
@@ -209,7 +212,7 @@ mod tests {
         assert_eq!(nic.closings.poll(), None);
         first.end_batch();
         assert_eq!(nic.closings.poll(), None);
-        // A later batch of the same worker cannot have seen it.
+        // A later batch of the same worker cannot have seen the window.
         first.begin_batch();
         assert_eq!(nic.closings.poll(), None);
         assert_eq!(Arc::strong_count(&nic.region), 2);
@@ -254,7 +257,7 @@ mod tests {
         nic.close(windows[1]);
         assert_eq!(nic.closings.poll(), None);
         worker.begin_batch();
-        // This one waits for the batch that has begun meanwhile.
+        // This window waits for the batch that began in the meantime.
         nic.close(windows[2]);
         assert_eq!(nic.closings.poll(), Some(windows[0]));
         assert_eq!(nic.closings.poll(), Some(windows[1]));
@@ -278,7 +281,7 @@ mod tests {
         assert_eq!(nic.closings.poll(), Some(new));
     }
 
-    /// Under Miri, this also shows that nothing is read while it is written or after it is freed.
+    /// Under Miri, this test also shows that nothing is read during a write or after it is freed.
     #[test]
     fn nothing_is_written_through_a_window_that_is_closed() {
         const ROUNDS: u8 = if cfg!(miri) { 20 } else { 200 };
@@ -293,7 +296,7 @@ mod tests {
             let mut worker = Worker::new(Arc::clone(&epochs), number);
             while !stop.load(Ordering::Relaxed) {
                 let batch = worker.begin_batch();
-                // Both write to the same bytes, as two copies of one packet do.
+                // Two workers write to the same bytes, as with two copies of one packet.
                 let _ = slots.place(2, &[1; 4], &batch);
                 worker.end_batch();
                 std::thread::yield_now();

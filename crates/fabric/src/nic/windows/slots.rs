@@ -9,31 +9,31 @@ use super::Batch;
 use crate::contract::{DropReason, FabricError, RegionPtr, Registered, Window};
 
 /// A window as workers see it.
-struct Open {
+struct PublishedWindow {
     window: Window,
     memory: RegionPtr,
-    /// Keeps the memory registered, and so valid.
+    /// This reference keeps the memory registered, and so valid.
     _region: Arc<Registered>,
 }
 
-/// Slots of a page.
+/// Number of slots of a page.
 const PAGE_SLOTS: usize = 128;
 
-/// Neighbouring slots of a set, of which at least one has a window.
+/// Adjacent slots of a set. At least one of them has a window.
 struct Page {
-    /// Null, or from [`Box::into_raw`].
-    slots: [AtomicPtr<Open>; PAGE_SLOTS],
-    /// How many are not null.
+    /// Each is null, or comes from [`Box::into_raw`].
+    slots: [AtomicPtr<PublishedWindow>; PAGE_SLOTS],
+    /// Number of slots that are not null.
     windows: AtomicU32,
 }
 
-/// The slots of a window set: slot `i` at addresses `i * slot_bytes..`. The control object alone
-/// changes them.
+/// The slots of a window set. Slot `i` has the addresses from `i * slot_bytes` on. Only the control
+/// object changes them.
 pub(in crate::nic) struct Slots {
     slot_bytes: u64,
     count: u32,
-    /// Null where no window is open in the whole page, or from [`Box::into_raw`]. So a set costs
-    /// memory for what is open now, whatever was open before.
+    /// Each is null if the page has no open window, or comes from [`Box::into_raw`]. A set
+    /// therefore uses memory only for the windows that are open now.
     pages: Box<[AtomicPtr<Page>]>,
 }
 
@@ -41,23 +41,23 @@ pub(in crate::nic) struct Slots {
 pub(in crate::nic) struct Unpublished {
     window: Window,
     /// From [`Box::into_raw`].
-    open: *mut Open,
-    /// Its page, if it was the last window there, from [`Box::into_raw`]; or null. A worker may
-    /// still be reading it.
+    open: *mut PublishedWindow,
+    /// The page of the slot, from [`Box::into_raw`], if this was its last window; otherwise null. A
+    /// worker may still be reading the page.
     page: *mut Page,
 }
 
-// SAFETY: `Open` and `Page` are used by any thread that is in a batch, and all that they hold is
+// SAFETY: threads that are in a batch use `PublishedWindow` and `Page`, and all fields of both are
 // `Send + Sync`.
 unsafe impl Send for Unpublished {}
 
-/// What became of a payload.
+/// Where the payload of a write went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::nic) enum Placed {
-    /// It is in memory.
+    /// It was copied to memory.
     InMemory,
-    /// No window is open at the slot.
-    Nowhere,
+    /// No window is open at the slot, so it was dropped.
+    NoWindow,
 }
 
 impl Page {
@@ -70,17 +70,17 @@ impl Page {
 }
 
 impl Slots {
-    /// All closed. `slots * slot_bytes` fits 64 bits.
+    /// Creates closed slots. `slots * slot_bytes` must fit 64 bits.
     pub(in crate::nic) fn new(slots: u32, slot_bytes: u64) -> Self {
         Self {
             slot_bytes,
             count: slots,
-            // Untouched until used.
+            // The zeroed memory is not touched until it is used.
             pages: bytemuck::zeroed_slice_box((slots as usize).div_ceil(PAGE_SLOTS)),
         }
     }
 
-    /// Opens a window onto `length` bytes of a region, from `offset` on; returns its address.
+    /// Opens a window onto `length` bytes of a region, from `offset` on. Returns its address.
     pub(in crate::nic) fn open(
         &self,
         window: Window,
@@ -104,7 +104,7 @@ impl Slots {
         if !self.load(index).is_null() {
             return Err(FabricError::InUse("the slot"));
         }
-        let open = Box::new(Open {
+        let open = Box::new(PublishedWindow {
             window,
             memory: region.bytes().slice(offset, length)?,
             _region: Arc::clone(region),
@@ -112,13 +112,13 @@ impl Slots {
         let mut page = page_pointer.load(Ordering::Relaxed);
         if page.is_null() {
             page = Box::into_raw(Box::new(Page::empty()));
-            // Release: a worker that sees the pointer sees the page.
+            // Release: a worker that sees the pointer also sees the page.
             page_pointer.store(page, Ordering::Release);
         }
-        // SAFETY: only the control object, which calls this, takes pages away.
+        // SAFETY: only the control object, which calls this, removes pages.
         let page = unsafe { &*page };
         page.windows.fetch_add(1, Ordering::Relaxed);
-        // Release: a worker that sees the pointer sees the window.
+        // Release: a worker that sees the pointer also sees the window.
         page.slots[in_page].store(Box::into_raw(open), Ordering::Release);
         Ok(u64::from(index) * self.slot_bytes)
     }
@@ -126,15 +126,15 @@ impl Slots {
     /// Takes a window from its slot, if it is still open there.
     pub(in crate::nic) fn close(&self, window: Window) -> Option<Unpublished> {
         let open = self.load(window.slot);
-        // SAFETY: what is published is not freed, and only the control object, which calls this,
-        // takes it away.
+        // SAFETY: a published window is not freed, and only the control object, which calls this,
+        // removes it.
         let is_open = !open.is_null() && unsafe { (*open).window } == window;
         if !is_open {
             return None;
         }
         let (page_pointer, in_page) = self.find(window.slot)?;
         let mut page = page_pointer.load(Ordering::Relaxed);
-        // SAFETY: a window is published in the page, so it is not freed.
+        // SAFETY: a window is published in the page, so the page is not freed.
         let windows = unsafe {
             (*page).slots[in_page].store(ptr::null_mut(), Ordering::Relaxed);
             (*page).windows.fetch_sub(1, Ordering::Relaxed)
@@ -152,19 +152,19 @@ impl Slots {
         let mut windows = Vec::new();
         for page in &self.pages {
             let page = page.load(Ordering::Relaxed);
-            // SAFETY: null, or not freed: only the control object, which calls this, takes pages
-            // away.
+            // SAFETY: the pointer is null, or not freed: only the control object, which calls this,
+            // removes pages.
             let slots = unsafe { page.as_ref() }.map(|page| &page.slots);
             for slot in slots.into_iter().flatten() {
                 let open = slot.load(Ordering::Relaxed);
-                // SAFETY: as for the page.
+                // SAFETY: same as for the page.
                 windows.extend(unsafe { open.as_ref() }.map(|open| open.window));
             }
         }
         windows.into_iter().filter_map(|window| self.close(window))
     }
 
-    /// Puts a payload, which is not empty, where a write wants it, or says why not; then nothing
+    /// Copies a non-empty payload to the destination of a write, or returns why not; then nothing
     /// was written. The worker is in `_batch`.
     pub(in crate::nic) fn place(
         &self,
@@ -175,41 +175,43 @@ impl Slots {
         let length = payload.len() as u64;
         let (slot, start) = (addr / self.slot_bytes, addr % self.slot_bytes);
         let slot = u32::try_from(slot).map_err(|_| DropReason::OutOfBounds)?;
-        // Checked before looking at the slot: what straddles two slots is wrong whether or not
-        // their windows are open.
+        // Check this before the slot: a write across two slots is invalid, whether or not their
+        // windows are open.
         if slot >= self.count || length > self.slot_bytes - start {
             return Err(DropReason::OutOfBounds);
         }
         let open = self.load(slot);
         if open.is_null() {
-            return Ok(Placed::Nowhere);
+            return Ok(Placed::NoWindow);
         }
-        // SAFETY: a window that a worker finds published in a batch is not freed before the batch
-        // ends (`Closings`).
+        // SAFETY: a window that a worker finds published during a batch is not freed before the
+        // batch ends (`Closings`).
         let memory = unsafe { (*open).memory };
         let part = memory.slice(start, length);
         let part = part.map_err(|_| DropReason::OutOfBounds)?;
-        // SAFETY: the window holds a reference to its region, which is registered therefore.
+        // SAFETY: the window holds a reference to its region, so the region is registered.
         unsafe { part.copy_in(payload) };
         Ok(Placed::InMemory)
     }
 
-    /// What is published at a slot: null if that is nothing. A worker that calls this is in a batch.
-    fn load(&self, slot: u32) -> *mut Open {
+    /// The pointer published at a slot; null if no window is open. The calling worker must be in a
+    /// batch.
+    fn load(&self, slot: u32) -> *mut PublishedWindow {
         let Some((page, in_page)) = self.find(slot) else {
             return ptr::null_mut();
         };
         // Acquire, here and below: pairs with the release in `open`.
         let page = page.load(Ordering::Acquire);
-        // SAFETY: null, or not freed: a page that a worker finds published in a batch is not freed
-        // before the batch ends (`Closings`), and the control object itself takes pages away.
+        // SAFETY: the pointer is null, or not freed: a page that a worker finds published during a
+        // batch is not freed before the batch ends (`Closings`), and otherwise the caller is the
+        // control object, which removes pages.
         match unsafe { page.as_ref() } {
             Some(page) => page.slots[in_page].load(Ordering::Acquire),
             None => ptr::null_mut(),
         }
     }
 
-    /// Where the page of a slot is published, and the slot's place in the page; `None` for a slot
+    /// The pointer to the page of a slot, and the index of the slot in the page; `None` for a slot
     /// that does not exist.
     fn find(&self, slot: u32) -> Option<(&AtomicPtr<Page>, usize)> {
         let slot = Some(slot).filter(|&slot| slot < self.count)? as usize;
@@ -220,7 +222,7 @@ impl Slots {
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // Workers hold a reference to the slots, so none is in a batch with them.
+        // Workers hold a reference to the slots, so no worker is in a batch with them.
         self.close_all().for_each(drop);
     }
 }
@@ -233,9 +235,10 @@ impl Unpublished {
 
 impl Drop for Unpublished {
     fn drop(&mut self) {
-        // SAFETY: both are from `Box::into_raw`, and nobody else frees them. No worker has the
-        // pointers any more: `Closings` drops windows after every worker has left its batch, the
-        // graveyard in `Epochs` with the last worker, and `Slots` when no worker holds the slots.
+        // SAFETY: both pointers come from `Box::into_raw`, and nobody else frees them. No worker
+        // has the pointers any more: `Closings` drops windows after every worker has left its
+        // batch, the graveyard in `Epochs` drops them with the last worker, and `Slots` drops them
+        // when no worker holds the slots.
         unsafe {
             drop(Box::from_raw(self.open));
             if !self.page.is_null() {
@@ -251,7 +254,7 @@ mod tests {
     use super::*;
     use crate::contract::{Region, WindowSet};
 
-    /// Two pages and three slots.
+    /// Two pages and three more slots.
     const SLOTS: u32 = 259;
 
     fn region() -> Arc<Registered> {
@@ -310,14 +313,14 @@ mod tests {
         let mut worker = Worker::new(Arc::new(Epochs::new(1)), 0);
         let batch = worker.begin_batch();
         let place = |slot: u32| slots.place(u64::from(slot) * 8, &[1; 8], &batch);
-        assert_eq!(place(0), Ok(Placed::Nowhere), "no page");
+        assert_eq!(place(0), Ok(Placed::NoWindow), "no page");
         assert_eq!(
             place(SLOTS - 2),
-            Ok(Placed::Nowhere),
+            Ok(Placed::NoWindow),
             "no window in the page"
         );
         assert_eq!(place(SLOTS - 1), Ok(Placed::InMemory));
-        // In the last page, but not of the set.
+        // The last page has this slot, but the set does not.
         assert_eq!(place(SLOTS), Err(DropReason::OutOfBounds));
         assert_eq!(place(u32::MAX), Err(DropReason::OutOfBounds));
         let beyond = Window {

@@ -1,4 +1,4 @@
-//! Memory: registered, copied, sent from, written to, given back.
+//! Memory: registration, copies, sends from it, writes into it, deregistration.
 #![allow(unsafe_code)]
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WriteWr};
@@ -80,7 +80,7 @@ pub(crate) fn in_use_while_a_window_is_open(world: &mut impl World) {
 pub(crate) fn a_callers_memory(world: &mut impl World) {
     let mut pair = Pair::new(world);
     let mut memory = vec![0_u8; 100];
-    // SAFETY: the vector outlives the region, and is not used before that is given back.
+    // SAFETY: the vector outlives the region, and is not used before the region is returned.
     let region = unsafe { Region::from_raw_parts(memory.as_mut_ptr(), memory.len()) };
     let lkey = pair.b.register(region).unwrap();
     let (opened, place) = window(&mut pair.b, lkey, 10..100);
@@ -117,7 +117,7 @@ pub(crate) fn comes_back_after_departure(world: &mut impl World) {
     }
     departures(pair.world, &mut pair.a, 1);
     let region = pair.a.deregister(pair.source).unwrap();
-    // What has departed is not read from the memory any more.
+    // A packet that has departed is no longer read from the memory.
     drop(region);
     pair.arrivals(2);
     assert_eq!(pair.target()[..100], pattern(100));
@@ -125,7 +125,7 @@ pub(crate) fn comes_back_after_departure(world: &mut impl World) {
 
 pub(crate) fn sent_while_a_peer_may_write(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    // All of the source is in reach of `b` while it is sent.
+    // `b` can write all of the source while it is sent.
     let (_, back) = window(&mut pair.a, pair.source, 0..TARGET_BYTES);
     let (_, place) = pair.open(0..TARGET_BYTES);
     let other = pair.a.register(Region::owned(vec![0xEE; 40])).unwrap();
@@ -176,7 +176,7 @@ pub(crate) fn ghosts(world: &mut impl World) {
     let mut want = pattern(100);
     want[..50].fill(0);
     assert_eq!(b.memory(real).unwrap(), want);
-    // The other way: the write counts, and leaves nothing.
+    // In the opposite direction, the write completes and stores nothing.
     let (opened, place) = window(&mut a, ghost, far..far + 50);
     local = [sge(real, 50..100)];
     post(&mut b, qb, &write(&local, place, 2));
@@ -184,7 +184,7 @@ pub(crate) fn ghosts(world: &mut impl World) {
     let mut out = [7; 3];
     a.copy_out(ghost, far as u64, &mut out).unwrap();
     assert_eq!(out, [0; 3]);
-    // Its bounds are real.
+    // The bounds of a ghost are checked.
     let end = RemotePlace {
         addr: place.addr + 49,
         rkey: Rkey(place.rkey.0),

@@ -1,7 +1,7 @@
-//! What every fabric guarantees, as tests over a [`World`] that makes fabrics; and, in
-//! [`software`], what only a software NIC can show.
+//! The guarantees of every fabric, as tests over a [`World`] that makes fabrics; and in
+//! [`software`], guarantees that only a software NIC can show.
 //!
-//! A fabric joins the suite by a `World` and one line: `contract_tests!(its_world())`.
+//! A fabric joins the suite with a `World` and one line: `contract_tests!(its_world())`.
 
 pub(crate) mod memory;
 pub(crate) mod queue_pairs;
@@ -19,19 +19,19 @@ use farwrite_fabric::contract::{
     Window, WriteWr,
 };
 
-/// Makes fabrics that reach each other, and lets packets travel.
+/// Makes fabrics that can reach each other, and transports their packets.
 pub(crate) trait World {
     /// The fabric under test.
     type Fabric: Fabric;
-    /// A new fabric with so many ports, which reaches all others of this world.
+    /// Adds a fabric with this number of ports. It can reach all other fabrics of this world.
     fn end(&mut self, ports: u16) -> Adapter<Self::Fabric>;
-    /// Lets a short time pass. Whatever was sent has arrived after some hundred steps.
+    /// Lets a short time pass. After some hundred steps, all sent packets have arrived.
     fn step(&mut self);
-    /// An address that can be reached and is no fabric's.
+    /// An address that can be reached and does not belong to a fabric.
     fn stranger(&self) -> SocketAddr;
 }
 
-/// Makes a test of every function of the suite that holds for all fabrics.
+/// Makes a test of every function of the suite that applies to all fabrics.
 macro_rules! contract_tests {
     ($world:expr) => {
         $crate::suite::contract_tests! {
@@ -71,16 +71,16 @@ macro_rules! contract_tests {
 }
 pub(crate) use contract_tests;
 
-/// Steps after which what has not arrived never will.
+/// Number of steps after which a packet that has not arrived will never arrive.
 pub(crate) const PATIENCE: u32 = 5_000;
-/// Steps after which a packet that was sent has surely arrived, or never will.
+/// Number of steps in which any sent packet arrives, unless it is lost.
 const LONG_ENOUGH: u32 = 200;
 /// MTU of the queue pairs of [`Pair::new`].
 pub(crate) const MTU: u32 = 1024;
 /// Bytes of [`Pair::target`].
 pub(crate) const TARGET_BYTES: usize = 8192;
 
-/// Two fabrics joined by a queue pair each; `a` writes, `b` receives.
+/// Two fabrics, joined by a queue pair on each; `a` writes, `b` receives.
 pub(crate) struct Pair<'w, W: World> {
     pub(crate) world: &'w mut W,
     pub(crate) a: Adapter<W::Fabric>,
@@ -94,7 +94,7 @@ pub(crate) struct Pair<'w, W: World> {
 }
 
 impl<'w, W: World> Pair<'w, W> {
-    /// With one port each.
+    /// Both fabrics have one port.
     pub(crate) fn new(world: &'w mut W) -> Self {
         let (mut a, mut b) = (world.end(1), world.end(1));
         let (qa, qb) = joined(&mut a, &mut b, 0);
@@ -111,24 +111,25 @@ impl<'w, W: World> Pair<'w, W> {
         }
     }
 
-    /// Lets `a` write to a range of the target.
+    /// Opens a window for `a` to write to a range of the target.
     pub(crate) fn open(&mut self, range: Range<usize>) -> (Window, RemotePlace) {
         window(&mut self.b, self.target, range)
     }
 
-    /// Posts one write of `local` bytes of the source, from `a`, `at` bytes behind a place.
+    /// Posts one write of `local` bytes of the source from `a` to `at` bytes after `place`.
     pub(crate) fn write(&mut self, local: Range<usize>, place: RemotePlace, at: u64, imm: u32) {
         let local = [sge(self.source, local)];
         post(&mut self.a, self.qa, &write(&local, beyond(place, at), imm));
     }
 
-    /// What arrives at `b`: exactly `count` completions.
+    /// Receives exactly `count` completions at `b`.
     #[track_caller]
     pub(crate) fn arrivals(&mut self, count: usize) -> Vec<Got> {
         arrivals(self.world, &mut self.b, count)
     }
 
-    /// Lets all arrive at `b`, and sees to it that nothing completes and the target stays.
+    /// Delivers everything to `b`, and checks that nothing completes and the target does not
+    /// change.
     #[track_caller]
     pub(crate) fn nothing_lands(&mut self) {
         let before = self.target();
@@ -140,13 +141,13 @@ impl<'w, W: World> Pair<'w, W> {
         assert!(self.target() == before, "memory changed");
     }
 
-    /// All bytes of the target, as they are now.
+    /// The current bytes of the target.
     pub(crate) fn target(&self) -> Vec<u8> {
         bytes(&self.b, self.target, TARGET_BYTES)
     }
 }
 
-/// A completion, without when and how it came.
+/// A completion without arrival time and ECN bits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Got {
     Write { qpn: Qpn, imm: u32, bytes: u32 },
@@ -169,7 +170,8 @@ impl Got {
     }
 }
 
-/// Queue pairs of [`MTU`] on the same port of two fabrics, joined, that take writes and SENDs.
+/// Makes and joins queue pairs with [`MTU`] on the same port of two fabrics. They accept writes and
+/// SENDs.
 pub(crate) fn joined<F: Fabric>(a: &mut Adapter<F>, b: &mut Adapter<F>, port: u16) -> (Qpn, Qpn) {
     let (qa, qb) = (queue_pair(a, port, MTU), queue_pair(b, port, MTU));
     connect(a, qa, b.local_addr(port), qb);
@@ -177,7 +179,7 @@ pub(crate) fn joined<F: Fabric>(a: &mut Adapter<F>, b: &mut Adapter<F>, port: u1
     (qa, qb)
 }
 
-/// A queue pair that is not connected and takes writes and SENDs.
+/// A queue pair that is not connected and accepts writes and SENDs.
 pub(crate) fn queue_pair<F: Fabric>(end: &mut Adapter<F>, port: u16, mtu: u32) -> Qpn {
     let attr = QpAttr {
         mtu,
@@ -206,14 +208,14 @@ pub(crate) fn window<F: Fabric>(
     opened.unwrap()
 }
 
-/// Closes a window and waits until it is closed.
+/// Closes a window and waits until it is reported as closed.
 #[track_caller]
 pub(crate) fn close<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, window: Window) {
     end.close_window(window).unwrap();
     assert_eq!(closed(world, end), window);
 }
 
-/// The next window that is closed.
+/// The next closed window.
 #[track_caller]
 pub(crate) fn closed<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>) -> Window {
     for _ in 0..PATIENCE {
@@ -225,20 +227,20 @@ pub(crate) fn closed<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>) -> W
     panic!("no window was closed");
 }
 
-/// A place `at` bytes behind another.
+/// The remote address `at` bytes after another one.
 pub(crate) fn beyond(place: RemotePlace, at: u64) -> RemotePlace {
     let addr = place.addr.wrapping_add(at);
     RemotePlace { addr, ..place }
 }
 
-/// The first bytes of a region, as they are now.
+/// The first current bytes of a region.
 pub(crate) fn bytes<F: Fabric>(end: &Adapter<F>, lkey: Lkey, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     end.copy_out(lkey, 0, &mut bytes).unwrap();
     bytes
 }
 
-/// Bytes that tell their place.
+/// Bytes that depend on their position.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (1..=251).cycle().take(length).collect()
 }
@@ -264,7 +266,7 @@ pub(crate) fn write(local: &[Sge], to: RemotePlace, imm: u32) -> WriteWr<'_> {
     }
 }
 
-/// Posts one write, however often it takes.
+/// Posts one write, with as many attempts as necessary.
 #[track_caller]
 pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_>) {
     for _ in 0..PATIENCE {
@@ -275,7 +277,7 @@ pub(crate) fn post<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, write: &WriteWr<'_
     panic!("the carrier stayed full");
 }
 
-/// Posts one SEND, however often it takes.
+/// Posts one SEND, with as many attempts as necessary.
 #[track_caller]
 pub(crate) fn send<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, payload: &[u8]) {
     for _ in 0..PATIENCE {
@@ -286,7 +288,7 @@ pub(crate) fn send<F: Fabric>(end: &mut Adapter<F>, qpn: Qpn, payload: &[u8]) {
     panic!("the carrier stayed full");
 }
 
-/// What arrives at a fabric: exactly `count` completions. No worker is in a batch after that.
+/// Receives exactly `count` completions at a fabric. After that, no worker is in a batch.
 #[track_caller]
 pub(crate) fn completions<W: World>(
     world: &mut W,
@@ -306,7 +308,7 @@ pub(crate) fn completions<W: World>(
     completions
 }
 
-/// [`completions`], without when and how they came.
+/// Same as [`completions`], without arrival times and ECN bits.
 #[track_caller]
 pub(crate) fn arrivals<W: World>(
     world: &mut W,
@@ -317,7 +319,7 @@ pub(crate) fn arrivals<W: World>(
     completions.into_iter().map(Got::new).collect()
 }
 
-/// What departs from a fabric: exactly `count` departures.
+/// Polls exactly `count` departures of a fabric.
 #[track_caller]
 pub(crate) fn departures<W: World>(
     world: &mut W,
@@ -336,7 +338,7 @@ pub(crate) fn departures<W: World>(
     departed
 }
 
-/// Lets everything arrive without taking it in.
+/// Lets everything arrive without receiving it.
 pub(crate) fn travel(world: &mut impl World) {
     (0..LONG_ENOUGH).for_each(|_| world.step());
 }

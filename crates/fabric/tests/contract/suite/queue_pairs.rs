@@ -13,7 +13,7 @@ use super::{
     send, travel, write,
 };
 
-/// Where writes without payload go: nobody looks.
+/// The destination of writes without payload, which nobody checks.
 const NOWHERE: RemotePlace = RemotePlace {
     addr: 0,
     rkey: Rkey(1),
@@ -59,7 +59,7 @@ pub(crate) fn attributes(world: &mut impl World) {
 }
 
 pub(crate) fn halves_are_handed_out_once(world: &mut impl World) {
-    // The adapter has them all.
+    // The adapter has taken them all.
     let mut end = world.end(2);
     for port in [0, 1] {
         assert!(matches!(end.take_tx(port), Err(FabricError::InUse(_))));
@@ -70,7 +70,7 @@ pub(crate) fn halves_are_handed_out_once(world: &mut impl World) {
     assert!(no_port(end.take_rx(2).err().unwrap()));
 }
 
-/// Addresses that no machine has.
+/// Addresses that no machine can have.
 fn bad_addresses(good: SocketAddr) -> [SocketAddr; 2] {
     let mut anywhere = good;
     anywhere.set_port(0);
@@ -247,7 +247,7 @@ pub(crate) fn only_control_takes_sends(world: &mut impl World) {
     connect(&mut pair.a, to_data, addr, data);
     send(&mut pair.a, to_data, b"no buffer");
     pair.nothing_lands();
-    // Writes need none, however many come between two polls.
+    // Writes need no buffers, however many arrive between two polls.
     for imm in 0..100 {
         post(&mut pair.a, to_data, &write(&[], NOWHERE, imm));
     }
@@ -257,7 +257,7 @@ pub(crate) fn only_control_takes_sends(world: &mut impl World) {
 pub(crate) fn a_new_path(world: &mut impl World) {
     let (mut a, mut b) = (world.end(2), world.end(2));
     let (qa, qb) = joined(&mut a, &mut b, 0);
-    // The peer's queue pair moves to its other port.
+    // The peer's queue pair moves to the other port of the peer.
     let moved = queue_pair(&mut b, 1, MTU);
     connect(&mut b, moved, a.local_addr(0), qa);
     let to_moved = queue_pair(&mut a, 0, MTU);

@@ -1,4 +1,4 @@
-//! Windows: where peers may write, and until when.
+//! Windows: where peers may write, and how long.
 
 use farwrite_fabric::contract::{Fabric, FabricError, Lkey, Region, RemotePlace, Rkey, WindowSet};
 
@@ -60,7 +60,7 @@ pub(crate) fn bounds_of_opening(world: &mut impl World) {
             "{result:?}"
         );
     }
-    // None of the refused ones left a window.
+    // None of the refused calls left a window open.
     b.open_window(set, 0, target, 0, SLOT).unwrap();
     let twice = b.open_window(set, 0, target, 0, SLOT);
     assert!(matches!(twice, Err(FabricError::InUse(_))));
@@ -123,7 +123,7 @@ pub(crate) fn slots_are_apart(world: &mut impl World) {
 
 pub(crate) fn straddling(world: &mut impl World) {
     let (mut pair, set) = with_set(world);
-    // The two slots lie side by side in memory, too.
+    // The two slots are also adjacent in memory.
     let (b, target) = (&mut pair.b, pair.target);
     let (_, place) = b.open_window(set, 0, target, 0, SLOT).unwrap();
     b.open_window(set, 1, target, SLOT, SLOT).unwrap();
@@ -137,7 +137,7 @@ pub(crate) fn late_packets_write_nothing(world: &mut impl World) {
     pair.write(0..4, place, 0, 0);
     travel(pair.world);
     pair.write(0..4, place, 0, 0);
-    // One packet waits to be polled, the other may be under way.
+    // One packet waits to be polled, the other may be in flight.
     close(pair.world, &mut pair.b, opened);
     travel(pair.world);
     let mut completions = Vec::new();
@@ -163,7 +163,7 @@ pub(crate) fn closed_after_the_batch(world: &mut impl World) {
         pair.b.poll(&mut completions).unwrap();
     }
     assert_eq!(completions.len(), 1);
-    // The completion is still being handled.
+    // The caller still handles the completion.
     pair.b.close_window(first).unwrap();
     travel(pair.world);
     assert_eq!(pair.b.poll_closed(), None);
@@ -246,7 +246,7 @@ pub(crate) fn guessed_keys(world: &mut impl World) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
     let key = place.rkey.0;
-    // A local key opens nothing to a peer.
+    // A local key gives a peer no access.
     for guess in [key ^ 1, key ^ 0x8000_0000, 0, pair.target.0] {
         let rkey = Rkey(guess);
         pair.write(0..4, RemotePlace { rkey, ..place }, 0, 0);

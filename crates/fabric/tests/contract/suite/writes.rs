@@ -1,4 +1,4 @@
-//! Writes with immediate that are right, and those that the poster gets back.
+//! Valid writes with immediate, and writes that are refused when posted.
 
 use farwrite_fabric::contract::{
     Departed, Fabric, FabricError, Lkey, Qpn, Region, RemotePlace, Rkey, WriteWr,
@@ -75,7 +75,7 @@ pub(crate) fn gather(world: &mut impl World) {
 
 pub(crate) fn zero_length(world: &mut impl World) {
     let mut pair = Pair::new(world);
-    // No scatter entries and an empty one are the same; neither key nor address is looked at.
+    // No scatter entries and one empty entry are equivalent. Neither key nor address is checked.
     let nothing = [sge(pair.source, 5..5)];
     let (addr, rkey) = (u64::MAX, Rkey(0));
     let place = RemotePlace { addr, rkey };
@@ -160,7 +160,7 @@ pub(crate) fn departures_of_many_queue_pairs(world: &mut impl World) {
             post(&mut a, qpn, &empty(wr_id, wr_id % 3 == 2));
         }
     }
-    // In order on each queue pair, and in any order between two.
+    // Departures are in order on each queue pair, and in any order between two.
     let departed = super::departures(world, &mut a, 30);
     for qpn in qpns {
         let of_this = departed.iter().filter(|departed| departed.qpn == qpn);

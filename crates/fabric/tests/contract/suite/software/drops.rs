@@ -1,4 +1,4 @@
-//! Packets that are not applied, and why.
+//! Packets that are dropped, and the reasons.
 
 use farwrite_fabric::contract::{DropReason, Fabric, QpAttr, Qpn, Region, RemotePlace, Rkey};
 use farwrite_wire::opcode;
@@ -9,8 +9,8 @@ use crate::suite::{
     Got, MTU, Pair, arrivals, connect, joined, pattern, post, queue_pair, send, sge, travel, write,
 };
 
-/// A pair whose `b` has another queue pair, joined to the stranger; and
-/// what the stranger has to write there for it to be right: 8 bytes.
+/// A pair whose `b` has another queue pair, joined to the stranger; and the valid packet that the
+/// stranger can send there: a write of 8 bytes.
 fn with_forger<W: SoftwareWorld>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..4096);
@@ -27,14 +27,15 @@ fn with_forger<W: SoftwareWorld>(world: &mut W) -> (Pair<'_, W>, WriteImm) {
     (pair, write)
 }
 
-/// Sends what `change` makes of a right packet, sealed anew.
+/// Sends a valid packet after `change`, with a new ICRC.
 fn forge<W: SoftwareWorld>(pair: &mut Pair<'_, W>, write: WriteImm, change: impl Fn(&mut Vec<u8>)) {
     let to = pair.b.local_addr(0);
     let bytes = forged(pair.world.stranger(), to, write, change);
     pair.world.forge(to, &bytes, 0);
 }
 
-/// The right packet is taken, so whatever went before was dropped for its fault alone.
+/// Checks that the valid packet is accepted: all packets before it were dropped only for their
+/// fault.
 fn right_one_lands<W: SoftwareWorld>(pair: &mut Pair<'_, W>, write: WriteImm) {
     forge(pair, write, |_| {});
     let landed = Got::Write {
@@ -85,7 +86,7 @@ pub(crate) fn stranger(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
     let before = pair.before();
-    // All numbers are right, only the address is not.
+    // All numbers are right; only the address is wrong.
     let write = WriteImm {
         dest_qp: pair.qb.0,
         psn: 0,
@@ -103,12 +104,12 @@ pub(crate) fn other_port(world: &mut impl SoftwareWorld) {
     let (qa, qb) = joined(&mut a, &mut b, 0);
     let (addr, rkey) = (0, Rkey(1));
     let nowhere = RemotePlace { addr, rkey };
-    // The peer's host, but not the peer's port.
+    // The peer's host, but another port.
     let from_elsewhere = queue_pair(&mut a, 1, MTU);
     connect(&mut a, from_elsewhere, b.local_addr(0), qb);
     post(&mut a, from_elsewhere, &write(&[], nowhere, 0));
     one_dropped(world, &mut b, DropReason::Stranger);
-    // The queue pair's host, but not its port.
+    // The queue pair's host, but another port.
     let to_elsewhere = queue_pair(&mut a, 0, MTU);
     connect(&mut a, to_elsewhere, b.local_addr(1), qb);
     send(&mut a, to_elsewhere, b"x");
@@ -133,7 +134,7 @@ pub(crate) fn bad_icrc(world: &mut impl SoftwareWorld) {
     let to = pair.b.local_addr(0);
     let right = forged(pair.world.stranger(), to, write, |_| {});
     let before = pair.before();
-    // Destination, PSN, address, key, immediate, payload, the ICRC itself.
+    // Bits of the destination, PSN, address, key, immediate, payload, and of the ICRC itself.
     let bits = [
         5 * 8,
         11 * 8 + 7,
@@ -149,14 +150,14 @@ pub(crate) fn bad_icrc(world: &mut impl SoftwareWorld) {
         wrong[bit / 8] ^= 1 << (bit % 8);
         pair.world.forge(to, &wrong, 0);
     }
-    // Right for another way here.
+    // A seal that would be right for another path to this end.
     let mut elsewhere = pair.world.stranger();
     elsewhere.set_port(elsewhere.port() ^ 1);
     pair.world
         .forge(to, &forged(elsewhere, to, write, |_| {}), 0);
     let count = bits.len() as u64 + 1;
     pair.all_dropped(&before, DropReason::BadIcrc, count);
-    // The congestion bits may change on the way (IBTA 9.2.3).
+    // The ECN bits may change on the path (IBTA 9.2.3).
     let mut marked = right;
     marked[4] ^= 0xC0;
     pair.world.forge(to, &marked, 0);
@@ -190,7 +191,7 @@ pub(crate) fn truncated(world: &mut impl SoftwareWorld) {
 pub(crate) fn trailing_bytes(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
-    // Neither a length that is no multiple of 4, nor words that the RETH does not tell of.
+    // Lengths that are not a multiple of 4, and more words than the RETH announces.
     for extra in [1, 2, 3, 4, 8] {
         forge(&mut pair, write, |bytes| bytes.extend(&pattern(extra)));
     }
@@ -206,7 +207,7 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl SoftwareWorld) {
             bytes[24..28].copy_from_slice(&length.to_be_bytes());
         });
     }
-    // More padding than the RETH knows of; another version; another partition.
+    // More padding than the RETH announces; another version; another partition.
     forge(&mut pair, write, |bytes| bytes[1] |= 0x10);
     forge(&mut pair, write, |bytes| bytes[1] |= 0x01);
     forge(&mut pair, write, |bytes| bytes[2] ^= 0x40);
@@ -217,7 +218,7 @@ pub(crate) fn wrong_length_in_reth(world: &mut impl SoftwareWorld) {
 pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     let (mut pair, write) = with_forger(world);
     let before = pair.before();
-    // Path packets are not for the NIC where it shares its sockets with them.
+    // Path packets are not for the NIC if it shares its sockets with them.
     let served = [
         opcode::UC_WRITE_ONLY_WITH_IMM,
         opcode::UC_SEND_ONLY,
@@ -228,7 +229,7 @@ pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     for value in others {
         sent += 1;
         forge(&mut pair, write, |bytes| become_opcode(bytes, value));
-        // No socket shall overflow.
+        // Pause now and then, so that no socket overflows.
         if sent % 16 == 0 {
             travel(pair.world);
             let mut completions = Vec::new();
@@ -240,7 +241,7 @@ pub(crate) fn unsupported_opcodes(world: &mut impl SoftwareWorld) {
     right_one_lands(&mut pair, write);
 }
 
-/// Makes a packet with another opcode of a write of 8 bytes, with all headers that belong to it.
+/// Turns a write of 8 bytes into a packet with another opcode and all headers of that opcode.
 fn become_opcode(bytes: &mut Vec<u8>, value: u8) {
     bytes[0] = value;
     let Some(known) = opcode::lookup(value) else {
@@ -283,7 +284,7 @@ pub(crate) fn first_fault_counts(world: &mut impl SoftwareWorld) {
     let (_, place) = pair.b.open_window(gone, 0, spare, 0, 8).unwrap();
     pair.b.destroy_windows(gone).unwrap();
     let known = right.dest_qp;
-    // Each packet has all the faults that come after its own.
+    // Each packet has its own fault and all faults that are checked later.
     let worst = WriteImm {
         dest_qp: known ^ 0x10_0000,
         remote_addr: u64::MAX,

@@ -1,4 +1,4 @@
-//! What only a software NIC can show: which packets it drops, and why.
+//! Tests for software NICs only: which packets they drop, and why.
 
 pub(crate) mod drops;
 pub(crate) mod paths;
@@ -13,13 +13,13 @@ use farwrite_wire::request::WriteImm;
 
 use super::{PATIENCE, Pair, World, pattern};
 
-/// A world where any bytes can be sent.
+/// A world that can send arbitrary bytes.
 pub(crate) trait SoftwareWorld: World {
-    /// Sends a UDP payload, right or wrong, from [`World::stranger`], with these congestion bits.
+    /// Sends a UDP payload, valid or not, from [`World::stranger`], with these ECN bits.
     fn forge(&mut self, to: SocketAddr, payload: &[u8], tos: u8);
 }
 
-/// Makes a test of every function of the suite that holds for software NICs.
+/// Makes a test of every function of the suite that applies to software NICs.
 macro_rules! software_tests {
     ($world:expr) => {
         mod software {
@@ -41,14 +41,14 @@ macro_rules! software_tests {
 }
 pub(crate) use software_tests;
 
-/// How `b` of a pair was before something that does not change it.
+/// The state of `b` before an action that must not change it.
 pub(crate) struct Before {
     counters: Counters,
     target: Vec<u8>,
 }
 
 impl<W: World> Pair<'_, W> {
-    /// What `b` has seen so far.
+    /// Records the current state of `b`.
     pub(crate) fn before(&self) -> Before {
         Before {
             counters: self.b.counters(),
@@ -56,8 +56,8 @@ impl<W: World> Pair<'_, W> {
         }
     }
 
-    /// Waits until `b` has dropped `count` more packets for `reason` than `before`, and sees to it
-    /// that nothing completed, nothing else was dropped, and the target is as it was.
+    /// Waits until `b` has dropped `count` more packets for `reason` than `before`. Checks that
+    /// nothing completed, nothing else was dropped, and the target did not change.
     #[track_caller]
     pub(crate) fn all_dropped(&mut self, before: &Before, reason: DropReason, count: u64) {
         let mut completions = Vec::new();
@@ -81,7 +81,7 @@ impl<W: World> Pair<'_, W> {
     }
 }
 
-/// Waits until a fabric has dropped one packet for `reason`; nothing else completes.
+/// Waits until a fabric has dropped one packet for `reason`, and checks that nothing completes.
 #[track_caller]
 fn one_dropped<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, reason: DropReason) {
     let mut completions = Vec::new();
@@ -96,7 +96,7 @@ fn one_dropped<W: World>(world: &mut W, end: &mut Adapter<W::Fabric>, reason: Dr
     panic!("{:?}", end.counters());
 }
 
-/// A write with a right ICRC after `change`.
+/// A write after `change`, with a valid ICRC.
 fn forged(
     from: SocketAddr,
     to: SocketAddr,
@@ -109,7 +109,7 @@ fn forged(
     sealed(from, to, bytes)
 }
 
-/// Appends the ICRC that makes bytes a right packet.
+/// Appends a valid ICRC to the bytes of a packet.
 fn sealed(from: SocketAddr, to: SocketAddr, mut bytes: Vec<u8>) -> Vec<u8> {
     let flow = Flow::new(from, to).unwrap();
     let icrc = Icrc::new(&flow, 0, bytes.len() + 4).update(&bytes).finish();

@@ -1,4 +1,4 @@
-//! Addresses, congestion bits and times of arrival.
+//! Addresses, ECN bits and arrival times.
 
 use farwrite_fabric::contract::{
     Completion, DropReason, Ecn, Fabric, QpPath, RemotePlace, Rkey, SendArrival, Sender,
@@ -8,7 +8,7 @@ use farwrite_wire::request::{SendOnly, WriteImm};
 use super::{SoftwareWorld, forged, sealed};
 use crate::suite::{Pair, World, arrivals, completions, send};
 
-/// A SEND of `b"hello"` to the queue pair of `b`, as the stranger seals it.
+/// A SEND of `b"hello"` to the queue pair of `b`, sealed by the stranger.
 fn hello<W: World>(pair: &Pair<'_, W>) -> Vec<u8> {
     let send = SendOnly {
         dest_qp: pair.qb.0,
@@ -43,7 +43,7 @@ pub(crate) fn a_send_from_elsewhere_is_marked(world: &mut impl SoftwareWorld) {
         (1, 1)
     );
     assert_eq!(counters.accepted_packets(), 0);
-    // A write from there is dropped, with the right key and all.
+    // A write from that address is dropped, although its key and all numbers are right.
     let before = pair.before();
     let write = WriteImm {
         dest_qp: pair.qb.0,
@@ -71,12 +71,12 @@ pub(crate) fn a_permitted_source_can_change(world: &mut impl SoftwareWorld) {
     let before = pair.before();
     pair.write(0..4, place, 0, 0);
     pair.all_dropped(&before, DropReason::Stranger, 1);
-    // Packets still go to where they went.
+    // Packets of `b` still go to the old address.
     send(&mut pair.b, pair.qb, b"back");
     arrivals(pair.world, &mut pair.a, 1);
 }
 
-/// As behind address translation that does not know RoCE: the ICRC covers other addresses.
+/// Address translation that does not know RoCE: the ICRC covers other addresses.
 pub(crate) fn sealed_for_other_addresses(world: &mut impl SoftwareWorld) {
     let mut pair = Pair::new(world);
     let (_, place) = pair.open(0..100);
@@ -123,7 +123,7 @@ pub(crate) fn congestion_bits(world: &mut impl SoftwareWorld) {
     }
 }
 
-/// A place that nobody looks at.
+/// A destination that nobody checks.
 fn nowhere() -> RemotePlace {
     let (addr, rkey) = (0, Rkey(1));
     RemotePlace { addr, rkey }

@@ -1,4 +1,4 @@
-//! Writes that no window takes.
+//! Writes outside of open windows.
 
 use farwrite_fabric::contract::{DropReason, Fabric, RemotePlace, Rkey};
 
@@ -12,7 +12,7 @@ pub(crate) fn out_of_bounds(world: &mut impl SoftwareWorld) {
     let (_, place) = opened.unwrap();
     pair.b.open_window(set, 1, pair.target, 1000, 500).unwrap();
     let before = pair.before();
-    // Between two windows, past one, between two slots without windows, past the last.
+    // Between two windows, after one, between two slots without windows, after the last slot.
     let outside = [998, 1498, 1500, 2998, 4000, 1 << 32, u64::MAX - 1, u64::MAX];
     for at in outside {
         pair.write(0..4, place, at, 0);

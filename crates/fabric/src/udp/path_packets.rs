@@ -1,4 +1,4 @@
-//! Path packets: what arrives beside RoCE, for the owner of the fabric.
+//! Path packets: datagrams for the owner of the fabric that arrive at the same sockets as RoCE.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,28 +9,29 @@ use super::UdpFabric;
 use super::error::SocketError;
 use crate::contract::FabricError;
 
-/// Path packets that wait for the owner; more are dropped, as the network could.
+/// Largest number of path packets that wait for the owner. Further ones are dropped; the network
+/// could drop them as well.
 const MOST: usize = 256;
 
 /// A path packet (P6.2) that arrived at a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathDatagram {
-    /// The port of the fabric.
+    /// The port of the fabric that received the packet.
     pub port: u16,
-    /// Where it came from.
+    /// Source address.
     pub src: SocketAddr,
-    /// Which of this machine's addresses it came to.
+    /// Destination address: one of this machine's addresses.
     pub dst: SocketAddr,
     /// The UDP payload.
     pub bytes: Vec<u8>,
 }
 
-/// Path packets on their way from the workers to the owner.
+/// Path packets on the way from the workers to the owner.
 #[derive(Debug, Default)]
-pub(super) struct Aside(Mutex<Vec<PathDatagram>>);
+pub(super) struct PathPackets(Mutex<Vec<PathDatagram>>);
 
-impl Aside {
-    /// Whether a datagram belongs here and not to the NIC.
+impl PathPackets {
+    /// Whether a datagram is a path packet and not for the NIC.
     pub(super) fn takes(payload: &[u8]) -> bool {
         payload.first() == Some(&PATH_PACKET)
     }
@@ -48,19 +49,19 @@ impl Aside {
 }
 
 impl UdpFabric {
-    /// The path packets that workers have received since the last call. They are whatever came with
-    /// the first byte of one: nothing has been checked.
+    /// Removes and returns the path packets that workers have received. Only their first byte was
+    /// checked.
     #[must_use]
     pub fn take_path_packets(&self) -> Vec<PathDatagram> {
-        std::mem::take(&mut *self.carrier().aside().lock())
+        std::mem::take(&mut *self.carrier().path_packets().lock())
     }
 
-    /// Sends a path packet from a port, and from one of its addresses (any, where it is
-    /// unspecified). Returns whether it fits: a larger one than this machine sends to `to` is not
-    /// sent. One for which there is no room now is lost.
+    /// Sends a path packet from a port and from one of its addresses (an unspecified address
+    /// selects any). Returns whether it fits: a packet that is larger than this machine can send to
+    /// `to` is not sent. If there is no room at the moment, the packet is lost.
     ///
     /// # Errors
-    /// [`FabricError::Io`] when the port is broken for good, [`FabricError::BadAttribute`] for a
+    /// [`FabricError::Io`] if the port is permanently broken, [`FabricError::BadAttribute`] for a
     /// port that does not exist.
     pub fn send_path_packet(
         &self,
@@ -69,7 +70,7 @@ impl UdpFabric {
         to: SocketAddr,
         bytes: &[u8],
     ) -> Result<bool, FabricError> {
-        match self.carrier().send_aside(port, from, to, bytes)? {
+        match self.carrier().send_path_datagram(port, from, to, bytes)? {
             Ok(_) => Ok(true),
             Err(SocketError::TooLarge { .. }) => Ok(false),
             Err(error) => Err(error.into()),
@@ -78,4 +79,4 @@ impl UdpFabric {
 }
 
 /// Shared by the carrier and all its workers.
-pub(super) type SharedAside = Arc<Aside>;
+pub(super) type SharedPathPackets = Arc<PathPackets>;

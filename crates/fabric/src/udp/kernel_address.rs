@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel writes them (`struct sockaddr_in`, `struct sockaddr_in6`).
+//! Socket addresses in the kernel's format (`struct sockaddr_in`, `struct sockaddr_in6`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
-/// Room for one socket address of either family.
+/// Buffer for one socket address of either family.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-pub(super) struct Name {
+pub(super) struct KernelAddress {
     bytes: [u8; Self::SIZE as usize],
 }
 
-impl Name {
+impl KernelAddress {
     /// `sizeof(struct sockaddr_in6)`, the longer of the two.
     pub(super) const SIZE: u32 = 28;
     /// `sizeof(struct sockaddr_in)`.
@@ -23,8 +23,8 @@ impl Name {
         bytes: [0; Self::SIZE as usize],
     };
 
-    /// Writes `addr` for a socket of family `v6`; such a socket takes IPv4 in mapped form.
-    /// Returns the address and its length.
+    /// Encodes `addr` for an IPv6 socket if `v6`, otherwise for an IPv4 socket. An IPv6 socket gets
+    /// IPv4 addresses in mapped form. Returns the address and its length.
     pub(super) fn encode(addr: SocketAddr, v6: bool) -> (Self, u32) {
         let mut name = Self::EMPTY;
         let b = &mut name.bytes;
@@ -44,7 +44,7 @@ impl Name {
         (name, Self::SIZE)
     }
 
-    /// Reads an address back; IPv4-mapped addresses come out as IPv4. `None` for another family.
+    /// Decodes the address. IPv4-mapped addresses become IPv4. `None` for another family.
     pub(super) fn decode(&self) -> Option<SocketAddr> {
         let b = &self.bytes;
         let family = u16::from_ne_bytes([b[0], b[1]]);
@@ -75,11 +75,11 @@ mod tests {
     fn addresses_survive_the_kernel_form() {
         let v4: SocketAddr = "192.0.2.7:4791".parse().unwrap();
         let v6 = SocketAddr::V6(SocketAddrV6::new("fe80::7".parse().unwrap(), 4791, 0, 3));
-        assert_eq!(Name::encode(v4, false).0.decode(), Some(v4));
-        assert_eq!(Name::encode(v4, true).0.decode(), Some(v4));
-        assert_eq!(Name::encode(v6, true).0.decode(), Some(v6));
-        assert_eq!(Name::encode(v4, false).1, 16);
-        assert_eq!(Name::encode(v4, true).1, 28);
-        assert_eq!(Name::EMPTY.decode(), None);
+        assert_eq!(KernelAddress::encode(v4, false).0.decode(), Some(v4));
+        assert_eq!(KernelAddress::encode(v4, true).0.decode(), Some(v4));
+        assert_eq!(KernelAddress::encode(v6, true).0.decode(), Some(v6));
+        assert_eq!(KernelAddress::encode(v4, false).1, 16);
+        assert_eq!(KernelAddress::encode(v4, true).1, 28);
+        assert_eq!(KernelAddress::EMPTY.decode(), None);
     }
 }

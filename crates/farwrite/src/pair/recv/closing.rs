@@ -1,4 +1,4 @@
-//! Receives that are over, until no worker can write into their memory.
+//! Receives that have ended but whose memory a worker may still write.
 #![allow(unsafe_code)]
 
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use farwrite_fabric::contract::{Fabric, Window};
 use farwrite_sdr::ChunkBitmap;
 use farwrite_wire::control::Outcome;
 
-use super::Pair;
-use super::parity::Lent;
-use super::receiving::Recv;
+use super::OpenRecv;
 use crate::handle::RecvShared;
+use crate::pair::Pair;
+use crate::pair::parity::Lent;
 use crate::partial::Partial;
 
-/// A receive that is over, and of which the windows are closing.
-pub(super) struct Closing {
+/// A receive that has ended and whose windows are closing.
+pub(in crate::pair) struct Closing {
     message: u64,
-    /// Those that are not closed.
+    /// The windows that are not closed yet.
     windows: Vec<Window>,
     lent: Option<Lent>,
     shared: Arc<RecvShared>,
@@ -27,7 +27,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    pub(super) fn new(message: u64, recv: Recv, outcome: Outcome) -> Self {
+    pub(in crate::pair) fn new(message: u64, recv: OpenRecv, outcome: Outcome) -> Self {
         let windows = [Some(recv.window), recv.lent.map(|lent| lent.window)];
         Self {
             message,
@@ -40,21 +40,21 @@ impl Closing {
         }
     }
 
-    pub(super) fn message(&self) -> u64 {
+    pub(in crate::pair) fn message(&self) -> u64 {
         self.message
     }
 
-    /// The fabric has no such window, so there is none to wait for.
-    pub(super) fn forget(&mut self, window: Window) {
+    /// Stops waiting for a window, because the fabric does not have it.
+    pub(in crate::pair) fn forget(&mut self, window: Window) {
         self.windows.retain(|&other| other != window);
     }
 }
 
 impl Pair {
-    /// Ends the receives of which the windows are closed: now no packet changes their memory.
+    /// Ends the receives whose windows are closed. No packet changes their memory any more.
     pub(crate) fn settle_closing<F: Fabric>(&mut self, fabric: &mut Adapter<F>) {
         let (workshop, sdr) = (&mut self.workshop, &mut self.sdr);
-        self.closing.retain_mut(|closing| {
+        self.recv.closing.retain_mut(|closing| {
             closing
                 .windows
                 .retain(|&window| !fabric.take_closed(window));
@@ -64,16 +64,18 @@ impl Pair {
             if let Some(lent) = closing.lent {
                 workshop.give_lent(lent.scratch);
             }
-            // A worker sets the last bit before it keeps the last fragment.
+            // A worker sets the last bit before it stores the last fragment, so only now are all
+            // fragments stored.
             if closing.wants_immediate
                 && let Some(immediate) = sdr.received().immediate(closing.message)
             {
                 closing.shared.set_immediate(immediate);
             }
-            // SAFETY: packets are taken in between the poll and the end of a batch of a receive
+            // SAFETY: packets are processed between the poll and the end of a batch of a receive
             // worker, on whichever thread (`Reception`). The receive was completed before its
-            // windows were closed, and the fabric has reported these as closed: each worker has
-            // left the batch that it was in then, and finds nothing at the slot in later ones.
+            // windows were closed, and the fabric has reported these windows as closed: each worker
+            // has left the batch that it was in at that time, and finds nothing at the slot in
+            // later batches.
             unsafe { sdr.release_recv(closing.message) };
             match closing.outcome {
                 Outcome::Partial => {
@@ -86,12 +88,13 @@ impl Pair {
         });
     }
 
-    /// Waits for the windows of receives that are over: of one, or of all. No worker has long to
-    /// its next batch, and one that is polled by this thread is in none.
+    /// Waits for the windows of ended receives to close: those of one message, or those of all. The
+    /// wait is short, because a worker soon reaches its next batch, and a worker that this thread
+    /// polls is not in a batch.
     pub(crate) fn wait_closed<F: Fabric>(&mut self, fabric: &mut Adapter<F>, message: Option<u64>) {
         loop {
             self.settle_closing(fabric);
-            let mut closing = self.closing.iter().map(|closing| closing.message);
+            let mut closing = self.recv.closing.iter().map(|closing| closing.message);
             if !closing.any(|of| message.is_none_or(|message| of == message)) {
                 return;
             }

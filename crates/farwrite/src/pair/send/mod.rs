@@ -1,0 +1,423 @@
+//! The sending side: a message from its posting until its memory belongs to the user again.
+
+mod queue;
+mod stream;
+mod transmit;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use farwrite_codes::Layout;
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, Lkey};
+use farwrite_schemes::chunk_set::ChunkSet;
+use farwrite_schemes::scheme::{Chunks, Message};
+use farwrite_sdr::{Refusal, SendSpec};
+use farwrite_wire::control::{MessageId, Outcome, SchemeTag};
+
+use super::Pair;
+use super::deadlines::Deadlines;
+use super::parity::Parity;
+use crate::error::Error;
+use crate::handle::{SendHandle, SendShared};
+use crate::memory::MrSlice;
+use crate::options::SendOptions;
+use crate::path::Standing;
+use crate::registry::Registry;
+use queue::PacketQueue;
+use stream::{Stream, StreamRun};
+pub(crate) use transmit::{Halt, Turn};
+
+/// The sending side of a queue pair.
+#[derive(Default)]
+pub(super) struct SendSide {
+    /// Messages that have not ended.
+    pub(super) open: BTreeMap<u64, OpenSend>,
+    /// Messages that have ended, but of which the fabric still holds packets.
+    pub(super) leaving: BTreeMap<u64, (OpenSend, Outcome)>,
+    /// Bounded schemes with a message that ended before it was cleared. Newer messages of these
+    /// schemes may start.
+    unblocked: Vec<SchemeTag>,
+    streams: VecDeque<StreamRun>,
+    queue: PacketQueue,
+    pub(super) deadlines: Deadlines,
+    /// The state of the queue pair among the queue pairs of its path.
+    pub(super) standing: Standing,
+    /// Wire bytes that remain in its turn to send. The value is negative if more than a turn was
+    /// sent.
+    turn_bytes: i64,
+}
+
+impl SendSide {
+    /// Returns whether no message is open, and the fabric holds no packets.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.is_empty()
+            && self.leaving.is_empty()
+            && self.streams.is_empty()
+            && self.queue.is_empty()
+    }
+
+    /// Returns whether the fabric has taken packets that have not departed.
+    pub(super) fn is_departing(&self) -> bool {
+        self.queue.is_departing()
+    }
+
+    /// Frees the memory of empty collections.
+    pub(super) fn shrink(&mut self) {
+        self.open = BTreeMap::new();
+        self.leaving = BTreeMap::new();
+        self.streams = VecDeque::new();
+        self.deadlines = Deadlines::default();
+        self.queue.shrink();
+    }
+
+    /// Returns whether the region is in use by a message being sent, or by packets that the fabric
+    /// has taken.
+    pub(super) fn sends_from(&self, lkey: Lkey) -> bool {
+        let whole = self.open.values().filter_map(|send| send.source);
+        let runs = self.streams.iter().map(StreamRun::source);
+        whole.chain(runs).any(|source| source.region.lkey == lkey) || self.queue.sends_from(lkey)
+    }
+}
+
+/// The stage of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// The message was posted. It is offered until the receiver's buffer is known.
+    Posted,
+    /// The chunks of the message may be written at the receiver. A message of a bounded scheme
+    /// waits for older ones.
+    Cleared,
+    /// The scheme manages the message.
+    Started,
+}
+
+/// A message being sent.
+pub(super) struct OpenSend {
+    /// Where the bytes of the message are. `None` for a stream, because each run of a stream has
+    /// its own source.
+    source: Option<MrSlice>,
+    scheme: SchemeTag,
+    has_immediate: bool,
+    /// How the message is cut into groups, if its scheme codes.
+    pub(super) layout: Option<Layout>,
+    /// Memory for the parity, from the time when the message is cleared. `None` if there is no room
+    /// for it.
+    pub(super) parity: Option<Parity>,
+    /// Whether the scheme of the message is bounded. Messages of a bounded scheme start in order.
+    is_bounded: bool,
+    stage: Stage,
+    /// Number of chunks that have left at least once.
+    departed: u32,
+    stream: Option<Stream>,
+    /// Chunks that were queued for sending, of the message and of its parity.
+    queued: [ChunkSet; 2],
+    pub(super) deadline_ns: Option<u64>,
+    shared: Arc<SendShared>,
+}
+
+impl OpenSend {
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        self.shared.refuse(refusal);
+    }
+
+    pub(super) fn source(&self) -> Option<MrSlice> {
+        self.source
+    }
+
+    pub(super) fn scheme(&self) -> SchemeTag {
+        self.scheme
+    }
+
+    pub(super) fn parity(&self) -> Option<Parity> {
+        self.parity
+    }
+
+    fn advance(&mut self, stage: Stage) {
+        debug_assert!(self.stage <= stage, "{:?} after {:?}", stage, self.stage);
+        self.stage = stage;
+    }
+
+    pub(super) fn finish(&self, outcome: Outcome) {
+        self.shared.finish(outcome);
+    }
+
+    /// Records that chunks are about to be sent. Returns how many of them were never queued before.
+    fn note_queued(&mut self, chunks: &Chunks) -> u32 {
+        let queued = &mut self.queued[usize::from(chunks.message.is_parity())];
+        let before = queued.count();
+        queued.insert_range(chunks.range.clone());
+        queued.count() - before
+    }
+
+    /// Returns whether packets of a chunk of the message, or of its parity, may have been sent.
+    pub(super) fn may_have_sent(&self, message: MessageId, chunk: u32) -> bool {
+        let queued = &self.queued[usize::from(message.is_parity())];
+        queued.word(chunk / 64) >> (chunk % 64) & 1 == 1
+    }
+
+    /// Records chunks of the message that left this end. If the message has a scheme, they left for
+    /// the first time.
+    fn chunks_departed(&mut self, count: u32) {
+        self.departed = self.departed.saturating_add(count);
+        if let Some(stream) = &mut self.stream {
+            stream.in_hand = stream.in_hand.saturating_sub(count);
+        }
+        self.note_injected();
+    }
+
+    fn note_injected(&self) {
+        let all_left = match &self.stream {
+            Some(stream) => stream.ended && stream.in_hand == 0,
+            None => self.departed >= self.queued[0].chunks(),
+        };
+        if all_left {
+            self.shared.set_injected();
+        }
+    }
+}
+
+impl Pair {
+    /// Starts a message whose bytes are all in `source`.
+    pub(crate) fn post_send(
+        &mut self,
+        source: MrSlice,
+        options: SendOptions,
+        known: &Registry,
+    ) -> Result<SendHandle, Error> {
+        self.check_slice(&source)?;
+        let is_raw = options.scheme == SchemeTag::NONE;
+        if !is_raw && self.halves.sender(options.scheme, known).is_none() {
+            return Err(Error::UnknownScheme(options.scheme.id));
+        }
+        let is_bounded = known.is_bounded(options.scheme);
+        let layout = self.layout(known, options.scheme, source.length);
+        if let Some(layout) = &layout {
+            self.check_length(layout.parity_bytes() as u64)?;
+        }
+        let handle = self.start_send(Some(source.length), options, layout, is_bounded)?;
+        let send = self.send.open.get_mut(&handle.message);
+        send.expect("just inserted").source = Some(source);
+        if is_raw {
+            self.send_raw(handle.message, source, options.immediate.is_some());
+        }
+        Ok(handle)
+    }
+
+    /// Assigns the next number to a message. The next poll offers the message.
+    fn start_send(
+        &mut self,
+        length: Option<u64>,
+        options: SendOptions,
+        layout: Option<Layout>,
+        is_bounded: bool,
+    ) -> Result<SendHandle, Error> {
+        if self.connected.is_none() {
+            return Err(Error::NotConnected(self.name.serial));
+        }
+        let slots = self.geometry().slots();
+        let oldest = self.send.leaving.keys().next();
+        if oldest.is_some_and(|oldest| oldest + u64::from(slots) <= self.sdr.next_send()) {
+            return Err(Error::Retry { slots });
+        }
+        let spec = SendSpec {
+            length,
+            immediate: options.immediate,
+            scheme: options.scheme,
+            parity_bytes: layout.map_or(0, |layout| layout.parity_bytes() as u64),
+            is_bounded,
+        };
+        let message = self.sdr.start_send(spec).map_err(|e| self.sdr_error(e))?;
+        let shared = Arc::new(SendShared::default());
+        let geometry = self.geometry();
+        let most_bytes = length.unwrap_or(geometry.config().max_message_bytes);
+        let chunks = geometry.chunks(most_bytes, options.immediate.is_some());
+        let parity_chunks = layout.map_or(0, |layout| {
+            geometry.chunks(layout.parity_bytes() as u64, false)
+        });
+        let send = OpenSend {
+            source: None,
+            scheme: options.scheme,
+            has_immediate: options.immediate.is_some(),
+            layout,
+            parity: None,
+            is_bounded,
+            stage: Stage::Posted,
+            departed: 0,
+            stream: None,
+            queued: [ChunkSet::new(chunks), ChunkSet::new(parity_chunks)],
+            deadline_ns: options.deadline_ns,
+            shared: Arc::clone(&shared),
+        };
+        self.send.open.insert(message, send);
+        if let Some(deadline_ns) = options.deadline_ns {
+            self.send.deadlines.insert(deadline_ns, message);
+        }
+        Ok(SendHandle {
+            pair: self.name,
+            message,
+            shared,
+        })
+    }
+
+    /// Handles a clearance: the receiver's buffer for a message, or for its parity, is known. The
+    /// chunks may be sent.
+    pub(super) fn clear_to_send<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        now_ns: u64,
+        message: MessageId,
+    ) -> Result<(), Error> {
+        if message.is_parity() {
+            self.parity_clear(now_ns, message.data());
+            return Ok(());
+        }
+        let message = message.data();
+        self.begin_coding(fabric, message)?;
+        let Some(send) = self.send.open.get_mut(&message) else {
+            return Ok(());
+        };
+        send.advance(Stage::Cleared);
+        self.events.send_cleared(message);
+        if send.is_bounded {
+            let scheme = send.scheme;
+            self.start_bounded(now_ns, scheme);
+        } else {
+            self.start_cleared(now_ns, message);
+        }
+        Ok(())
+    }
+
+    /// Lets the scheme start the next messages in order, up to the first one that is not cleared. A
+    /// packet of a newer message would end all older ones at the receiver (P5.9).
+    fn start_bounded(&mut self, now_ns: u64, scheme: SchemeTag) {
+        let of_scheme = self.send.open.iter();
+        let of_scheme = of_scheme.filter(|(_, send)| send.scheme == scheme);
+        let cleared = of_scheme.take_while(|(_, send)| send.stage >= Stage::Cleared);
+        let next = cleared.filter(|(_, send)| send.stage == Stage::Cleared);
+        let next: Vec<u64> = next.map(|(&message, _)| message).collect();
+        for message in next {
+            self.start_cleared(now_ns, message);
+        }
+    }
+
+    /// Starts the messages that waited for messages which ended before they were cleared.
+    pub(super) fn start_unblocked(&mut self, now_ns: u64) {
+        for scheme in std::mem::take(&mut self.send.unblocked) {
+            self.start_bounded(now_ns, scheme);
+        }
+    }
+
+    /// Lets the scheme of a message start it.
+    fn start_cleared(&mut self, now_ns: u64, message: u64) {
+        let path = self.path(now_ns);
+        let Some(send) = self.send.open.get_mut(&message) else {
+            return;
+        };
+        let Some(source) = send.source else {
+            return;
+        };
+        send.advance(Stage::Started);
+        if let Some(sender) = self.halves.existing_sender(send.scheme) {
+            if let Some(deadline_ns) = send.deadline_ns {
+                sender.handle_deadline(message, deadline_ns);
+            }
+            let geometry = self.sdr.geometry();
+            let message = Message {
+                number: message,
+                bytes: source.length,
+                chunks: geometry.chunks(source.length, send.has_immediate),
+                chunk_bytes: geometry.chunk_bytes(),
+            };
+            sender.start(&path, &message);
+        }
+    }
+
+    /// Handles a message that does not fit the peer's receive.
+    pub(super) fn handle_refused(&mut self, message: u64, refusal: Refusal) {
+        if let Some(send) = self.send.open.get(&message) {
+            send.refuse(refusal);
+        }
+        self.finish_send(message, Outcome::Failed);
+    }
+
+    /// Handles a message that the peer closed.
+    pub(super) fn handle_closed(&mut self, now_ns: u64, message: u64, outcome: Outcome) {
+        let path = self.path(now_ns);
+        let Some(send) = self.send.open.get(&message) else {
+            return;
+        };
+        match self.halves.existing_sender(send.scheme) {
+            Some(sender) if send.stage == Stage::Started => {
+                sender.handle_closed(&path, message, outcome);
+            }
+            // No scheme manages the message, for example because the receive ended before the
+            // message was cleared.
+            _ => self.finish_send(message, outcome),
+        }
+    }
+
+    /// Cancels a message. The receiver is notified that no more of it comes.
+    pub(crate) fn cancel_send(&mut self, message: u64) {
+        self.stop_send(message, Outcome::Failed);
+    }
+
+    /// Ends a send before its scheme has finished it. No more packets of it go to the fabric.
+    pub(super) fn stop_send(&mut self, message: u64, outcome: Outcome) {
+        if let Some(send) = self.send.open.get(&message)
+            && let Some(sender) = self.halves.existing_sender(send.scheme)
+        {
+            sender.abandon(message);
+        }
+        self.finish_send(message, outcome);
+    }
+
+    /// Ends the messages that their schemes have finished.
+    pub(super) fn settle_sends(&mut self) {
+        let mut over = Vec::new();
+        for sender in self.halves.senders() {
+            while let Some(outcome) = sender.poll_outcome() {
+                over.push(outcome);
+            }
+        }
+        for (message, outcome) in over {
+            self.finish_send(message, outcome);
+        }
+    }
+
+    /// Ends a message. The user sees its outcome once the fabric has sent the packets that it took.
+    /// From then on, the memory belongs to the user.
+    fn finish_send(&mut self, message: u64, outcome: Outcome) {
+        let side = &mut self.send;
+        side.streams.retain(|run| run.chunks.message != message);
+        side.queue.forget(message);
+        if let Some(send) = side.open.remove(&message) {
+            self.events.send_ended(message, outcome);
+            if let Some(deadline_ns) = send.deadline_ns {
+                side.deadlines.remove(deadline_ns, message);
+            }
+            if send.is_bounded && send.stage < Stage::Started {
+                side.unblocked.push(send.scheme);
+            }
+            side.leaving.insert(message, (send, outcome));
+        }
+        self.release_sends();
+    }
+
+    /// Ends the messages that are over and of which the fabric holds no packets.
+    fn release_sends(&mut self) {
+        let SendSide { leaving, queue, .. } = &mut self.send;
+        let has_left = |message: &u64| !queue.holds(*message);
+        let left: Vec<u64> = leaving.keys().copied().filter(has_left).collect();
+        for message in left {
+            let Some((send, outcome)) = self.send.leaving.remove(&message) else {
+                continue;
+            };
+            send.finish(outcome);
+            if let Some(parity) = send.parity {
+                self.workshop.give(parity.scratch());
+            }
+            self.sdr.close_send(message, outcome);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Sends without a scheme: the user decides which chunks to send, and when.
+
+use farwrite_schemes::scheme::Chunks;
+use farwrite_wire::control::SchemeTag;
+
+use super::queue::Source;
+use crate::error::{Error, StreamError};
+use crate::handle::SendHandle;
+use crate::memory::MrSlice;
+use crate::options::SendOptions;
+use crate::pair::Pair;
+
+/// State of a send without a scheme.
+#[derive(Default)]
+pub(super) struct Stream {
+    /// Bytes up to the end of the furthest run.
+    pub(super) bytes: u64,
+    /// Number of chunks that were given and have not departed.
+    pub(super) in_hand: u32,
+    pub(super) ended: bool,
+}
+
+/// Chunks that the user of a stream wants sent.
+pub(in crate::pair) struct StreamRun {
+    /// The chunks that remain to be sent.
+    pub(super) chunks: Chunks,
+    pub(super) source: Source,
+}
+
+impl StreamRun {
+    pub(super) fn source(&self) -> MrSlice {
+        self.source.slice
+    }
+}
+
+impl Pair {
+    /// Starts a message of unknown length. [`Pair::continue_stream`] adds its chunks.
+    pub(crate) fn start_stream(&mut self, immediate: Option<u32>) -> Result<SendHandle, Error> {
+        let options = SendOptions {
+            immediate,
+            scheme: SchemeTag::NONE,
+            deadline_ns: None,
+        };
+        let handle = self.start_send(None, options, None, false)?;
+        let send = self.send.open.get_mut(&handle.message);
+        send.expect("just inserted").stream = Some(Stream::default());
+        Ok(handle)
+    }
+
+    /// Queues all chunks of a message that has no scheme and whose bytes are in `source`.
+    pub(super) fn send_raw(&mut self, message: u64, source: MrSlice, has_immediate: bool) {
+        let chunks = self.geometry().chunks(source.length, has_immediate);
+        let send = self.send.open.get_mut(&message);
+        send.expect("just inserted").stream = Some(Stream {
+            bytes: source.length,
+            in_hand: chunks,
+            ended: true,
+        });
+        self.send.streams.push_back(StreamRun {
+            chunks: Chunks {
+                message: message.into(),
+                range: 0..chunks,
+            },
+            source: Source {
+                slice: source,
+                first_byte: 0,
+            },
+        });
+    }
+
+    /// Sends a run of chunks of a message without a scheme, starting at `first_chunk`. Only the
+    /// message's last chunk may be short.
+    pub(crate) fn continue_stream(
+        &mut self,
+        message: u64,
+        source: MrSlice,
+        first_chunk: u32,
+    ) -> Result<(), Error> {
+        self.check_slice(&source)?;
+        let chunk_bytes = self.geometry().chunk_bytes();
+        let first_byte = u64::from(first_chunk) * chunk_bytes;
+        let end_bytes = first_byte + source.length;
+        self.check_length(end_bytes)?;
+        let send = self.send.open.get_mut(&message);
+        let send = send.ok_or(Error::NoSuchMessage(message))?;
+        let stream = send.stream.as_mut().ok_or(StreamError::HasScheme)?;
+        if source.length == 0 {
+            return Err(StreamError::EmptyRun.into());
+        }
+        if end_bytes > stream.bytes && stream.ended {
+            return Err(StreamError::PastEnd.into());
+        }
+        if end_bytes > stream.bytes && stream.bytes % chunk_bytes != 0 {
+            return Err(StreamError::BehindShortChunk.into());
+        }
+        if end_bytes < stream.bytes && !end_bytes.is_multiple_of(chunk_bytes) {
+            return Err(StreamError::EndsWithinChunk.into());
+        }
+        let end = u32::try_from(end_bytes.div_ceil(chunk_bytes))
+            .expect("checked against the largest message");
+        stream.bytes = stream.bytes.max(end_bytes);
+        stream.in_hand += end - first_chunk;
+        self.send.streams.push_back(StreamRun {
+            chunks: Chunks {
+                message: message.into(),
+                range: first_chunk..end,
+            },
+            source: Source {
+                slice: source,
+                first_byte,
+            },
+        });
+        Ok(())
+    }
+
+    /// Ends a stream: no more chunks are added. The message ends where its furthest run ends.
+    pub(crate) fn end_stream(&mut self, message: u64) -> Result<(), Error> {
+        let send = self.send.open.get_mut(&message);
+        let send = send.ok_or(Error::NoSuchMessage(message))?;
+        let has_immediate = send.has_immediate;
+        let stream = send.stream.as_mut().filter(|stream| !stream.ended);
+        let stream = stream.ok_or(StreamError::NotOpen)?;
+        let bytes = stream.bytes;
+        let ended = self.sdr.end_send(message, bytes);
+        if ended.is_ok() {
+            stream.ended = true;
+            let geometry = self.sdr.geometry();
+            // Packets past the last byte carry the rest of an immediate. The first of them may
+            // share a chunk with the last byte.
+            let first = u32::try_from(bytes.div_ceil(geometry.mtu().into()))
+                .expect("checked against the largest message");
+            if first < geometry.packets(bytes, has_immediate) {
+                let first_chunk = geometry.chunk_of(first);
+                let range = first_chunk..geometry.chunks(bytes, has_immediate);
+                stream.in_hand += range.end - range.start;
+                self.send.streams.push_back(StreamRun {
+                    chunks: Chunks {
+                        message: message.into(),
+                        range,
+                    },
+                    source: Source {
+                        slice: MrSlice::EMPTY,
+                        first_byte: u64::from(first_chunk) * geometry.chunk_bytes(),
+                    },
+                });
+            }
+            // All chunks may have left already.
+            send.note_injected();
+        }
+        ended.map_err(|e| self.sdr_error(e))
+    }
+
+    /// Queues chunks of the oldest run of a stream whose receiver is ready. Returns false if there
+    /// is no such run. A user may give runs of messages whose buffers are posted only after an
+    /// older message has ended.
+    pub(super) fn pull_stream(&mut self, max_chunks: u32) -> bool {
+        let is_clear = |run: &StreamRun| self.sdr.is_clear(run.chunks.message);
+        let Some(index) = self.send.streams.iter().position(is_clear) else {
+            return false;
+        };
+        let run = &mut self.send.streams[index];
+        let start = run.chunks.range.start;
+        let end = run.chunks.range.end.min(start.saturating_add(max_chunks));
+        let chunks = Chunks {
+            message: run.chunks.message,
+            range: start..end,
+        };
+        let source = run.source;
+        run.chunks.range.start = end;
+        if run.chunks.range.is_empty() {
+            self.send.streams.remove(index);
+        }
+        self.queue_run(chunks, source);
+        true
+    }
+}

@@ -1,0 +1,212 @@
+//! Moves packets from schemes and streams to the fabric, at the rate that the path allows.
+
+use farwrite_fabric::Adapter;
+use farwrite_fabric::contract::{Fabric, Qpn};
+use farwrite_schemes::scheme::Chunks;
+use farwrite_sdr::PacketWrite;
+
+use super::queue::{BATCH_PACKETS, Source};
+use crate::error::Error;
+use crate::pair::Pair;
+use crate::path::{PeerPath, Run};
+
+/// Maximum number of wire bytes that a queue pair sends in one turn, a few batches. A turn may
+/// exceed it by part of a packet.
+const TURN_BYTES: i64 = 256 * 1024;
+
+/// The result of a queue pair's turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) sent_bytes: u64,
+    pub(crate) halt: Halt,
+}
+
+/// What ended a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// Nothing is left to send. `posted` is true if packets were handed to the fabric before.
+    Idle { posted: bool },
+    /// The pace or the window of the path does not allow more, or it is another queue pair's turn
+    /// on the path.
+    Held,
+    /// The turn was long enough, and other queue pairs get theirs.
+    TurnOver,
+    /// The fabric is full at the moment.
+    Full,
+}
+
+impl Pair {
+    /// Takes a turn: sends what the path and the fabric allow, at most [`TURN_BYTES`]. If the turn
+    /// ends because the fabric is full, the next call continues it.
+    pub(crate) fn take_turn<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        path: Option<&mut PeerPath>,
+        now_ns: u64,
+    ) -> Result<Turn, Error> {
+        let Some(path) = path else {
+            return Ok(Turn {
+                sent_bytes: 0,
+                halt: Halt::Idle { posted: false },
+            });
+        };
+        if self.send.turn_bytes <= 0 {
+            self.send.turn_bytes += TURN_BYTES;
+        }
+        let before = self.send.turn_bytes;
+        let halt = self.transmit(fabric, path, now_ns);
+        let (wants, waits) = match &halt {
+            Ok(halt) => (!matches!(halt, Halt::Idle { .. }), *halt == Halt::Held),
+            Err(_) => (false, false),
+        };
+        path.end_turn(
+            now_ns,
+            self.name.index,
+            &mut self.send.standing,
+            (wants, waits),
+        );
+        let halt = halt?;
+        let sent_bytes = u64::try_from(before - self.send.turn_bytes).unwrap_or(0);
+        if halt != Halt::Full {
+            // A debt of part of a packet remains.
+            self.send.turn_bytes = self.send.turn_bytes.min(0);
+        }
+        Ok(Turn { sent_bytes, halt })
+    }
+
+    fn transmit<F: Fabric>(
+        &mut self,
+        fabric: &mut Adapter<F>,
+        path: &mut PeerPath,
+        now_ns: u64,
+    ) -> Result<Halt, Error> {
+        let overhead_bytes = path.overhead_bytes();
+        let packet_bytes = u64::from(self.geometry().config().mtu) + overhead_bytes;
+        let per_chunk = self.geometry().config().packets_per_chunk;
+        let serial = self.name.serial;
+        self.events.set_now(now_ns);
+        let mut posted = false;
+        loop {
+            let Some(turn_bytes) = u64::try_from(self.send.turn_bytes).ok().filter(|&n| n > 0)
+            else {
+                return Ok(Halt::TurnOver);
+            };
+            let allowance = path.allowance(now_ns, self.name.index);
+            // One packet shows whether there is something to send that the path does not allow.
+            let packets = allowance.min(turn_bytes).div_ceil(packet_bytes);
+            if !self.fill(now_ns, packets.max(1)) {
+                return Ok(Halt::Idle { posted });
+            }
+            if allowance == 0 {
+                return Ok(Halt::Held);
+            }
+            // A chunk may be longer than the burst.
+            let max_packets = usize::try_from(packets).unwrap_or(usize::MAX);
+            let mut wire_bytes = 0;
+            let (events, holdings) = (&self.events, &self.holdings);
+            let qpn_of = |write: &PacketWrite| holdings.data_qpn(write.generation, write.channel);
+            let queue = &mut self.send.queue;
+            let taken = queue.post(fabric, max_packets, qpn_of, |run| {
+                let count = u64::from(run.packets.end - run.packets.start);
+                let bytes = run.bytes + count * overhead_bytes;
+                wire_bytes += bytes;
+                let run = Run {
+                    serial,
+                    message: run.message,
+                    packets: run.packets,
+                    packet_bytes,
+                    bytes,
+                    is_repeat: run.is_repeat,
+                };
+                events.send_chunks(&run, per_chunk);
+                path.note_departure(now_ns, &run);
+            })?;
+            if taken == 0 {
+                return Ok(Halt::Full);
+            }
+            posted = true;
+            self.send.turn_bytes -= i64::try_from(wire_bytes).unwrap_or(i64::MAX);
+        }
+    }
+
+    /// Collects packets for one call of the fabric, even if schemes return short runs. Returns
+    /// false if there are no packets.
+    fn fill(&mut self, now_ns: u64, packets: u64) -> bool {
+        let wanted = packets.min(BATCH_PACKETS as u64);
+        let missing = |pair: &Self| wanted.saturating_sub(pair.send.queue.packets() as u64);
+        while missing(self) > 0 && self.pull(now_ns, missing(self)) {}
+        self.send.queue.packets() > 0
+    }
+
+    /// Takes about `packets` packets from a stream or a scheme. Returns false if none of them has
+    /// packets.
+    fn pull(&mut self, now_ns: u64, packets: u64) -> bool {
+        let path = self.path(now_ns);
+        let per_chunk = u64::from(self.geometry().config().packets_per_chunk);
+        let max_chunks = u32::try_from((packets / per_chunk).max(1)).unwrap_or(u32::MAX);
+        if self.pull_stream(max_chunks) {
+            return true;
+        }
+        for _ in 0..self.halves.sender_count() {
+            let chunks = self
+                .halves
+                .next_sender()
+                .and_then(|s| s.poll_transmit(&path, max_chunks));
+            if let Some(chunks) = chunks {
+                self.queue_scheme_chunks(chunks);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn queue_scheme_chunks(&mut self, chunks: Chunks) {
+        let send = self.send.open.get(&chunks.message.data());
+        let slice = match chunks.message.is_parity() {
+            true => send.and_then(|send| Some(send.parity?.source())),
+            false => send.and_then(|send| send.source),
+        };
+        // A scheme must not send chunks of a message that it was never given.
+        debug_assert!(
+            slice.is_some(),
+            "a scheme sent chunks of {}",
+            chunks.message
+        );
+        if let Some(slice) = slice {
+            let first_byte = 0;
+            self.queue_run(chunks, Source { slice, first_byte });
+        }
+    }
+
+    /// Queues the packets of a run of chunks.
+    pub(super) fn queue_run(&mut self, chunks: Chunks, source: Source) {
+        let send = self.send.open.get_mut(&chunks.message.data());
+        let new_chunks = send.map_or(0, |send| send.note_queued(&chunks));
+        let packets = self.sdr.writes(chunks.message, chunks.range.clone());
+        let packets = packets.up_to(source.end());
+        self.send
+            .queue
+            .push_run(chunks, new_chunks, source, packets);
+    }
+
+    /// Handles a batch of packets that left.
+    pub(crate) fn handle_departed(&mut self, now_ns: u64, qpn: Qpn, wr_id: u64) {
+        let path = self.path(now_ns);
+        self.send.queue.handle_departed(qpn, wr_id);
+        while let Some((chunks, new_chunks)) = self.send.queue.take_departed() {
+            let Some(send) = self.send.open.get_mut(&chunks.message.data()) else {
+                continue;
+            };
+            let sender = self.halves.existing_sender(send.scheme);
+            let Some(sender) = sender else {
+                send.chunks_departed(chunks.range.end - chunks.range.start);
+                continue;
+            };
+            if !chunks.message.is_parity() {
+                send.chunks_departed(new_chunks);
+            }
+            sender.handle_departed(&path, &chunks);
+        }
+        self.release_sends();
+    }
+}
