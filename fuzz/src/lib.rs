@@ -3,6 +3,7 @@
 
 pub mod boxes;
 pub mod codes;
+pub mod collectives;
 pub mod fabric;
 pub mod path;
 pub mod probe;

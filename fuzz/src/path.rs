@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use farwrite_path::{Config, MIN_BYTES, Packet, Path, Role};
+use farwrite_path::{Config, MIN_BYTES, Path, PathPacket, Role};
 
 const KEY: [u8; 32] = [7; 32];
 /// Where the tag is made over, and where it is.
@@ -13,7 +13,7 @@ const TAG: std::ops::Range<usize> = 60..76;
 /// whatever it says, an end sends no more bytes to an address than came from there, until it has
 /// accepted the address.
 pub fn receive(data: &[u8]) {
-    let _ = Packet::open(&KEY, data);
+    let _ = PathPacket::open(&KEY, data);
     let named = SocketAddr::from(([192, 0, 2, 1], 5));
     let local = SocketAddr::from(([192, 0, 2, 2], 5));
     let mut path = Path::new(

@@ -1,6 +1,6 @@
 //! Targets of the probe crate.
 
-use farwrite_probe::datagram::{Datagram, KEY_BYTES, Kind, retag};
+use farwrite_probe::datagram::{Datagram, DatagramKind, KEY_BYTES, retag};
 use farwrite_probe::desk::{Desk, Incoming};
 use farwrite_probe::message::{MAX_PACKETS, MAX_TRIALS, ProbeMessage, Trial};
 use farwrite_session::fuzzing::decode;
@@ -48,7 +48,9 @@ fn arrive(bytes: &[u8]) {
         ecn_bits: 2,
     };
     let is_question = read.is_ok_and(|read| {
-        read.kind == Kind::Question && read.trial == TRIAL.id && read.sequence < TRIAL.packets
+        read.kind == DatagramKind::Question
+            && read.trial == TRIAL.id
+            && read.sequence < TRIAL.packets
     });
     assert_eq!(desk.take(incoming).is_some(), is_question);
     assert_eq!(desk.take(incoming), None);

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use farwrite_session::files::ManifestBuilder;
-use farwrite_session::fuzzing::{Failed, Handshake, Incoming, Outgoing, decode, records};
+use farwrite_session::fuzzing::{Failed, Handshake, RecordOpener, RecordSealer, decode, records};
 use farwrite_session::{HostPort, Message, Psk, parse_listen, shown};
 
 /// The same in each run.
@@ -113,7 +113,7 @@ fn sends_the_same(read: &Message) {
     assert!(incoming.is_between_messages());
 }
 
-fn channel() -> (Outgoing, Incoming) {
+fn channel() -> (RecordSealer, RecordOpener) {
     records(&KEY).expect("the same key at both ends")
 }
 

@@ -1,4 +1,4 @@
-//! The end of a case: nobody sends any more, and everything comes back.
+//! The end of a case: checks that all ends fall silent and return all resources.
 
 use farwrite::{DropReason, Fabric, MemoryRegion};
 use farwrite_link::LinkCounters;
@@ -7,28 +7,28 @@ use crate::plan::{Fault, SECOND};
 use crate::violation::{Rule, Violation};
 use crate::world::World;
 
-/// Time in which ends fall silent whose messages are all over.
+/// Ends must fall silent within this time after their last message has ended.
 const FALL_SILENT_NS: u64 = 6 * SECOND;
-/// How long they are watched then.
+/// How long the silence is observed.
 const WATCH_NS: u64 = 30 * SECOND;
-/// Polls in that time that are no timer's: one begins it.
+/// Highest number of rounds in this time. The first round is not caused by a timer.
 const MAX_IDLE_ROUNDS: u64 = 2;
 
-/// What links and hosts counted, all together.
+/// Sums of the counters of links and hosts.
 #[derive(Default)]
 struct Sums {
     links: LinkCounters,
-    /// Sent, and taken in or dropped, by all endpoints.
+    /// Packets sent by all endpoints.
     sent: u64,
     arrived: u64,
 }
 
 impl World<'_> {
-    /// Takes the case down and checks what is left.
+    /// Tears the case down, and checks what remains.
     pub(crate) fn close(&mut self) -> Result<(), Violation> {
         self.heal();
         self.end_host_faults();
-        // An end whose peer went away says for ever that it gave messages up.
+        // An end whose peer is gone would announce forever that it gave up messages.
         self.give_up(u64::MAX)?;
         self.run_idle(FALL_SILENT_NS)?;
         let mut late = self.tap.borrow_mut().take_held(u64::MAX - 1);
@@ -37,8 +37,8 @@ impl World<'_> {
             self.network.inject(datagram);
         }
         self.run_idle(FALL_SILENT_NS)?;
-        // A control packet that was held back until now is an honest sample of a long round trip,
-        // and the last report about a path is repeated up to two round trips later (P4.10).
+        // A control packet that was held back until now gives a correct sample of a long round
+        // trip. The last report about a path is repeated up to two round trips later (P4.10).
         self.run_idle(3 * self.longest_rtt_ns())?;
         self.check_silence()?;
         self.check_outcomes()?;
@@ -63,7 +63,7 @@ impl World<'_> {
         Ok(memory)
     }
 
-    /// Lets time pass in which users do nothing. Answers in how many rounds.
+    /// Advances time without actions of users. Returns the number of rounds.
     fn run_idle(&mut self, span_ns: u64) -> Result<u64, Violation> {
         let limit_ns = self.now_ns() + span_ns;
         let mut rounds = 0;
@@ -95,7 +95,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// No peer can reach memory.
+    /// Checks that no peer can write memory any more.
     fn check_windows(&self) -> Result<(), Violation> {
         for (number, host) in self.hosts.iter().enumerate() {
             let open = host.running().fabric().holdings.windows.len();
@@ -107,7 +107,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// No host holds anything of its fabric.
+    /// Checks that no host holds resources of its fabric.
     fn check_holdings(&self) -> Result<(), Violation> {
         for (number, host) in self.hosts.iter().enumerate() {
             let held = &host.running().fabric().holdings;
@@ -142,7 +142,7 @@ impl World<'_> {
              {links:?}, {tap:?}"
         );
         let delivered = links.delivered + tap.injected;
-        // What lay unread at a host that restarted is gone uncounted.
+        // Unread packets of a host that restarted are lost without being counted.
         let restarted = !self.books.endpoints.is_empty();
         let adds_up = sent == tap.sent
             && links.offered == passed
@@ -152,7 +152,7 @@ impl World<'_> {
             return Err(self.violation(Rule::Counters, counts));
         }
         if self.network.next_ns().is_some() {
-            return Err(self.violation(Rule::Leak, "packets are still under way".into()));
+            return Err(self.violation(Rule::Leak, "packets are still in flight".into()));
         }
         self.check_drops()?;
         self.cover(&links);
@@ -189,11 +189,11 @@ impl World<'_> {
         Ok(sums)
     }
 
-    /// No packet was dropped for a reason that nothing in the plan explains.
+    /// Checks that the plan explains the reason of every dropped packet.
     fn check_drops(&mut self) -> Result<(), Violation> {
         let links = || self.plan.paths.iter().flat_map(|path| &path.links);
         let corrupts = links().any(|link| link.corrupt > 0.0);
-        // What comes twice, or after 64 that were sent later, is refused (P4.2).
+        // A packet that arrives twice, or after 64 packets that were sent later, is refused (P4.2).
         let repeats = links().any(|link| link.duplicate > 0.0 || link.reorder.probability > 0.0)
             || self.tap.borrow().tally.controls_held > 0;
         let deserts = |fault: &Fault| matches!(fault, Fault::Restart { .. } | Fault::Close { .. });
@@ -204,7 +204,7 @@ impl World<'_> {
                 let is_explained = match reason {
                     DropReason::NullKey => true,
                     DropReason::BadIcrc | DropReason::Malformed => corrupts,
-                    // A flipped bit can make an opcode that no table has, found before the ICRC.
+                    // A flipped bit can create an unknown opcode, which is checked before the ICRC.
                     DropReason::UnsupportedOpcode => corrupts,
                     DropReason::UnknownQp => deserted,
                     // An end that is not connected has no peer yet.

@@ -1,4 +1,4 @@
-//! What cases met: faults that happened, outcomes that were reached.
+//! Coverage: the faults and outcomes that cases met.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
@@ -10,7 +10,8 @@ use farwrite_link::{LinkCounters, Loss};
 use crate::plan::{Plan, Repair};
 use crate::world::World;
 
-/// Everything that a case can meet. What none met after many cases is a hole in the plans.
+/// All kinds of events that a case can meet. If many cases do not meet a kind, the plans have a
+/// hole.
 const KINDS: [&str; 76] = [
     "loss, packet by packet",
     "loss in bursts",
@@ -90,7 +91,7 @@ const KINDS: [&str; 76] = [
     "adaptive rate with a maximum",
 ];
 
-/// What one case met.
+/// The events that one case met.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     met: BTreeSet<&'static str>,
@@ -109,15 +110,15 @@ impl Coverage {
     }
 }
 
-/// In how many cases each kind was met.
+/// The number of cases that met each kind of event.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct CoverageTable {
     cases: u64,
     counts: BTreeMap<&'static str, u64>,
 }
 
-impl Table {
-    /// Counts a case.
+impl CoverageTable {
+    /// Adds a case.
     pub fn add(&mut self, coverage: &Coverage) {
         self.cases += 1;
         for &kind in &coverage.met {
@@ -125,7 +126,7 @@ impl Table {
         }
     }
 
-    /// Cases that were counted.
+    /// The number of cases added.
     #[must_use]
     pub fn cases(&self) -> u64 {
         self.cases
@@ -139,7 +140,7 @@ impl Table {
     }
 }
 
-impl Display for Table {
+impl Display for CoverageTable {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:>9}  of {} cases met", "number", self.cases)?;
         for kind in KINDS {
@@ -151,7 +152,7 @@ impl Display for Table {
 }
 
 impl World<'_> {
-    /// Notes what the case met, as its plan and its counters show.
+    /// Records the events that the plan and the counters of the case show.
     pub(crate) fn cover(&mut self, links: &LinkCounters) {
         let mut coverage = std::mem::take(&mut self.coverage);
         cover_plan(&mut coverage, self.plan);
@@ -197,7 +198,7 @@ impl World<'_> {
     }
 }
 
-/// Notes what a plan has in any case.
+/// Records the properties of a plan.
 fn cover_plan(coverage: &mut Coverage, plan: &Plan) {
     for path in &plan.paths {
         let [forth, back] = &path.links;

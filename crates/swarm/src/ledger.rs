@@ -1,4 +1,5 @@
-//! A fabric that keeps books: what an endpoint took and gave back, and calls that it cuts short.
+//! A fabric that records which resources an endpoint holds, and that can accept only a part of a
+//! call.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,35 +12,35 @@ use farwrite::fabric::contract::{
 };
 use farwrite::fabric::sim::SimFabric;
 
-use crate::dice::Dice;
+use farwrite_dice::SplitMix;
 
-/// What an endpoint holds of its fabric.
+/// The resources of the fabric that an endpoint holds.
 #[derive(Debug, Default)]
 pub(crate) struct Holdings {
     pub(crate) regions: BTreeSet<Lkey>,
     pub(crate) window_sets: BTreeSet<WindowSet>,
-    /// Open, or closed and not yet reported.
+    /// Windows that are open, or closed and not yet reported.
     pub(crate) windows: BTreeSet<Window>,
     pub(crate) queue_pairs: BTreeSet<Qpn>,
 }
 
-/// How full the fabric is, set from outside.
+/// How full the fabric is. The case sets it.
 #[derive(Debug)]
 pub(crate) struct Fullness {
-    /// Probability that a call is cut short.
+    /// Probability that a call is accepted only in part.
     pub(crate) share: f64,
-    /// Calls that were.
+    /// Number of calls that were accepted only in part.
     pub(crate) refused: u64,
-    dice: Dice,
+    dice: SplitMix,
 }
 
-/// The queue of one port, which is full now and then.
+/// The send queue of a port. It is full at random times.
 pub(crate) struct LedgerTx {
     inner: <SimFabric as Fabric>::Tx,
     fullness: Rc<RefCell<Fullness>>,
 }
 
-/// A simulated fabric with books.
+/// A simulated fabric with a record of its resources.
 pub(crate) struct Ledger {
     inner: SimFabric,
     pub(crate) holdings: Holdings,
@@ -51,11 +52,11 @@ impl Fullness {
         Self {
             share: 0.0,
             refused: 0,
-            dice: Dice::new(seed),
+            dice: SplitMix::new(seed),
         }
     }
 
-    /// How many of `count` packets there is room for.
+    /// How many of `count` packets the queue accepts.
     fn room(&mut self, count: usize) -> usize {
         if count == 0 || self.share == 0.0 || !self.dice.chance(self.share) {
             return count;
@@ -81,7 +82,7 @@ impl TxQueue for LedgerTx {
         if room == writes.len() {
             return self.inner.post_writes(qpn, writes);
         }
-        // The last write of a cut batch completes, as the contract has it.
+        // The last accepted write of a batch has a completion, as the contract requires.
         let mut writes = writes[..room].to_vec();
         if let Some(last) = writes.last_mut() {
             last.signaled = true;

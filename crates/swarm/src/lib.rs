@@ -1,8 +1,9 @@
-//! A deterministic fault swarm over whole endpoints: random cases, each decided by one 64-bit seed.
+//! A deterministic fault swarm: random test cases with complete endpoints. One 64-bit seed decides
+//! each case.
 //!
 //! A seed draws a [`Plan`]: hosts, paths, queue pairs, messages, and what goes wrong when. The case
-//! runs on simulated networks in virtual time, with the endpoints, schemes and fabric code that
-//! ship. An oracle checks it against the [`Rule`]s. A plan that breaks one is shrunk.
+//! runs on simulated networks in virtual time, with the shipped code of endpoints, schemes and
+//! fabric. An oracle checks the [`Rule`]s. If a plan breaks a rule, the swarm shrinks the plan.
 //!
 //! ```
 //! use farwrite_swarm::{Plan, run};
@@ -11,14 +12,13 @@
 //! assert!(report.violation.is_none());
 //! ```
 //!
-//! A second kind of case, [`NetworkPlan`], has endpoints and NICs with reliable connections as hosts of
-//! a network of switches ([`farwrite_net`]), with rules of its own. A third kind, in [`boxes`], has RDMA
-//! NICs behind LoWAR or NetRT boxes.
+//! A second kind of case, [`NetworkPlan`], has endpoints and NICs with reliable connections as
+//! hosts of a network of switches ([`farwrite_net`]), with its own rules. A third kind, in
+//! [`boxes`], has RDMA NICs behind LoWAR or NetRT boxes.
 
 pub mod boxes;
 mod closing;
 mod coverage;
-mod dice;
 mod ledger;
 mod networks;
 mod oracle;
@@ -33,9 +33,9 @@ mod world;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-pub use coverage::{Coverage, Table};
+pub use coverage::{Coverage, CoverageTable};
 pub use networks::{
-    Carrier, ChangePlan, FlowPlan, NetworkPlan, NetworkReport, Tally, check_network,
+    Carrier, ChangePlan, FlowPlan, NetworkPlan, NetworkReport, NetworkTally, check_network,
     explain_network,
 };
 pub use plan::{Ending, Fault, MessagePlan, PairPlan, PathPlan, Plan, Repair, Span};
@@ -44,22 +44,22 @@ pub use violation::{Rule, Violation};
 
 use world::World;
 
-/// What a case did.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The rule that it broke, if it broke one.
+    /// The rule that the case broke, if any.
     pub violation: Option<Violation>,
-    /// A hash over everything that was sent and every outcome, with their times.
+    /// A hash over all packets sent and all outcomes, with their times.
     pub hash: u64,
-    /// Messages of its plan.
+    /// Number of messages in the plan.
     pub messages: u64,
-    /// Faults of its plan.
+    /// Number of faults in the plan.
     pub faults: u64,
-    /// Packets that were sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// What the case met. Complete only if no rule was broken.
+    /// The events that the case met. Complete only if no rule was broken.
     pub coverage: Coverage,
-    /// What happened, one line each; empty unless it was asked for.
+    /// The events, one per line. Empty, except after [`trace`].
     pub trace: Vec<String>,
 }
 
@@ -69,30 +69,24 @@ pub fn run(plan: &Plan) -> Report {
     run_world(plan, false)
 }
 
-/// Runs a case and writes down what its users do and see.
+/// Runs a case, and records the actions and observations of its users.
 #[must_use]
 pub fn trace(plan: &Plan) -> Report {
     run_world(plan, true)
 }
 
-/// Runs a case, and if `twice` once more, and compares.
+/// Runs a case. If `twice`, runs it again and compares the hashes.
 #[must_use]
 pub fn check(plan: &Plan, twice: bool) -> Report {
     let mut report = run(plan);
     if twice && report.violation.is_none() {
-        let again = run(plan);
-        if again.hash != report.hash {
-            report.violation = Some(Violation {
-                rule: Rule::Determinism,
-                at_ns: 0,
-                what: format!("hashes {:#x} and {:#x}", report.hash, again.hash),
-            });
-        }
+        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
     }
     report
 }
 
-/// Shrinks the plan of a seed that breaks a rule, and says what happens in it and how to run it.
+/// Shrinks the plan of a seed that breaks a rule. Returns a description of the events, and the
+/// command that runs the seed.
 #[must_use]
 pub fn explain(seed: u64, plan: &Plan) -> String {
     let small = shrink(plan);
@@ -113,10 +107,10 @@ pub fn explain(seed: u64, plan: &Plan) -> String {
     )
 }
 
-/// Reads a seed, decimal or hexadecimal with 0x before it.
+/// Parses a seed, decimal or hexadecimal with 0x.
 ///
 /// # Errors
-/// What would do instead.
+/// A text that describes valid seeds.
 pub fn parse_seed(text: &str) -> Result<u64, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -151,7 +145,7 @@ thread_local! {
     static LAST_PANIC: Cell<Option<String>> = const { Cell::new(None) };
 }
 
-/// Calls `body`, and turns a panic into its message and place, which are not printed.
+/// Calls `body`. Returns the message and the place of a panic, without printing them.
 fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: std::sync::Once = std::sync::Once::new();
     HOOK.call_once(|| {

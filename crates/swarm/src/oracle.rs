@@ -1,4 +1,4 @@
-//! What must hold of the buffer of every message: its bytes, its bitmap, its label.
+//! Checks the buffer of every message: its bytes, its bitmap, its label.
 
 use farwrite::{Outcome, QpConfig, RecvHandle};
 
@@ -7,15 +7,15 @@ use crate::remains::Remains;
 use crate::violation::{Rule, Violation};
 use crate::world::{Message, World};
 
-/// What memory holds that nobody wrote. No message has such a byte.
+/// The value of memory that was not written. No message contains this byte.
 pub(crate) const UNTOUCHED: u8 = 0xee;
-/// Bytes watched on both sides of a buffer.
+/// Guard bytes on both sides of a buffer.
 pub(crate) const GUARD: usize = 96;
 
-/// A buffer, and what may be in it.
+/// A buffer, and its possible contents.
 struct Buffer<'a> {
     plan: &'a MessagePlan,
-    /// What has been sent so far; empty before the send is posted.
+    /// The bytes sent so far; empty before the send is posted.
     content: &'a [u8],
     memory: &'a [u8],
     sdr: &'a QpConfig,
@@ -49,7 +49,8 @@ impl<'a> Buffer<'a> {
         Ok(())
     }
 
-    /// Every packet's bytes are those of the message, or untouched. Returns which packets arrived.
+    /// Checks that each packet's bytes are those of the message, or untouched. Returns which
+    /// packets arrived.
     fn check_packets(&self) -> Result<Vec<bool>, Broken> {
         let mut there = Vec::new();
         let mtu = self.sdr.mtu as usize;
@@ -69,7 +70,8 @@ impl<'a> Buffer<'a> {
         Ok(there)
     }
 
-    /// Set bits are chunks in memory; once the length is known, others are not.
+    /// Checks that the chunks of all set bits are in memory. Once the length is known, also checks
+    /// that no other chunk is.
     fn check_bitmap(&self, recv: &RecvHandle, there: &[bool]) -> Result<(), Broken> {
         let bitmap = recv.bitmap();
         let packets_per_chunk = self.sdr.packets_per_chunk as usize;
@@ -81,7 +83,7 @@ impl<'a> Buffer<'a> {
                     format!("chunk {chunk} is not there, its bit is set"),
                 ));
             }
-            // Packets without bytes can belong to the last chunk.
+            // The last chunk can contain packets without bytes.
             let is_last = (chunk as usize + 1) * packets_per_chunk >= there.len();
             if is_there && !bitmap.get(chunk) && !is_last && recv.length().is_some() {
                 return Err((
@@ -95,7 +97,8 @@ impl<'a> Buffer<'a> {
 
     fn check_label(&self, recv: &RecvHandle) -> Result<(), Broken> {
         let (length, immediate) = (recv.length(), recv.immediate());
-        // A receive for one length knows it from the beginning, and keeps it where it is refused.
+        // A receive for an exact length knows the length from the start, and keeps it if the
+        // message is refused.
         let demanded = self.plan.capacity as u64;
         let is_demanded = self.plan.terms.exact_length && length == Some(demanded);
         if !is_demanded && length.is_some_and(|length| length != self.plan.bytes as u64) {
@@ -169,7 +172,7 @@ impl<'a> Buffer<'a> {
 }
 
 impl World<'_> {
-    /// Checks the buffer of a posted receive. Answers what is in it.
+    /// Checks the buffer of a posted receive. Returns its contents.
     fn check_buffer(&self, index: usize, outcome: Option<Outcome>) -> Result<Vec<u8>, Violation> {
         let plan = &self.plan.messages[index];
         let Message {
@@ -193,7 +196,7 @@ impl World<'_> {
         Ok(memory)
     }
 
-    /// Looks at an open receive.
+    /// Checks an open receive.
     pub(crate) fn glance(&mut self, index: usize) -> Result<(), Violation> {
         let Message { recv, received, .. } = &self.messages[index];
         if recv.is_some() && received.is_none() {
@@ -202,7 +205,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A receive has its outcome: its buffer is right, and stays as it is from now on.
+    /// Checks the buffer of a receive that has its outcome, and records the contents, which must
+    /// not change any more.
     pub(crate) fn take_snapshot(&mut self, index: usize) -> Result<(), Violation> {
         let outcome = self.messages[index].received;
         self.messages[index].snapshot = self.check_buffer(index, outcome)?;
@@ -218,7 +222,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Gives the buffer of a receive back. Nobody wrote to it since its outcome.
+    /// Deregisters the buffer of a receive, and checks that it has not changed since the outcome.
     pub(crate) fn give_target_back(&mut self, index: usize) -> Result<(), Violation> {
         let plan = &self.plan.messages[index];
         let host = self.plan.host(plan.pair, 1 - plan.from);

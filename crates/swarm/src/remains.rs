@@ -1,4 +1,4 @@
-//! What a partial outcome must name: what lies in the buffer, and nothing else.
+//! Checks partial outcomes: they must name exactly the data in the buffer.
 
 use farwrite::{QpConfig, RecvHandle};
 
@@ -9,13 +9,13 @@ pub(crate) struct Remains<'a> {
     pub(crate) plan: &'a MessagePlan,
     pub(crate) sdr: &'a QpConfig,
     pub(crate) recv: &'a RecvHandle,
-    /// Of each packet with bytes, whether these are in memory; empty where nothing was sent.
+    /// For each packet with bytes, whether these are in memory; empty if nothing was sent.
     pub(crate) there: &'a [bool],
 }
 
 impl Remains<'_> {
     /// # Errors
-    /// What is named wrongly.
+    /// A text that describes the wrong part of the outcome.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Some(partial) = self.recv.partial() else {
             return Err("the outcome is partial, and nothing says what arrived".into());
@@ -48,9 +48,9 @@ impl Remains<'_> {
         arrived.map(|(bytes, _)| bytes as u64).sum()
     }
 
-    /// Bytes of a last packet that is in memory and need not count. A stream may write before its
-    /// length shows that it is not what its receive demands; the short packet at its end does not
-    /// count then, if the length that is demanded is known (P3.7).
+    /// Bytes of a last packet that may be in memory without being counted. A stream may write
+    /// before its length shows that it does not meet the terms of its receive. Then the short
+    /// packet at its end does not count, if the exact length is known (P3.7).
     fn doubtful_bytes(&self) -> u64 {
         let plan = self.plan;
         let differs = plan.terms.exact_length && plan.bytes != plan.capacity;
@@ -61,8 +61,8 @@ impl Remains<'_> {
         }
     }
 
-    /// Chunks of the message where it is known, else of the buffer. What terms foresee may be known
-    /// or not.
+    /// The possible numbers of chunks: of the message if its length is known, otherwise of the
+    /// buffer. A length from the terms may be known or not.
     fn possible_chunks(&self) -> Vec<u32> {
         let MessagePlan {
             bytes,
@@ -93,14 +93,15 @@ impl Remains<'_> {
         packets.max(fragments).div_ceil(self.sdr.packets_per_chunk)
     }
 
-    /// Every chunk that is named is in memory, and every chunk that is in memory is named.
+    /// Checks that the named chunks are exactly the chunks in memory.
     fn check_chunks(&self) -> Result<(), String> {
         let partial = self.recv.partial().expect("the receive ended as partial");
         let packets_per_chunk = self.sdr.packets_per_chunk as usize;
         for (chunk, packets) in (0..).zip(self.there.chunks(packets_per_chunk)) {
             let is_there = packets.iter().all(|&packet| packet);
             let is_named = partial.has_chunk(chunk);
-            // Packets without bytes leave no trace in memory: only a full chunk has none of them.
+            // Packets without bytes leave no trace in memory. Only a full chunk is certain to have
+            // none of them.
             let is_last = (chunk as usize + 1) * packets_per_chunk >= self.there.len();
             let is_doubtful = is_last && self.doubtful_bytes() > 0;
             let is_certain = packets.len() == packets_per_chunk && !is_doubtful;

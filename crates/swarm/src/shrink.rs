@@ -1,4 +1,4 @@
-//! Smaller plans that break the same rule.
+//! Shrinks a plan: searches smaller plans that break the same rule.
 
 use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
@@ -6,11 +6,11 @@ use farwrite_wire::control::Terms;
 use crate::plan::{Ending, Fault, MessagePlan, Plan, Repair};
 use crate::run;
 
-/// Most cases run to shrink one plan.
+/// Highest number of runs to shrink one plan.
 const MAX_RUNS: usize = 3_000;
 
-/// A plan that breaks the rule that `plan` breaks, with as little else in it as was found; `plan`
-/// itself if it breaks none.
+/// The smallest plan found that breaks the same rule as `plan`. Returns `plan` itself if it breaks
+/// no rule.
 #[must_use]
 pub fn shrink(plan: &Plan) -> Plan {
     let Some(violation) = run(plan).violation else {
@@ -25,7 +25,7 @@ pub fn shrink(plan: &Plan) -> Plan {
     })
 }
 
-/// The smallest plan found of which `breaks` is true, as it is of `plan`.
+/// The smallest plan found for which `breaks` is true. It must be true for `plan`.
 fn shrink_while(plan: &Plan, mut breaks: impl FnMut(&Plan) -> bool) -> Plan {
     let mut best = plan.clone();
     while let Some(smaller) = step(&best, &mut breaks) {
@@ -34,7 +34,7 @@ fn shrink_while(plan: &Plan, mut breaks: impl FnMut(&Plan) -> bool) -> Plan {
     best
 }
 
-/// A plan that is smaller in one way or in many.
+/// A smaller plan; `None` if none breaks the rule.
 fn step(plan: &Plan, breaks: &mut impl FnMut(&Plan) -> bool) -> Option<Plan> {
     let dropped = drop_messages(plan, breaks);
     if dropped.is_some() {
@@ -43,7 +43,7 @@ fn step(plan: &Plan, breaks: &mut impl FnMut(&Plan) -> bool) -> Option<Plan> {
     candidates(plan).into_iter().find(breaks)
 }
 
-/// Leaves out messages, first many at a time.
+/// Removes messages, first many at a time.
 fn drop_messages(plan: &Plan, breaks: &mut impl FnMut(&Plan) -> bool) -> Option<Plan> {
     let mut best = plan.clone();
     let mut run = plan.messages.len();
@@ -64,13 +64,13 @@ fn drop_messages(plan: &Plan, breaks: &mut impl FnMut(&Plan) -> bool) -> Option<
     (best.messages.len() < plan.messages.len()).then_some(best)
 }
 
-/// Plans that are simpler in one thing.
+/// Plans that are simpler in one aspect.
 fn candidates(plan: &Plan) -> Vec<Plan> {
     let mut all = Vec::new();
     let mut add = |change: &dyn Fn(&mut Plan)| {
         let mut candidate = plan.clone();
         change(&mut candidate);
-        // A change that changes nothing would be found for ever.
+        // Skip candidates equal to the plan, which would repeat forever.
         if format!("{candidate:?}") != format!("{plan:?}") {
             all.push(candidate);
         }
@@ -134,7 +134,7 @@ const SIMPLIFIERS: [fn(&mut MessagePlan); 12] = [
     |message| message.capacity = message.capacity.min(message.bytes),
     |message| {
         if message.capacity >= message.bytes && message.scheme != Repair::Stream {
-            // What is as long as its receive demands stays so.
+            // A message with the exact length of its receive keeps this property.
             let is_exact = message.terms.exact_length && message.capacity == message.bytes;
             message.bytes /= 2;
             if is_exact {
@@ -144,7 +144,7 @@ const SIMPLIFIERS: [fn(&mut MessagePlan); 12] = [
     },
 ];
 
-/// Leaves out a queue pair, its messages, and what goes wrong with it alone.
+/// Removes a queue pair, with its messages and its faults.
 fn drop_pair(plan: &mut Plan, pair: usize) {
     plan.pairs.remove(pair);
     plan.messages.retain(|message| message.pair != pair);

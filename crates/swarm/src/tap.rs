@@ -1,4 +1,5 @@
-//! What the hosts send: hashed, and dropped or kept back as the plan says.
+//! The tap: sees all packets that hosts send, hashes them, and drops or holds them back according
+//! to the plan.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -10,10 +11,10 @@ use farwrite::fabric::sim::{Datagram, SimNetwork, Verdict};
 use farwrite_wire::opcode::UC_SEND_ONLY;
 use farwrite_wire::packet::Packet;
 
-use crate::dice::{Dice, mix};
 use crate::plan::{Fault, Plan};
+use farwrite_dice::{SplitMix, mix};
 
-/// The data packets that lead to one generation of one end of a queue pair.
+/// Identifies data packets to one generation of an end of a queue pair.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     pair: usize,
@@ -22,36 +23,36 @@ struct Route {
     generation: u64,
 }
 
-/// A packet that is to arrive late.
+/// A packet that must arrive late.
 #[derive(Debug)]
 struct Kept {
     pair: usize,
     from: usize,
-    /// The message whose posted receive brings it.
+    /// The packet arrives when the receive of this message is posted.
     due: u64,
     datagram: Datagram,
 }
 
-/// Everything that the hosts send.
+/// The tap of a network.
 pub(crate) struct Tap {
     plan: Plan,
     network: SimNetwork,
     /// Addresses of the hosts.
     addresses: Vec<IpAddr>,
-    dice: Dice,
+    dice: SplitMix,
     hash: u64,
     routes: HashMap<(IpAddr, u32), Route>,
     /// Sends started, by queue pair and sending end.
     started: Vec<[u64; 2]>,
-    /// When the last data packet of each message was sent; by queue pair, sending end, number.
+    /// When the last data packet of each message was sent, by queue pair, sending end and number.
     written: BTreeMap<(usize, usize, u64), u64>,
     kept: Vec<Kept>,
-    /// Control packets held back, by the time of their arrival and in the order of sending.
+    /// Control packets held back, by the time of arrival, then by the order of sending.
     held: BTreeMap<(u64, u64), Datagram>,
     pub(crate) tally: TapTally,
 }
 
-/// What the tap did, in packets.
+/// Counters of the tap, in packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TapTally {
     pub(crate) sent: u64,
@@ -63,7 +64,7 @@ pub(crate) struct TapTally {
 }
 
 impl Tap {
-    /// Taps a network until its tap is cleared.
+    /// Installs a tap in a network. It stays until the network's tap is cleared.
     pub(crate) fn new(
         plan: &Plan,
         network: &SimNetwork,
@@ -72,7 +73,7 @@ impl Tap {
         let tap = Rc::new(RefCell::new(Self {
             network: network.clone(),
             addresses,
-            dice: Dice::new(plan.seed ^ 1),
+            dice: SplitMix::new(plan.seed ^ 1),
             hash: 0,
             routes: HashMap::new(),
             started: vec![[0; 2]; plan.pairs.len()],
@@ -87,7 +88,7 @@ impl Tap {
         tap
     }
 
-    /// Adds anything else that a case does to the hash.
+    /// Adds another event of the case to the hash.
     pub(crate) fn note(&mut self, number: u64) {
         self.hash = mix(self.hash ^ number).wrapping_add(1);
     }
@@ -96,7 +97,7 @@ impl Tap {
         self.hash
     }
 
-    /// The receiving end of a queue pair in one direction was made.
+    /// Registers the receiving end of one direction of a queue pair.
     pub(crate) fn learn(&mut self, pair: usize, from: usize, addr: IpAddr, info: &QpInfo) {
         for (generation, qpns) in (0..).zip(&info.data_qpns) {
             for &qpn in qpns {
@@ -119,7 +120,8 @@ impl Tap {
         self.written.get(&(pair, from, message)).copied()
     }
 
-    /// The packets that are due when `posted` receives are posted, by queue pair and sending end.
+    /// Removes the packets that are due. `posted` returns the number of posted receives by queue
+    /// pair and sending end.
     pub(crate) fn take_due(&mut self, posted: impl Fn(usize, usize) -> u64) -> Vec<Datagram> {
         if self.kept.is_empty() {
             return Vec::new();
@@ -127,7 +129,7 @@ impl Tap {
         self.take(|kept| kept.due < posted(kept.pair, kept.from))
     }
 
-    /// All packets kept back.
+    /// Removes all packets that were held back.
     pub(crate) fn take_all(&mut self) -> Vec<Datagram> {
         self.take(|_| true)
     }
@@ -195,12 +197,12 @@ impl Tap {
         Verdict::Pass
     }
 
-    /// When the next control packet arrives that is held back.
+    /// When the next held control packet arrives.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.held.first_key_value().map(|(&(due_ns, _), _)| due_ns)
     }
 
-    /// The control packets held back that arrive by `now_ns`.
+    /// Removes the held control packets that arrive by `now_ns`.
     pub(crate) fn take_held(&mut self, now_ns: u64) -> Vec<Datagram> {
         let later = self.held.split_off(&(now_ns.saturating_add(1), 0));
         let due = std::mem::replace(&mut self.held, later);
@@ -240,13 +242,13 @@ impl Tap {
         Verdict::Drop
     }
 
-    /// The message that a data packet belongs to: the newest that was started of those that have
-    /// its slot and generation. An older one of these was over before the newest was started.
+    /// The message of a data packet: the newest started message with its slot and generation. Older
+    /// messages with these ended before the newest was started.
     fn message(&self, route: Route, imm: u32) -> u64 {
         let sdr = &self.plan.pairs[route.pair].options.sdr;
         let (slots, generations) = (u64::from(sdr.slots), u64::from(sdr.generations));
         let id_shift = 32 - u32::from(sdr.split.id_bits);
-        // A parity message has the id of its message, and the number of slots more.
+        // The id of a parity message is the id of its message plus the number of slots.
         let slot = u64::from(imm >> id_shift) % slots;
         let first = route.generation * slots + slot;
         let started = self.started[route.pair][route.from];

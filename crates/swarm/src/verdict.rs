@@ -1,4 +1,5 @@
-//! Whether the outcomes of a message follow from its plan, its deadlines and what its users did.
+//! Checks that the outcomes of a message follow from its plan, its deadlines and the actions of its
+//! users.
 
 use farwrite::schemes::registry::from_tag;
 use farwrite::{Outcome, RecvHandle, Refusal, SchemeName, SendHandle};
@@ -16,13 +17,13 @@ struct Story<'a> {
     message: &'a Message,
     sent: Outcome,
     received: Outcome,
-    /// In what the message is not what its receive demands.
+    /// The terms of its receive that the message does not meet.
     differences: Vec<Refusal>,
-    /// When the last data packet of it was sent, if one was.
+    /// When its last data packet was sent; `None` if none was.
     written_ns: Option<u64>,
 }
 
-/// All in which a message is not what its receive demands (P3.12).
+/// All terms of its receive that a message does not meet (P3.12).
 fn differences(plan: &MessagePlan, message: &Message) -> Vec<Refusal> {
     let mut differences = Vec::new();
     let (length, capacity) = (plan.bytes as u64, plan.capacity as u64);
@@ -67,7 +68,7 @@ impl Story<'_> {
         self.written_ns.is_some()
     }
 
-    /// Why the sender and the receiver refuse it.
+    /// The reasons with which the sender and the receiver refused it.
     fn refusals(&self) -> [Option<Refusal>; 2] {
         let Message { send, recv, .. } = self.message;
         [
@@ -94,9 +95,9 @@ impl Story<'_> {
         recv_deadline_ns.is_some_and(|deadline_ns| deadline_ns <= *received_ns)
     }
 
-    /// Whether its scheme lets it end as partial, whatever was agreed (P5.9).
+    /// Whether its scheme allows a partial end, independent of the terms (P5.9).
     fn is_bounded(&self) -> bool {
-        // It is sent with another scheme where its parity would be too long.
+        // The message uses another scheme if its parity would be too long.
         from_tag(self.message.scheme).is_some_and(|scheme| scheme.is_bounded())
     }
 
@@ -105,24 +106,24 @@ impl Story<'_> {
         self.plan.terms.accepts_partial || self.is_bounded()
     }
 
-    /// Whether all of it has left, and its sender need not hear what became of it.
+    /// Whether all of it was sent, and its sender does not wait for a report.
     fn is_sent_for_good(&self) -> bool {
         let alone = self.message.scheme == SchemeName::BestEffort.tag();
         let send = self.message.send.as_ref();
         alone && self.is_begun() && send.is_some_and(SendHandle::is_injected)
     }
 
-    /// Whether the receiver can have heard how the sender ended the message.
+    /// Whether the receiver can know how the sender ended the message.
     fn receiver_heard(&self) -> bool {
         self.message.sent_ns < self.message.received_ns
     }
 
-    /// Whether the sender can have heard how the receiver ended the message.
+    /// Whether the sender can know how the receiver ended the message.
     fn sender_heard(&self) -> bool {
         self.message.received_ns < self.message.sent_ns && self.sent == self.received
     }
 
-    /// The receive has an outcome for a reason (P3.9).
+    /// Checks that the outcome of the receive has a reason (P3.9).
     fn check_received(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
         if let Some(outcome) = self.message.completed {
@@ -137,8 +138,9 @@ impl Story<'_> {
                 demand(!self.is_all_there(), "all has arrived, and it is partial")?;
                 let accepted = self.accepts_partial() && self.sent == Outcome::Partial;
                 let by_sender = accepted && self.send_expired() && self.receiver_heard();
-                // The sender has moved on, or said that it is done. Best effort alone moves on when
-                // all has left it, and does not wait for its outcome.
+                // The sender has sent a newer message, or has said that it is done. Only
+                // `best-effort` continues when all packets have left, without waiting for an
+                // outcome.
                 let is_left_behind =
                     self.is_bounded() && (self.receiver_heard() || self.is_sent_for_good());
                 demand(
@@ -151,13 +153,13 @@ impl Story<'_> {
                 let is_refused = self.refusals()[1].is_some();
                 demand(
                     is_withdrawn || is_refused,
-                    "nobody gave it up, and the receive failed",
+                    "the receive failed, although neither end gave it up",
                 )
             }
         }
     }
 
-    /// Whether what a partial receive names is the whole message.
+    /// Whether a partial receive names the whole message.
     fn is_all_there(&self) -> bool {
         let recv = self.message.recv.as_ref();
         let Some((recv, partial)) = recv.and_then(|recv| Some((recv, recv.partial()?))) else {
@@ -168,7 +170,7 @@ impl Story<'_> {
         is_labelled && (0..partial.chunks()).all(|chunk| partial.has_chunk(chunk))
     }
 
-    /// The send has an outcome for a reason (P3.9).
+    /// Checks that the outcome of the send has a reason (P3.9).
     fn check_sent(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Outcome, is_so, otherwise);
         let cancelled = self.message.cancelled;
@@ -176,7 +178,7 @@ impl Story<'_> {
         match self.sent {
             Outcome::Whole => demand(
                 self.received == Outcome::Whole && !cancelled,
-                "the sender takes it for whole",
+                "the sender sees it as whole",
             ),
             Outcome::Partial => {
                 let stands = self.received != Outcome::Failed || self.message.completed.is_some();
@@ -184,7 +186,7 @@ impl Story<'_> {
                 let is_over = at_deadline || self.is_sent_for_good();
                 demand(
                     (self.sender_heard() || is_over) && !cancelled,
-                    "the sender takes it for partial",
+                    "the sender sees it as partial",
                 )
             }
             Outcome::Failed => {
@@ -192,29 +194,29 @@ impl Story<'_> {
                 let at_deadline = self.send_expired() && !(accepts_partial && self.is_begun());
                 demand(
                     self.sender_heard() || is_given_up || at_deadline,
-                    "the sender takes it for failed",
+                    "the sender sees it as failed",
                 )
             }
         }
     }
 
-    /// An end that refuses a message names a difference, a receive that fails with one names it,
-    /// and nothing of such a message is sent.
+    /// Checks refusals: an end that refuses a message names a term that the message does not meet,
+    /// the failed receive names it too, and no data of such a message is sent.
     fn check_refusals(&self) -> Result<(), Broken> {
         let demand = |is_so, otherwise| demand(Rule::Terms, is_so, otherwise);
         for refusal in self.refusals().into_iter().flatten() {
             demand(
                 self.differences.contains(&refusal),
-                "it was refused for what is not so",
+                "it was refused for a wrong reason",
             )?;
         }
         let differs = !self.differences.is_empty();
         let failed = self.received == Outcome::Failed && self.message.completed.is_none();
         demand(
             !(differs && failed) || self.refusals()[1].is_some(),
-            "the receive fails, and does not say in what the message differs",
+            "the receive fails, and does not name the term that the message does not meet",
         )?;
-        // A stream may be cleared, and write, before its length is known.
+        // A stream may get a clear-to-send, and write, before its length is known.
         let is_stream = self.plan.scheme == Repair::Stream;
         demand(
             !(differs && !is_stream && self.is_begun()),
@@ -291,7 +293,7 @@ impl Story<'_> {
                 Refusal::Scheme { .. } => coverage.saw("refused for its scheme"),
                 Refusal::Length { .. } => coverage.saw("refused for its length"),
                 Refusal::Immediate { .. } => coverage.saw("refused for its immediate"),
-                Refusal::TooLong { .. } | Refusal::Contradicted { .. } => {}
+                _ => {}
             }
         }
         let is_foreseen = terms.exact_length && terms.scheme.is_some();
@@ -301,7 +303,7 @@ impl Story<'_> {
 }
 
 impl World<'_> {
-    /// Both ends of every message saw what its plan leads to.
+    /// Checks the outcomes of every message at both ends.
     pub(crate) fn check_outcomes(&mut self) -> Result<(), Violation> {
         for (index, plan) in self.plan.messages.iter().enumerate() {
             if self.pairs[plan.pair].is_deserted() {

@@ -1,4 +1,4 @@
-//! What a case can break.
+//! The rules, and their violations.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,7 +7,7 @@ use crate::plan::show::Millis;
 /// A rule that holds in every case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// Bytes of a buffer are those of its message, or nobody wrote them.
+    /// The bytes of a buffer are those of its message, or were not written.
     Bytes,
     /// Nothing is written beside a posted buffer, or behind a message in it.
     Guard,
@@ -15,31 +15,31 @@ pub enum Rule {
     Bitmap,
     /// The length and the immediate that a receiver sees are those of its message.
     Label,
-    /// Memory does not change once the outcome of its receive is known, and no packet of a message
-    /// leaves once the outcome of its send is.
+    /// After the outcome of a receive, its memory does not change. After the outcome of a send, no
+    /// packet of the message is sent.
     Afterwards,
-    /// Both ends see the outcome that the plan leads to.
+    /// Both ends see an outcome that follows from the plan.
     Outcome,
-    /// A partial outcome names what is in memory, and nothing else.
+    /// A partial outcome names exactly the data in memory.
     Partial,
-    /// A message is refused where it is not what its receive demands, and nowhere else.
+    /// A message is refused if and only if it does not meet the terms of its receive.
     Terms,
-    /// A side with a deadline has its outcome by then.
+    /// A side with a deadline has its outcome by the deadline.
     Deadline,
-    /// Every message is over a bounded time after the last fault.
+    /// Every message ends within a bounded time after the last fault.
     Liveness,
-    /// Nobody sends, and no timer runs, when all messages are over.
+    /// When all messages have ended, no packet is sent and no timer runs.
     Silence,
-    /// No more is in flight than the window allows, no round trip is shorter than the path, and
-    /// reports come and are true.
+    /// The bytes in flight do not exceed the window, no round trip is shorter than the path, and
+    /// reports arrive and are correct.
     Path,
-    /// Everything that an endpoint took from its fabric comes back.
+    /// An endpoint returns all resources of its fabric.
     Leak,
-    /// An RDMA NIC behind boxes gets packets only that the other NIC has sent.
+    /// An RDMA NIC behind boxes gets only packets that the other NIC has sent.
     Packets,
-    /// Counters of links and fabrics agree, and count no packet that a peer may not send.
+    /// Counters of links and fabrics agree, and count no packet that a peer must not send.
     Counters,
-    /// No call fails that is made as documented.
+    /// No call fails if it is made as documented.
     Call,
     /// Nothing panics.
     Panic,
@@ -77,10 +77,21 @@ impl Display for Rule {
 pub struct Violation {
     /// Which rule.
     pub rule: Rule,
-    /// When, in nanoseconds of the virtual time.
+    /// When it was detected, in nanoseconds of virtual time.
     pub at_ns: u64,
-    /// What was seen, and what was expected.
+    /// The observed and the expected behaviour.
     pub what: String,
+}
+
+impl Violation {
+    /// Compares the hashes of two runs of a case, which must be equal.
+    pub(crate) fn of_hashes(first: u64, second: u64) -> Option<Self> {
+        (first != second).then(|| Self {
+            rule: Rule::Determinism,
+            at_ns: 0,
+            what: format!("hashes {first:#x} and {second:#x}"),
+        })
+    }
 }
 
 impl Display for Violation {

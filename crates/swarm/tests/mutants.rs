@@ -1,4 +1,4 @@
-//! The patches of `make mutants` apply to the code as it is.
+//! Checks that the patches of `make mutants` apply to the current code.
 
 use std::path::Path;
 use std::process::Command;

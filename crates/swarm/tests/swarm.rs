@@ -8,17 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use farwrite_swarm::{Plan, Table, check, explain, parse_seed};
+use farwrite_swarm::{CoverageTable, Plan, check, explain, parse_seed};
 
-/// Cases that are run in any case, however slow the machine is.
+/// Lowest number of cases, even on a slow machine.
 const FEWEST: u64 = 500;
-/// Time in which further cases are begun.
+/// No further cases start after this time.
 const TIME: Duration = Duration::from_secs(45);
-/// Most cases.
+/// Highest number of cases.
 const MOST: u64 = 8_000;
-/// Cases that must have met everything.
+/// After this number of cases, all kinds must have been met.
 const ENOUGH: u64 = 2_000;
-/// One of this many cases is run twice, and must be the same both times.
+/// One of this number of cases runs twice, and both runs must be equal.
 const TWICE: u64 = 16;
 
 fn variable(name: &str) -> Option<u64> {
@@ -26,7 +26,7 @@ fn variable(name: &str) -> Option<u64> {
     Some(parse_seed(&text).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
-fn work(next: &AtomicU64, start: Instant, table: &Mutex<Table>) -> Option<u64> {
+fn work(next: &AtomicU64, start: Instant, table: &Mutex<CoverageTable>) -> Option<u64> {
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= MOST || (seed >= FEWEST && start.elapsed() > TIME) {
@@ -34,7 +34,7 @@ fn work(next: &AtomicU64, start: Instant, table: &Mutex<Table>) -> Option<u64> {
         }
         let report = check(&Plan::draw(seed), seed.is_multiple_of(TWICE));
         if report.violation.is_some() {
-            // No further seeds are begun.
+            // Start no further seeds.
             next.store(MOST, Ordering::Relaxed);
             return Some(seed);
         }
@@ -48,7 +48,7 @@ fn no_case_breaks_a_rule() {
     let (next, start, table) = (
         AtomicU64::new(0),
         Instant::now(),
-        Mutex::new(Table::default()),
+        Mutex::new(CoverageTable::default()),
     );
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let failed: Vec<u64> = std::thread::scope(|scope| {
@@ -64,7 +64,7 @@ fn no_case_breaks_a_rule() {
     }
     let table = table.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{table}");
-    // Past the capture of output: how many there were is part of a passed test, too.
+    // Write directly to stderr, so that the number of cases also appears for passed tests.
     let (cases, took) = (table.cases(), start.elapsed());
     writeln!(std::io::stderr(), "swarm: {cases} cases in {took:.0?}").expect("stderr");
     if cases >= ENOUGH {

@@ -1,4 +1,4 @@
-//! Runs cases of the swarm, seed after seed, and counts what they met.
+//! Runs cases of the swarm, seed after seed, and counts the events that they meet.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -9,31 +9,32 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use farwrite_swarm::boxes::{self, BoxPlan};
 use farwrite_swarm::{
-    NetworkPlan, Plan, Table, Tally, Violation, check, check_network, explain, explain_network,
+    CoverageTable, NetworkPlan, NetworkTally, Plan, Violation, check, check_network, explain,
+    explain_network,
 };
 
-/// One of this many cases is run twice, and must be the same both times.
+/// One of this number of cases runs twice, and both runs must be equal.
 const TWICE: u64 = 16;
 /// Time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// Runs cases of the fault swarm until it is stopped, or as many as it is told to.
+/// Runs cases of the fault swarm, until it is stopped or a limit is reached.
 #[derive(Parser)]
 struct Args {
-    /// The first seed, with 0x before hexadecimal digits; the others follow it.
+    /// The first seed, decimal or hexadecimal with 0x; the next seeds follow it.
     #[arg(long, default_value = "0", value_parser = farwrite_swarm::parse_seed)]
     base: u64,
-    /// How many seeds to run; without end if it is not given.
+    /// Number of seeds to run; without limit if not given.
     #[arg(long)]
     seeds: Option<u64>,
-    /// How long to run, in seconds; without end if it is not given.
+    /// Time to run, in seconds; without limit if not given.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Threads; one a core if it is not given.
+    /// Number of threads; one per core if not given.
     #[arg(long)]
     threads: Option<usize>,
-    /// Seconds of virtual time, after the last fault, in which something must come to its end; less
-    /// than the usual finds what recovers slowly.
+    /// Seconds of virtual time after the last fault within which a message must end; a low value
+    /// finds messages that recover slowly.
     #[arg(long)]
     patience: Option<u64>,
     /// Run cases in networks of switches instead.
@@ -45,12 +46,12 @@ struct Args {
     /// Stop at the first broken rule.
     #[arg(long)]
     stop: bool,
-    /// Print the seed and the rule of a failure only, not a shrunk plan.
+    /// Print only the seed and the rule of a failure, without a shrunk plan.
     #[arg(long)]
     brief: bool,
 }
 
-/// What all threads share.
+/// State that all threads share.
 struct Soak {
     args: Args,
     start: Instant,
@@ -66,14 +67,14 @@ struct Sums {
     packets: u64,
     faults: u64,
     failures: u64,
-    table: Table,
-    tally: Tally,
-    /// In how many cases of boxes each kind was met.
+    table: CoverageTable,
+    tally: NetworkTally,
+    /// Number of cases of boxes that met each kind of event.
     box_kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Soak {
-    /// The next seed, if there is to be one.
+    /// The next seed; `None` if a limit is reached.
     fn next_seed(&self) -> Option<u64> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let is_within = self.args.seeds.is_none_or(|seeds| number < seeds);
@@ -124,10 +125,7 @@ impl Soak {
 
     fn run_boxes(&self, seed: u64) -> Result<(), Failure> {
         let plan = BoxPlan::draw(seed);
-        let report = match seed.is_multiple_of(TWICE) {
-            true => boxes::check(&plan),
-            false => boxes::run(&plan),
-        };
+        let report = boxes::check(&plan, seed.is_multiple_of(TWICE));
         let mut sums = self.sums();
         sums.cases += 1;
         for kind in report.met {
@@ -165,7 +163,7 @@ impl Soak {
     }
 }
 
-/// A broken rule, and how to explain it.
+/// A broken rule, and a function that explains it.
 type Failure = (Violation, Box<dyn FnOnce() -> String>);
 
 fn failure(

@@ -12,15 +12,15 @@ use farwrite_rc::Nic;
 
 use super::forge;
 use super::plan::Rates;
-use crate::dice::Dice;
+use farwrite_dice::SplitMix;
 
-/// Box messages that the path remembers.
+/// Highest number of box messages that the path remembers.
 const MAX_SEEN: usize = 40;
 
 pub(crate) enum Node<B: PathBox> {
-    Host(Box<Host>),
+    Host(Box<BoxHost>),
     Box(Box<BoxDevice<B>>),
-    /// In the place of a box that is missing.
+    /// Forwards all frames; stands in place of a missing box.
     Wire(Vec<Output>),
     Path(Box<FaultyPath>),
 }
@@ -28,19 +28,19 @@ pub(crate) enum Node<B: PathBox> {
 /// Packets that a NIC has sent.
 pub(crate) type Sent = Rc<RefCell<HashSet<Vec<u8>>>>;
 
-/// A NIC whose packets are noted.
-pub(crate) struct Host {
+/// A NIC, with a record of the packets that it sends.
+pub(crate) struct BoxHost {
     pub(crate) nic: Nic,
     pub(crate) sent: Sent,
     pub(crate) peer_sent: Sent,
-    /// The first packet from the path that the peer's NIC has not sent.
+    /// The first packet from the path that the peer's NIC did not send.
     pub(crate) made_up: Option<Frame>,
 }
 
-/// Where FECN and BECN are. The ICRC does not cover this byte of a packet.
+/// Offset of the byte with FECN and BECN. The ICRC does not cover it.
 const CONGESTION: usize = 4;
 
-/// What the ICRC of a packet covers.
+/// The bytes of a packet that the ICRC covers.
 fn identity(frame: &Frame) -> Vec<u8> {
     let datagram = frame.to_datagram();
     let Datagram {
@@ -61,21 +61,21 @@ fn identity(frame: &Frame) -> Vec<u8> {
 pub(crate) struct FaultyPath {
     pub(crate) rates: Rates,
     pub(crate) end_ns: u64,
-    /// What messages are forged with.
+    /// The key with which messages are forged.
     pub(crate) key: [u8; 32],
-    pub(crate) dice: Dice,
-    pub(crate) tally: Tally,
+    pub(crate) dice: SplitMix,
+    pub(crate) tally: PathTally,
     seen: Vec<(usize, Frame)>,
-    /// Frames that the burst under way still takes.
+    /// Remaining frames of the current burst of losses.
     burst: u64,
-    /// Frames by the time at which they leave, and a number.
+    /// Frames by the time of their departure, and a serial number.
     waiting: BTreeMap<(u64, u64), Output>,
     number: u64,
 }
 
-/// What the path did to frames.
+/// Counts of the faults of the path.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct PathTally {
     pub(crate) lost: u64,
     pub(crate) changed: u64,
     pub(crate) doubled: u64,
@@ -90,8 +90,8 @@ impl FaultyPath {
             rates,
             end_ns,
             key,
-            dice: Dice::new(seed),
-            tally: Tally::default(),
+            dice: SplitMix::new(seed),
+            tally: PathTally::default(),
             seen: Vec::new(),
             burst: 0,
             waiting: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl FaultyPath {
         self.send(at_ns, to, frame);
     }
 
-    /// Sends a box message again, as it was or changed.
+    /// Sends a box message again, unchanged or changed.
     fn forge(&mut self, now_ns: u64) {
         if self.seen.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Box messages that no box has made (P10.3, P11.2).
+//! Forged box messages (P10.3, P11.2).
 
 use std::net::IpAddr;
 
@@ -9,18 +9,18 @@ use farwrite_wire::header::ICRC_BYTES;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::BOX_MESSAGE;
 
-use crate::dice::Dice;
+use farwrite_dice::SplitMix;
 
 const TAG_BYTES: usize = 16;
 const LOWAR_KEY: [u8; 32] = *b"farwrite lowar box without a key";
 const NETRT_KEY: [u8; 32] = *b"farwrite netrt box without a key";
 
-/// The key that stands for none.
+/// The public default key of a box without a key.
 pub(crate) fn default_key(is_lowar: bool) -> [u8; 32] {
     if is_lowar { LOWAR_KEY } else { NETRT_KEY }
 }
 
-/// The bytes of a box message.
+/// The bytes of a box message; `None` if the frame is not one.
 pub(crate) fn message(frame: &Frame) -> Option<&[u8]> {
     match &frame.header {
         Header::Other(bytes) if bytes.first() == Some(&BOX_MESSAGE) => Some(bytes),
@@ -29,7 +29,7 @@ pub(crate) fn message(frame: &Frame) -> Option<&[u8]> {
 }
 
 /// A box message with some of its bits changed, sealed with a key.
-pub(crate) fn forged(genuine: &Frame, key: &[u8; 32], dice: &mut Dice) -> Option<Frame> {
+pub(crate) fn forged(genuine: &Frame, key: &[u8; 32], dice: &mut SplitMix) -> Option<Frame> {
     let sealed = message(genuine)?;
     let bytes = sealed.len().checked_sub(TAG_BYTES + ICRC_BYTES)?;
     let mut message = sealed[..bytes].to_vec();
@@ -57,8 +57,8 @@ pub(crate) fn forged(genuine: &Frame, key: &[u8; 32], dice: &mut Dice) -> Option
     })
 }
 
-/// The frame with a bit changed. What was a packet is only bytes then: its ICRC is wrong.
-pub(crate) fn changed(frame: &Frame, dice: &mut Dice) -> Option<Frame> {
+/// The frame with one bit changed. A packet becomes opaque bytes, because its ICRC is wrong.
+pub(crate) fn changed(frame: &Frame, dice: &mut SplitMix) -> Option<Frame> {
     let Datagram { mut payload, .. } = frame.to_datagram().ok()?;
     let at = dice.index(payload.len());
     payload[at] ^= 1 << dice.within(0..8);

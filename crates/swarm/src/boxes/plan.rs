@@ -1,4 +1,4 @@
-//! A case as a plain value, and how a seed draws it.
+//! The plan of a case as a plain value, and how a seed draws it.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -6,37 +6,37 @@ use std::time::Duration;
 use farwrite_boxes::lowar::{self, Coding, Shape};
 use farwrite_boxes::{Backpressure, netrt};
 
-use super::traffic::{self, Ask};
-use crate::dice::Dice;
+use super::traffic::{self, RequestPlan};
+use farwrite_dice::SplitMix;
 
 pub(crate) const RATE_BPS: u64 = 10_000_000_000;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// A case.
+/// The plan of a case.
 #[derive(Clone, Debug)]
 pub struct BoxPlan {
     /// The boxes.
     pub boxes: Boxes,
-    /// How they slow their NICs down.
+    /// How the boxes slow their NICs down.
     pub backpressure: Backpressure,
-    /// From one box to the other.
+    /// Delay from one box to the other.
     pub delay: Duration,
-    /// What the path does to frames.
+    /// The fault rates of the path.
     pub rates: Rates,
-    /// The end of all faults.
+    /// When all faults end.
     pub faults_end_ns: u64,
-    /// Boxes that start again.
+    /// Restarts of boxes.
     pub restarts: Vec<Restart>,
-    /// Whether messages are forged with the key of the boxes, or with another one.
+    /// Whether messages are forged with the key of the boxes, or with a different key.
     pub key_is_known: bool,
-    /// Bytes of payload in a packet.
+    /// Payload length of a full packet.
     pub mtu_bytes: u32,
     /// The first PSN of all connections.
     pub first_psn: u32,
-    /// The requests of each connection, of both ends.
-    pub(crate) asks: Vec<[Vec<Ask>; 2]>,
-    /// Decides what happens to each frame.
+    /// The requests of both ends of each connection.
+    pub(crate) requests: Vec<[Vec<RequestPlan>; 2]>,
+    /// The seed that decides the faults of each frame.
     pub path_seed: u64,
 }
 
@@ -49,31 +49,31 @@ pub enum Boxes {
     NetRt([Option<netrt::Config>; 2]),
 }
 
-/// How often the path does what to a frame.
+/// The probabilities of the path's faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
-    /// It loses this one.
+    /// Probability that a frame is lost.
     pub loss: f64,
-    /// Up to this number of further frames is lost with it.
+    /// Highest number of further frames that are lost with it.
     pub burst: u64,
-    /// It changes a bit.
+    /// Probability that a bit is changed.
     pub change: f64,
-    /// It delivers it twice.
+    /// Probability that a frame is delivered twice.
     pub double: f64,
-    /// It delivers it late, by up to `late_ns`.
+    /// Probability that a frame is late, by up to `late_ns`.
     pub late: f64,
-    /// In nanoseconds.
+    /// Highest lateness in nanoseconds.
     pub late_ns: u64,
-    /// It makes a box message of one that came by.
+    /// Probability that a box message is forged from an earlier one.
     pub forge: f64,
 }
 
-/// A box that starts again.
+/// A restart of a box.
 #[derive(Clone, Copy, Debug)]
 pub struct Restart {
     /// When.
     pub at_ns: u64,
-    /// Beside which NIC, 0 or 1.
+    /// The NIC of the box, 0 or 1.
     pub at: usize,
 }
 
@@ -81,11 +81,11 @@ impl BoxPlan {
     /// The case of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut dice = SplitMix::new(seed);
         let delay_ns = dice.pick(&[2 * US, 20 * US, 200 * US, 2 * MS]);
         let keys = draw_keys(&mut dice);
         let missing = dice.chance(0.1).then(|| dice.index(2));
-        let mut configs = |config: &mut dyn FnMut(&mut Dice, usize)| {
+        let mut configs = |config: &mut dyn FnMut(&mut SplitMix, usize)| {
             for at in (0..2).filter(|at| missing != Some(*at)) {
                 config(&mut dice, at);
             }
@@ -118,7 +118,7 @@ impl BoxPlan {
             key_is_known: dice.chance(0.5),
             mtu_bytes: dice.pick(&[256, 512, 1024]),
             first_psn: dice.pick(&[0, 0x7F_FFF0, 0xFF_FFF0]),
-            asks: (0..connections)
+            requests: (0..connections)
                 .map(|_| [traffic::draw(&mut dice), traffic::draw(&mut dice)])
                 .collect(),
             path_seed: dice.next(),
@@ -142,7 +142,7 @@ impl BoxPlan {
     }
 }
 
-fn draw_keys(dice: &mut Dice) -> [Option<[u8; 32]>; 2] {
+fn draw_keys(dice: &mut SplitMix) -> [Option<[u8; 32]>; 2] {
     let key = dice.chance(0.5).then_some([7; 32]);
     let other = if dice.chance(0.05) {
         Some([8; 32])
@@ -152,8 +152,8 @@ fn draw_keys(dice: &mut Dice) -> [Option<[u8; 32]>; 2] {
     [key, other]
 }
 
-/// Often a box has too little of something.
-fn draw_lowar(dice: &mut Dice, key: Option<[u8; 32]>) -> lowar::Config {
+/// Draws settings. Often one of the limits is too low.
+fn draw_lowar(dice: &mut SplitMix, key: Option<[u8; 32]>) -> lowar::Config {
     let shape = |packets, units| Shape::new(packets, units).expect("a shape");
     let shapes = [shape(1, 1), shape(4, 2), shape(8, 1), shape(16, 8)];
     lowar::Config {
@@ -175,7 +175,7 @@ fn draw_lowar(dice: &mut Dice, key: Option<[u8; 32]>) -> lowar::Config {
     }
 }
 
-fn draw_netrt(dice: &mut Dice, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::Config {
+fn draw_netrt(dice: &mut SplitMix, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::Config {
     let plain = netrt::Config::new(RATE_BPS, 2 * delay_ns + 10 * US);
     netrt::Config {
         key,
@@ -191,7 +191,7 @@ fn draw_netrt(dice: &mut Dice, key: Option<[u8; 32]>, delay_ns: u64) -> netrt::C
     }
 }
 
-fn draw_backpressure(dice: &mut Dice) -> Backpressure {
+fn draw_backpressure(dice: &mut SplitMix) -> Backpressure {
     dice.pick(&[
         Backpressure::default(),
         Backpressure::Pfc {
@@ -202,8 +202,8 @@ fn draw_backpressure(dice: &mut Dice) -> Backpressure {
     ])
 }
 
-/// Each kind of fault is there or not.
-fn draw_rates(dice: &mut Dice) -> Rates {
+/// Draws the faults. Each kind is either present or absent.
+fn draw_rates(dice: &mut SplitMix) -> Rates {
     let mut rate = |rates: &[f64]| {
         let rate = dice.pick(rates);
         if dice.chance(0.6) { rate } else { 0.0 }

@@ -1,47 +1,47 @@
-//! Requests of two NICs to each other, and what has to come of them.
+//! Requests of two NICs to each other, and their expected results.
 
 use farwrite_net::Payload;
 use farwrite_rc::{Completion, Remote, Request};
 
-use crate::dice::Dice;
+use farwrite_dice::SplitMix;
 
-/// The region that each NIC has for each connection.
+/// The key of the memory region that each NIC has for a connection.
 pub(crate) fn rkey(connection: usize) -> u32 {
     u32::try_from(connection).expect("few connections") + 1
 }
 
 pub(crate) const MAX_BYTES: u32 = 6_000;
-const MAX_ASKS: u64 = 24;
+const MAX_REQUESTS: u64 = 24;
 const ADDR: u64 = 0x1000;
 
-/// A request. Each has a slot of the peer's memory that it alone writes, because a READ that is
-/// repeated reads again.
+/// A request. Each request has a slot of the peer's memory for itself, because a repeated READ
+/// reads again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum RequestPlan {
     Write { bytes: u32 },
     Send { bytes: u32 },
     Read { slot: usize, bytes: u32 },
 }
 
-pub(crate) fn draw(dice: &mut Dice) -> Vec<Ask> {
-    let count = dice.within(0..MAX_ASKS);
-    let mut ask = |number: u64| {
+pub(crate) fn draw(dice: &mut SplitMix) -> Vec<RequestPlan> {
+    let count = dice.within(0..MAX_REQUESTS);
+    let mut plan = |number: u64| {
         let most = dice.pick(&[1, 600, u64::from(MAX_BYTES)]);
         let bytes = u32::try_from(dice.within(0..most + 1)).expect("at most MAX_BYTES");
         match dice.within(0..3) {
-            0 => Ask::Write { bytes },
-            1 => Ask::Send { bytes },
-            _ => Ask::Read {
+            0 => RequestPlan::Write { bytes },
+            1 => RequestPlan::Send { bytes },
+            _ => RequestPlan::Read {
                 slot: usize::try_from(dice.within(0..number + 1)).expect("few"),
                 bytes,
             },
         }
     };
-    (0..count).map(&mut ask).collect()
+    (0..count).map(&mut plan).collect()
 }
 
-/// What one NIC asks of the other on a connection, and what has to come of it.
-pub(crate) struct Course {
+/// The requests of one NIC on a connection, and their expected results.
+pub(crate) struct ExpectedResults {
     pub(crate) requests: Vec<Request>,
     /// The outcomes of the requests.
     pub(crate) done: Vec<Completion>,
@@ -51,29 +51,29 @@ pub(crate) struct Course {
     pub(crate) memory: Vec<u8>,
 }
 
-impl Course {
-    pub(crate) fn new(asks: &[Ask], connection: usize, from: usize) -> Self {
-        let mut course = Self {
+impl ExpectedResults {
+    pub(crate) fn new(plans: &[RequestPlan], connection: usize, from: usize) -> Self {
+        let mut expected = Self {
             requests: Vec::new(),
             done: Vec::new(),
             received: Vec::new(),
-            memory: vec![0; region_bytes(asks)],
+            memory: vec![0; region_bytes(plans)],
         };
-        for (number, ask) in asks.iter().enumerate() {
-            course.add(number, *ask, connection, from);
+        for (number, plan) in plans.iter().enumerate() {
+            expected.add(number, *plan, connection, from);
         }
-        course
+        expected
     }
 
-    fn add(&mut self, number: usize, ask: Ask, connection: usize, from: usize) {
+    fn add(&mut self, number: usize, plan: RequestPlan, connection: usize, from: usize) {
         let id = number as u64;
         let remote = |slot: usize| Remote {
             rkey: rkey(connection),
             addr: ADDR + offset(slot) as u64,
         };
         let fresh = |bytes| content(bytes, number + 100 * connection + 500 * from);
-        let request = match ask {
-            Ask::Write { bytes } => {
+        let request = match plan {
+            RequestPlan::Write { bytes } => {
                 let data = fresh(bytes);
                 self.memory[offset(number)..][..data.len()].copy_from_slice(&data);
                 self.done.push(Completion::Acknowledged { id });
@@ -83,7 +83,7 @@ impl Course {
                     imm: None,
                 }
             }
-            Ask::Send { bytes } => {
+            RequestPlan::Send { bytes } => {
                 let data = Payload::Bytes(fresh(bytes).into());
                 self.done.push(Completion::Acknowledged { id });
                 self.received.push(Completion::Received {
@@ -93,7 +93,7 @@ impl Course {
                 });
                 Request::Send { data, imm: None }
             }
-            Ask::Read { slot, bytes } => {
+            RequestPlan::Read { slot, bytes } => {
                 let data = self.memory[offset(slot)..][..bytes as usize].into();
                 let data = Payload::Bytes(data);
                 self.done.push(Completion::Read { id, data });
@@ -112,8 +112,8 @@ impl Course {
     }
 }
 
-fn region_bytes(asks: &[Ask]) -> usize {
-    offset(asks.len().max(1))
+fn region_bytes(plans: &[RequestPlan]) -> usize {
+    offset(plans.len().max(1))
 }
 
 fn offset(slot: usize) -> usize {

@@ -1,4 +1,4 @@
-//! A case under way, and the rules that it must not break.
+//! A running case, and the rules that it must not break.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use farwrite_boxes::{BoxDevice, PathBox};
 use farwrite_net::{CableConfig, Network, NodeId, Options, Role, Topology};
 use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 
-use super::device::{FaultyPath, Host, Node, Sent};
+use super::device::{BoxHost, FaultyPath, Node, Sent};
 use super::forge;
 use super::plan::{BoxPlan, Boxes, RATE_BPS};
-use super::traffic::{Course, MAX_BYTES, rkey};
+use super::traffic::{ExpectedResults, MAX_BYTES, rkey};
 use crate::violation::{Rule, Violation};
 
 const STEP_NS: u64 = 1_000_000;
-/// After the last fault, requests are done within this time.
+/// All requests must complete within this time after the last fault.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// After the last request, boxes fall silent within this time.
+/// Boxes must fall silent within this time after the last request.
 const QUIET_NS: u64 = 60_000_000_000;
 const ACK_TIMEOUT_NS: u64 = 12_000_000;
 
-/// A box, and what its counters show of a case.
+/// A box, and the events that its counters show.
 pub(crate) trait Watched: PathBox<Config: Clone> {
     fn met(counters: &Self::Counters) -> Vec<(&'static str, u64)>;
 }
@@ -60,20 +60,20 @@ impl Watched for NetRt {
     }
 }
 
-pub(crate) struct World<'a, B: PathBox> {
+pub(crate) struct BoxWorld<'a, B: PathBox> {
     plan: &'a BoxPlan,
     network: Network<Node<B>>,
     hosts: [NodeId; 2],
     boxes: [NodeId; 2],
     path: NodeId,
-    /// Of each connection, from either end.
-    courses: Vec<[Course; 2]>,
-    /// What requests and receive buffers of each connection and end came to.
+    /// The expected results of each connection and end.
+    expected: Vec<[ExpectedResults; 2]>,
+    /// The outcomes of requests and receive buffers, of each connection and end.
     outcomes: Vec<[[Vec<Completion>; 2]; 2]>,
     met: BTreeSet<&'static str>,
 }
 
-impl<'a, B: Watched> World<'a, B> {
+impl<'a, B: Watched> BoxWorld<'a, B> {
     pub(crate) fn new(plan: &'a BoxPlan, configs: &[Option<B::Config>; 2]) -> Self {
         let mut topology = Topology::new();
         let hosts = [0, 1].map(|at| topology.add(Role::Host, format!("nic{at}")));
@@ -90,7 +90,7 @@ impl<'a, B: Watched> World<'a, B> {
         let sent = [Sent::default(), Sent::default()];
         let device = |id: NodeId, _: &farwrite_net::Node| {
             if let Some(at) = hosts.iter().position(|host| *host == id) {
-                return Node::Host(Box::new(Host {
+                return Node::Host(Box::new(BoxHost {
                     nic: Nic::new(id),
                     sent: sent[at].clone(),
                     peer_sent: sent[1 - at].clone(),
@@ -109,8 +109,8 @@ impl<'a, B: Watched> World<'a, B> {
             }
         };
         let network = Network::new(&topology, &Options::default(), plan.path_seed, device);
-        let courses = plan.asks.iter().enumerate().map(|(connection, asks)| {
-            [0, 1].map(|from| Course::new(&asks[from], connection, from))
+        let expected = plan.requests.iter().enumerate().map(|(connection, plans)| {
+            [0, 1].map(|from| ExpectedResults::new(&plans[from], connection, from))
         });
         let mut world = Self {
             plan,
@@ -118,8 +118,8 @@ impl<'a, B: Watched> World<'a, B> {
             hosts,
             boxes,
             path,
-            courses: courses.collect(),
-            outcomes: vec![Default::default(); plan.asks.len()],
+            expected: expected.collect(),
+            outcomes: vec![Default::default(); plan.requests.len()],
             met: BTreeSet::new(),
         };
         world.connect();
@@ -175,7 +175,7 @@ impl<'a, B: Watched> World<'a, B> {
     }
 
     fn connect(&mut self) {
-        for connection in 0..self.courses.len() {
+        for connection in 0..self.expected.len() {
             let number = u16::try_from(connection).expect("few connections");
             let qpn = FIRST_QPN + u32::from(number);
             for (at, peer) in [(0, 1), (1, 0)] {
@@ -194,9 +194,9 @@ impl<'a, B: Watched> World<'a, B> {
                     recv_psn: self.plan.first_psn,
                     ..QpConfig::new(qpn)
                 };
-                let incoming = &self.courses[connection][peer];
+                let incoming = &self.expected[connection][peer];
                 let ((addr, region), receives) = (incoming.region(), incoming.received.len());
-                let requests = self.courses[connection][at].requests.clone();
+                let requests = self.expected[connection][at].requests.clone();
                 let nic = &mut self.host(at).nic;
                 assert_eq!(nic.connect(to, config), Ok(qpn));
                 let registered = nic.memory.register(rkey(connection), addr, region);
@@ -211,16 +211,16 @@ impl<'a, B: Watched> World<'a, B> {
         }
     }
 
-    fn host(&mut self, at: usize) -> &mut Host {
+    fn host(&mut self, at: usize) -> &mut BoxHost {
         match self.network.device_mut(self.hosts[at]) {
             Some(Node::Host(host)) => host,
             _ => unreachable!("hosts are hosts"),
         }
     }
 
-    /// Takes what NICs say about requests and receive buffers.
+    /// Collects the completions of requests and receive buffers.
     fn collect(&mut self) {
-        for connection in 0..self.courses.len() {
+        for connection in 0..self.expected.len() {
             let number = u32::try_from(connection).expect("few connections");
             for at in 0..2 {
                 while let Some(done) = self.host(at).nic.poll_completion(FIRST_QPN + number) {
@@ -231,17 +231,18 @@ impl<'a, B: Watched> World<'a, B> {
         }
     }
 
-    /// How many outcomes of a connection and end are wanted, of both kinds.
+    /// The expected numbers of completions of a connection and end: of requests and of receive
+    /// buffers.
     fn wanted(&self, connection: usize, at: usize) -> [usize; 2] {
-        let courses = &self.courses[connection];
-        [courses[at].done.len(), courses[1 - at].received.len()]
+        let expected = &self.expected[connection];
+        [expected[at].done.len(), expected[1 - at].received.len()]
     }
 
     fn is_done(&self) -> bool {
-        (0..self.courses.len()).all(|connection| {
+        (0..self.expected.len()).all(|connection| {
             (0..2).all(|at| {
                 let outcomes = self.outcomes[connection][at].each_ref().map(Vec::len);
-                // More outcomes than requests break a rule, which `check_end` names.
+                // If there are more outcomes than requests, `check_end` reports the broken rule.
                 let pairs = outcomes.iter().zip(self.wanted(connection, at));
                 pairs.into_iter().all(|(got, wanted)| *got >= wanted)
             })
@@ -256,7 +257,7 @@ impl<'a, B: Watched> World<'a, B> {
             };
             format!("connection {connection}: {}; {}", of(0), of(1))
         };
-        let lines: Vec<_> = (0..self.courses.len()).map(line).collect();
+        let lines: Vec<_> = (0..self.expected.len()).map(line).collect();
         lines.join("\n")
     }
 
@@ -271,9 +272,9 @@ impl<'a, B: Watched> World<'a, B> {
     }
 
     fn check_end(&mut self) -> Result<(), Violation> {
-        for connection in 0..self.courses.len() {
+        for connection in 0..self.expected.len() {
             for at in 0..2 {
-                let [own, peer] = [at, 1 - at].map(|at| &self.courses[connection][at]);
+                let [own, peer] = [at, 1 - at].map(|at| &self.expected[connection][at]);
                 let [done, received] = &self.outcomes[connection][at];
                 if (done, received) != (&own.done, &peer.received) {
                     let what = format!("connection {connection}, NIC {at}: {done:?} {received:?}");
@@ -305,11 +306,14 @@ impl<'a, B: Watched> World<'a, B> {
         }
     }
 
-    /// Notes what the case has met.
+    /// Records the events that the case has met.
     fn note(&mut self) {
         let mut seen = vec![
             ("one box missing", u64::from(!self.plan.is_whole())),
-            ("several connections", u64::from(self.plan.asks.len() > 1)),
+            (
+                "several connections",
+                u64::from(self.plan.requests.len() > 1),
+            ),
         ];
         let keys = self.plan.keys();
         let differ = keys.windows(2).any(|pair| pair[0] != pair[1]);

@@ -10,12 +10,12 @@ use farwrite_net::NodeId;
 use super::plan::PRIORITY;
 use super::{Bytes, GUARD};
 
-/// An endpoint, and what it sends and receives by the number of the flow.
+/// An endpoint, with the sends and receives of each flow.
 pub(super) struct Worker {
     endpoint: Endpoint<NetFabric>,
     pub(super) sends: Vec<(usize, SendHandle)>,
     pub(super) receives: Vec<(usize, RecvHandle, MemoryRegion)>,
-    /// What a poll could not do.
+    /// The first error of a poll.
     pub(super) error: Option<Error>,
 }
 
@@ -31,7 +31,7 @@ impl Program for Worker {
     }
 }
 
-/// A host with an endpoint; its keys follow from the seed.
+/// A host with an endpoint. Its keys derive from the seed.
 pub(super) fn new(node: NodeId, seed: u64) -> NetHost<Worker> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -100,7 +100,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the receiver of a flow has, with the guard behind it, and whether it is whole.
+    /// The receive buffer of a flow with its guard, and the outcome.
     pub(super) fn received(&self, flow: usize) -> Option<(&[u8], Option<Outcome>)> {
         let mut receives = self.receives.iter();
         let (_, receive, memory) = receives.find(|(of, ..)| *of == flow)?;

@@ -1,10 +1,10 @@
-//! Cases in networks of switches: endpoints and NICs with reliable connections share queues, which
+//! Cases in networks of switches: endpoints and NICs with reliable connections share queues that
 //! mark, pause, trim and drop, over paths that reorder packets and cables that fail.
 //!
-//! The rules: a message that is done has the right bytes, and nothing is written behind it; each
-//! request and each receive has exactly one outcome; endpoints deliver every message whole, since
-//! every failure ends; a NIC may give up; all is over in bounded time; and no frame is lost
-//! without being counted.
+//! The rules: a finished message has the right bytes, and nothing is written behind it. Each
+//! request and each receive has exactly one outcome. Endpoints deliver every message whole, because
+//! every failure ends; a NIC may give up. Everything ends in bounded time. No frame is lost without
+//! being counted.
 
 mod endpoint;
 mod nic;
@@ -15,50 +15,43 @@ mod world;
 use farwrite::fabric::net::NetHost;
 use farwrite_net::{Device, Frame, Output, Ports};
 
-use crate::dice::mix;
 use crate::quietly;
 use crate::violation::{Rule, Violation};
 use endpoint::Worker;
+use farwrite_dice::mix;
 use nic::NicHost;
 pub use plan::{Carrier, ChangePlan, FlowPlan, NetworkPlan};
-pub use tally::Tally;
-use world::World;
+pub use tally::NetworkTally;
+use world::NetworkWorld;
 
-/// Bytes behind each buffer of a receiver, which nobody may write.
+/// Guard bytes behind each receive buffer. Nothing may write them.
 const GUARD: usize = 64;
 
-/// What a case in a network did.
+/// The result of a case in a network.
 #[derive(Clone, Debug)]
 pub struct NetworkReport {
-    /// The rule that it broke, if it broke one.
+    /// The rule that the case broke, if any.
     pub violation: Option<Violation>,
-    /// A hash of everything that happened to frames.
+    /// A hash over all events of frames.
     pub hash: u64,
-    /// Frames that hosts sent.
+    /// Number of frames that hosts sent.
     pub frames: u64,
-    /// What the case met. Complete only if no rule was broken.
-    pub tally: Tally,
+    /// The events that the case met. Complete only if no rule was broken.
+    pub tally: NetworkTally,
 }
 
-/// Runs a case, and if `twice` once more, and compares.
+/// Runs a case. If `twice`, runs it again and compares the hashes.
 #[must_use]
 pub fn check_network(plan: &NetworkPlan, twice: bool) -> NetworkReport {
     let mut report = run(plan);
     if twice && report.violation.is_none() {
-        let again = run(plan);
-        if again.hash != report.hash {
-            report.violation = Some(Violation {
-                rule: Rule::Determinism,
-                at_ns: 0,
-                what: format!("hashes {:#x} and {:#x}", report.hash, again.hash),
-            });
-        }
+        report.violation = Violation::of_hashes(report.hash, run(plan).hash);
     }
     report
 }
 
-/// Leaves out flows and changes of a plan as long as it breaks the same rule, and says what is left,
-/// what happens in it, and how to run the seed again.
+/// Removes flows and changes from a plan as long as it breaks the same rule. Returns the remaining
+/// plan, its events, and the command that runs the seed.
 #[must_use]
 pub fn explain_network(seed: u64, plan: &NetworkPlan) -> String {
     let Some(violation) = run(plan).violation else {
@@ -95,7 +88,7 @@ fn shrink(mut plan: NetworkPlan, mut violation: Violation) -> (NetworkPlan, Viol
 }
 
 fn run(plan: &NetworkPlan) -> NetworkReport {
-    let mut world = World::new(plan);
+    let mut world = NetworkWorld::new(plan);
     let violation = match quietly(|| world.run()) {
         Ok(result) => result.err(),
         Err(what) => Some(world.violation(Rule::Panic, what)),
@@ -108,7 +101,7 @@ fn run(plan: &NetworkPlan) -> NetworkReport {
     }
 }
 
-/// The bytes of a flow. Every eight of them are different from those of other places and flows.
+/// The bytes of a flow. Each group of eight bytes differs from all other positions and flows.
 #[derive(Clone, Copy)]
 struct Bytes {
     seed: u64,
@@ -134,7 +127,7 @@ impl Bytes {
         bytes
     }
 
-    /// Where a buffer first differs from the message, or from zeros in the guard behind it.
+    /// The first position at which a buffer differs from the message, or its guard from zero.
     fn differs_at(&self, buffer: &[u8]) -> Option<usize> {
         let message = self.message();
         let behind = buffer.len().saturating_sub(message.len());
@@ -149,13 +142,13 @@ impl Bytes {
     }
 }
 
-/// A host. Either kind is large.
-enum Host {
+/// A host. Both kinds are boxed because they are large.
+enum NetworkHost {
     Endpoint(Box<NetHost<Worker>>),
     Nic(Box<NicHost>),
 }
 
-impl Device for Host {
+impl Device for NetworkHost {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Endpoint(host) => host.handle(now_ns, port, frame),

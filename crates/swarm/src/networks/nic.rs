@@ -3,16 +3,16 @@
 use farwrite_net::{NodeId, Payload};
 use farwrite_rate::DcqcnOptions;
 use farwrite_rc::{
-    Completion, ConfigError, Connection, FIRST_QPN, Nic, Path, PostError, Remote, Request,
-    Transport,
+    Completion, ConfigError, Connection, FIRST_QPN, Nic, PathProfile, PostError, RdmaTransport,
+    Remote, Request,
 };
 
 use super::plan::{Carrier, PRIORITY};
 use super::{Bytes, GUARD};
 
-/// The requests of all flows have this number; there is one on each queue pair.
+/// The id of all requests. Each queue pair has one request.
 const REQUEST: u64 = 1;
-/// The receive buffer of a SEND.
+/// The id of the receive buffer of a SEND.
 const BUFFER: u64 = 2;
 /// The immediate of a SEND.
 const IMMEDIATE: u32 = 0x00C0_FFEE;
@@ -21,13 +21,13 @@ const IMMEDIATE: u32 = 0x00C0_FFEE;
 pub(super) struct NicHost {
     pub(super) nic: Nic,
     flows: Vec<usize>,
-    /// What came of each flow, in order.
+    /// The completions of each flow, in order.
     pub(super) completions: Vec<(usize, Completion)>,
 }
 
 /// What NICs assume of all paths.
-pub(super) fn path() -> Path {
-    Path {
+pub(super) fn path() -> PathProfile {
+    PathProfile {
         rate_bps: 25_000_000_000,
         rtt_ns: 100_000,
         mtu_bytes: 1024,
@@ -36,7 +36,7 @@ pub(super) fn path() -> Path {
 }
 
 impl NicHost {
-    pub(super) fn new(node: NodeId, transport: Transport) -> Self {
+    pub(super) fn new(node: NodeId, transport: RdmaTransport) -> Self {
         let mut nic = Nic::new(node);
         transport.prepare(&mut nic, &path(), dcqcn());
         Self {
@@ -46,7 +46,7 @@ impl NicHost {
         }
     }
 
-    /// Takes in what has completed.
+    /// Collects the completions.
     pub(super) fn take_completions(&mut self) {
         for (qpn, &flow) in (FIRST_QPN..).zip(&self.flows) {
             while let Some(completion) = self.nic.poll_completion(qpn) {
@@ -55,7 +55,7 @@ impl NicHost {
         }
     }
 
-    /// The number of the queue pair that comes next.
+    /// The number of the next queue pair.
     fn next_qpn(&self) -> u32 {
         FIRST_QPN + u32::try_from(self.flows.len()).expect("few queue pairs")
     }
@@ -66,7 +66,7 @@ impl NicHost {
         self.nic.post_receive(qpn, BUFFER, length)
     }
 
-    /// Posts the request of a flow: that of the receiver for a READ, else that of the sender.
+    /// Posts the request of a flow: at the receiver for a READ, otherwise at the sender.
     pub(super) fn post_request(
         &mut self,
         (flow, qpn): (usize, u32),
@@ -97,8 +97,8 @@ impl NicHost {
         self.nic.post(qpn, REQUEST, request)
     }
 
-    /// Offers the memory of a flow to the peer: the message for a READ, or a buffer with a guard
-    /// behind it for a WRITE.
+    /// Registers the memory of a flow for the peer: the message for a READ, or a buffer with a
+    /// guard for a WRITE.
     pub(super) fn offer(&mut self, flow: usize, bytes: &Bytes, carrier: Carrier) {
         let memory = match carrier {
             Carrier::Read => bytes.message(),
@@ -114,12 +114,12 @@ impl NicHost {
     }
 }
 
-/// Joins two NICs for a flow; the numbers of the queue pairs.
+/// Connects two NICs for a flow. Returns the numbers of the queue pairs.
 pub(super) fn connect(
     ends: [(&mut NicHost, NodeId); 2],
     flow: usize,
     src_port: u16,
-    transport: Transport,
+    transport: RdmaTransport,
 ) -> Result<[u32; 2], ConfigError> {
     let [(one, one_node), (other, other_node)] = ends;
     let qpns = [one.next_qpn(), other.next_qpn()];
@@ -140,35 +140,37 @@ pub(super) fn connect(
     Ok(qpns)
 }
 
-/// What came of a request, by the completions of the end that posted it.
-pub(super) enum Came {
+/// The outcome of a request, from the completions of the end that posted it.
+pub(super) enum RequestOutcome {
     Nothing,
-    /// Done; with the bytes, if it was a READ.
+    /// Completed. Contains the bytes of a READ.
     Done(Option<Payload>),
     Failed,
 }
 
-/// The one outcome of a request, or what is wrong with the completions of its end.
-pub(super) fn came<'a>(completions: impl Iterator<Item = &'a Completion>) -> Result<Came, String> {
-    let mut came = Came::Nothing;
+/// The single outcome of a request, or an error in the completions of its end.
+pub(super) fn request_outcome<'a>(
+    completions: impl Iterator<Item = &'a Completion>,
+) -> Result<RequestOutcome, String> {
+    let mut outcome = RequestOutcome::Nothing;
     for completion in completions {
         let next = match completion {
-            Completion::Acknowledged { id: REQUEST } => Came::Done(None),
-            Completion::Read { id: REQUEST, data } => Came::Done(Some(data.clone())),
-            Completion::Failed { id: REQUEST, .. } => Came::Failed,
+            Completion::Acknowledged { id: REQUEST } => RequestOutcome::Done(None),
+            Completion::Read { id: REQUEST, data } => RequestOutcome::Done(Some(data.clone())),
+            Completion::Failed { id: REQUEST, .. } => RequestOutcome::Failed,
             other => return Err(format!("the end of the request has {other:?}")),
         };
-        if !matches!(came, Came::Nothing) {
+        if !matches!(outcome, RequestOutcome::Nothing) {
             return Err(format!(
                 "the request completed twice, then with {completion:?}"
             ));
         }
-        came = next;
+        outcome = next;
     }
-    Ok(came)
+    Ok(outcome)
 }
 
-/// The message in the buffer of a SEND, or what is wrong with the completions of its end.
+/// The message in the buffer of a SEND, or an error in the completions of its end.
 pub(super) fn buffer<'a>(
     completions: impl Iterator<Item = &'a Completion>,
 ) -> Result<Option<Payload>, String> {
@@ -194,4 +196,18 @@ fn rkey(flow: usize) -> u32 {
 
 fn dcqcn() -> DcqcnOptions {
     DcqcnOptions::paper(path().rate_bps)
+}
+
+#[cfg(test)]
+pub(super) fn failed(error: farwrite_rc::RequestError) -> Completion {
+    Completion::Failed { id: REQUEST, error }
+}
+
+#[cfg(test)]
+pub(super) fn received(message: &[u8]) -> Completion {
+    Completion::Received {
+        id: BUFFER,
+        data: Payload::Bytes(message.into()),
+        imm: Some(IMMEDIATE),
+    }
 }

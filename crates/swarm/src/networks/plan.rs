@@ -8,67 +8,67 @@ use farwrite_net::{
     CableConfig, CableId, Change, LeafSpine, Loss, MarkAt, Pfc, Policy, Red, Shape, SwitchConfig,
     Topology, XoffThreshold,
 };
-use farwrite_rc::Transport;
+use farwrite_rc::RdmaTransport;
 
 use super::nic;
-use crate::dice::Dice;
 use crate::plan::{MS, US};
+use farwrite_dice::SplitMix;
 
 /// The traffic class of all packets.
 pub(super) const PRIORITY: u8 = 3;
 const GBIT: u64 = 1_000_000_000;
 
-/// A case: a network, flows over it, and what goes wrong. Hosts with even numbers run endpoints, the
-/// others have NICs with reliable connections. Equal plans run alike.
+/// A case: a network, flows over it, and faults. Hosts with even numbers run endpoints, the others
+/// have NICs with reliable connections. Equal plans give equal runs.
 #[derive(Clone, Debug)]
 pub struct NetworkPlan {
-    /// Decides which frames are lost and marked, paths, keys and the bytes of messages.
+    /// Seed of losses, marks, paths, keys and the bytes of messages.
     pub seed: u64,
     /// Hosts, switches and cables.
     pub shape: Shape,
-    /// All switches.
+    /// The settings of all switches.
     pub switch: SwitchConfig,
-    /// How long after a failure switches have new tables; `None`: they keep theirs.
+    /// How long after a failure switches get new routing tables; `None`: they keep the old ones.
     pub reroute: Option<Duration>,
     /// What the NICs run.
-    pub transport: Transport,
+    pub transport: RdmaTransport,
     /// How fast endpoints send.
     pub rate_control: RateControl,
-    /// Messages, each over a queue pair of its own.
+    /// The messages. Each has its own queue pair.
     pub flows: Vec<FlowPlan>,
-    /// What happens to cables.
+    /// The changes of cables.
     pub changes: Vec<ChangePlan>,
 }
 
 /// A message.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowPlan {
-    /// The host that has the bytes, by its number.
+    /// Number of the sending host.
     pub src: usize,
-    /// The host that gets them.
+    /// Number of the receiving host.
     pub dst: usize,
-    /// How many; at least 1.
+    /// Length in bytes, at least 1.
     pub bytes: usize,
     /// When it starts, in nanoseconds.
     pub start_ns: u64,
-    /// What moves them.
+    /// How the bytes are moved.
     pub carrier: Carrier,
 }
 
-/// What moves the bytes of a message.
+/// How the bytes of a message are moved.
 #[derive(Clone, Copy, Debug)]
 pub enum Carrier {
-    /// An endpoint, with a scheme.
+    /// By an endpoint, with a scheme.
     Endpoint(SchemeName),
-    /// A NIC, by a WRITE.
+    /// By a WRITE of a NIC.
     Write,
-    /// A NIC, by a SEND into a posted buffer.
+    /// By a SEND of a NIC into a posted buffer.
     Send,
-    /// A NIC, by a READ of the receiver.
+    /// By a READ of the receiver's NIC.
     Read,
 }
 
-/// What happens to a cable.
+/// A change of a cable.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangePlan {
     /// When, in nanoseconds.
@@ -80,20 +80,20 @@ pub struct ChangePlan {
 }
 
 impl NetworkPlan {
-    /// Draws a case. All failed cables come up again.
+    /// Draws a case. All failed cables recover.
     ///
     /// # Panics
-    /// Never: all shapes that are drawn can be built.
+    /// Never, because all drawn shapes are valid.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut dice = Dice::new(seed ^ 0x006e_6574_776f_726b);
+        let mut dice = SplitMix::new(seed ^ 0x006e_6574_776f_726b);
         let shape = shape(&mut dice);
         let topology = shape.build().expect("shapes that are drawn are valid");
-        let transport = dice.pick(&Transport::ALL);
+        let transport = dice.pick(&RdmaTransport::ALL);
         let has_pfc = dice.chance(0.4);
         let switch = switch(&mut dice, transport, has_pfc);
-        // Packets that take detours while nothing may be dropped can block each other permanently, in
-        // real networks too: with PFC, tables do not change.
+        // With PFC, routing tables do not change: packets on detours in lossless queues can
+        // deadlock, also in real networks.
         let reroute = (!has_pfc && dice.chance(0.7)).then(|| micros(&mut dice, 10..500));
         let rate_control = match dice.chance(0.5) {
             true => RateControl::default(),
@@ -118,7 +118,7 @@ impl NetworkPlan {
         }
     }
 
-    /// When the last change of a cable and the last start of a flow are over.
+    /// The time of the last change of a cable or start of a flow.
     pub(super) fn settled_ns(&self) -> u64 {
         let changes = self.changes.iter().map(|change| change.at_ns);
         let starts = self.flows.iter().map(|flow| flow.start_ns);
@@ -126,11 +126,11 @@ impl NetworkPlan {
     }
 }
 
-fn micros(dice: &mut Dice, range: Range<u64>) -> Duration {
+fn micros(dice: &mut SplitMix, range: Range<u64>) -> Duration {
     Duration::from_micros(dice.within(range))
 }
 
-fn cable(dice: &mut Dice) -> CableConfig {
+fn cable(dice: &mut SplitMix) -> CableConfig {
     let mut cable = CableConfig::new(dice.pick(&[10, 25, 100]) * GBIT, micros(dice, 1..20));
     cable.loss = match dice.pick(&[0.0, 0.0, 1e-3, 1e-2]) {
         0.0 => Loss::None,
@@ -139,7 +139,7 @@ fn cable(dice: &mut Dice) -> CableConfig {
     cable
 }
 
-fn shape(dice: &mut Dice) -> Shape {
+fn shape(dice: &mut SplitMix) -> Shape {
     let (host_cable, other_cable) = (cable(dice), cable(dice));
     match dice.index(4) {
         0 => Shape::Star {
@@ -162,7 +162,7 @@ fn shape(dice: &mut Dice) -> Shape {
     }
 }
 
-fn switch(dice: &mut Dice, transport: Transport, has_pfc: bool) -> SwitchConfig {
+fn switch(dice: &mut SplitMix, transport: RdmaTransport, has_pfc: bool) -> SwitchConfig {
     let wanted = transport.switch(&[PRIORITY], &nic::path());
     let red = Red {
         kmin_bytes: dice.within(1..100) * 1000,
@@ -175,7 +175,7 @@ fn switch(dice: &mut Dice, transport: Transport, has_pfc: bool) -> SwitchConfig 
         ..Pfc::new(&[PRIORITY])
     };
     SwitchConfig {
-        // With PFC, there must be room for the headroom.
+        // With PFC, the buffer must include the headroom.
         buffer_bytes: match has_pfc {
             true => 16 << 20,
             false => dice.within(50..2000) * 1000,
@@ -183,7 +183,7 @@ fn switch(dice: &mut Dice, transport: Transport, has_pfc: bool) -> SwitchConfig 
         latency: Duration::from_nanos(dice.within(0..1000)),
         ecn: dice.chance(0.6).then_some(red),
         pfc: has_pfc.then_some(pfc),
-        // A lossless queue is not trimmed.
+        // A lossless queue does not trim.
         trim: wanted.trim.filter(|_| !has_pfc),
         routing: match dice.index(4) {
             0 => Policy::Ecmp,
@@ -198,9 +198,9 @@ fn switch(dice: &mut Dice, transport: Transport, has_pfc: bool) -> SwitchConfig 
     }
 }
 
-fn flow(dice: &mut Dice, hosts: usize) -> FlowPlan {
+fn flow(dice: &mut SplitMix, hosts: usize) -> FlowPlan {
     let is_endpoint = dice.chance(0.5);
-    // Two hosts of a kind, which are all even or all odd numbers.
+    // Two hosts of the same kind, so both numbers are even or both are odd.
     let kind = hosts / 2;
     let src = dice.index(kind);
     let dst = (src + 1 + dice.index(kind - 1)) % kind;
@@ -222,8 +222,8 @@ fn flow(dice: &mut Dice, hosts: usize) -> FlowPlan {
     }
 }
 
-/// A cable that fails or degrades, and is as before after a while.
-fn failure(dice: &mut Dice, topology: &Topology) -> [ChangePlan; 2] {
+/// A cable that fails or degrades, and recovers after some time.
+fn failure(dice: &mut SplitMix, topology: &Topology) -> [ChangePlan; 2] {
     let place = dice.index(topology.cables().len());
     let cable = CableId(u32::try_from(place).expect("few cables"));
     let before = topology.cables()[place].config;

@@ -1,9 +1,9 @@
-//! What cases in networks have met.
+//! Counts the events that cases in networks have met.
 
 use std::fmt::{self, Display, Formatter};
 use std::ops::AddAssign;
 
-use farwrite_net::{DropReason, PortCounters};
+use farwrite_net::{FrameDrop, PortCounters};
 
 /// The kinds of events that cases should meet, in the order of the counts.
 const KINDS: [&str; 12] = [
@@ -23,13 +23,13 @@ const KINDS: [&str; 12] = [
 
 /// How often cases have met each kind of event.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct NetworkTally {
     counts: [u64; KINDS.len()],
 }
 
-/// Flows that are over.
+/// Flows that are finished.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Over {
+pub(super) struct FinishedFlows {
     pub(super) endpoint: u64,
     pub(super) write: u64,
     pub(super) send: u64,
@@ -37,27 +37,27 @@ pub(super) struct Over {
     pub(super) given_up: u64,
 }
 
-impl Tally {
-    pub(super) fn new(over: Over, totals: &PortCounters) -> Self {
+impl NetworkTally {
+    pub(super) fn new(finished: FinishedFlows, totals: &PortCounters) -> Self {
         Self {
             counts: [
-                over.endpoint,
-                over.write,
-                over.send,
-                over.read,
-                over.given_up,
+                finished.endpoint,
+                finished.write,
+                finished.send,
+                finished.read,
+                finished.given_up,
                 totals.pauses_sent,
                 totals.marked,
                 totals.trimmed,
                 totals.path_changes,
-                totals.dropped_for(DropReason::Buffer),
-                totals.dropped_for(DropReason::Cable),
-                totals.dropped_for(DropReason::CableDown),
+                totals.dropped_for(FrameDrop::Buffer),
+                totals.dropped_for(FrameDrop::Cable),
+                totals.dropped_for(FrameDrop::CableDown),
             ],
         }
     }
 
-    /// The kinds that were not met.
+    /// The kinds that no case met.
     #[must_use]
     pub fn holes(&self) -> Vec<&'static str> {
         let pairs = KINDS.into_iter().zip(self.counts);
@@ -68,7 +68,7 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for NetworkTally {
     fn add_assign(&mut self, other: Self) {
         for (sum, more) in self.counts.iter_mut().zip(other.counts) {
             *sum += more;
@@ -76,7 +76,7 @@ impl AddAssign for Tally {
     }
 }
 
-impl Display for Tally {
+impl Display for NetworkTally {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (kind, count) in KINDS.into_iter().zip(self.counts) {
             writeln!(f, "{kind:<24} {count:>10}")?;

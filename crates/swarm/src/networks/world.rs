@@ -1,21 +1,21 @@
-//! A case in a network, while it runs.
+//! A running case in a network.
 
 use farwrite::{Outcome, QueuePair};
 use farwrite_net::{Network, NodeId, Options, Payload};
 use farwrite_rc::Completion;
 
-use super::nic::{self, Came, NicHost};
+use super::nic::{self, NicHost, RequestOutcome};
 use super::plan::{Carrier, FlowPlan, NetworkPlan};
-use super::tally::{Over, Tally};
-use super::{Bytes, Host, Worker, endpoint};
+use super::tally::{FinishedFlows, NetworkTally};
+use super::{Bytes, NetworkHost, Worker, endpoint};
 use crate::plan::{SECOND, US};
 use crate::violation::{Rule, Violation};
 
-/// Time after the last start and the last change in which all must be over.
+/// All flows must end within this time after the last start and the last change.
 const PATIENCE_NS: u64 = 20 * SECOND;
-/// The longest time between two looks at what is over, while something happens.
+/// Longest time between two checks for finished flows, while frames are in flight.
 const STEP_NS: u64 = 20 * US;
-/// Where source ports of NICs begin.
+/// First source port of NICs.
 const FIRST_PORT: u16 = 50_000;
 
 /// The queue pairs of a flow, at its sender and at its receiver.
@@ -25,25 +25,25 @@ enum Joined {
     Nic([u32; 2]),
 }
 
-pub(super) struct World<'a> {
+pub(super) struct NetworkWorld<'a> {
     plan: &'a NetworkPlan,
-    network: Network<Host>,
+    network: Network<NetworkHost>,
     hosts: Vec<NodeId>,
     joined: Vec<Joined>,
-    over: Over,
+    finished: FinishedFlows,
 }
 
-impl<'a> World<'a> {
+impl<'a> NetworkWorld<'a> {
     /// # Panics
-    /// If the plan is not one that is drawn.
+    /// If the plan is not valid. All drawn plans are.
     pub(super) fn new(plan: &'a NetworkPlan) -> Self {
         let topology = plan.shape.build().expect("drawn shapes are valid");
         let hosts: Vec<_> = topology.hosts().collect();
         let mut made: Vec<_> = hosts.iter().map(|_| None).collect();
         for (number, (host, &node)) in made.iter_mut().zip(&hosts).enumerate() {
             *host = Some(match number % 2 {
-                0 => Host::Endpoint(Box::new(endpoint::new(node, plan.seed))),
-                _ => Host::Nic(Box::new(NicHost::new(node, plan.transport))),
+                0 => NetworkHost::Endpoint(Box::new(endpoint::new(node, plan.seed))),
+                _ => NetworkHost::Nic(Box::new(NicHost::new(node, plan.transport))),
             });
         }
         let joined = (0..plan.flows.len()).map(|flow| join(plan, flow, &mut made, &hosts));
@@ -60,7 +60,7 @@ impl<'a> World<'a> {
             network: network.expect("drawn networks are valid"),
             hosts,
             joined,
-            over: Over::default(),
+            finished: FinishedFlows::default(),
         }
     }
 
@@ -72,8 +72,8 @@ impl<'a> World<'a> {
         self.network.sent()
     }
 
-    pub(super) fn tally(&self) -> Tally {
-        Tally::new(self.over, &self.network.totals())
+    pub(super) fn tally(&self) -> NetworkTally {
+        NetworkTally::new(self.finished, &self.network.totals())
     }
 
     pub(super) fn violation(&self, rule: Rule, what: impl ToString) -> Violation {
@@ -84,7 +84,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Runs the case until all is over, and checks it.
+    /// Runs the case until all flows have ended, and checks it.
     pub(super) fn run(&mut self) -> Result<(), Violation> {
         for at in &self.plan.changes {
             let planned = self.network.plan(at.at_ns, at.cable, at.change);
@@ -117,12 +117,12 @@ impl<'a> World<'a> {
                 }
             }
         }
-        // Late packets come before the bytes are looked at.
+        // Let late packets arrive before the bytes are checked.
         self.rest()?;
         self.judge()
     }
 
-    /// Posts what both ends of a flow have to post.
+    /// Posts the requests and buffers of both ends of a flow.
     fn start(&mut self, number: usize) -> Result<(), Violation> {
         let FlowPlan {
             src, dst, carrier, ..
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
                 sent.map_err(|why| why.to_string())
             }
             (Joined::Nic([from, to]), carrier) => {
-                let (owner, asks, qpn) = match carrier {
+                let (owner, requester, qpn) = match carrier {
                     Carrier::Read => (src, dst, to),
                     _ => (dst, src, from),
                 };
@@ -150,7 +150,7 @@ impl<'a> World<'a> {
                     }
                 };
                 let posted = buffer.and_then(|()| {
-                    let nic = self.nic(asks);
+                    let nic = self.nic(requester);
                     nic.post_request((number, qpn), &bytes, carrier)
                 });
                 posted.map_err(|why| why.to_string())
@@ -163,11 +163,11 @@ impl<'a> World<'a> {
     fn take_completions(&mut self) -> Result<(), Violation> {
         for number in 0..self.hosts.len() {
             let failed = match self.network.device_mut(self.hosts[number]) {
-                Some(Host::Nic(host)) => {
+                Some(NetworkHost::Nic(host)) => {
                     host.take_completions();
                     None
                 }
-                Some(Host::Endpoint(host)) => host.program_mut().error.take(),
+                Some(NetworkHost::Endpoint(host)) => host.program_mut().error.take(),
                 None => None,
             };
             if let Some(why) = failed {
@@ -177,7 +177,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The flows that are not over.
+    /// The flows that are not finished.
     fn open(&self) -> Result<Vec<usize>, Violation> {
         let mut open = Vec::new();
         for (number, flow) in self.plan.flows.iter().enumerate() {
@@ -186,14 +186,14 @@ impl<'a> World<'a> {
                     let [sent, received] = self.outcomes(number);
                     sent.is_some() && received.is_some()
                 }
-                _ => !matches!(self.came(number)?, Came::Nothing),
+                _ => !matches!(self.request_outcome(number)?, RequestOutcome::Nothing),
             };
             open.extend((!is_over).then_some(number));
         }
         Ok(open)
     }
 
-    /// Checks what came of all flows, which are over.
+    /// Checks the outcomes of all flows.
     fn judge(&mut self) -> Result<(), Violation> {
         for number in 0..self.plan.flows.len() {
             self.judge_flow(number)?;
@@ -211,39 +211,48 @@ impl<'a> World<'a> {
                 return Err(self.violation(Rule::Outcome, what));
             }
             let received = match self.network.device(self.hosts[dst]) {
-                Some(Host::Endpoint(host)) => host.program().received(number),
+                Some(NetworkHost::Endpoint(host)) => host.program().received(number),
                 _ => None,
             };
             let buffer = received.map(|(buffer, _)| buffer.to_vec());
-            self.over.endpoint += 1;
+            self.finished.endpoint += 1;
             return self.check_bytes(number, buffer);
         }
-        let read = match self.came(number)? {
-            Came::Done(read) => read,
-            // What a receiver has of a request that failed says nothing.
-            Came::Failed | Came::Nothing => {
-                self.over.given_up += 1;
-                return Ok(());
-            }
+        // The message of a SEND may have arrived although its request failed.
+        let received = match carrier {
+            Carrier::Send => self.received(dst, number)?,
+            _ => None,
+        };
+        let RequestOutcome::Done(read) = self.request_outcome(number)? else {
+            self.finished.given_up += 1;
+            return match received {
+                Some(_) => self.check_bytes(number, received),
+                None => Ok(()),
+            };
         };
         let buffer = match carrier {
             Carrier::Read => {
-                self.over.read += 1;
+                self.finished.read += 1;
                 read.map(bytes_of)
             }
             Carrier::Send => {
-                self.over.send += 1;
-                let completions = self.completions(dst, number);
-                let buffer = nic::buffer(completions.iter());
-                let buffer = buffer.map_err(|what| self.violation(Rule::Outcome, what))?;
-                buffer.map(bytes_of)
+                self.finished.send += 1;
+                received
             }
             _ => {
-                self.over.write += 1;
+                self.finished.write += 1;
                 Some(self.nic(dst).memory(number).to_vec())
             }
         };
         self.check_bytes(number, buffer)
+    }
+
+    /// The message in the receive buffer of a SEND.
+    fn received(&self, dst: usize, number: usize) -> Result<Option<Vec<u8>>, Violation> {
+        let completions = self.completions(dst, number);
+        let message = nic::buffer(completions.iter());
+        let message = message.map_err(|what| self.violation(Rule::Outcome, what))?;
+        Ok(message.map(bytes_of))
     }
 
     fn check_bytes(&self, number: usize, buffer: Option<Vec<u8>>) -> Result<(), Violation> {
@@ -255,7 +264,7 @@ impl<'a> World<'a> {
         Err(self.violation(Rule::Bytes, what))
     }
 
-    /// Waits for what is still on its way, and checks that each frame was delivered or counted.
+    /// Waits for frames in flight, and checks that each frame was delivered or counted.
     fn rest(&mut self) -> Result<(), Violation> {
         let until_ns = self.network.now_ns() + SECOND;
         while self.network.in_flight() > 0 {
@@ -277,11 +286,11 @@ impl<'a> World<'a> {
         self.open().map(|_| ())
     }
 
-    /// What came of an endpoint's message, at its sender and at its receiver.
+    /// The outcome of an endpoint's message, at its sender and at its receiver.
     fn outcomes(&self, number: usize) -> [Option<Outcome>; 2] {
         let flow = self.plan.flows[number];
         let program = |host: usize| match self.network.device(self.hosts[host]) {
-            Some(Host::Endpoint(host)) => Some(host.program()),
+            Some(NetworkHost::Endpoint(host)) => Some(host.program()),
             _ => None,
         };
         let sent = program(flow.src).and_then(|worker| worker.sent(number));
@@ -289,22 +298,22 @@ impl<'a> World<'a> {
         [sent, received]
     }
 
-    /// What came of a NIC's request.
-    fn came(&self, number: usize) -> Result<Came, Violation> {
+    /// The outcome of a NIC's request.
+    fn request_outcome(&self, number: usize) -> Result<RequestOutcome, Violation> {
         let flow = self.plan.flows[number];
-        let asks = match flow.carrier {
+        let requester = match flow.carrier {
             Carrier::Read => flow.dst,
             _ => flow.src,
         };
-        let completions = self.completions(asks, number);
-        nic::came(completions.iter())
+        let completions = self.completions(requester, number);
+        nic::request_outcome(completions.iter())
             .map_err(|what| self.violation(Rule::Outcome, format!("flow {number}: {what}")))
     }
 
     /// The completions of a flow at one of its ends.
     fn completions(&self, host: usize, number: usize) -> Vec<Completion> {
         let all = match self.network.device(self.hosts[host]) {
-            Some(Host::Nic(host)) => &host.completions[..],
+            Some(NetworkHost::Nic(host)) => &host.completions[..],
             _ => &[],
         };
         let of_flow = all.iter().filter(|(flow, _)| *flow == number);
@@ -313,30 +322,38 @@ impl<'a> World<'a> {
 
     fn worker(&mut self, host: usize) -> &mut Worker {
         match self.network.device_mut(self.hosts[host]) {
-            Some(Host::Endpoint(host)) => host.program_mut(),
+            Some(NetworkHost::Endpoint(host)) => host.program_mut(),
             _ => panic!("host {host} has no endpoint"),
         }
     }
 
     fn nic(&mut self, host: usize) -> &mut NicHost {
         match self.network.device_mut(self.hosts[host]) {
-            Some(Host::Nic(host)) => host,
+            Some(NetworkHost::Nic(host)) => host,
             _ => panic!("host {host} has no NIC"),
         }
     }
 }
 
 /// Connects the queue pairs of a flow.
-fn join(plan: &NetworkPlan, number: usize, made: &mut [Option<Host>], hosts: &[NodeId]) -> Joined {
+fn join(
+    plan: &NetworkPlan,
+    number: usize,
+    made: &mut [Option<NetworkHost>],
+    hosts: &[NodeId],
+) -> Joined {
     let FlowPlan { src, dst, .. } = plan.flows[number];
     let both = made.get_disjoint_mut([src, dst]);
     match both.expect("a flow has two hosts") {
-        [Some(Host::Endpoint(one)), Some(Host::Endpoint(other))] => {
+        [
+            Some(NetworkHost::Endpoint(one)),
+            Some(NetworkHost::Endpoint(other)),
+        ] => {
             let workers = [one.program_mut(), other.program_mut()];
             let joined = endpoint::connect(workers, plan.rate_control);
             Joined::Endpoint(joined.expect("endpoints with equal options connect"))
         }
-        [Some(Host::Nic(one)), Some(Host::Nic(other))] => {
+        [Some(NetworkHost::Nic(one)), Some(NetworkHost::Nic(other))] => {
             let ends = [(&mut **one, hosts[src]), (&mut **other, hosts[dst])];
             let src_port = FIRST_PORT + u16::try_from(number).expect("few flows");
             let joined = nic::connect(ends, number, src_port, plan.transport);
@@ -350,5 +367,41 @@ fn bytes_of(payload: Payload) -> Vec<u8> {
     match payload {
         Payload::Bytes(bytes) => bytes.to_vec(),
         Payload::Ghost(_) | Payload::Trimmed(_) => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farwrite_rc::RequestError;
+
+    use super::*;
+
+    /// If the acknowledgement is lost, a request fails although its message has arrived.
+    #[test]
+    fn the_receiver_of_a_failed_send_is_looked_at_too() {
+        let send = FlowPlan {
+            src: 1,
+            dst: 3,
+            bytes: 100,
+            start_ns: 0,
+            carrier: Carrier::Send,
+        };
+        let plan = NetworkPlan {
+            flows: vec![send],
+            ..NetworkPlan::draw(0)
+        };
+        let judged = |messages: &[Vec<u8>]| {
+            let mut world = NetworkWorld::new(&plan);
+            let error = RequestError::RetriesExhausted { retries: 1 };
+            world.nic(send.src).completions = vec![(0, nic::failed(error))];
+            let received = messages.iter().map(|message| (0, nic::received(message)));
+            world.nic(send.dst).completions = received.collect();
+            world.judge().map_err(|violation| violation.rule)
+        };
+        let message = Bytes::new(&plan, 0).message();
+        assert_eq!(judged(&[]), Ok(()));
+        assert_eq!(judged(std::slice::from_ref(&message)), Ok(()));
+        assert_eq!(judged(&[vec![0; 100]]), Err(Rule::Bytes));
+        assert_eq!(judged(&[message.clone(), message]), Err(Rule::Outcome));
     }
 }

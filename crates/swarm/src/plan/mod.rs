@@ -1,4 +1,4 @@
-//! The plan of a case: a plain value that says what is posted, and what goes wrong when.
+//! The plan of a case: a plain value with all posted messages and all faults.
 
 mod draw;
 pub(crate) mod show;
@@ -14,25 +14,25 @@ pub(crate) const MS: u64 = 1_000 * US;
 /// A second in nanoseconds.
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
-/// A whole case. Equal plans run alike.
+/// The plan of a case. Equal plans give equal runs.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Feeds the faults of links, the keys, and the bytes of messages.
+    /// Seed of the faults of links, the keys, and the bytes of messages.
     pub seed: u64,
     /// Whether hosts have IPv6 addresses.
     pub ipv6: bool,
-    /// Which hosts are joined, and how.
+    /// The paths between hosts.
     pub paths: Vec<PathPlan>,
     /// The queue pairs.
     pub pairs: Vec<PairPlan>,
     /// The messages. Those of one queue pair and direction are posted in this order.
     pub messages: Vec<MessagePlan>,
-    /// What goes wrong, beside what the links do.
+    /// The faults, in addition to the faults of links.
     pub faults: Vec<Fault>,
     /// When all faults end, in nanoseconds: links neither lose nor change packets from then on.
     pub heal_ns: u64,
-    /// Time after that, and after each post and outcome from then on, in which the next must come,
-    /// in nanoseconds.
+    /// After `heal_ns`, and after each later post and outcome, the next post or outcome must follow
+    /// within this time, in nanoseconds.
     pub patience_ns: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct PathPlan {
     pub hosts: [usize; 2],
     /// The link from the first host to the second, and the link back.
     pub links: [LinkConfig; 2],
-    /// How fast the queue pairs send. They share it.
+    /// The rate control, which the queue pairs of the path share.
     pub rate_control: RateControl,
 }
 
@@ -52,15 +52,15 @@ pub struct PathPlan {
 pub struct PairPlan {
     /// Index of the path. End 0 of the queue pair is on the path's first host.
     pub path: usize,
-    /// Made with these by both ends.
+    /// The options of both ends.
     pub options: QpOptions,
-    /// When both ends make it, and end 0 connects it, in nanoseconds.
+    /// When both ends create it, and end 0 connects it, in nanoseconds.
     pub opens_ns: u64,
     /// How much later end 1 connects it, in nanoseconds.
     pub lag_ns: u64,
 }
 
-/// A message, its send and its receive.
+/// A message: its send and its receive.
 #[derive(Clone, Debug)]
 pub struct MessagePlan {
     /// Index of the queue pair.
@@ -69,58 +69,58 @@ pub struct MessagePlan {
     pub from: usize,
     /// Length in bytes.
     pub bytes: usize,
-    /// Length of the posted buffer. A shorter one than the message makes it fail.
+    /// Length of the posted buffer. The message fails if the buffer is shorter than the message.
     pub capacity: usize,
-    /// What repairs its losses.
+    /// How its losses are repaired.
     pub scheme: Repair,
     /// The user immediate.
     pub immediate: Option<u32>,
-    /// When it is sent at the earliest, in nanoseconds. A full queue pair delays it.
+    /// Earliest time of the send, in nanoseconds. A full queue pair delays it.
     pub send_ns: u64,
-    /// When its buffer is posted at the earliest, in nanoseconds.
+    /// Earliest time at which its buffer is posted, in nanoseconds.
     pub recv_ns: u64,
-    /// What its buffer is posted with.
+    /// The terms of its receive.
     pub terms: Terms,
-    /// Time from the post of the send to its deadline, in nanoseconds. A stream has none.
+    /// Time from the post of the send to its deadline, in nanoseconds. A stream has no deadline.
     pub send_limit_ns: Option<u64>,
     /// Time from the post of the buffer to its deadline, in nanoseconds.
     pub recv_limit_ns: Option<u64>,
-    /// What its users do to it.
+    /// What its users do while it is open.
     pub ending: Ending,
 }
 
-/// What repairs the losses of a message.
+/// How the losses of a message are repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// A scheme.
+    /// By a scheme.
     Scheme(SchemeName),
-    /// Nothing. The message is posted in one piece.
+    /// Not at all. The message is posted in one piece.
     Nothing,
-    /// Nothing. The message is a stream of two runs of chunks, the later chunks first.
+    /// Not at all. The message is a stream of two runs of chunks, with the later chunks first.
     Stream,
 }
 
-/// What the users of a message do to it while it is open.
+/// What the users of a message do while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// They wait.
+    /// They only wait.
     Natural,
-    /// The sender gives it up so long after its post.
+    /// The sender cancels it this long after its post.
     Cancel {
         /// In nanoseconds.
         after_ns: u64,
     },
-    /// The receiver completes it so long after its post. A receiver of a message without a scheme
-    /// gives the outcome that the bitmap shows instead of `outcome`.
+    /// The receiver completes it this long after its post. Without a scheme, the receiver uses the
+    /// outcome that the bitmap shows instead of `outcome`.
     Complete {
         /// In nanoseconds.
         after_ns: u64,
-        /// What the sender learns.
+        /// The outcome that the receiver reports to the sender.
         outcome: Outcome,
     },
 }
 
-/// A span of time in nanoseconds, its end excluded.
+/// A span of time in nanoseconds, without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// First instant.
@@ -135,7 +135,7 @@ impl Span {
     }
 }
 
-/// Something that goes wrong at a time.
+/// A fault at a time.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Links of a path are down.
@@ -147,7 +147,7 @@ pub enum Fault {
         /// When.
         span: Span,
     },
-    /// A link loses control packets and no others.
+    /// A link loses control packets, but no other packets.
     ControlLoss {
         /// Index of the path.
         path: usize,
@@ -158,7 +158,7 @@ pub enum Fault {
         /// Probability that a control packet is lost.
         share: f64,
     },
-    /// A link holds control packets back. They may arrive as late as they like (P4).
+    /// A link holds control packets back. They may arrive arbitrarily late (P4).
     ControlLate {
         /// Index of the path.
         path: usize,
@@ -171,8 +171,9 @@ pub enum Fault {
         /// For how long, in nanoseconds.
         delay_ns: u64,
     },
-    /// Data packets of a queue pair arrive when their slot has other messages. They arrive before
-    /// the slot comes round to the same generation: later ones are allowed to count (P3.10).
+    /// Data packets of a queue pair arrive when their slot has another message, but before the slot
+    /// has the same generation again. Packets later than that may be mistaken for packets of the
+    /// new message (P3.10).
     Late {
         /// Index of the queue pair.
         pair: usize,
@@ -182,7 +183,7 @@ pub enum Fault {
         span: Span,
         /// Probability that a data packet is late.
         share: f64,
-        /// How many messages later in the same slot, at least 1 and less than the generations.
+        /// Number of later messages in the same slot: at least 1, and less than the generations.
         age: u64,
         /// Whether only a copy is late.
         copies: bool,
@@ -194,7 +195,7 @@ pub enum Fault {
         /// When.
         span: Span,
     },
-    /// The fabric of a host has room for a part of the packets only.
+    /// The fabric of a host accepts only a part of the packets.
     Full {
         /// Number of the host.
         host: usize,
@@ -204,7 +205,7 @@ pub enum Fault {
         share: f64,
     },
     /// A host loses its endpoint and starts a new one at the same address. The other ends of its
-    /// queue pairs notice nothing, and are destroyed some time later.
+    /// queue pairs do not notice this, and are destroyed some time later.
     Restart {
         /// Number of the host.
         host: usize,
@@ -213,7 +214,7 @@ pub enum Fault {
         /// How long the other ends live on, in nanoseconds.
         grace_ns: u64,
     },
-    /// An end destroys a queue pair. The other end notices nothing, and is destroyed some time
+    /// An end destroys a queue pair. The other end does not notice this, and is destroyed some time
     /// later.
     Close {
         /// Index of the queue pair.

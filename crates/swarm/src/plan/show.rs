@@ -27,9 +27,13 @@ impl Display for Plan {
             writeln!(
                 f,
                 "path {index}: host {a} to host {b}:{}",
-                Link(&path.links[0])
+                LinkText(&path.links[0])
             )?;
-            writeln!(f, "        host {b} to host {a}:{}", Link(&path.links[1]))?;
+            writeln!(
+                f,
+                "        host {b} to host {a}:{}",
+                LinkText(&path.links[1])
+            )?;
             writeln!(f, "        rate control: {:?}", path.rate_control)?;
         }
         for (index, pair) in self.pairs.iter().enumerate() {
@@ -45,9 +49,9 @@ impl Display for Plan {
     }
 }
 
-struct Link<'a>(&'a LinkConfig);
+struct LinkText<'a>(&'a LinkConfig);
 
-impl Display for Link<'_> {
+impl Display for LinkText<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let link = self.0;
         write!(f, " {:?}", link.delay)?;

@@ -1,23 +1,23 @@
-//! Deadlines: a side that has one has its outcome by then, whatever is lost.
+//! Checks deadlines: a side with a deadline has its outcome by then, for any losses.
 
 use super::World;
 use crate::violation::{Rule, Violation};
 
 impl World<'_> {
-    /// The deadline of what is posted now for `limit_ns`.
+    /// The deadline of a post made now with `limit_ns`.
     pub(super) fn deadline_ns(&self, limit_ns: Option<u64>) -> Option<u64> {
         Some(self.now_ns() + limit_ns?)
     }
 
-    /// An end posted its side of a message. Notes until when.
+    /// Records the deadline of an end that posted its side of a message.
     pub(super) fn watch_deadline(&mut self, index: usize, end: usize, deadline_ns: Option<u64>) {
         if let Some(deadline_ns) = deadline_ns {
             self.deadlines.insert((deadline_ns, index, end));
         }
     }
 
-    /// Nothing is open that should be over. A host that does not poll ends its messages when it
-    /// polls again.
+    /// Checks that no message is open after its deadline. A host that does not poll ends its
+    /// messages when it polls again.
     pub(super) fn check_deadlines(&mut self) -> Result<(), Violation> {
         let now_ns = self.now_ns();
         while let Some(&(due_ns, index, end)) = self.deadlines.first()
@@ -47,7 +47,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether one side of a message is posted and has no outcome.
+    /// Whether one side of a message is posted without an outcome.
     fn is_side_open(&self, index: usize, end: usize) -> bool {
         let message = &self.messages[index];
         match end == self.plan.messages[index].from {

@@ -1,4 +1,4 @@
-//! What goes wrong, when its time comes.
+//! Applies the faults of the plan.
 
 use farwrite_link::{LinkConfig, Loss, Reorder};
 
@@ -6,7 +6,7 @@ use super::World;
 use crate::plan::Fault;
 use crate::violation::Violation;
 
-/// The instants at which a fault begins or ends.
+/// The times at which a fault begins or ends.
 pub(super) fn instants(fault: &Fault) -> [u64; 2] {
     match fault {
         Fault::Cut { span, .. }
@@ -37,7 +37,7 @@ fn healed(link: LinkConfig) -> LinkConfig {
 }
 
 impl World<'_> {
-    /// Lets faults begin and end whose time has come.
+    /// Starts and ends the faults that are due.
     pub(super) fn apply_faults(&mut self) -> Result<(), Violation> {
         let now_ns = self.now_ns();
         let is_due = self.instants.first().is_some_and(|&at_ns| at_ns <= now_ns);
@@ -55,7 +55,7 @@ impl World<'_> {
         self.give_up(now_ns)
     }
 
-    /// Puts links and hosts into the state that the spans of the plan give them now.
+    /// Sets links and hosts to the state that the plan has for this time.
     fn apply_spans(&mut self) {
         let (plan, now_ns) = (self.plan, self.now_ns());
         let were_paused: Vec<bool> = self.hosts.iter().map(|host| host.paused).collect();
@@ -96,9 +96,9 @@ impl World<'_> {
         self.say(|| "faults begin or end".into());
     }
 
-    /// Ends go away.
+    /// Closes ends and restarts hosts.
     fn apply_desertions(&mut self, now_ns: u64) -> Result<(), Violation> {
-        // Each once, though several instants may pass at a time.
+        // Apply each fault once, although several times may pass at once.
         let after_ns = self.applied_ns;
         let is_due = |at_ns: u64| at_ns <= now_ns && after_ns.is_none_or(|after| at_ns > after);
         for fault in &self.plan.faults {
@@ -127,7 +127,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// A host loses all that it has, and starts again.
+    /// Restarts a host, which loses all its state.
     fn restart(&mut self, host: usize, gives_up_ns: u64) {
         self.say(|| format!("host {host} restarts"));
         self.coverage.saw("restart");
@@ -164,7 +164,7 @@ impl World<'_> {
         }
     }
 
-    /// Ends whose peers went away long enough before `now_ns` go too.
+    /// Closes the ends whose peers closed long enough before `now_ns`.
     pub(crate) fn give_up(&mut self, now_ns: u64) -> Result<(), Violation> {
         for pair in 0..self.pairs.len() {
             let gives_up_ns = self.pairs[pair].gives_up_ns;

@@ -1,4 +1,4 @@
-//! The hosts of a case, their users, and the loop that advances the common time.
+//! The hosts of a case, their users, and the loop that advances the virtual time.
 
 mod deadlines;
 mod faults;
@@ -15,26 +15,27 @@ use farwrite::fabric::sim::{LinkCounters, SimNetwork};
 use farwrite::{Counters, Endpoint, QpInfo, QpStats, QueuePair};
 
 use crate::coverage::Coverage;
-use crate::dice::{Dice, mix};
 use crate::ledger::{Fullness, Ledger};
 use crate::plan::show::Millis;
 use crate::plan::{MS, PairPlan, Plan};
 use crate::tap::Tap;
 use crate::violation::{Rule, Violation};
+use farwrite_dice::{SplitMix, mix};
 pub(crate) use outcomes::Message;
 use paths::PathWatch;
 
-/// Time after which a user posts again where there was no slot.
+/// Time after which a user retries a post that found no free slot.
 const RETRY_NS: u64 = 10 * MS;
-/// Rounds of the loop, far beyond what a case takes.
+/// Limit of the rounds of the loop, far above the rounds of a case.
 const MAX_ROUNDS: u64 = 1_000_000;
-/// Polls of one endpoint at one instant, more than the packets and the coding of a case take; at
-/// its end, all late packets arrive at once.
+/// Limit of the polls of one endpoint at one time. The packets and the coding of a case need fewer.
+/// At the end of a case, all late packets arrive at once.
 const MAX_POLLS: u32 = 1024;
-/// Not 4791: from there an end takes packets of RNICs, whose ICRC is checked less strictly (P2.5).
+/// First UDP port of hosts. It must not be 4791: packets from there may be from RDMA NICs, and
+/// their ICRC is checked less strictly (P2.5).
 const FIRST_PORT: u16 = 5000;
 
-/// A case under way.
+/// A running case.
 pub(crate) struct World<'p> {
     pub(crate) plan: &'p Plan,
     pub(crate) network: SimNetwork,
@@ -42,28 +43,28 @@ pub(crate) struct World<'p> {
     pub(crate) hosts: Vec<Host>,
     pub(crate) pairs: Vec<Pair>,
     pub(crate) messages: Vec<Message>,
-    /// Messages of which a posted side has no outcome yet.
+    /// Messages with a posted side that has no outcome yet.
     pub(crate) open: BTreeSet<usize>,
-    /// When users end which messages.
+    /// When users end messages: time, message.
     endings: BTreeSet<(u64, usize)>,
-    /// By when which side of which message must have its outcome: time, message, end.
+    /// Deadlines of outcomes: time, message, end.
     deadlines: BTreeSet<(u64, usize, usize)>,
-    /// Instants of the plan at which something begins or ends, still to come.
+    /// Future times of the plan at which something begins or ends.
     instants: BTreeSet<u64>,
-    /// Instant up to which faults were applied.
+    /// Time up to which faults were applied.
     applied_ns: Option<u64>,
     healed: bool,
-    /// When a message was posted last, or had an outcome.
+    /// Time of the last post or outcome.
     progress_ns: u64,
-    /// Whether a post that is due finds all slots taken.
+    /// Whether a post is due and all slots are in use.
     is_waiting: bool,
     pub(crate) books: Books,
     pub(crate) coverage: Coverage,
-    dice: Dice,
+    dice: SplitMix,
     trace: Option<Vec<String>>,
 }
 
-/// A machine.
+/// A simulated host.
 pub(crate) struct Host {
     addr: SocketAddr,
     ports: u16,
@@ -72,7 +73,7 @@ pub(crate) struct Host {
     paused: bool,
     /// When its last pause ended.
     woke_ns: u64,
-    /// Endpoints that it has had.
+    /// Number of endpoints that it has started.
     starts: u8,
 }
 
@@ -80,18 +81,18 @@ pub(crate) struct Host {
 #[derive(Default)]
 pub(crate) struct Pair {
     pub(crate) opened: bool,
-    /// `None` where an end is not there yet, or any more.
+    /// `None` for an end that does not exist yet, or any more.
     pub(crate) ends: [Option<QueuePair>; 2],
-    /// What the ends know of each other until they connect; `None` at an end that did.
+    /// The information with which each end connects; `None` after it has connected.
     peers: [Option<QpInfo>; 2],
-    /// When the end that is left gives up.
+    /// When the remaining end gives up.
     pub(crate) gives_up_ns: Option<u64>,
     /// By sending end.
     courses: [Course; 2],
-    /// Whether an end gave up because the other went away.
+    /// Whether an end gave up because the other one closed.
     pub(crate) gave_up: bool,
     watches: [PathWatch; 2],
-    /// What its ends did before they were destroyed.
+    /// Statistics of its ends before they were destroyed.
     pub(crate) stats: [QpStats; 2],
 }
 
@@ -103,12 +104,12 @@ struct Course {
     posted: usize,
 }
 
-/// What is gone, so that it can be counted at the end.
+/// Counters of links and endpoints that no longer exist, for the sums at the end.
 #[derive(Default)]
 pub(crate) struct Books {
-    /// Of links that others took the place of.
+    /// Counters of links that were replaced.
     pub(crate) links: Vec<LinkCounters>,
-    /// Of endpoints that restarted.
+    /// Counters of endpoints that were restarted.
     pub(crate) endpoints: Vec<Counters>,
 }
 
@@ -144,7 +145,7 @@ impl<'p> World<'p> {
             is_waiting: false,
             books: Books::default(),
             coverage: Coverage::default(),
-            dice: Dice::new(plan.seed ^ 2),
+            dice: SplitMix::new(plan.seed ^ 2),
             trace: traced.then(Vec::new),
             plan,
             network,
@@ -166,7 +167,7 @@ impl<'p> World<'p> {
             self.open_pairs()?;
             self.end_messages()?;
             self.post_messages()?;
-            // Before anybody polls: a receive may be over at once, and the next be posted.
+            // Deliver before hosts poll: a receive may end at once, and the next may be posted.
             self.deliver_late();
             let wanted = self.poll_hosts()?;
             let news = self.observe()?;
@@ -178,7 +179,7 @@ impl<'p> World<'p> {
             if now_ns >= limit_ns {
                 return Err(self.violation(Rule::Liveness, self.describe_open()));
             }
-            // A message that is over makes room for another, and an offer that came does.
+            // An ended message frees a slot, and so does an arrived offer.
             let retry = match news {
                 true => Some(now_ns),
                 false => self.is_waiting.then_some(now_ns + RETRY_NS),
@@ -220,7 +221,7 @@ impl<'p> World<'p> {
         self.trace.take().unwrap_or_default()
     }
 
-    /// Polls every host that is not paused. Answers when one of them wants to be polled again.
+    /// Polls every host that is not paused. Returns when to poll next.
     pub(crate) fn poll_hosts(&mut self) -> Result<Option<u64>, Violation> {
         let now_ns = self.now_ns();
         let mut next: Option<u64> = None;
@@ -247,8 +248,8 @@ impl<'p> World<'p> {
         Ok(next)
     }
 
-    /// Lets control packets arrive whose time has come, and data packets that were kept back until
-    /// their slot had another message.
+    /// Delivers the held control packets that are due, and the held data packets whose slot now has
+    /// another message.
     fn deliver_late(&mut self) {
         let pairs = &self.pairs;
         let posted = |pair: usize, from: usize| pairs[pair].courses[from].posted as u64;
@@ -259,7 +260,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Whether all messages were posted and are over, as far as their ends are still there.
+    /// Whether all messages with existing ends were posted and have ended.
     fn is_over(&self) -> bool {
         self.open.is_empty()
             && self.pairs.iter().all(|pair| {
@@ -293,7 +294,7 @@ impl<'p> World<'p> {
 }
 
 impl Drop for World<'_> {
-    /// The tap holds the network, and the network the tap.
+    /// Breaks the reference cycle of the tap and the network.
     fn drop(&mut self) {
         self.network.clear_tap();
     }
@@ -321,9 +322,9 @@ impl Host {
         host
     }
 
-    /// Starts an endpoint in place of the one that there is.
+    /// Replaces the endpoint by a new one.
     fn restart(&mut self, network: &SimNetwork) {
-        // The old one must be gone before its address is taken.
+        // Drop the old endpoint first, because the new one uses its address.
         self.endpoint = None;
         let fabric = network
             .endpoint(self.addr, self.ports)
@@ -356,25 +357,25 @@ impl Pair {
         }
     }
 
-    /// Whether both ends are connected, as far as they are still there. Before that, an end cannot
-    /// hear that a message is over, and its peer goes on telling it.
+    /// Whether all existing ends are connected. An end that is not connected cannot receive the
+    /// news that a message has ended, so its peer repeats it.
     fn is_connected(&self) -> bool {
         let mut ends = self.ends.iter().zip(&self.peers);
         ends.all(|(end, peer)| end.is_none() || peer.is_none())
     }
 
-    /// Whether an end went away before its messages were over.
+    /// Whether an end closed before its messages ended.
     pub(crate) fn is_deserted(&self) -> bool {
         self.opened && self.ends.iter().any(Option::is_none)
     }
 
-    /// Whether both ends went away.
+    /// Whether both ends have closed.
     pub(crate) fn is_gone(&self) -> bool {
         self.opened && self.ends.iter().all(Option::is_none)
     }
 }
 
-/// All instants of a plan.
+/// All times at which something begins or ends in a plan.
 fn instants(plan: &Plan) -> BTreeSet<u64> {
     let mut instants = BTreeSet::from([plan.heal_ns]);
     let opens = |pair: &PairPlan| [pair.opens_ns, pair.opens_ns + pair.lag_ns];

@@ -1,11 +1,11 @@
-//! What users see of their messages: outcomes, and memory that comes back.
+//! Observes the outcomes of messages, and the return of their memory.
 
 use farwrite::{MemoryRegion, Outcome, RecvHandle, SchemeTag, SendHandle};
 
 use super::World;
 use crate::violation::{Rule, Violation};
 
-/// How often a user looks at the bitmap of an open receive.
+/// Probability that a user reads the bitmap of an open receive.
 const GLANCE: f64 = 0.02;
 
 /// A message at run time.
@@ -16,7 +16,7 @@ pub(crate) struct Message {
     pub(crate) send: Option<SendHandle>,
     pub(crate) target: Option<MemoryRegion>,
     pub(crate) recv: Option<RecvHandle>,
-    /// What is offered as its scheme.
+    /// The scheme of its offer.
     pub(crate) scheme: SchemeTag,
     pub(crate) send_deadline_ns: Option<u64>,
     pub(crate) recv_deadline_ns: Option<u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Message {
     pub(crate) sent_ns: u64,
     pub(crate) received: Option<Outcome>,
     pub(crate) received_ns: u64,
-    /// The buffer, guards included, when the receive's outcome was seen.
+    /// Contents of the buffer with its guards, at the outcome of the receive.
     pub(crate) snapshot: Vec<u8>,
     pub(crate) cancelled: bool,
     pub(crate) completed: Option<Outcome>,
@@ -39,8 +39,8 @@ impl Message {
 }
 
 impl World<'_> {
-    /// Looks at the outcomes of all open messages, and now and then at a bitmap. Answers whether
-    /// there were new outcomes.
+    /// Reads the outcomes of all open messages, and sometimes a bitmap. Returns whether there were
+    /// new outcomes.
     pub(super) fn observe(&mut self) -> Result<bool, Violation> {
         let news = |index: &usize| {
             let Message {
@@ -99,7 +99,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// From a send's outcome on, nothing is read from its memory: it can be had back.
+    /// Deregisters the memory of a send. After its outcome, nothing reads this memory.
     fn give_source_back(&mut self, index: usize) -> Result<(), Violation> {
         let plan = &self.plan.messages[index];
         let host = self.plan.host(plan.pair, plan.from);
@@ -115,7 +115,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Takes an end of a queue pair down. Its messages are over, and its memory comes back.
+    /// Destroys an end of a queue pair. Its messages must have ended, and its memory must be
+    /// returned.
     pub(crate) fn destroy(&mut self, pair: usize, end: usize) -> Result<(), Violation> {
         let Some(qp) = self.pairs[pair].ends[end] else {
             return Ok(());
@@ -129,7 +130,7 @@ impl World<'_> {
         let recvs: Vec<usize> = self.plan.course(pair, 1 - end).collect();
         for &index in &sends {
             self.observe_message(index)?;
-            // A message that was never posted has memory all the same.
+            // A message that was never posted has memory too.
             self.give_source_back(index)?;
             self.expect_outcome(index, self.messages[index].send.is_some(), |m| m.sent)?;
             self.messages[index].send = None;

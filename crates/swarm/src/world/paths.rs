@@ -1,24 +1,21 @@
-//! What holds of the paths between endpoints at all times.
+//! Invariants of the paths between endpoints.
 
-use farwrite::PathStats;
+use farwrite::{PathStats, packet_overhead_bytes};
 
 use super::World;
 use crate::violation::{Rule, Violation};
 
-/// Headers beside the payload of a packet over IPv6, the longer ones.
-const HEADER_BYTES: u64 = 84;
-
-/// What is known of the path of one end of a queue pair.
+/// Observations of the path at one end of a queue pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PathWatch {
-    /// At the last look.
+    /// Statistics at the last check.
     seen: Option<PathStats>,
     /// Data packets of open messages that the end had received when the links healed.
     received_at_heal: u64,
 }
 
 impl World<'_> {
-    /// Looks at the paths of a host that was just polled.
+    /// Checks the paths of a host that was just polled.
     pub(super) fn watch_paths(&mut self, host: usize) -> Result<(), Violation> {
         for pair in 0..self.pairs.len() {
             for end in 0..2 {
@@ -50,7 +47,7 @@ impl World<'_> {
         {
             return broken("a packet was acknowledged before it can have arrived");
         }
-        // The controller may have changed its mind since the packets left.
+        // The controller may have lowered the window since the packets left.
         let before = before.unwrap_or(now);
         let windows = [before, now].map(|stats| stats.window_bytes.unwrap_or(u64::MAX));
         let packet_bytes = self.longest_packet(self.plan.pairs[pair].path);
@@ -61,11 +58,12 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Bytes of the longest packet that queue pairs of a path send.
+    /// Length of the longest packet that queue pairs of a path send.
     fn longest_packet(&self, path: usize) -> u64 {
         let pairs = self.plan.pairs.iter().filter(|pair| pair.path == path);
         let mtu = pairs.map(|pair| pair.options.sdr.mtu).max().unwrap_or(0);
-        u64::from(mtu) + HEADER_BYTES
+        // Over IPv6 the headers are longer.
+        u64::from(mtu + packet_overhead_bytes(false))
     }
 
     pub(super) fn path_stats(&self, pair: usize, end: usize) -> Option<PathStats> {
@@ -74,14 +72,14 @@ impl World<'_> {
         endpoint.path_stats(qp).ok()
     }
 
-    /// The longest round trip that an end believes in.
+    /// The longest round-trip estimate of all ends.
     pub(crate) fn longest_rtt_ns(&self) -> u64 {
         let ends = (0..self.pairs.len()).flat_map(|pair| [(pair, 0), (pair, 1)]);
         let stats = ends.filter_map(|(pair, end)| self.path_stats(pair, end));
         stats.map(|stats| stats.rtt_ns).max().unwrap_or(0)
     }
 
-    /// Data packets that came for open messages: a report can name no others.
+    /// Data packets received for open messages. A report can only name these.
     fn received_packets(&self, pair: usize, end: usize) -> u64 {
         let endpoint = self.hosts[self.plan.host(pair, end)].running();
         let stats = self.pairs[pair].ends[end].and_then(|qp| endpoint.qp_stats(qp).ok());
@@ -90,7 +88,7 @@ impl World<'_> {
         })
     }
 
-    /// From now on, nothing is lost.
+    /// Records the counts at the time when links heal.
     pub(super) fn note_healed(&mut self) {
         for pair in 0..self.pairs.len() {
             for end in 0..2 {
@@ -100,7 +98,7 @@ impl World<'_> {
         }
     }
 
-    /// What arrived after the last fault was reported.
+    /// Checks that packets received after the last fault were reported.
     pub(crate) fn check_reports(&self) -> Result<(), Violation> {
         for (pair, state) in self.pairs.iter().enumerate() {
             if state.ends.contains(&None) {

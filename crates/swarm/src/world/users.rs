@@ -1,17 +1,17 @@
-//! What the users of the endpoints do: connect, post messages and end them.
+//! The actions of users: connect, post messages and end them.
 
 use farwrite::{Error, MemoryRegion, Outcome, RecvOptions, SchemeTag, SendHandle, SendOptions};
 use farwrite_wire::control::Terms;
 
 use super::World;
-use crate::dice::Dice;
 use crate::oracle::{GUARD, UNTOUCHED};
 use crate::plan::{Ending, MessagePlan, PairPlan, Plan, Repair};
 use crate::violation::{Rule, Violation};
+use farwrite_dice::SplitMix;
 
-/// The bytes of a message: none of them is what memory holds that nobody wrote.
+/// The bytes of a message. None of them is [`UNTOUCHED`].
 fn content(plan: &Plan, index: usize) -> Vec<u8> {
-    let mut dice = Dice::new(plan.seed ^ (index as u64) << 32);
+    let mut dice = SplitMix::new(plan.seed ^ (index as u64) << 32);
     let bytes = plan.messages[index].bytes;
     let words = (0..bytes.div_ceil(8)).flat_map(|_| dice.next().to_le_bytes());
     let written = |byte| if byte == UNTOUCHED { !UNTOUCHED } else { byte };
@@ -29,7 +29,7 @@ fn recv_options(terms: &Terms, deadline_ns: Option<u64>) -> RecvOptions {
 }
 
 impl World<'_> {
-    /// Makes and connects queue pairs whose time has come.
+    /// Creates and connects the queue pairs that are due.
     pub(super) fn open_pairs(&mut self) -> Result<(), Violation> {
         let now_ns = self.now_ns();
         for pair in 0..self.pairs.len() {
@@ -56,7 +56,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Makes both ends.
+    /// Creates both ends.
     fn create(&mut self, pair: usize, hosts: [usize; 2]) -> Result<(), Error> {
         for (end, host) in hosts.into_iter().enumerate() {
             let options = self.plan.pairs[pair].options.clone();
@@ -81,7 +81,7 @@ impl World<'_> {
         connected.map_err(|error| self.failed("connect_qp", error))
     }
 
-    /// Posts what is due, in order, as far as there are slots.
+    /// Posts the messages that are due, in order, while there are free slots.
     pub(super) fn post_messages(&mut self) -> Result<(), Violation> {
         self.is_waiting = false;
         for pair in 0..self.pairs.len() {
@@ -96,7 +96,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// The host of an end, if its user can do something.
+    /// The host of an end, if the end exists and the host is not paused.
     fn awake(&self, pair: usize, end: usize) -> Option<usize> {
         self.pairs[pair].ends[end]?;
         let host = self.plan.host(pair, end);
@@ -230,7 +230,7 @@ impl World<'_> {
         let Err(Error::TooLong { .. }) = sent else {
             return sent;
         };
-        // Its parity would be longer than a message can be.
+        // Its parity would exceed the maximum length of a message.
         let options = SendOptions {
             scheme: SendOptions::default().scheme,
             ..options
@@ -239,7 +239,7 @@ impl World<'_> {
         endpoint.post_send(qp, source.whole(), options)
     }
 
-    /// Sends a stream in two runs, the later chunks first.
+    /// Sends a stream in two runs of chunks, with the later chunks first.
     fn send_stream(
         &mut self,
         plan: &MessagePlan,
@@ -263,7 +263,7 @@ impl World<'_> {
         Ok(stream)
     }
 
-    /// Cancels and completes messages whose time has come.
+    /// Cancels and completes the messages that are due.
     pub(super) fn end_messages(&mut self) -> Result<(), Violation> {
         let now_ns = self.now_ns();
         let later = self.endings.split_off(&(now_ns + 1, 0));
@@ -280,7 +280,7 @@ impl World<'_> {
                 continue;
             }
             if self.awake(pair, end).is_none() {
-                // Its user sleeps. It wakes up at an instant of the plan.
+                // Its host is paused until the next time of the plan.
                 let wakes_ns = self.instants.first().copied();
                 let wakes_ns = wakes_ns.expect("a pause ends before links heal");
                 self.endings.insert((wakes_ns, index));

@@ -1,4 +1,4 @@
-//! What goes wrong in a plan, drawn from its seed.
+//! Draws the faults of a plan.
 
 use super::Draft;
 use crate::plan::{Fault, PairPlan, SECOND, Span, US};
@@ -49,9 +49,9 @@ impl Draft {
         }
     }
 
-    /// Control packets come later than the data that was sent before them. If they overtook it, it
-    /// would be late, for which the protocol asks for more generations (P3.10). How long data waits
-    /// at a bottleneck is not known here, so there they are lost instead.
+    /// Control packets must not overtake data that was sent before them. Otherwise the data would
+    /// be late, and the protocol would require more generations (P3.10). The queueing delay of data
+    /// at a bottleneck is not known here, so such a link loses control packets instead.
     fn late_control(&mut self, span: Span) -> Fault {
         let path = self.dice.index(self.plan.paths.len());
         let link = self.dice.index(2);
@@ -76,7 +76,7 @@ impl Draft {
         }
     }
 
-    /// An end goes away, and another queue pair follows on the same path.
+    /// Adds an end that closes, and a new queue pair on the same path.
     fn add_desertion(&mut self, span: Span) {
         let at_ns = span.from_ns;
         let grace_ns = span.until_ns - span.from_ns;
@@ -98,7 +98,7 @@ impl Draft {
             }
         });
         let next = self.plan.pairs.len();
-        // While packets of the old one are under way.
+        // The new one opens while packets of the old one are in flight.
         let opens_ns = at_ns + self.dice.within(1..self.span_ns / 4);
         let options = self.plan.pairs[pair].options.clone();
         self.plan.pairs.push(PairPlan {
@@ -147,7 +147,7 @@ impl Draft {
 }
 
 impl Fault {
-    /// When it is over, in nanoseconds.
+    /// When the fault ends, in nanoseconds.
     pub(crate) fn over_ns(&self) -> u64 {
         match self {
             Self::Cut { span, .. }

@@ -12,9 +12,9 @@ use farwrite_link::{LinkConfig, Loss, Reorder};
 use farwrite_wire::control::Terms;
 
 use super::{Ending, MS, MessagePlan, PairPlan, PathPlan, Plan, Repair, SECOND};
-use crate::dice::Dice;
+use farwrite_dice::SplitMix;
 
-/// Codes of all shapes, and what does without.
+/// Schemes with codes of all shapes, and schemes without codes.
 const SCHEMES: [&str; 17] = [
     "sr-rto",
     "sr-nack",
@@ -34,32 +34,33 @@ const SCHEMES: [&str; 17] = [
     "best-effort+ec-xor:5,2",
     "best-effort+ec-mds:7,5",
 ];
-/// Schemes of one queue pair. A receiver refuses more than 16.
+/// Highest number of schemes on one queue pair. A receiver refuses more than 16.
 const SCHEMES_A_PAIR: usize = 4;
-/// Few cases need more than 5 s: `soak --patience 5` finds them.
+/// Time within which messages must end. Few cases need more than 5 s; `soak --patience 5` finds
+/// them.
 const PATIENCE_NS: u64 = 120 * SECOND;
-/// Bounds of a case, so that one takes milliseconds.
+/// Limits the size of a case, so that it runs in milliseconds.
 const MAX_PACKETS: u64 = 1_500;
 const MAX_BYTES: u64 = 600_000;
 
-/// A plan under construction.
+/// A plan that is being built.
 struct Draft {
-    dice: Dice,
+    dice: SplitMix,
     plan: Plan,
     /// Time over which messages are posted.
     span_ns: u64,
     packets: u64,
     bytes: u64,
-    /// Shares of the messages that have deadlines, and of the receives that have terms.
+    /// Share of the messages with deadlines.
     deadline_share: f64,
     terms_share: f64,
 }
 
 impl Plan {
-    /// The plan that a seed decides.
+    /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut dice = SplitMix::new(seed);
         let mut draft = Draft {
             plan: Self {
                 seed: dice.next(),
@@ -94,9 +95,9 @@ fn slowest_bps(links: &[LinkConfig; 2]) -> u64 {
     rates.min().map_or(2_000_000_000, |bps| bps / 10 * 9)
 }
 
-/// A profile, or other durations. They need not fit the path: a timing that does not fit costs time,
-/// and all messages end all the same.
-fn timing(dice: &mut Dice) -> Timing {
+/// A timing profile, or other durations. They need not fit the path: with an unsuitable timing,
+/// messages take longer but still end.
+fn timing(dice: &mut SplitMix) -> Timing {
     let mut about = |bits: std::ops::Range<u64>| {
         let ns = 1 << dice.within(bits);
         ns + dice.within(0..ns)
@@ -141,7 +142,7 @@ impl Draft {
             };
             let mut links = [plain; 2];
             if self.dice.chance(0.2) {
-                // One way is another way.
+                // One direction differs from the other.
                 let slow = self.dice.index(2);
                 links[slow].delay = delay.mul_f64(4.0 * self.dice.unit());
                 links[slow].rate_bps = self.dice.pick(&[rate_bps, Some(5_000_000)]);
@@ -160,7 +161,7 @@ impl Draft {
         }
     }
 
-    /// A controller for a path, which may be told of another path than it has.
+    /// A controller for a path. Its hint may belong to another path.
     fn rate_control(&mut self, links: &[LinkConfig; 2], delay: Duration) -> RateControl {
         let dice = &mut self.dice;
         let within_bps = slowest_bps(links);
@@ -180,7 +181,7 @@ impl Draft {
         }
     }
 
-    /// Gives a link faults.
+    /// Adds faults to a link.
     fn spoil(&mut self, link: &mut LinkConfig) {
         let dice = &mut self.dice;
         link.loss = match dice.within(0..4) {
@@ -199,12 +200,13 @@ impl Draft {
             },
         };
         link.duplicate = dice.pick(&[0.0, 0.0, 0.02, 0.5]) * dice.unit();
-        // Over IPv4 an end takes an ICRC that another identification explains (P2.5), so that a
-        // flipped bit passes once in a while. Over IPv6 none does.
+        // Over IPv4, an end accepts an ICRC that is valid with another identification (P2.5), so a
+        // flipped bit sometimes passes. Over IPv6, it never does.
         if self.plan.ipv6 {
             link.corrupt = dice.pick(&[0.0, 0.02]) * dice.unit();
         }
-        // How long packets are held back depends on the generations: see `Draft::reorder`.
+        // The time for which packets are held back depends on the generations: see
+        // `Draft::reorder`.
         link.reorder.probability = dice.pick(&[0.0, 0.01, 0.3]) * dice.unit();
     }
 
@@ -226,8 +228,8 @@ impl Draft {
         } = &self.plan.paths[path];
         let late_ns = dice.within(1..self.span_ns);
         let lag_ns = dice.pick(&[0, 0, late_ns]);
-        // A chunk that always overflows the queue in the same way never arrives whole. So bursts
-        // fit into a queue, and only short chunks are now and then sent too fast for the path.
+        // A chunk that overflows the queue in the same way each time never arrives whole. So bursts
+        // must fit the queue, and only short chunks may sometimes be sent too fast for the path.
         let has_queue = links.iter().any(|link| link.queue_bytes.is_some());
         let bursts: &[u64] = if has_queue {
             &[1, 50_000]
@@ -289,8 +291,9 @@ impl Draft {
         }
     }
 
-    /// Lets the links hold packets back for less time than late packets take to be taken for those
-    /// of another message: half of the generations less two, in round trips (P3.10).
+    /// Sets how long links hold packets back. A packet that is too late would be taken for a packet
+    /// of another message, so the limit is half of the generations minus two, in round trips
+    /// (P3.10).
     fn reorder(&mut self) {
         for (index, path) in self.plan.paths.iter_mut().enumerate() {
             let pairs = self.plan.pairs.iter().filter(|pair| pair.path == index);
@@ -387,7 +390,7 @@ impl Draft {
             ending: match scheme {
                 Repair::Scheme(_) if dice.chance(0.9) => Ending::Natural,
                 _ if dice.chance(0.3) => Ending::Cancel { after_ns },
-                // Nobody else ends a message without a scheme.
+                // Only the receiver can end a message without a scheme.
                 _ => Ending::Complete { after_ns, outcome },
             },
         });

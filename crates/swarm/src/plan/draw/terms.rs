@@ -1,17 +1,17 @@
-//! What is agreed of a message beyond its bytes: deadlines and terms, drawn from the seed.
+//! Draws deadlines and terms of messages.
 
 use farwrite::{RateControl, SchemeName, SchemeTag};
 
 use super::{Draft, slowest_bps};
 use crate::plan::{MessagePlan, Repair, SECOND};
 
-/// Share of the demands of receives that their messages do not meet.
+/// Share of the terms of receives that the messages do not meet.
 const WRONG: f64 = 0.05;
-/// Beyond the end of every case.
+/// Later than the end of every case.
 const HOUR_NS: u64 = 3600 * SECOND;
 
 impl Draft {
-    /// Gives the last message its deadlines.
+    /// Draws the deadlines of the last message.
     pub(super) fn set_limits(&mut self) {
         if !self.dice.chance(self.deadline_share) {
             return;
@@ -25,7 +25,7 @@ impl Draft {
         let message = self.last();
         let is_stream = message.scheme == Repair::Stream;
         message.send_limit_ns = (at_sender && !is_stream).then_some(send_limit_ns);
-        // A buffer that is posted early waits for its message first.
+        // A buffer that is posted early must first wait for its message.
         let early_ns = message.send_ns.saturating_sub(message.recv_ns);
         message.recv_limit_ns = at_receiver.then_some(recv_limit_ns + early_ns);
     }
@@ -35,7 +35,7 @@ impl Draft {
         messages.last_mut().expect("one was added")
     }
 
-    /// About what the last message takes where nothing goes wrong.
+    /// Approximate duration of the last message without faults.
     fn usual_ns(&mut self) -> u64 {
         let &mut MessagePlan { pair, bytes, .. } = self.last();
         let pair = &self.plan.pairs[pair];
@@ -50,7 +50,7 @@ impl Draft {
         rtt_ns.expect("a short delay") + wire_ns
     }
 
-    /// How long an end waits: too short, about long enough, or for long.
+    /// How long an end waits: too short, about long enough, or very long.
     fn limit(&mut self, usual_ns: u64) -> u64 {
         match self.dice.within(0..10) {
             0 => 0,
@@ -61,7 +61,7 @@ impl Draft {
         }
     }
 
-    /// Gives the receive of the last message its terms. Most of its demands are met.
+    /// Draws the terms of the last message's receive. The message meets most of them.
     pub(super) fn set_terms(&mut self, schemes: &[SchemeName]) {
         if !self.dice.chance(self.terms_share) {
             return;
