@@ -4,69 +4,116 @@
 //! `netrt chain`: random losses on a chain of five nodes (figures 6 and 7). `netrt incast`: many
 //! senders to one receiver (figure 8). `netrt spines`: packets that take several paths (figure 9 and
 //! table III). Without an argument: all three. `--seeds N` sets the runs of incast and spines, 5
-//! unless given.
+//! unless given. `--csv FILE` writes the results as rows.
 
 #[path = "../tests/common/racks.rs"]
 mod racks;
+#[path = "common/rows.rs"]
+mod rows;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use farwrite_boxes::netrt::Config;
 use farwrite_net::Policy;
 use racks::{Outcome, Racks, Repair, Scene};
+use rows::{Panel, Rows};
 
 const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 
+/// A number of a run, and its name.
+type Measure = (&'static str, fn(&Outcome) -> f64);
+
+/// What a way of repairing losses is measured by: means of its runs.
+const MEASURES: [Measure; 8] = [
+    ("mean_us", Outcome::mean_us),
+    ("p99_us", |run| run.tail_us(0.01)),
+    ("repeated", |run| run.repeated as f64),
+    ("timeouts", |run| run.timeouts as f64),
+    ("dropped", |run| run.dropped as f64),
+    ("recovered", |run| run.boxes.recovered as f64),
+    ("copies_in_vain", |run| run.boxes.copies_dropped as f64),
+    ("notices", |run| run.boxes.notices_sent as f64),
+];
+
+/// The arguments.
+struct Args {
+    /// None: all.
+    figures: Vec<String>,
+    seeds: u64,
+    csv: Option<PathBuf>,
+}
+
 fn main() {
-    let (figures, seeds) = arguments();
+    let Args {
+        figures,
+        seeds,
+        csv,
+    } = arguments();
     let wants = |name: &str| figures.is_empty() || figures.iter().any(|figure| figure == name);
     let began = Instant::now();
+    let rows = Rows::new();
     if wants("chain") {
-        chain();
+        chain(&rows);
+        memory_over_time(&rows);
     }
     if wants("incast") {
-        incast(seeds);
+        incast(seeds, &rows);
     }
     if wants("spines") {
-        spines(seeds);
+        spines(seeds, &rows);
     }
+    rows.write(csv.as_deref());
     println!("{:.0} s", began.elapsed().as_secs_f64());
 }
 
-/// The figures and the number of seeds.
-fn arguments() -> (Vec<String>, u64) {
-    let (mut figures, mut seeds) = (Vec::new(), 5);
+fn arguments() -> Args {
+    let mut parsed = Args {
+        figures: Vec::new(),
+        seeds: 5,
+        csv: None,
+    };
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--seeds" => {
                 let number = args.next().and_then(|number| number.parse().ok());
-                seeds = number
+                parsed.seeds = number
                     .filter(|&seeds| seeds > 0)
                     .expect("--seeds needs a number from 1 on");
             }
-            "chain" | "incast" | "spines" => figures.push(arg),
-            _ => panic!("{arg}: the figures are chain, incast and spines; the option is --seeds"),
+            "--csv" => parsed.csv = Some(args.next().expect("--csv needs a file").into()),
+            "chain" | "incast" | "spines" => parsed.figures.push(arg),
+            _ => panic!(
+                "{arg}: the figures are chain, incast and spines; the options are --seeds and --csv"
+            ),
         }
     }
-    (figures, seeds)
+    parsed
 }
 
 /// N6 and N7.
-fn chain() {
-    println!("chain, 10 Gbit/s, 200 writes, losses towards the receiver; times in us");
+fn chain(rows: &Rows) {
+    const WRITES: u64 = 200;
+    println!("chain, 10 Gbit/s, {WRITES} writes, losses towards the receiver; times in us");
     head("repair");
     for bytes in [10_000, 100_000, 1_000_000] {
         for loss in [0.001, 0.005, 0.01, 0.05] {
             println!("{bytes} bytes, loss {loss}");
-            let scene = Scene::chain(bytes, loss, 200);
+            let scene = Scene::chain(bytes, loss, WRITES);
+            let conditions = format!("{}, {WRITES} writes, seed 0", conditions(&scene));
+            let size = match bytes {
+                1_000_000 => "1 MB".into(),
+                _ => format!("{} KB", bytes / 1000),
+            };
             let plain = run(&scene, &Repair::Gbn, 1);
-            print_row("Go-Back-N", &plain, &plain);
+            let table = Table::new(rows.panel("N6", &size, &conditions), loss, &plain);
+            table.row("Go-Back-N", &plain);
             for products in [1, 2, 4] {
                 let boxes = run(&scene, &netrt(&scene, products), 1);
-                print_row(&format!("NetRT, pool {products} BDP"), &boxes, &plain);
+                table.row(&pool_name(products), &boxes);
                 if products == 1 {
-                    print_memory(&boxes[0]);
+                    print_memory(&boxes[0], loss, &rows.panel("N7", &size, &conditions));
                 }
             }
         }
@@ -77,7 +124,7 @@ fn chain() {
 }
 
 /// N8.
-fn incast(seeds: u64) {
+fn incast(seeds: u64, rows: &Rows) {
     println!(
         "\nincast, 500 KB each, 10 us apart, 50 Gbit/s, DCQCN; times in us, means of {seeds} seeds"
     );
@@ -88,17 +135,20 @@ fn incast(seeds: u64) {
                 ..Scene::incast(senders)
             };
             head(&format!("{senders} senders, {buffer_mib} MiB"));
-            let plain = run(&scene, &Repair::Gbn, seeds);
-            print_row("Go-Back-N", &plain, &plain);
-            print_row(
-                "Go-Back-N and PFC",
-                &run(&scene, &Repair::GbnPfc, seeds),
-                &plain,
+            let conditions = format!(
+                "{}, writes of 500 KB that begin 10 us apart, DCQCN, means of seeds 0 to {}",
+                conditions(&scene),
+                seeds - 1
             );
-            print_row("IRN", &run(&scene, &Repair::Irn, seeds), &plain);
+            let panel = rows.panel("N8", &format!("{buffer_mib} MiB"), &conditions);
+            let plain = run(&scene, &Repair::Gbn, seeds);
+            let table = Table::new(panel, senders as f64, &plain);
+            table.row("Go-Back-N", &plain);
+            table.row("Go-Back-N and PFC", &run(&scene, &Repair::GbnPfc, seeds));
+            table.row("IRN", &run(&scene, &Repair::Irn, seeds));
             for products in [1, 4, 16, 32] {
                 let boxes = run(&scene, &netrt(&scene, products), seeds);
-                print_row(&format!("NetRT, pool {products} BDP"), &boxes, &plain);
+                table.row(&pool_name(products), &boxes);
             }
         }
     }
@@ -106,7 +156,7 @@ fn incast(seeds: u64) {
 }
 
 /// N9.
-fn spines(seeds: u64) {
+fn spines(seeds: u64, rows: &Rows) {
     println!(
         "\n15 senders of 1 MB to one receiver, over spines; times in us, means of {seeds} seeds"
     );
@@ -115,22 +165,67 @@ fn spines(seeds: u64) {
         let ecmp = Scene::spines(paths, Policy::Ecmp);
         let drill = Scene::spines(paths, DRILL);
         let plain = run(&drill, &Repair::Gbn, seeds);
-        print_row("ECMP, Go-Back-N", &run(&ecmp, &Repair::Gbn, seeds), &plain);
-        print_row("DRILL, Go-Back-N", &plain, &plain);
-        print_row("DRILL, IRN", &run(&drill, &Repair::Irn, seeds), &plain);
-        print_row(
-            "DRILL, NetRT",
-            &run(&drill, &netrt(&drill, 1), seeds),
-            &plain,
+        let conditions = format!(
+            "{}, {} writes of 1 MB begun together, DCQCN, means of seeds 0 to {}",
+            conditions(&drill),
+            drill.senders,
+            seeds - 1
         );
+        let panel = rows.panel("N9", "spines", &conditions);
+        let table = Table::new(panel, paths as f64, &plain);
+        table.row("ECMP, Go-Back-N", &run(&ecmp, &Repair::Gbn, seeds));
+        table.row("DRILL, Go-Back-N", &plain);
+        table.row("DRILL, IRN", &run(&drill, &Repair::Irn, seeds));
+        table.row("DRILL, NetRT", &run(&drill, &netrt(&drill, 1), seeds));
         let late = Config {
             request_delay_ns: 5_000,
             ..drill.netrt(1)
         };
         let boxes = run(&drill, &Repair::NetRt(late), seeds);
-        print_row("DRILL, NetRT, 5 us delay", &boxes, &plain);
+        table.row("DRILL, NetRT, 5 us delay", &boxes);
     }
     println!("paper: mean 37 to 60% lower than DRILL alone, no repeats by NICs");
+}
+
+/// N7: what boxes keep while the first writes cross.
+fn memory_over_time(rows: &Rows) {
+    const WRITES: u64 = 2;
+    const LOSS: f64 = 0.01;
+    let scene = Scene::chain(1_000_000, LOSS, WRITES);
+    let conditions = format!(
+        "{}, {WRITES} writes of 1 MB, {LOSS} of the packets lost, seed 0",
+        conditions(&scene)
+    );
+    let panel = rows.panel("N7", "over time", &conditions);
+    let mut racks = Racks::new(&scene, &netrt(&scene, 1), None, 0);
+    racks.run(&scene, |racks, step| {
+        let pool = racks.path_box(0).map(|source| source.inner().pool_bytes());
+        let buffer = racks
+            .path_box(scene.senders)
+            .map(|destination| destination.inner().held_bytes());
+        let kept = [("duplicate pool", pool), ("reordering buffer", buffer)];
+        for (name, bytes) in kept {
+            let kept_kb = bytes.expect("a box") as f64 / 1000.0;
+            // A step takes 10 us.
+            panel.add(name, step as f64 / 100.0, "kept_kb", kept_kb);
+        }
+    });
+}
+
+/// The network, for a person.
+fn conditions(scene: &Scene) -> String {
+    let path = scene.path();
+    format!(
+        "{} Gbit/s, round trip of {:.1} us without queues, MTU of {} bytes",
+        path.rate_bps as f64 / 1e9,
+        path.rtt_ns as f64 / 1e3,
+        path.mtu_bytes,
+    )
+}
+
+/// The name of NetRT with a pool of this number of bandwidth-delay products.
+fn pool_name(products: u64) -> String {
+    format!("NetRT, pool {products} BDP")
 }
 
 fn netrt(scene: &Scene, products: u64) -> Repair {
@@ -159,36 +254,58 @@ fn head(what: &str) {
     );
 }
 
-fn print_row(name: &str, runs: &[Outcome], plain: &[Outcome]) {
-    let mean = |runs: &[Outcome], value: fn(&Outcome) -> f64| {
-        runs.iter().map(value).sum::<f64>() / runs.len() as f64
-    };
-    let change = |value| (mean(runs, value) / mean(plain, value) - 1.0) * 100.0;
-    let tail = |run: &Outcome| run.tail_us(0.01);
-    println!(
-        "{name:<26} {:>8.0} {:>6.1}% {:>8.0} {:>6.1}% {:>9.0} {:>8.1} {:>8.0} {:>9.0} {:>8.0} {:>7.0}",
-        mean(runs, Outcome::mean_us),
-        change(Outcome::mean_us),
-        mean(runs, tail),
-        change(tail),
-        mean(runs, |run| run.repeated as f64),
-        mean(runs, |run| run.timeouts as f64),
-        mean(runs, |run| run.dropped as f64),
-        mean(runs, |run| run.boxes.recovered as f64),
-        mean(runs, |run| run.boxes.copies_dropped as f64),
-        mean(runs, |run| run.boxes.notices_sent as f64),
-    );
+/// The means of [`MEASURES`].
+fn means(runs: &[Outcome]) -> [f64; MEASURES.len()] {
+    MEASURES.map(|(_, value)| runs.iter().map(value).sum::<f64>() / runs.len() as f64)
+}
+
+/// Ways of repairing losses on one network, beside Go-Back-N.
+struct Table<'a> {
+    panel: Panel<'a>,
+    x: f64,
+    plain: [f64; MEASURES.len()],
+}
+
+impl<'a> Table<'a> {
+    fn new(panel: Panel<'a>, x: f64, plain: &[Outcome]) -> Self {
+        let plain = means(plain);
+        Self { panel, x, plain }
+    }
+
+    fn row(&self, name: &str, runs: &[Outcome]) {
+        let means = means(runs);
+        for ((measure, _), value) in MEASURES.iter().zip(means) {
+            self.panel.add(name, self.x, measure, value);
+        }
+        let change = |at: usize| (means[at] / self.plain[at] - 1.0) * 100.0;
+        let [
+            mean,
+            tail,
+            repeated,
+            timeouts,
+            dropped,
+            recovered,
+            in_vain,
+            notices,
+        ] = means;
+        println!(
+            "{name:<26} {mean:>8.0} {:>6.1}% {tail:>8.0} {:>6.1}% {repeated:>9.0} {timeouts:>8.1}              {dropped:>8.0} {recovered:>9.0} {in_vain:>8.0} {notices:>7.0}",
+            change(0),
+            change(1),
+        );
+    }
 }
 
 /// The sender's pool and the receiver's reordering buffer.
-fn print_memory(run: &Outcome) {
-    let kb = |bytes: u64| bytes as f64 / 1000.0;
+fn print_memory(run: &Outcome, loss: f64, panel: &Panel<'_>) {
     let used: Vec<_> = run.held_bytes.iter().filter(|bytes| **bytes > 0).collect();
     let mean = used.iter().map(|bytes| **bytes as f64).sum::<f64>() / used.len().max(1) as f64;
+    let pool_kb = run.boxes.peak_pool_bytes as f64 / 1000.0;
+    let (peak_kb, mean_kb) = (run.boxes.peak_held_bytes as f64 / 1000.0, mean / 1000.0);
     println!(
-        "    pool {:.0} KB; reordering buffer peak {:.0} KB, mean while used {:.0} KB",
-        kb(run.boxes.peak_pool_bytes),
-        kb(run.boxes.peak_held_bytes),
-        mean / 1000.0
+        "    pool {pool_kb:.0} KB; reordering buffer peak {peak_kb:.0} KB, mean while used          {mean_kb:.0} KB"
     );
+    panel.add("duplicate pool", loss, "peak_kb", pool_kb);
+    panel.add("reordering buffer", loss, "peak_kb", peak_kb);
+    panel.add("reordering buffer", loss, "mean_kb", mean_kb);
 }

@@ -1,31 +1,31 @@
 //! How a box slows its senders down.
 
-/// A box beside a NIC sends more than it receives: `LoWAR(r, c)` sends `(r + c) / r` of it, and NetRT
-/// sends repeats too. When this queues up before the path, the box slows the sender. It never drops
-/// data to make room for repair packets.
+/// How a box slows its senders when frames queue up in front of the path. A box sends more than it
+/// receives: `LoWAR(r, c)` sends `(r + c) / r` packets for each data packet, and NetRT also sends
+/// repeats. The box never drops data to make room for repair packets.
 ///
-/// With either choice, NetRT also stops its senders by PFC frames while it repeats much
-/// ([`RateLimit`](crate::netrt::RateLimit)).
+/// With either variant, NetRT also stops its senders with PFC frames while many packets wait to be
+/// repeated ([`RateLimit`](crate::netrt::RateLimit)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backpressure {
-    /// PFC frames stop the priorities of protected packets when `stop_bytes` wait, and resume them
-    /// at `resume_bytes`.
+    /// PFC frames stop the priorities of protected packets when more than `stop_bytes` are queued,
+    /// and resume them when at most `resume_bytes` are queued.
     Pfc {
-        /// The queue that stops senders.
+        /// Queue length above which senders stop.
         stop_bytes: u64,
-        /// The queue that lets them go on.
+        /// Queue length at which senders resume.
         resume_bytes: u64,
     },
-    /// Packets whose ends support ECN are marked while more than `mark_bytes` wait. The ICRC does
-    /// not cover the mark.
+    /// ECN-capable packets are marked while more than `mark_bytes` are queued. The ICRC does not
+    /// cover the mark.
     Ecn {
-        /// The queue from which on packets are marked.
+        /// Queue length above which packets are marked.
         mark_bytes: u64,
     },
 }
 
 impl Default for Backpressure {
-    /// PFC from 64 KiB down to 32 KiB.
+    /// PFC that stops at 64 KiB and resumes at 32 KiB.
     fn default() -> Self {
         Self::Pfc {
             stop_bytes: 64 << 10,

@@ -1,4 +1,4 @@
-//! Frames of a network in virtual time as Ethernet bytes, and back.
+//! Converts frames of a network in virtual time to Ethernet bytes, and back.
 
 use alloc::vec::Vec;
 
@@ -8,12 +8,13 @@ use farwrite_net::{Ecn, Frame, Payload};
 
 use crate::frame::View;
 
-/// Two locally administered addresses, and the type of IPv4. In these networks, nobody looks at
-/// Ethernet addresses.
+/// An Ethernet header: two locally administered addresses, and the Ethernet type of IPv4. The
+/// simulated networks ignore Ethernet addresses.
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
 const UDP_PROTOCOL: u8 = 17;
 
-/// The Ethernet frame; `None` if a switch trimmed it, or if it is no IPv4 datagram.
+/// Converts a frame to Ethernet bytes. Returns `None` if a switch trimmed the frame, or if it is
+/// not an IPv4 datagram.
 pub(crate) fn to_bytes(frame: &Frame) -> Option<Vec<u8>> {
     let datagram = frame.to_datagram().ok()?;
     let (src, dst) = (datagram.src, datagram.dst);
@@ -38,8 +39,8 @@ pub(crate) fn to_bytes(frame: &Frame) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The frame of a datagram between two nodes. What is no RoCEv2 packet with a right ICRC has a header
-/// of bytes and no payload: a NIC drops it.
+/// Converts Ethernet bytes to a frame between two nodes. A datagram that is not a RoCEv2 packet
+/// with a valid ICRC becomes a frame with an opaque header and no payload, which a NIC drops.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
     let view = View::parse(bytes)?;
     let tos = bytes[ETHERNET.len() + 1];
@@ -63,32 +64,21 @@ pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Frame> {
     Some(frame)
 }
 
-/// RC SEND Middle without payload, and four bytes for an ICRC that nobody reads.
+/// An RC SEND Middle packet without payload, and four bytes in place of the ICRC, which is not
+/// checked.
 const PLAIN: [u8; 16] = [1, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use farwrite_net::NodeId;
-    use farwrite_wire::header::{Bth, DEFAULT_PKEY};
+    use farwrite_wire::header::Bth;
 
-    /// Otherwise, a NIC behind a box would take a packet that was damaged on the way.
+    /// Otherwise, a NIC behind a box would accept a packet that was damaged on the path.
     #[test]
     fn a_damaged_packet_stays_bytes() {
-        let bth = Bth {
-            opcode: 0x07,
-            solicited: false,
-            migrated: true,
-            pad_bytes: 0,
-            version: 0,
-            pkey: DEFAULT_PKEY,
-            fecn: false,
-            becn: false,
-            dest_qp: 2,
-            ack_request: false,
-            psn: 5,
-        };
         let payload = Payload::Bytes([3; 64].into());
+        let bth = Bth::new(0x07, 2, 5);
         let frame = Frame::new(NodeId(0), NodeId(1), 49_152, bth, payload);
         let mut bytes = to_bytes(&frame).unwrap();
         assert_eq!(from_bytes(&bytes), Some(frame));

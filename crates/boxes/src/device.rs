@@ -1,14 +1,16 @@
-//! A box as a device of a network in virtual time.
+//! A box as a device of a simulated network.
 
 use alloc::collections::VecDeque;
 
-use farwrite_net::{Device, Ecn, Frame, Output, Ports};
+use farwrite_net::{Device, Ecn, Frame, Output, Ports, ROCE_PORT};
 
 use crate::backpressure::Backpressure;
 use crate::bytes::{from_bytes, to_bytes};
 use crate::{PathBox, Side};
 
-/// A box between two cables. Frames that cannot be bytes, because a switch trimmed them, pass.
+/// A box between two cables. It forwards two kinds of frames unchanged, without handing them to the
+/// box: frames that a switch trimmed, which have no representation as bytes; and frames to a UDP
+/// port other than RoCEv2's.
 #[derive(Debug)]
 pub struct BoxDevice<B: PathBox> {
     inner: B,
@@ -17,19 +19,19 @@ pub struct BoxDevice<B: PathBox> {
     near_port: usize,
     backpressure: Backpressure,
     outputs: VecDeque<Output>,
-    /// Priorities, a bit each, that came from the near side.
+    /// Bitmap of the priorities of all frames that came from the near side so far.
     seen: u8,
-    /// Priorities that the queue before the far port stops.
+    /// Bitmap of the priorities that are stopped because of the queue at the far port.
     queue_stops: u8,
-    /// Priorities that are stopped.
+    /// Bitmap of the priorities for which the last PFC frame said stop.
     stopped: u8,
-    /// Bytes that waited before the far port at the last poll.
+    /// Bytes queued at the far port at the last poll.
     queued_bytes: u64,
     marked: u64,
 }
 
 impl<B: PathBox> BoxDevice<B> {
-    /// A box whose NICs are at port `near_port`, 0 or 1, and the path at the other one.
+    /// A box with its NICs at port `near_port`, 0 or 1, and the path at the other port.
     #[must_use]
     pub fn new(config: B::Config, near_port: usize, backpressure: Backpressure) -> Self {
         Self {
@@ -59,13 +61,13 @@ impl<B: PathBox> BoxDevice<B> {
         self.inner.counters()
     }
 
-    /// Packets that the box marked with congestion experienced.
+    /// Packets that the box marked as Congestion Experienced.
     #[must_use]
     pub fn marked(&self) -> u64 {
         self.marked
     }
 
-    /// Starts the box again, without all that it knew and held.
+    /// Restarts the box. It loses its state and the frames that it held.
     pub fn restart(&mut self) {
         self.boot += 1;
         self.inner = B::new(&self.config, self.boot);
@@ -125,7 +127,7 @@ impl<B: PathBox> BoxDevice<B> {
         self.stopped ^= 1 << number;
         Some(Output::Pause {
             port: self.near_port,
-            // A bit of eight.
+            // `changes` has eight bits.
             priority: u8::try_from(number).unwrap_or(7),
             stop: stops >> number & 1 == 1,
         })
@@ -134,14 +136,16 @@ impl<B: PathBox> BoxDevice<B> {
 
 impl<B: PathBox> Device for BoxDevice<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
-        let from = if port == self.near_port {
-            self.seen |= 1 << frame.priority.min(7);
-            Side::Near
-        } else {
-            Side::Far
+        let from = match port == self.near_port {
+            true => Side::Near,
+            false => Side::Far,
         };
-        match to_bytes(&frame) {
+        let bytes = (frame.dst_port == ROCE_PORT).then(|| to_bytes(&frame));
+        match bytes.flatten() {
             Some(bytes) => {
+                if from == Side::Near {
+                    self.seen |= 1 << frame.priority.min(7);
+                }
                 self.inner.handle(now_ns, from, bytes);
                 self.drain();
             }

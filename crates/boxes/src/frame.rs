@@ -1,4 +1,4 @@
-//! Ethernet frames with RoCEv2 packets: looked at in place, and built.
+//! Ethernet frames with RoCEv2 packets: parsed in place, and built.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,8 +20,9 @@ const ETHERTYPE_IPV6: u16 = 0x86DD;
 const ETHERTYPE_TAGS: [u16; 2] = [0x8100, 0x88A8];
 const MAX_TAGS: usize = 2;
 
-/// A frame whose UDP datagram goes to the port of RoCEv2. Not one: a fragment, IP options or
-/// extension headers, more than two VLAN tags, lengths that disagree.
+/// A view of a frame with a UDP datagram to the RoCEv2 port. Frames that do not parse: fragments,
+/// frames with IP options or extension headers, with more than two VLAN tags, or with inconsistent
+/// lengths.
 #[derive(Clone, Debug)]
 pub(crate) struct View<'a> {
     frame: &'a [u8],
@@ -57,7 +58,8 @@ impl<'a> View<'a> {
         };
         let ports = [u16_at(frame, udp)?, u16_at(frame, udp + 2)?];
         let udp_bytes = usize::from(u16_at(frame, udp + 4)?);
-        // What is left of the Ethernet frame may be padding, but IP and UDP have to agree.
+        // Bytes after the IP datagram may be Ethernet padding, but the IP and UDP lengths must
+        // agree.
         let agrees = udp_bytes >= UDP_BYTES && udp + udp_bytes == end && end <= frame.len();
         (ports[1] == ROCE_PORT && agrees).then(|| Self {
             frame,
@@ -93,7 +95,7 @@ impl<'a> View<'a> {
         envelope.wrap(self.ipv4_id, self.payload())
     }
 
-    /// Whether the ICRC at the end of the payload is right.
+    /// Whether the ICRC at the end of the payload is valid.
     pub(crate) fn icrc_holds(&self) -> bool {
         self.flow().is_some_and(|flow| {
             let payload = self.payload();
@@ -116,10 +118,11 @@ impl<'a> View<'a> {
 
 type Parsed = ([IpAddr; 2], usize, usize, u16);
 
-/// Addresses, where the UDP header begins, where the datagram ends, identification.
+/// Returns the addresses, the offset of the UDP header, the end of the datagram, and the
+/// identification.
 fn parse_ipv4(frame: &[u8], ip: usize) -> Option<Parsed> {
     let header: &[u8; IPV4_BYTES] = frame.get(ip..)?.first_chunk()?;
-    // More fragments, or an offset.
+    // The More Fragments flag, or a fragment offset.
     let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3FFF != 0;
     if header[0] != 0x45 || header[9] != UDP_PROTOCOL || fragment {
         return None;
@@ -144,7 +147,8 @@ fn parse_ipv6(frame: &[u8], ip: usize) -> Option<Parsed> {
         Ipv6Addr::from(bytes)
     };
     let addresses = [address(8), address(24)];
-    // Mapped addresses do not occur on the wire. They would share ICRCs with IPv4.
+    // IPv4-mapped addresses must not occur on the wire. Their packets would have the same ICRCs as
+    // IPv4 packets.
     if addresses.iter().any(|a| a.to_ipv4_mapped().is_some()) {
         return None;
     }
@@ -158,7 +162,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*pair))
 }
 
-/// Ethernet, IP and UDP headers that another payload can take.
+/// Ethernet, IP and UDP headers of a frame, to send another payload with.
 #[derive(Clone, Debug)]
 pub(crate) struct Envelope {
     headers: Vec<u8>,
@@ -166,13 +170,13 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// Bytes of the IP datagram around a UDP payload.
+    /// Length of the IP datagram for a UDP payload of this length.
     pub(crate) fn ip_bytes(&self, payload_bytes: usize) -> usize {
         self.headers.len() - self.ip + payload_bytes
     }
 
-    /// The headers of the way back. The UDP ports stay: the destination port says RoCEv2, and the
-    /// source port is that of the stream.
+    /// The headers of the opposite direction. The UDP ports stay: the destination port identifies
+    /// RoCEv2, and the source port belongs to the stream.
     pub(crate) fn reversed(&self) -> Self {
         let mut reversed = self.clone();
         let (ip, headers) = (self.ip, &mut reversed.headers);
@@ -215,7 +219,7 @@ impl Envelope {
             put(&mut frame, ip + 10, sum);
         } else {
             put(&mut frame, ip + 4, udp_bytes);
-            // IPv6 wants a checksum, over the addresses too (RFC 8200, 8.1).
+            // UDP over IPv6 requires a checksum, which also covers the addresses (RFC 8200, 8.1).
             let pseudo = u32::from(udp_bytes) + u32::from(UDP_PROTOCOL);
             let sum = checksum(pseudo, &frame[ip + 8..]);
             put(&mut frame, udp + 6, if sum == 0 { 0xFFFF } else { sum });
@@ -234,7 +238,7 @@ fn swap(bytes: &mut [u8], at: usize, length: usize) {
     first.swap_with_slice(second);
 }
 
-/// The Internet checksum (RFC 1071) of bytes, with a sum that goes before.
+/// The Internet checksum (RFC 1071) of bytes, starting from the sum `initial`.
 fn checksum(initial: u32, bytes: &[u8]) -> u16 {
     let mut sum = u64::from(initial);
     let mut pairs = bytes.chunks_exact(2);
@@ -280,7 +284,7 @@ mod tests {
             let view = View::parse(&changed).unwrap();
             assert_eq!((view.dscp(), view.payload()), (0x30, &b"payload."[..]));
             let back = view.with_dscp(0x1A);
-            // The frames above have no checksums.
+            // The frames above have no checksums, so do not compare these fields.
             let compared = |at: &usize| !(24..26).contains(at) && *at < frame.len() - 10;
             for at in (0..frame.len()).filter(compared) {
                 assert_eq!(back[at], frame[at], "byte {at}");

@@ -1,10 +1,10 @@
-//! Boxes in the path, between two wires, that repair losses for RDMA NICs which do not know of
-//! them.
+//! Boxes in the path that repair losses for unmodified RDMA NICs. Each box connects two links and
+//! is transparent to the NICs.
 //!
 //! [`lowar`] adds repair packets at one end of a long path and recovers losses at the other.
-//! [`netrt`] keeps copies beside a sender, and repeats what the box beside the receiver requests.
-//! Each is a [`PathBox`], which takes frames and the time, and gives frames. [`BoxDevice`] is one as
-//! a device of [`farwrite_net`].
+//! [`netrt`] keeps copies of packets beside the sender, and repeats the packets that the box beside
+//! the receiver requests. Both implement [`PathBox`]: its inputs are frames and the time, its
+//! outputs are frames. [`BoxDevice`] makes a box a device of [`farwrite_net`].
 #![no_std]
 
 extern crate alloc;
@@ -31,28 +31,27 @@ pub use message::KEY_BYTES;
 /// A side of a box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// Where the NICs are that the box protects.
+    /// The side of the NICs that the box protects.
     Near,
-    /// Where the path to the other box is.
+    /// The side of the path to the other box.
     Far,
 }
 
-/// A box between two sides, without clock or I/O. It takes Ethernet frames, without their check
-/// sequence, and gives frames.
+/// A box between two sides, without clock or I/O. Its inputs and outputs are Ethernet frames
+/// without the frame check sequence.
 ///
-/// Frames that it does not know pass as they are, in their order: other protocols, fragments,
-/// packets with IP options, box messages of another key, and RoCEv2 packets that it does not
-/// protect.
+/// All other frames pass unchanged and in order: other protocols, fragments, packets with IP
+/// options, box messages sealed with another key, and RoCEv2 packets that the box does not protect.
 pub trait PathBox {
-    /// Its settings.
+    /// The settings of the box.
     type Config;
-    /// What it has done.
+    /// What the box counts.
     type Counters;
 
-    /// A box. `boot` is higher at each start of the box, for instance nanoseconds since 1970.
+    /// A box. `boot` must be higher at each start of the box, for instance nanoseconds since 1970.
     fn new(config: &Self::Config, boot: u64) -> Self;
 
-    /// Takes in a frame that came from one side.
+    /// Processes a frame that came from side `from`.
     fn handle(&mut self, now_ns: u64, from: Side, frame: Vec<u8>);
 
     /// The next frame to send, and to which side.
@@ -64,8 +63,8 @@ pub trait PathBox {
     /// Does what is due at `now_ns`.
     fn handle_timeout(&mut self, now_ns: u64);
 
-    /// Traffic classes (the upper three bits of the DSCP), a bit each, that the near side has to
-    /// stop sending now.
+    /// Bitmap of the traffic classes (the upper three bits of the DSCP) that the near side must not
+    /// send now.
     fn stops(&self) -> u8 {
         0
     }

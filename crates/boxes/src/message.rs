@@ -1,5 +1,5 @@
-//! What the messages of all boxes have in common (P10.3): their first bytes, stamps, and the tag
-//! under a shared key.
+//! The parts that the messages of all boxes share (P10.3): the header, stamps, and the
+//! authentication tag.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -12,17 +12,17 @@ use farwrite_wire::opcode::BOX_MESSAGE;
 use crate::frame::{Envelope, View};
 use crate::packets::Space;
 
-/// Bytes of a key that boxes share.
+/// Length of the key that boxes share.
 pub const KEY_BYTES: usize = 32;
 pub(crate) const TAG_BYTES: usize = 16;
 const SPACE: u8 = 0x03;
 
-/// The bytes that all box messages begin with. They are as long as a BTH.
+/// The header of all box messages. It is as long as a BTH.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// The queue pair to which the packets of the stream go.
+    /// The destination queue pair of the stream's packets.
     pub(crate) qpn: u32,
-    /// The type.
+    /// The message type.
     pub(crate) kind: u8,
     /// Bits 7 to 2 of byte 8; bits 1 and 0 are 0.
     pub(crate) flags: u8,
@@ -33,7 +33,7 @@ pub(crate) struct Head {
 impl Head {
     pub(crate) const BYTES: usize = 12;
 
-    /// Reads the first bytes of a message. Returns them and what follows.
+    /// Reads the header of a message. Returns the header and the rest.
     pub(crate) fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (head, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
         if head[0] != BOX_MESSAGE || head[5..8] != [0; 3] {
@@ -71,7 +71,7 @@ impl Head {
     }
 }
 
-/// When a message was made: later messages have a higher stamp.
+/// Orders the messages of a box: later messages have a higher stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stamp {
     /// Higher at each start of the box.
@@ -97,7 +97,7 @@ impl Stamp {
     }
 }
 
-/// Seals and opens box messages.
+/// Authenticates box messages: adds and checks a tag under the shared key.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal {
     key: [u8; KEY_BYTES],
@@ -108,7 +108,7 @@ impl Seal {
         Self { key }
     }
 
-    /// The frame of a message, in an envelope of its addresses.
+    /// Seals a message. Returns its frame, with the headers of `envelope`.
     pub(crate) fn wrap(&self, envelope: &Envelope, mut message: Vec<u8>) -> Option<Vec<u8>> {
         let bare = envelope.wrap(0, &message);
         let ends = View::parse(&bare)?;
@@ -119,7 +119,7 @@ impl Seal {
         Some(envelope.wrap(0, &message))
     }
 
-    /// The message, without tag, of a frame that a box with the same key sealed.
+    /// Returns the message without its tag, if a box with the same key sealed it.
     pub(crate) fn open<'a>(&self, view: &View<'a>) -> Option<&'a [u8]> {
         let (sealed, _icrc) = view.payload().split_last_chunk::<ICRC_BYTES>()?;
         let (message, tag) = sealed.split_last_chunk::<TAG_BYTES>()?;
@@ -143,7 +143,7 @@ impl Seal {
     }
 }
 
-/// A number of up to four bytes, the most significant first.
+/// Reads a big-endian number of up to four bytes.
 pub(crate) fn u32_of(bytes: &[u8]) -> u32 {
     let add = |sum, byte: &u8| sum << 8 | u32::from(*byte);
     bytes.iter().fold(0, add)

@@ -1,54 +1,55 @@
-//! Which packets belong to messages, and which packet follows which (IBTA 9.2.1 and 9.7.1).
+//! Classifies RoCEv2 packets, and predicts the next PSN of a stream (IBTA 9.2.1 and 9.7.1).
 
 use farwrite_wire::opcode::{Class, Position};
 use farwrite_wire::packet::Packet;
 
 use crate::psn;
 
-/// Payload bytes that full packets of a queue pair can have.
+/// Possible payload lengths of full packets.
 const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 const ACKNOWLEDGE: u8 = 0x11;
 
-/// The PSN space of a packet. Packets of different spaces to one queue pair have PSNs that do not
-/// follow from each other.
+/// The PSN space of a packet. A queue pair receives packets of several spaces, and each space has
+/// its own sequence of PSNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Space {
     /// SEND, WRITE, atomics and READ requests of a reliable connection.
     Request,
-    /// READ responses and atomic acknowledgements. They have the PSNs of their requests, so numbers
-    /// of other requests are absent between two messages.
+    /// READ responses and atomic acknowledgements. They have the PSNs of their requests. The PSNs
+    /// of other requests are skipped, so there are gaps between messages.
     Response,
-    /// Messages of one packet of an unreliable connection, such as those of SDR (P2).
+    /// One-packet messages of an unreliable connection, for instance those of SDR (P2).
     Singles,
 }
 
 /// A packet that the box protects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Data {
+pub(crate) struct DataPacket {
     pub(crate) space: Space,
     pub(crate) qpn: u32,
     pub(crate) psn: u32,
     position: Position,
-    /// Bytes of the response, of a READ request.
+    /// Length of the response, if this is a READ request.
     read_bytes: Option<u32>,
     payload_bytes: u32,
 }
 
-/// What a RoCEv2 packet is to the box.
+/// How the box treats a RoCEv2 packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// It is protected.
-    Data(Data),
-    /// An acknowledgement to a queue pair: not protected, and never ahead of READ responses.
+pub(crate) enum PacketKind {
+    /// The box protects it.
+    Data(DataPacket),
+    /// An acknowledgement to a queue pair. It is not protected, and must not overtake READ
+    /// responses.
     Ack {
         /// The queue pair.
         qpn: u32,
     },
-    /// All else: UD, longer UC messages, congestion notifications.
+    /// All other packets: UD, UC messages of several packets, congestion notifications.
     Other,
 }
 
-impl Kind {
+impl PacketKind {
     pub(crate) fn of(packet: &Packet<'_>) -> Self {
         let (bth, opcode) = (packet.bth(), packet.opcode());
         let qpn = bth.dest_qp;
@@ -61,7 +62,7 @@ impl Kind {
         };
         const READ_REQUEST: u8 = 0x0C;
         let reads = opcode.value == READ_REQUEST;
-        Self::Data(Data {
+        Self::Data(DataPacket {
             space,
             qpn,
             psn: bth.psn,
@@ -73,7 +74,7 @@ impl Kind {
     }
 }
 
-impl Data {
+impl DataPacket {
     pub(crate) fn starts_message(&self) -> bool {
         matches!(self.position, Position::First | Position::Only)
     }
@@ -87,7 +88,7 @@ impl Data {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sequence {
     next: Next,
-    /// Payload bytes of full packets, once one was seen.
+    /// Payload length of full packets, known after the first one.
     mtu_bytes: Option<u32>,
 }
 
@@ -95,9 +96,9 @@ pub(crate) struct Sequence {
 enum Next {
     Unknown,
     At(u32),
-    /// At this PSN or later: a response comes next, or the packet after a READ request.
+    /// This PSN or a later one: the next packet is a response, or follows a READ request.
     From(u32),
-    /// After a READ request whose response has this many bytes, in packets of unknown length.
+    /// After a READ request with this PSN, for this number of bytes. The MTU is not known yet.
     AfterRead(u32, u32),
 }
 
@@ -109,8 +110,8 @@ impl Sequence {
         }
     }
 
-    /// Takes in the packet that was sent last.
-    pub(crate) fn follow(&mut self, data: &Data) {
+    /// Updates the prediction with the packet that was sent last.
+    pub(crate) fn follow(&mut self, data: &DataPacket) {
         let full = matches!(data.position, Position::First | Position::Middle);
         if full && MTUS.contains(&data.payload_bytes) {
             self.mtu_bytes = Some(data.payload_bytes);
@@ -126,13 +127,13 @@ impl Sequence {
         };
     }
 
-    /// Says which PSN comes next.
+    /// Sets the PSN that comes next.
     pub(crate) fn set(&mut self, psn: u32) {
         self.next = Next::At(psn);
     }
 
-    /// How many packets are missing before this PSN: negative if it was there before, `None` if
-    /// nothing is known.
+    /// How many packets are missing before this PSN. Negative for a PSN that came before; `None` if
+    /// no PSN is expected yet.
     pub(crate) fn gap(&self, psn: u32) -> Option<i32> {
         match self.next {
             Next::Unknown => None,
@@ -149,7 +150,7 @@ impl Sequence {
         }
     }
 
-    /// The PSN that comes next, or the least that can.
+    /// The PSN that comes next, or the lowest that is possible.
     pub(crate) fn least(&self) -> Option<u32> {
         match self.next {
             Next::Unknown => None,
@@ -159,7 +160,7 @@ impl Sequence {
     }
 }
 
-/// Packets of a response: one if it is empty (IBTA 9.7.1).
+/// Number of packets in a response. An empty response has one packet (IBTA 9.7.1).
 fn packets(bytes: u32, mtu_bytes: u32) -> u32 {
     bytes.div_ceil(mtu_bytes).max(1)
 }
@@ -169,8 +170,8 @@ pub(crate) mod test {
     use super::*;
 
     /// A packet in the middle of a WRITE to queue pair 2.
-    pub(crate) fn data(psn: u32) -> Data {
-        Data {
+    pub(crate) fn data(psn: u32) -> DataPacket {
+        DataPacket {
             space: Space::Request,
             qpn: 2,
             psn,
@@ -185,8 +186,8 @@ pub(crate) mod test {
 mod tests {
     use super::*;
 
-    fn data(space: Space, psn: u32, position: Position) -> Data {
-        Data {
+    fn data(space: Space, psn: u32, position: Position) -> DataPacket {
+        DataPacket {
             space,
             position,
             ..test::data(psn)
@@ -196,14 +197,14 @@ mod tests {
     #[test]
     fn a_read_request_takes_the_psns_of_its_response() {
         let mut sequence = Sequence::new();
-        let read = Data {
+        let read = DataPacket {
             read_bytes: Some(4096),
             payload_bytes: 0,
             ..data(Space::Request, 10, Position::Only)
         };
         assert_eq!(sequence.gap(10), None);
         sequence.follow(&read);
-        // Before the MTU is known, each length of packets is possible.
+        // Before the MTU is known, each MTU is possible.
         for (psn, gap) in [
             (11, 0),
             (12, 0),
@@ -216,7 +217,7 @@ mod tests {
             assert_eq!(sequence.gap(psn), Some(gap), "{psn}");
         }
         sequence.follow(&data(Space::Request, 14, Position::First));
-        sequence.follow(&Data { psn: 16, ..read });
+        sequence.follow(&DataPacket { psn: 16, ..read });
         assert_eq!((sequence.gap(20), sequence.gap(18)), (Some(0), Some(-2)));
     }
 

@@ -13,7 +13,7 @@ pub(crate) fn sub(psn: u32, packets: u32) -> u32 {
     psn.wrapping_sub(packets) & MASK
 }
 
-/// How far `to` is after `from`: -2^23 to 2^23 - 1, negative if it is before.
+/// Distance from `from` to `to`: -2^23 to 2^23 - 1, negative if `to` is before `from`.
 pub(crate) fn distance(from: u32, to: u32) -> i32 {
     let unsigned = to.wrapping_sub(from) << (32 - BITS);
     unsigned.cast_signed() >> (32 - BITS)

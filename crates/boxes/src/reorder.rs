@@ -1,28 +1,28 @@
-//! Reordering buffers: frames of a stream that wait for one before them.
+//! Reordering buffers: frames of a stream that wait for a missing earlier frame.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::packets::Data;
+use crate::packets::DataPacket;
 use crate::psn;
 
-/// The room that the reordering buffers of all streams share, and what was kept in it.
+/// The memory limit that the reordering buffers of all streams share, and its statistics.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct BufferBudget {
     max_frames: usize,
     frames: usize,
     bytes: usize,
-    /// Frames that were kept.
+    /// Frames that were buffered.
     pub(crate) kept: u64,
-    /// Most frames at a time.
+    /// Highest number of frames at a time.
     pub(crate) peak: u64,
-    /// Most bytes at a time.
+    /// Highest number of bytes at a time.
     pub(crate) peak_bytes: u64,
-    /// Frames that found no room.
+    /// Frames that exceeded the limit.
     pub(crate) refused: u64,
 }
 
-impl Room {
+impl BufferBudget {
     pub(crate) fn new(max_frames: usize) -> Self {
         Self {
             max_frames,
@@ -35,17 +35,17 @@ impl Room {
         }
     }
 
-    /// Frames that wait now.
+    /// Frames in the buffers now.
     pub(crate) fn frames(&self) -> usize {
         self.frames
     }
 
-    /// Bytes that wait now.
+    /// Bytes in the buffers now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is room for a frame. A refusal is counted.
+    /// Reserves room for a frame. Counts a refusal and returns `false` if there is no room.
     fn admit(&mut self, bytes: usize) -> bool {
         if self.frames >= self.max_frames {
             self.refused += 1;
@@ -65,18 +65,19 @@ impl Room {
     }
 }
 
-/// Frames of a stream in the order of their PSNs. It has to be emptied before it is dropped.
+/// Frames of a stream in the order of their PSNs. Empty the buffer before you drop it, because it
+/// shares its limit.
 #[derive(Debug, Default)]
 pub(crate) struct ReorderBuffer {
-    frames: VecDeque<Waiting>,
+    frames: VecDeque<HeldFrame>,
 }
 
 /// A frame that waits.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct HeldFrame {
     pub(crate) psn: u32,
     /// `None` for an acknowledgement.
-    pub(crate) data: Option<Data>,
+    pub(crate) data: Option<DataPacket>,
     pub(crate) frame: Vec<u8>,
 }
 
@@ -86,12 +87,12 @@ impl ReorderBuffer {
     }
 
     /// The frame with the lowest PSN.
-    pub(crate) fn first(&self) -> Option<&Waiting> {
+    pub(crate) fn first(&self) -> Option<&HeldFrame> {
         self.frames.front()
     }
 
     /// The data packets, with their frames.
-    pub(crate) fn data(&self) -> impl DoubleEndedIterator<Item = (Data, &[u8])> + '_ {
+    pub(crate) fn data(&self) -> impl DoubleEndedIterator<Item = (DataPacket, &[u8])> + '_ {
         let frames = self.frames.iter();
         frames.filter_map(|waiting| Some((waiting.data?, &waiting.frame[..])))
     }
@@ -101,23 +102,27 @@ impl ReorderBuffer {
         self.data().map(|(data, _)| data.psn)
     }
 
-    /// Keeps a data packet. Gives the frame back if there is no room.
+    /// Buffers a data packet. Returns the frame as the error if there is no room.
     pub(crate) fn push(
         &mut self,
-        data: Data,
+        data: DataPacket,
         frame: Vec<u8>,
-        room: &mut Room,
+        room: &mut BufferBudget,
     ) -> Result<(), Vec<u8>> {
         self.insert(data.psn, Some(data), frame, room)
     }
 
-    /// Keeps an acknowledgement behind what waits now.
-    pub(crate) fn push_behind(&mut self, frame: Vec<u8>, room: &mut Room) -> Result<(), Vec<u8>> {
+    /// Buffers an acknowledgement behind all frames that wait now.
+    pub(crate) fn push_behind(
+        &mut self,
+        frame: Vec<u8>,
+        room: &mut BufferBudget,
+    ) -> Result<(), Vec<u8>> {
         let psn = self.frames.back().map_or(0, |waiting| waiting.psn);
         self.insert(psn, None, frame, room)
     }
 
-    /// Whether a data packet is there.
+    /// Whether a data packet with this PSN is in the buffer.
     pub(crate) fn holds(&self, psn: u32) -> bool {
         let at = self
             .frames
@@ -129,21 +134,21 @@ impl ReorderBuffer {
     fn insert(
         &mut self,
         psn: u32,
-        data: Option<Data>,
+        data: Option<DataPacket>,
         frame: Vec<u8>,
-        room: &mut Room,
+        room: &mut BufferBudget,
     ) -> Result<(), Vec<u8>> {
         if !room.admit(frame.len()) {
             return Err(frame);
         }
-        let after = |waiting: &&Waiting| psn::distance(psn, waiting.psn) > 0;
+        let after = |waiting: &&HeldFrame| psn::distance(psn, waiting.psn) > 0;
         let at = self.frames.len() - self.frames.iter().rev().take_while(after).count();
-        self.frames.insert(at, Waiting { psn, data, frame });
+        self.frames.insert(at, HeldFrame { psn, data, frame });
         Ok(())
     }
 
-    /// Takes out the frame with the lowest PSN.
-    pub(crate) fn pop(&mut self, room: &mut Room) -> Option<Waiting> {
+    /// Removes the frame with the lowest PSN.
+    pub(crate) fn pop(&mut self, room: &mut BufferBudget) -> Option<HeldFrame> {
         let waiting = self.frames.pop_front()?;
         room.leave(waiting.frame.len());
         Some(waiting)
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_in_order_also_across_the_wrap() {
-        let (mut buffer, mut room) = (ReorderBuffer::default(), Room::new(6));
+        let (mut buffer, mut room) = (ReorderBuffer::default(), BufferBudget::new(6));
         assert!(!buffer.holds(0));
         for psn in [0xFF_FFFE, 1, 0, 0xFF_FFFF, 0] {
             assert_eq!(buffer.push(data(psn), vec![0; 10], &mut room), Ok(()));

@@ -1,4 +1,4 @@
-//! Streams of packets, and a table of them that does not grow without bound.
+//! Identifies streams of packets, and keeps a bounded table of them.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,9 +7,9 @@ use core::net::IpAddr;
 use crate::frame::View;
 use crate::packets::Space;
 
-/// One direction and PSN space of a connection.
+/// Identifies a stream: one direction and PSN space of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct StreamKey {
     src: IpAddr,
     dst: IpAddr,
     vlans: u32,
@@ -17,8 +17,8 @@ pub(crate) struct Key {
     pub(crate) space: Space,
 }
 
-impl Key {
-    /// The stream that a packet belongs to, or that a message of the same direction is about.
+impl StreamKey {
+    /// The stream of a packet, or of a box message that travels in the direction of the stream.
     pub(crate) fn new(view: &View<'_>, qpn: u32, space: Space) -> Self {
         Self {
             src: view.src.ip(),
@@ -29,7 +29,7 @@ impl Key {
         }
     }
 
-    /// The stream of the opposite direction that a report is about.
+    /// The stream of the opposite direction. A report names the stream in this way.
     pub(crate) fn reversed(self) -> Self {
         Self {
             src: self.dst,
@@ -39,13 +39,13 @@ impl Key {
     }
 }
 
-/// Streams by key, as many as the limit allows.
+/// Streams by key, up to a limit.
 #[derive(Debug)]
-pub(crate) struct Table<S> {
-    entries: BTreeMap<Key, Entry<S>>,
+pub(crate) struct StreamTable<S> {
+    entries: BTreeMap<StreamKey, Entry<S>>,
     limit: usize,
     idle_ns: u64,
-    /// Before this time, no stream becomes idle.
+    /// No stream can be idle before this time.
     next_idle_ns: u64,
 }
 
@@ -55,8 +55,9 @@ struct Entry<S> {
     stream: S,
 }
 
-impl<S> Table<S> {
-    /// A table of up to `limit` streams, of which those that were not used for `idle_ns` make room.
+impl<S> StreamTable<S> {
+    /// A table of up to `limit` streams. When it is full, streams that were not used for `idle_ns`
+    /// make room.
     pub(crate) fn new(limit: usize, idle_ns: u64) -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -66,20 +67,21 @@ impl<S> Table<S> {
         }
     }
 
-    /// A stream, which is used now.
-    pub(crate) fn get(&mut self, now_ns: u64, key: &Key) -> Option<&mut S> {
+    /// Returns a stream, and records that it is used now.
+    pub(crate) fn get(&mut self, now_ns: u64, key: &StreamKey) -> Option<&mut S> {
         let entry = self.entries.get_mut(key)?;
         entry.used_ns = now_ns;
         Some(&mut entry.stream)
     }
 
-    /// A stream. This does not count as a use.
-    pub(crate) fn peek(&mut self, key: &Key) -> Option<&mut S> {
+    /// Returns a stream, without recording a use.
+    pub(crate) fn peek(&mut self, key: &StreamKey) -> Option<&mut S> {
         self.entries.get_mut(key).map(|entry| &mut entry.stream)
     }
 
-    /// Adds a stream unless the table is full. Returns the idle streams that made room.
-    pub(crate) fn insert(&mut self, now_ns: u64, key: Key, stream: S) -> Vec<(Key, S)> {
+    /// Adds a stream unless the table is full. Returns the idle streams that it removed to make
+    /// room.
+    pub(crate) fn insert(&mut self, now_ns: u64, key: StreamKey, stream: S) -> Vec<(StreamKey, S)> {
         let mut removed = Vec::new();
         if self.entries.len() >= self.limit && now_ns >= self.next_idle_ns {
             let idle_ns = self.idle_ns;
@@ -102,8 +104,8 @@ impl<S> Table<S> {
 }
 
 #[cfg(test)]
-impl Key {
-    /// A stream of a host to itself.
+impl StreamKey {
+    /// A stream from a host to itself.
     pub(crate) fn of(address: IpAddr, qpn: u32, space: Space) -> Self {
         Self {
             src: address,
@@ -122,8 +124,8 @@ mod tests {
 
     #[test]
     fn idle_streams_make_room_and_others_do_not() {
-        let key = |qpn| Key::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request);
-        let mut table = Table::new(2, 100);
+        let key = |qpn| StreamKey::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request);
+        let mut table = StreamTable::new(2, 100);
         assert!(table.insert(0, key(1), "a").is_empty());
         assert!(table.insert(0, key(2), "b").is_empty());
         assert!(table.insert(50, key(3), "c").is_empty());

@@ -1,19 +1,19 @@
-//! When streams want to be woken.
+//! The timers of streams.
 
 use alloc::collections::BTreeSet;
 
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
-/// Times at which streams want to be woken. A stream keeps its own time in an `Option`, which is
-/// how its entry is found again.
+/// Timers of streams, ordered by time. Each stream stores its own time in an `Option`, which
+/// [`set`](Self::set) uses to find the old entry.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    times: BTreeSet<(u64, Key)>,
+    times: BTreeSet<(u64, StreamKey)>,
 }
 
 impl Timers {
-    /// Replaces the time of a stream.
-    pub(crate) fn set(&mut self, key: Key, timer: &mut Option<u64>, at_ns: Option<u64>) {
+    /// Replaces the timer of a stream.
+    pub(crate) fn set(&mut self, key: StreamKey, timer: &mut Option<u64>, at_ns: Option<u64>) {
         if *timer == at_ns {
             return;
         }
@@ -23,14 +23,14 @@ impl Timers {
         self.times.extend(at_ns.map(|at_ns| (at_ns, key)));
     }
 
-    /// The first time.
+    /// The earliest time.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.times.first().map(|(at_ns, _)| *at_ns)
     }
 
-    /// Removes the first time that has come, and returns its stream. The stream's own timer has to
-    /// be cleared.
-    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<Key> {
+    /// Removes the earliest timer if it is due, and returns its stream. The caller must clear the
+    /// time that the stream stores.
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<StreamKey> {
         if self.next_ns()? > now_ns {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Full memory, boxes that come and go, and packets that nobody expects.
+//! Exhausted memory, boxes that restart or disappear, and unexpected packets.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
 mod common;
@@ -10,7 +10,7 @@ use common::{
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_boxes::{PathBox, Side};
 
-/// Two messages of one packet, after which the boxes know each other.
+/// Sends two messages of one packet. Then the boxes know each other.
 fn warm(pair: &mut Pair, psn: u32) {
     let frames = [0, 1].map(|at| message(IPV4, Kind::Write, psn + at, 1).remove(0));
     assert_eq!(pair.send(&frames), frames);
@@ -20,7 +20,7 @@ fn write(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     message(IPV4, Kind::Write, psn, packets)
 }
 
-/// What the receiver gets if the packets with these numbers, in the order of the path, are lost.
+/// The frames that the receiver gets if the path loses the packets with these numbers.
 fn send_without(pair: &mut Pair, frames: &[Vec<u8>], lost: &[usize]) -> Vec<Vec<u8>> {
     let sent: Vec<_> = frames.iter().flat_map(|frame| pair.encode(frame)).collect();
     let mut got = Vec::new();
@@ -59,7 +59,7 @@ fn without_an_answer_nothing_is_added_and_questions_become_rare() {
     assert!(counters.questions_sent <= 12, "{}", counters.questions_sent);
 }
 
-/// The path leads past the other box, or its answers take another way.
+/// The path bypasses the other box, or its answers take another route.
 #[test]
 fn a_box_that_falls_silent_gets_no_more_repairs() {
     let mut pair = Pair::new(&config(4, 1));
@@ -75,7 +75,7 @@ fn a_box_that_falls_silent_gets_no_more_repairs() {
         .flat_map(|frame| pair.encode(frame))
         .collect();
     assert!(!sent.iter().any(|frame| is_repair(IPV4, frame)));
-    // It is back: an answer starts the repairs again.
+    // The box is back: its answer starts the repairs again.
     for frame in sent {
         pair.decode(frame);
     }
@@ -182,7 +182,7 @@ fn frames_wait_no_longer_than_the_hold_time() {
     assert!(pair.wait(3_999_999).is_empty());
     assert_eq!(pair.wait(1), frames[3..5]);
     assert_eq!(pair.b.next_ns(), None);
-    // It goes back, and is protected again.
+    // The sender goes back, and is protected again.
     assert_eq!(send_without(&mut pair, &frames[2..], &[3]), frames[2..]);
 }
 
@@ -208,7 +208,7 @@ fn foreign_frames_pass_untouched() {
         later_fragment,
         options,
         other_port,
-        // Not RoCE, on the port of RoCE.
+        // A payload that is not RoCE, on the port of RoCE.
         ethernet(IPV4, 1, src, dst, b"hello"),
         ethernet(IPV4, 1, src, dst, &[0x1F; 200]),
         ethernet(IPV4, 1, src, dst, &[]),
@@ -267,8 +267,8 @@ fn a_packet_damaged_before_the_sending_box_is_not_coded() {
     assert_eq!(send_without(&mut pair, &frames, &[2]), frames);
 }
 
-/// Repairs whose bytes are changed, and those of another key, are foreign; those that are sealed
-/// with the right key and do not fit recover nothing.
+/// Repair packets with changed bytes, or sealed with another key, pass as foreign frames. Repair
+/// packets sealed with the right key that do not match a block recover nothing.
 #[test]
 fn forged_repairs_recover_nothing() {
     for byte in 0..120 {
@@ -294,7 +294,7 @@ fn forged_repairs_recover_nothing() {
     assert_eq!(other.a.counters().reports_received, 0);
 }
 
-/// A repair packet that is played again, long after its block, does no harm.
+/// A repair packet that is replayed long after its block does no harm.
 #[test]
 fn repeated_box_messages_do_no_harm() {
     let mut pair = Pair::new(&config(2, 1));
@@ -335,7 +335,8 @@ fn copies_of_data_packets_do_not_cancel() {
 #[test]
 fn repairs_longer_than_the_path_mtu_are_counted_and_not_sent() {
     let mut config = config(4, 1);
-    // A packet of 256 bytes takes 316 of IP, and its repair packet 360.
+    // A packet with 256 bytes of payload is an IP datagram of 316 bytes, and its repair packet one
+    // of 360.
     config.path_mtu_bytes = 340;
     let mut pair = Pair::new(&config);
     warm(&mut pair, 0);
@@ -344,7 +345,7 @@ fn repairs_longer_than_the_path_mtu_are_counted_and_not_sent() {
     assert_eq!((counters.repairs_too_long, counters.coded), (2, 9));
 }
 
-/// A NIC that takes a box message for a packet finds a reserved opcode and queue pair 0.
+/// A NIC that parses a box message as a packet finds a reserved opcode and queue pair 0.
 #[test]
 fn box_messages_are_no_packets_for_a_nic() {
     let mut pair = Pair::new(&config(2, 1));
@@ -391,7 +392,7 @@ fn a_response_that_begins_again_opens_a_new_block() {
     assert_eq!(pair.send(&warm), warm);
     let frames = message(IPV4, Kind::ReadResponse, 2, 6);
     assert_eq!(pair.send(&frames[..4]), frames[..4]);
-    // From the third packet on, as the requester asked again.
+    // The response from the third packet on, because the requester repeated its request.
     let again = message(IPV4, Kind::ReadResponse, 4, 4);
     assert_eq!(send_without(&mut pair, &again, &[2]), again);
 }

@@ -12,7 +12,7 @@ use farwrite_boxes::netrt::{self, NetRt};
 use farwrite_boxes::{PathBox, Side};
 use proptest::prelude::*;
 
-/// A data packet with a right ICRC, from either side, in the class of repeats or not.
+/// A data packet with a valid ICRC, from either side, with or without the code point of repeats.
 fn data() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let opcodes =
         prop::sample::select(&[0x06u8, 0x07, 0x08, 0x0A, 0x0C, 0x0D, 0x0F, 0x11, 0x2B][..]);
@@ -29,7 +29,7 @@ fn any_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
 
 /// A frame for [`targets::lowar`]: how it is wrapped, and its bytes.
 fn lowar_frame() -> impl Strategy<Value = (u8, Vec<u8>)> {
-    // Box messages that are sealed: for the queue pair and the shape of the data.
+    // Sealed box messages for the queue pair and the shape of the data packets.
     let message = (
         1u8..5,
         0u8..3,
@@ -111,7 +111,8 @@ proptest! {
     }
 }
 
-/// The seal of the target is right, so its messages reach what is behind it: a probe is answered.
+/// Checks that the target seals messages correctly, so that they reach the code behind the seal: a
+/// probe is answered.
 #[test]
 fn the_target_seals_as_boxes_do() {
     let mut probe = vec![0x1F, 0, 0x12, 0x34, 2, 0, 0, 0, 0, 0, 0, 0];

@@ -1,5 +1,5 @@
-//! NetRT boxes on Ethernet frames: what the receiver's NIC gets, byte by byte, and what passes
-//! untouched.
+//! NetRT boxes on Ethernet frames: the exact frames that the receiver's NIC gets, and the frames
+//! that pass unchanged.
 
 mod common;
 
@@ -40,7 +40,7 @@ struct Pair {
     destination: NetRt,
     now_ns: u64,
     link: Link,
-    /// What the receiver got.
+    /// The frames that the receiver got.
     got: Vec<Vec<u8>>,
 }
 
@@ -55,13 +55,13 @@ impl Pair {
         }
     }
 
-    /// Sends a frame; if it is to be lost, its messages arrive all the same.
+    /// Sends a frame. If `lost`, the path loses the frame itself, but not the messages of the box.
     fn send(&mut self, frame: &[u8], lost: bool) {
         self.source.handle(self.now_ns, Side::Near, frame.to_vec());
         self.exchange(lost.then_some(frame));
     }
 
-    /// Carries frames between the boxes until there are none.
+    /// Exchanges frames between the boxes until there are none.
     fn exchange(&mut self, mut lost: Option<&[u8]>) {
         loop {
             let before = self.got.len();
@@ -104,7 +104,7 @@ impl Pair {
     }
 }
 
-/// Any packets of a stream may be lost, also its last ones, except for the repeats.
+/// Tries all patterns of lost packets, including the last ones. Repeats are not lost.
 #[test]
 fn every_pattern_of_losses_is_repaired() {
     for link in LINKS {
@@ -124,7 +124,7 @@ fn every_pattern_of_losses_is_repaired() {
     }
 }
 
-/// Streams in which no READ request looks like a gap, once a full packet has shown the MTU.
+/// READ requests skip PSNs. They do not look like a gap once a full packet has shown the MTU.
 #[test]
 fn read_requests_leave_numbers_out() {
     let mut frames = message(IPV4, Kind::Write, 0, 3);
@@ -142,7 +142,7 @@ fn read_requests_leave_numbers_out() {
         let (got, want): (BTreeSet<_>, BTreeSet<_>) =
             (pair.got.iter().collect(), frames.iter().collect());
         assert_eq!(got, want, "{pattern:b}");
-        // With packets 0 and 1 there, the destination knows the MTU.
+        // If packets 0 and 1 arrive, the destination knows the MTU.
         if pattern & 0b11 == 0 {
             assert_eq!(pair.got, frames, "{pattern:b}");
         }
@@ -169,7 +169,7 @@ fn an_acknowledgement_does_not_overtake_responses() {
     let mut pair = Pair::new(IPV4);
     let frames = message(IPV4, Kind::ReadResponse, 0, 4);
     pair.send(&frames[0], false);
-    // The source forgets its copies, so that the hole stays.
+    // The source loses its copies, so the gap stays.
     pair.source = NetRt::new(&config(), 2);
     pair.destination.handle(0, Side::Far, frames[2].clone());
     pair.destination.handle(0, Side::Far, ack(IPV4, 9));
@@ -190,7 +190,7 @@ fn an_acknowledgement_does_not_overtake_responses() {
     );
 }
 
-/// What NetRT does not know passes as it is, in order, through both halves.
+/// Frames that NetRT does not protect pass unchanged and in order through both halves.
 #[test]
 fn foreign_frames_pass_untouched() {
     let (src, dst) = addresses(IPV4);
@@ -238,7 +238,8 @@ fn damaged_packets_pass_and_change_nothing() {
     assert_eq!(pair.source.counters().damaged, 1);
 }
 
-/// Messages of another key, from the side of the NICs, changed, or sent to others reach nobody.
+/// Both halves ignore messages that are sealed with another key, come from the NICs' side, are
+/// changed, or belong to other addresses.
 #[test]
 fn forged_messages_pass_like_foreign_frames() {
     let mut other = NetRt::new(
@@ -291,7 +292,7 @@ fn an_old_start_is_not_taken_again() {
     assert_eq!(pair.messages(), 0);
 }
 
-/// The marks after its last packet do not keep a flow that has ended in a full table.
+/// Marks after its last packet must not keep an ended flow in a full table.
 #[test]
 fn an_idle_flow_makes_room_although_it_was_marked() {
     let config = Config {
@@ -315,7 +316,7 @@ fn an_idle_flow_makes_room_although_it_was_marked() {
     assert_eq!((counters.starts_sent, counters.flows_full), (2, 0));
 }
 
-/// Packets in the class of repeats are not protected: nobody could tell them from repeats.
+/// Packets with the code point of repeats are not protected, because they look like repeats.
 #[test]
 fn packets_of_the_class_of_repeats_pass() {
     let mut pair = Pair::new(IPV4);

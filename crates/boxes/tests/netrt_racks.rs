@@ -13,7 +13,7 @@ fn run(scene: &Scene, repair: &Repair) -> Outcome {
     Racks::new(scene, repair, None, 1).run(scene, |_, _| {})
 }
 
-/// Claim N9, bounded; `examples/netrt.rs` has more paths and seeds.
+/// A part of claim N9. `examples/netrt.rs` has more paths and seeds.
 #[test]
 fn sprayed_packets_are_not_repeated_by_nics() {
     for spines in [2, 8] {
@@ -28,14 +28,14 @@ fn sprayed_packets_are_not_repeated_by_nics() {
             let boxes = run(&scene, &Repair::NetRt(config));
             assert_eq!((boxes.repeated, boxes.out_of_order), (0, 0), "{boxes:?}");
             assert!(boxes.mean_us() < plain.mean_us());
-            // No packet was lost: with the delay, next to none is requested.
+            // No packet is lost, so with the delay almost none is requested.
             let wanted = if delay_ns == 0 { 1..1000 } else { 0..20 };
             assert!(wanted.contains(&boxes.boxes.requests_sent), "{boxes:?}");
         }
     }
 }
 
-/// Claim N8, bounded: one seed.
+/// A part of claim N8, with one seed.
 #[test]
 fn incast_completes_sooner_than_with_go_back_n_alone() {
     let scene = Scene::incast(15);
@@ -50,7 +50,7 @@ fn incast_completes_sooner_than_with_go_back_n_alone() {
     assert!(pfc.mean_us() < plain.mean_us() && irn.mean_us() < plain.mean_us());
 }
 
-/// Claim N6, bounded.
+/// A part of claim N6.
 #[test]
 fn losses_hardly_change_the_completion_time() {
     let time = |loss| {

@@ -13,7 +13,7 @@ use farwrite_boxes::PathBox;
 /// PSNs wrap on the way.
 const FIRST_PSN: u32 = 0xFF_FFFC;
 
-/// A stream: two messages that make the boxes know each other, then what is tested.
+/// A stream: two messages that introduce the boxes to each other, then the messages under test.
 struct Case {
     link: Link,
     shape: (u16, u8),
@@ -32,7 +32,7 @@ impl Case {
         let mut psn = FIRST_PSN - 4;
         for &(kind, packets) in messages {
             match kind {
-                // It asks for 100 bytes: one packet.
+                // A request for 100 bytes, so the response is one packet.
                 Kind::ReadRequest | Kind::FetchAdd | Kind::AtomicAck => {
                     frames.extend(message(link, kind, psn, 1));
                     psn += 1;
@@ -92,7 +92,7 @@ impl Case {
         classes
     }
 
-    /// Whether no class has more than one loss.
+    /// Whether all classes have at most one loss.
     fn is_repairable(classes: &[Option<(u32, u8)>], lost: &dyn Fn(usize) -> bool) -> bool {
         let mut losses: BTreeMap<(u32, u8), u32> = BTreeMap::new();
         for (at, class) in classes.iter().enumerate().filter(|(at, _)| lost(*at)) {
@@ -104,7 +104,7 @@ impl Case {
         losses.values().all(|losses| *losses <= 1)
     }
 
-    /// Tries all patterns of losses. Returns how many were repairable, and how many not.
+    /// Tries all patterns of losses. Returns the numbers of repairable and of other patterns.
     fn try_all(&self) -> [u32; 2] {
         let sent = self.sent(&mut self.pair());
         let classes = self.classes(&sent);
@@ -144,7 +144,7 @@ impl Case {
             return;
         }
         got.extend(pair.wait(10_000_000));
-        // What came goes on, undamaged and in order; so does what was recovered.
+        // Packets that arrived or were recovered are forwarded, undamaged and in order.
         let places = got.iter().map(|frame| {
             let place = self.frames.iter().position(|original| original == frame);
             place.unwrap_or_else(|| panic!("pattern {pattern:#b}: a frame that was not sent"))
@@ -154,8 +154,8 @@ impl Case {
         self.go_back(&mut pair, got, pattern);
     }
 
-    /// The receiver takes packets in order only, and the sender goes back to the first one that is
-    /// missing.
+    /// The receiver accepts packets only in order, and the sender goes back to the first missing
+    /// one.
     fn go_back(&self, pair: &mut Pair, got: Vec<Vec<u8>>, pattern: u32) {
         let data: Vec<_> = self
             .frames

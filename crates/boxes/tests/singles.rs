@@ -6,6 +6,7 @@ mod common;
 use common::{IPV4, Kind, Pair, config, is_box_message, message};
 use farwrite_boxes::lowar::{Coding, Config};
 use farwrite_boxes::{PathBox, Side};
+use farwrite_dice::SplitMix;
 
 fn packets(psn: u32, packets: u32) -> Vec<Vec<u8>> {
     let one = |at| message(IPV4, Kind::Sdr, (psn + at) & 0xFF_FFFF, 1).remove(0);
@@ -32,7 +33,7 @@ fn blocks_are_runs_and_packets_do_not_wait() {
             }
         }
     }
-    // Nothing waits: each recovered packet comes with its repair packet.
+    // No packet waits: each recovered packet follows its repair packet.
     assert_eq!(order, [1, 2, 0, 3, 4, 6, 7, 5]);
     assert_eq!(pair.b.counters().held, 0);
 }
@@ -60,25 +61,20 @@ fn an_unfinished_block_closes_after_a_while() {
     assert_eq!(pair.b.counters().not_verified, 0);
 }
 
-/// With independent losses, a packet is missing at the end if it is lost and another packet of its
-/// class is lost too: `p (1 - (1 - p)^s)` for classes of `s` data packets and one repair packet.
+/// With independent losses, a packet stays missing if it is lost and another packet of its class is
+/// lost too. The probability is `p (1 - (1 - p)^s)` for classes of `s` data packets and one repair
+/// packet.
 #[test]
 fn what_stays_missing_is_what_the_code_predicts() {
     let mut pair = Pair::new(&config(32, 4));
     warm(&mut pair, 0);
     let (loss, count) = (0.02, 200_000);
-    let mut state = 7_u64;
-    let mut lost = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 40) as f64 / (1u64 << 24) as f64 <= loss
-    };
+    let mut dice = SplitMix::new(7);
     let mut got = 0;
     for psn in 1..=count {
         for frame in packets(psn, 1) {
             for frame in pair.encode(&frame) {
-                if !lost() {
+                if !dice.chance(loss) {
                     let out = pair.decode(frame);
                     assert!(!out.iter().any(|frame| is_box_message(IPV4, frame)));
                     got += out.len();
@@ -94,7 +90,7 @@ fn what_stays_missing_is_what_the_code_predicts() {
     );
 }
 
-/// Each packet is a message, but a path without loss needs few repair packets.
+/// Each packet is a message, but blocks still grow on a path without loss.
 #[test]
 fn blocks_grow_on_a_good_path() {
     let mut pair = Pair::new(&Config {

@@ -1,4 +1,4 @@
-//! A bridge under way: its thread.
+//! A running bridge and its thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,36 +16,37 @@ use crate::queue::Outgoing;
 use crate::sort::{Sorted, ethernet_bytes, sort};
 use crate::throttle::Throttle;
 
-/// With more bytes than this before an interface, nothing more is read from the other one.
+/// If more bytes than this are queued at an interface, the bridge stops reading from the other one.
 const MAX_WAITING_BYTES: u64 = 4 << 20;
-/// Between two looks at a queue that pauses the near side.
+/// Interval at which the bridge checks a queue that pauses the near side.
 const LOOK_NS: u64 = 50_000;
-/// Between two copies of what was done for others.
+/// Interval at which the thread publishes its report.
 const REPORT_NS: u64 = 100_000_000;
 
-/// What a bridge joins.
+/// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeConfig {
-    /// The interface where the NICs are.
+    /// The interface towards the NICs.
     pub near: String,
-    /// The interface where the long path is.
+    /// The interface towards the path.
     pub far: String,
-    /// How senders are slowed down when repair packets queue up; `None` not to.
+    /// How to slow senders down when repair packets queue up; `None` to never do so.
     pub backpressure: Option<Backpressure>,
-    /// A bit for each priority that PFC frames stop when packets queue up. The box can stop others.
+    /// Bitmap of the priorities that PFC frames stop when packets queue up. The box can stop more
+    /// of them.
     pub priorities: u8,
 }
 
-/// A running bridge. Dropping it stops it; frames that the box holds are lost then.
+/// A running bridge. Dropping it stops the bridge, and the frames that the box holds are lost.
 pub struct Bridge<B: PathBox> {
     thread: Option<JoinHandle<Result<(), BridgeError>>>,
-    shared: Arc<Mutex<Report<B::Counters>>>,
+    shared: Arc<Mutex<BridgeReport<B::Counters>>>,
     stop: Arc<OwnedFd>,
 }
 
-/// What a bridge has done.
+/// The counters of a bridge.
 #[derive(Clone, Debug, Default)]
-pub struct Report<C> {
+pub struct BridgeReport<C> {
     /// Since the bridge was started.
     pub elapsed: Duration,
     /// At the near interface.
@@ -56,26 +57,28 @@ pub struct Report<C> {
     pub pauses: u64,
     /// Packets marked with congestion experienced.
     pub marked: u64,
-    /// What the box did.
+    /// The counters of the box.
     pub counters: C,
 }
 
-/// What a bridge has done at one interface. A train counts as one frame.
+/// The counters of a bridge at one interface. A train counts as one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideReport {
     /// Frames received.
     pub received: u64,
-    /// Of these, the ones that went around the box because the kernel had not finished them.
+    /// Of these, the frames that bypassed the box because their checksums or segments were
+    /// unfinished.
     pub around: u64,
-    /// Of these, the ones that were for this machine or for this link alone, such as pause frames.
+    /// Of these, the frames addressed to this machine, or limited to this link, for instance pause
+    /// frames.
     pub local: u64,
-    /// Frames dropped by the kernel because they were not read in time, and frames that were too long
-    /// or too short to read.
+    /// Frames that the kernel dropped because the bridge did not read them in time, and frames that
+    /// were too long or too short to read.
     pub unread: u64,
     /// Frames sent.
     pub sent: u64,
-    /// Frames that the kernel refused to send, and so lost: longer than the interface's MTU, or a
-    /// full queue.
+    /// Frames lost because the kernel refused to send them: they were longer than the interface's
+    /// MTU, or its queue was full.
     pub unsent: u64,
 }
 
@@ -123,25 +126,26 @@ where
         })
     }
 
-    /// Whether frames are still carried. They are until an interface is gone.
+    /// Whether the bridge still forwards frames. It stops by itself when an interface disappears.
     #[must_use]
     pub fn is_running(&self) -> bool {
         let thread = self.thread.as_ref();
         thread.is_some_and(|thread| !thread.is_finished())
     }
 
-    /// What was done so far; up to 100 ms old.
+    /// The counters so far, at most 100 ms old.
     #[must_use]
-    pub fn report(&self) -> Report<B::Counters> {
+    pub fn report(&self) -> BridgeReport<B::Counters> {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.clone()
     }
 
-    /// Stops; returns all that was done, and why the bridge had ended before, if it had.
+    /// Stops the bridge. Returns the final counters, and the error if the bridge had ended by
+    /// itself before.
     ///
     /// # Panics
     /// If the thread of the bridge panicked.
-    pub fn stop(mut self) -> (Report<B::Counters>, Result<(), BridgeError>) {
+    pub fn stop(mut self) -> (BridgeReport<B::Counters>, Result<(), BridgeError>) {
         wake(&self.stop);
         let result = match self.thread.take().map(JoinHandle::join) {
             None => Ok(()),
@@ -152,23 +156,24 @@ where
     }
 }
 
-/// Ends the wait of a thread.
+/// Wakes the thread, so that it ends.
 fn wake(stop: &OwnedFd) {
-    // Fails only when the count is at its maximum, and so readable already.
+    // This fails only if the count is at its maximum. Then the eventfd is already readable.
     let _ = rustix::io::write(stop, &1u64.to_ne_bytes());
 }
 
 impl<B: PathBox> Drop for Bridge<B> {
     fn drop(&mut self) {
         wake(&self.stop);
-        // `stop` returns how the thread ended. A panic while dropping would end the process.
+        // Ignore the thread's result, which `stop` would return. A panic while dropping would end
+        // the process.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// An interface and what waits before it.
+/// An interface and the queue of frames to send.
 struct End {
     interface: Interface,
     /// Frames to this address are for this machine.
@@ -194,10 +199,10 @@ struct Worker<B: PathBox> {
     throttle: Throttle,
     received: Received,
     start: Instant,
-    /// Readable when the thread is to end.
+    /// An eventfd. It becomes readable when the thread must end.
     stop: Arc<OwnedFd>,
-    shared: Arc<Mutex<Report<B::Counters>>>,
-    /// Bytes that waited in the kernel before the far interface at the last turn.
+    shared: Arc<Mutex<BridgeReport<B::Counters>>>,
+    /// Bytes in the kernel's queue of the far interface at the last turn.
     kernel_bytes: u64,
     marked: u64,
 }
@@ -230,7 +235,7 @@ where
         result
     }
 
-    /// Sleeps until there is work, and does it; `false` when the bridge is to end.
+    /// Sleeps until there is work, and does it. Returns `false` when the bridge must end.
     fn turn(&mut self) -> Result<bool, BridgeError> {
         if self.wait()? {
             return Ok(false);
@@ -252,13 +257,14 @@ where
         Ok(true)
     }
 
-    /// Waits for frames, for room, or for the next time; `true` when the bridge is to end.
+    /// Waits for frames, for room in a queue, or for the next timeout. Returns `true` when the
+    /// bridge must end.
     fn wait(&self) -> Result<bool, BridgeError> {
         let look_ns = self.throttle.renew_at_ns();
         let look_ns = look_ns.map(|renew_ns| renew_ns.min(self.now_ns() + LOOK_NS));
         let next_ns = self.inner.next_ns().into_iter().chain(look_ns).min();
         let sleep = next_ns.map(|at_ns| at_ns.saturating_sub(self.now_ns()));
-        // Reports go on when no frame comes.
+        // Wake up for reports even if no frame arrives.
         let sleep = Duration::from_nanos(sleep.unwrap_or(REPORT_NS).min(REPORT_NS));
         let timeout = Timespec::try_from(sleep).ok();
         let flags = |side: usize| {
@@ -286,7 +292,7 @@ where
         }
     }
 
-    /// Takes in what has come to one side.
+    /// Receives the frames that arrived at one side.
     fn take(&mut self, side: usize) -> Result<(), BridgeError> {
         let count = self.ends[side].interface.receive(&mut self.received)?;
         let now_ns = self.now_ns();
@@ -340,8 +346,8 @@ where
         }
     }
 
-    /// Pauses or resumes the near side. A frame that the kernel does not take now is not sent again:
-    /// a pause is renewed before it ends, and ends by itself if it is not.
+    /// Pauses or resumes the near side. If the kernel does not accept the PFC frame now, it is not
+    /// sent again: a pause is renewed before it expires, and otherwise expires by itself.
     fn pause(&mut self) {
         let now_ns = self.now_ns();
         let [near, far] = &mut self.ends;
@@ -366,7 +372,7 @@ where
         });
         let [near, far] = sides;
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        *shared = Report {
+        *shared = BridgeReport {
             elapsed: self.start.elapsed(),
             near,
             far,
@@ -377,7 +383,7 @@ where
     }
 
     fn now_ns(&self) -> u64 {
-        // Five centuries fit.
+        // 64 bits of nanoseconds are 584 years.
         u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use farwrite_boxes::{PathBox, Side};
 
-/// Passes frames from one side to the other: what a bridge costs without a box.
+/// Forwards all frames from one side to the other. Shows the cost of a bridge without a box.
 #[derive(Debug, Default)]
 pub struct Forward {
     frames: VecDeque<(Side, Vec<u8>)>,

@@ -1,4 +1,4 @@
-//! A network interface whose frames the bridge takes and sends.
+//! A network interface: receives and sends frames through a packet socket.
 
 use std::fs;
 use std::io;
@@ -12,17 +12,17 @@ use crate::queue::Outgoing;
 use crate::sort::{CSUM_START, HEADERS};
 use crate::sys::{self, Batch, Tag};
 
-/// Bytes that the kernel keeps until the bridge reads them, and that wait before the interface.
+/// Size of the kernel's receive buffer and send buffer.
 const BUFFER_BYTES: usize = 16 << 20;
-/// The longest train of packets, with its headers and those of Ethernet.
+/// Room for the longest train of packets, with IP and Ethernet headers.
 const FRAME_BYTES: usize = VNET_BYTES + 18 + (1 << 16) + 512;
 
-/// An open packet socket. It takes all frames that come in by an interface, for any station, and none
-/// that leave by it.
+/// An open packet socket. It receives all frames that arrive at an interface, for any station, and
+/// none of the frames that the machine sends.
 #[derive(Debug)]
 pub struct Interface {
     name: String,
-    /// The kernel's number of it.
+    /// The kernel's index of the interface.
     index: u32,
     socket: OwnedFd,
     dropped: u64,
@@ -41,17 +41,18 @@ impl Default for Received {
     }
 }
 
-/// What came of one frame.
+/// A received frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// The header that says what is left to do, and the frame.
+    /// The kernel's header, which describes unfinished checksums and segments, and the frame.
     Frame([u8; VNET_BYTES], Vec<u8>),
-    /// It was longer than a buffer, or too short for a header.
+    /// The frame was longer than a buffer, or too short for a header.
     Unreadable,
 }
 
 impl Received {
-    /// One of the frames of the last call. A VLAN tag that the kernel took out is in its place.
+    /// Returns one of the frames of the last call. If the kernel removed a VLAN tag, it is put
+    /// back.
     ///
     /// # Panics
     /// If the last call received fewer frames.
@@ -67,13 +68,13 @@ impl Received {
     }
 }
 
-/// A frame with the VLAN tag that the kernel took out of it, if it did, behind the addresses.
+/// Returns a frame, with the VLAN tag that the kernel removed put back behind the addresses.
 fn with_tag(mut vnet: [u8; VNET_BYTES], frame: &[u8], tag: Option<Tag>) -> Incoming {
     let Some(((identifier, contents), at)) = tag.zip(frame.split_at_checked(12)) else {
         return Incoming::Frame(vnet, frame.to_vec());
     };
     let tag = [identifier.to_be_bytes(), contents.to_be_bytes()].concat();
-    // The kernel counts without the tag. Fields that are not in use are 0.
+    // The kernel's offsets do not count the tag. Unused fields are 0.
     for at in [HEADERS, CSUM_START] {
         let number = u16::from_ne_bytes([vnet[at], vnet[at + 1]]);
         if number > 0 {
@@ -87,8 +88,8 @@ impl Interface {
     /// Opens an interface by its name.
     ///
     /// # Errors
-    /// [`BridgeError::NoInterface`], and [`BridgeError::Interface`] for example without the right
-    /// `CAP_NET_RAW`.
+    /// [`BridgeError::NoInterface`], and [`BridgeError::Interface`], for example without the
+    /// capability `CAP_NET_RAW`.
     pub fn open(name: &str) -> Result<Self, BridgeError> {
         let failed = |what| {
             move |source: io::Error| BridgeError::Interface {
@@ -98,7 +99,7 @@ impl Interface {
             }
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Without a protocol, no frame comes in before the socket is bound to its interface.
+        // Without a protocol, the socket receives no frame before it is bound to its interface.
         let socket = rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)
             .map_err(|error| failed("opening a packet socket on")(error.into()))?;
         let index = netdevice::name_to_index(&socket, name)
@@ -114,7 +115,8 @@ impl Interface {
         for option in options {
             sys::set_option(fd, option, 1).map_err(failed("setting up"))?;
         }
-        // More than the limit of the system, if the process may; else as much as it gives.
+        // Exceed the system's limit if the process is privileged. Otherwise, use as much as the
+        // system allows.
         let more = sockopt::set_socket_recv_buffer_size_force(fd, BUFFER_BYTES);
         let _ = more.or_else(|_| sockopt::set_socket_recv_buffer_size(fd, BUFFER_BYTES));
         let _ = sockopt::set_socket_send_buffer_size(fd, BUFFER_BYTES);
@@ -134,7 +136,7 @@ impl Interface {
         &self.name
     }
 
-    /// Its Ethernet address; zeros if the system does not say.
+    /// Its Ethernet address; zeros if the system does not know it.
     #[must_use]
     pub fn address(&self) -> [u8; 6] {
         let path = format!("/sys/class/net/{}/address", self.name);
@@ -152,7 +154,7 @@ impl Interface {
         fs::read_to_string(path).ok()?.trim().parse().ok()
     }
 
-    /// Whether the interface is still there. The kernel reports only that it is down.
+    /// Checks that the interface still exists. A receive error only says that it is down.
     ///
     /// # Errors
     /// [`BridgeError::Interface`] if it is not.
@@ -163,7 +165,7 @@ impl Interface {
         }
     }
 
-    /// Takes in what waits, at most a batch; returns how many frames.
+    /// Receives the frames that wait, at most one batch. Returns their number.
     ///
     /// # Errors
     /// [`BridgeError::Interface`], for example when the interface is gone.
@@ -175,7 +177,7 @@ impl Interface {
         }
     }
 
-    /// Sends as much of a queue as the kernel takes now.
+    /// Sends as many frames of a queue as the kernel accepts now.
     ///
     /// # Errors
     /// [`BridgeError::Interface`], when the interface is gone.
@@ -193,7 +195,7 @@ impl Interface {
         Ok(())
     }
 
-    /// Sends one frame that needs nothing more from the kernel.
+    /// Sends one finished frame.
     ///
     /// # Errors
     /// [`BridgeError::Interface`], also if the frame would have to wait.
@@ -204,7 +206,7 @@ impl Interface {
             .map_err(|source| self.failed("sending to", source))
     }
 
-    /// Bytes that wait before the interface.
+    /// Bytes in the kernel's queue of the interface.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
         sys::queued_bytes(self.socket.as_fd()).unwrap_or(0)
@@ -212,7 +214,7 @@ impl Interface {
 
     /// Frames that the kernel dropped because they were not read in time.
     pub(crate) fn dropped(&mut self) -> u64 {
-        // The kernel counts from the last question on.
+        // The kernel resets its counter at each call.
         self.dropped += sys::drops(self.socket.as_fd()).unwrap_or(0);
         self.dropped
     }
@@ -232,7 +234,7 @@ impl AsFd for Interface {
     }
 }
 
-/// Nothing waits, or the interface is down: it may come up again.
+/// Whether the error is temporary: nothing waits, or the interface is down and may come up again.
 fn is_transient(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
     kinds.contains(&error.kind()) || error.raw_os_error() == Some(libc::ENETDOWN)
@@ -270,7 +272,7 @@ mod tests {
 
     #[test]
     fn an_interface_that_does_not_exist_is_named() {
-        // Without the right to open packet sockets, that is the error.
+        // Without the capability to open packet sockets, the error is a different one.
         let error = Interface::open("fw-not-there").expect_err("no such interface");
         let text = error.to_string();
         assert!(text.contains("fw-not-there"), "{text}");

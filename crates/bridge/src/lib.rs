@@ -1,22 +1,23 @@
-//! A box in the path on real packets: a program that carries Ethernet frames between two network
-//! interfaces.
+//! Runs a box in the path on real packets: forwards Ethernet frames between two network interfaces.
 //!
-//! [`Bridge`] gives the frames of two interfaces to a box of [`farwrite_boxes`], and sends what the
-//! box gives. Addresses and bytes stay as they are, so NICs do not notice it. One thread does all:
-//! the two directions of a box share what it knows.
+//! [`Bridge`] passes the frames of two interfaces to a box of [`farwrite_boxes`], and sends the
+//! frames that the box returns. Addresses and contents stay unchanged, so the bridge is transparent
+//! to NICs. One thread does all the work, because the two directions of a box share its state.
 //!
-//! **Interfaces** are packet sockets (packet(7)) that see all frames that come in. Frames to the
-//! interface's own address, and to group addresses that bridges do not forward, such as pause
-//! frames, end here.
+//! **Interfaces** are packet sockets (packet(7)) that receive all frames. The bridge does not
+//! forward frames to the interface's own address, and frames to group addresses that bridges must
+//! not forward, for instance pause frames.
 //!
-//! **Offloads.** Kernels pass trains of packets, and packets whose checksum is not complete. Those
-//! of RoCEv2 are cut and completed, because a box looks at packets. All others go around the box
-//! with the kernel's own description, and the kernel of the other interface finishes them. Frames
-//! leave in the order in which they came, unless the box holds some back.
+//! **Offloads.** Kernels deliver trains of packets, and packets with incomplete checksums. The
+//! bridge splits and completes RoCEv2 packets, because a box works on single packets. All other
+//! unfinished frames bypass the box together with the kernel's description, and the kernel finishes
+//! them at the other interface. Frames leave in the order of arrival, unless the box holds some
+//! back.
 //!
-//! **Queues.** When frames wait before the far interface, [`Backpressure`](farwrite_boxes::Backpressure)
-//! slows the senders of the near side. When more than 4 MiB wait, the bridge reads no more from the
-//! other interface, and the kernel drops what comes, as a switch does.
+//! **Queues.** When frames queue up at the far interface,
+//! [`Backpressure`](farwrite_boxes::Backpressure) slows the senders of the near side. When more
+//! than 4 MiB are queued at an interface, the bridge stops reading from the other one, and the
+//! kernel drops arriving frames, like a switch with full buffers.
 
 mod bridge;
 mod forward;
@@ -26,20 +27,21 @@ mod sort;
 mod sys;
 mod throttle;
 
-pub use bridge::{Bridge, BridgeConfig, Report, SideReport};
+pub use bridge::{Bridge, BridgeConfig, BridgeReport, SideReport};
 pub use forward::Forward;
 pub use interface::{Incoming, Interface, Received};
 
-/// Why a bridge cannot work, or works no longer.
+/// Why a bridge could not start, or stopped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BridgeError {
     /// There is no interface of this name in the process's network namespace.
     #[error("there is no network interface {0:?} here; `ip link` lists them")]
     NoInterface(String),
-    /// An interface refuses to work.
+    /// An operation on an interface failed.
     #[error("{what} interface {interface}: {source}")]
     Interface {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// Its name.
         interface: String,
@@ -49,10 +51,10 @@ pub enum BridgeError {
     /// Both interfaces are the same.
     #[error("{0} is named for both sides; a bridge joins two interfaces")]
     SameInterface(String),
-    /// The system refuses something else.
+    /// Another operation failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
         /// The kernel's reason.
         source: std::io::Error,

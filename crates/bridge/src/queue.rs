@@ -1,10 +1,10 @@
-//! Frames on their way out.
+//! The queue of frames to send.
 
 use std::collections::VecDeque;
 
 use farwrite_trains::VNET_BYTES;
 
-/// Frames that wait for an interface, in order.
+/// Frames that wait to be sent by an interface, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     frames: VecDeque<([u8; VNET_BYTES], Vec<u8>)>,
@@ -14,7 +14,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Adds a frame, and what the kernel still has to do to it.
+    /// Adds a frame, with the kernel's header that describes what is unfinished.
     pub(crate) fn push(&mut self, vnet: [u8; VNET_BYTES], frame: Vec<u8>) {
         self.bytes += frame.len() as u64;
         self.frames.push_back((vnet, frame));
@@ -24,7 +24,7 @@ impl Outgoing {
         self.frames.is_empty()
     }
 
-    /// Bytes of the frames that wait.
+    /// Bytes in the queue.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -35,7 +35,7 @@ impl Outgoing {
             .map(|(vnet, frame)| [&vnet[..], &frame[..]])
     }
 
-    /// The first frames have left.
+    /// Removes the first `count` frames, which were sent.
     pub(crate) fn sent(&mut self, count: usize) {
         self.sent += count as u64;
         for _ in 0..count {
@@ -43,7 +43,7 @@ impl Outgoing {
         }
     }
 
-    /// The kernel refused the first frame: it is lost.
+    /// Removes the first frame, which the kernel refused. It is lost.
     pub(crate) fn refused(&mut self) {
         self.refused += 1;
         self.pop();

@@ -1,21 +1,22 @@
-//! Which frames a box sees, and in what state.
+//! Decides which frames go through the box, and finishes them before.
 //!
-//! Boxes know single packets with complete checksums. Kernels pass others too ([`farwrite_trains`]).
-//! A train of RoCEv2 packets is cut, and their checksums are completed. Other traffic that is not
-//! finished goes around the box as it is: the kernel of the other interface finishes it.
+//! Boxes work on single packets with complete checksums. Kernels also deliver trains and incomplete
+//! checksums ([`farwrite_trains`]). Trains of RoCEv2 packets are split, and their checksums
+//! completed. Other unfinished traffic bypasses the box unchanged: the kernel finishes it at the
+//! other interface.
 
-use farwrite_trains::{Run, Scratch, Train, VNET_BYTES, complete_checksum};
+use farwrite_trains::{Scratch, SegmentRun, Train, VNET_BYTES, complete_checksum};
 
 /// UDP destination port of RoCEv2 (IBTA annex A17).
 const ROCE_PORT: [u8; 2] = 4791u16.to_be_bytes();
 const NEEDS_CSUM: u8 = 1;
 const GSO_NONE: u8 = 0;
-/// Fields of the kernel's header, 16 bits each: bytes of all headers, where the checksum begins,
-/// where it goes from there.
+/// Offsets of 16-bit fields in the kernel's header: the length of all headers, the start of the
+/// checksummed bytes, and the position of the checksum from there.
 pub(crate) const HEADERS: usize = 2;
 pub(crate) const CSUM_START: usize = 6;
 const CSUM_OFFSET: usize = 8;
-/// Where the checksum stands in a UDP header. In a TCP header it is 16.
+/// The offset of the checksum in a UDP header. In a TCP header it is 16.
 const UDP_CHECKSUM_AT: u16 = 6;
 /// IEEE 802.1Q and 802.1ad.
 const TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xA8]];
@@ -24,18 +25,19 @@ const LINK_LOCAL: [u8; 5] = [0x01, 0x80, 0xC2, 0x00, 0x00];
 const ETHERNET_BYTES: usize = 14;
 const TAG_BYTES: usize = 4;
 
-/// What is to be done with a frame.
+/// What to do with a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Sorted {
-    /// The box looks at these packets.
+    /// These packets go through the box.
     Through(Vec<Vec<u8>>),
-    /// It goes around the box, with what the kernel still has to do.
+    /// The frame bypasses the box, with the kernel's header that describes what is unfinished.
     Around([u8; VNET_BYTES], Vec<u8>),
-    /// It is for this machine, or for this link alone.
+    /// The frame is addressed to this machine, or limited to this link.
     Local,
 }
 
-/// Sorts a frame as it came from the kernel, by an interface with this address.
+/// Sorts a frame from the kernel. `address` is the Ethernet address of the interface that received
+/// it.
 pub(crate) fn sort(vnet: &[u8; VNET_BYTES], frame: Vec<u8>, address: &[u8; 6]) -> Sorted {
     let is_link_local =
         frame.starts_with(&LINK_LOCAL) && frame.get(5).is_some_and(|last| *last < 0x10);
@@ -64,12 +66,12 @@ pub(crate) fn sort(vnet: &[u8; VNET_BYTES], frame: Vec<u8>, address: &[u8; 6]) -
     }
 }
 
-/// Cuts a train, or completes a single packet. `vnet` counts from the IP header on.
+/// Splits a train, or completes a single packet. The offsets in `vnet` count from the IP header.
 fn packets(vnet: [u8; VNET_BYTES], frame: &[u8], ethernet: usize) -> Vec<Vec<u8>> {
     let (headers, ip) = frame.split_at(ethernet);
     let segments = Train::new(vnet, ip).into_segments();
     let finish = |segment| {
-        let (run, mut scratch) = (Run::new(segment), Scratch::default());
+        let (run, mut scratch) = (SegmentRun::new(segment), Scratch::default());
         let [vnet, ip_headers, payload] = run.parts(&mut scratch);
         let mut left = [0; VNET_BYTES];
         left.copy_from_slice(vnet);
@@ -80,7 +82,7 @@ fn packets(vnet: [u8; VNET_BYTES], frame: &[u8], ethernet: usize) -> Vec<Vec<u8>
     segments.map(finish).collect()
 }
 
-/// Bytes of Ethernet addresses, tags and type.
+/// Length of the Ethernet header: addresses, tags and type.
 pub(crate) fn ethernet_bytes(frame: &[u8]) -> usize {
     let mut bytes = ETHERNET_BYTES;
     while let Some(kind) = frame.get(bytes - 2..bytes)
@@ -106,8 +108,9 @@ mod tests {
 
     const ADDRESS: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
-    /// A frame whose IPv4 UDP datagram has the sum of its pseudo header as checksum, as kernels
-    /// leave it, and its header. With a `segment`, it is a train of datagrams of this payload.
+    /// An IPv4 UDP frame with an incomplete checksum: the sum of the pseudo header, as kernels
+    /// leave it. Returns the kernel's header too. If `segment` is not 0, the frame is a train of
+    /// datagrams with this payload length.
     fn unfinished(tags: usize, port: u16, payload: &[u8], segment: u16) -> ([u8; 10], Vec<u8>) {
         let mut frame = ETHERNET.to_vec();
         for _ in 0..tags {
@@ -135,7 +138,7 @@ mod tests {
         (vnet, frame)
     }
 
-    /// The sum of the UDP datagram with its pseudo header, which is 0xFFFF if its checksum is right.
+    /// The sum of the UDP datagram and its pseudo header: 0xFFFF if the checksum is right.
     fn udp_sum(ip: &[u8]) -> u32 {
         let covered = [&[0, 17], &ip[24..26], &ip[12..]].concat();
         let words = covered.chunks(2);
@@ -167,7 +170,7 @@ mod tests {
             }
         }
 
-        /// Whatever the kernel says of a frame, and whatever is in it.
+        /// Sorting must not panic for any kernel header and any frame.
         #[test]
         fn no_frame_is_a_surprise(
             vnet in any::<[u8; VNET_BYTES]>(),
@@ -186,7 +189,7 @@ mod tests {
                 Sorted::Around(vnet, frame)
             );
         }
-        // TCP to the same number.
+        // TCP to the same port number.
         let (mut vnet, frame) = unfinished(0, 4791, &[7; 500], 200);
         vnet[CSUM_OFFSET..].copy_from_slice(&16u16.to_ne_bytes());
         assert_eq!(

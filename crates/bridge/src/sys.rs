@@ -1,17 +1,17 @@
-//! The system calls of packet sockets (packet(7)) that no safe wrapper covers.
+//! System calls of packet sockets (packet(7)) for which there is no safe wrapper.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{mem, ptr};
 
-/// Most frames of one call.
+/// Highest number of frames per call.
 pub(crate) const BATCH: usize = 64;
 /// Room for one control message with a [`libc::tpacket_auxdata`].
 const CONTROL_BYTES: usize = 64;
-/// `AF_PACKET`, where the kernel wants 16 bits.
+/// `AF_PACKET` as a 16-bit field.
 const ADDRESS_FAMILY: u16 = 17;
-/// All protocols (`ETH_P_ALL`), where the kernel wants 16 bits.
+/// All protocols (`ETH_P_ALL`) as a 16-bit field.
 const ALL_PROTOCOLS: u16 = 3;
 
 /// Frames from a socket, at most [`BATCH`].
@@ -19,18 +19,18 @@ pub(crate) struct Batch {
     /// A buffer of `stride` bytes for each frame.
     slab: Vec<u8>,
     stride: usize,
-    frames: [Arrival; BATCH],
+    frames: [FrameInfo; BATCH],
 }
 
 /// A VLAN tag: its identifier (TPID) and its contents (TCI).
 pub(crate) type Tag = (u16, u16);
 
-/// What the kernel says of one frame.
+/// The kernel's information about a received frame.
 #[derive(Clone, Copy, Default)]
-struct Arrival {
+struct FrameInfo {
     bytes: usize,
     truncated: bool,
-    /// Taken out of the frame by the kernel.
+    /// The VLAN tag that the kernel removed from the frame.
     tag: Option<Tag>,
 }
 
@@ -40,12 +40,12 @@ impl Batch {
         Self {
             slab: vec![0; stride * BATCH],
             stride,
-            frames: [Arrival::default(); BATCH],
+            frames: [FrameInfo::default(); BATCH],
         }
     }
 
-    /// A frame of the last call, and the VLAN tag that belongs at its byte 12 without counting what
-    /// comes before it; `None` if it was longer than its buffer.
+    /// Returns a frame of the last call with the kernel's header in front, and the VLAN tag that
+    /// belongs at byte 12 of the Ethernet frame. `None` if the frame was longer than its buffer.
     pub(crate) fn get(&self, index: usize) -> Option<(&[u8], Option<Tag>)> {
         let arrival = self.frames[index];
         let start = index * self.stride;
@@ -53,7 +53,7 @@ impl Batch {
         (!arrival.truncated).then_some((frame, arrival.tag))
     }
 
-    /// Receives without blocking; returns how many frames.
+    /// Receives without blocking. Returns the number of frames.
     ///
     /// # Errors
     /// The kernel's, `WouldBlock` if none waits.
@@ -91,7 +91,7 @@ impl Batch {
         };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for (arrival, header) in self.frames.iter_mut().zip(&headers).take(count) {
-            *arrival = Arrival {
+            *arrival = FrameInfo {
                 bytes: header.msg_len as usize,
                 truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
                 tag: stripped_tag(&header.msg_hdr),
@@ -101,7 +101,7 @@ impl Batch {
     }
 }
 
-/// The VLAN tag that the kernel took out of a frame (`PACKET_AUXDATA`).
+/// The VLAN tag that the kernel removed from a frame (`PACKET_AUXDATA`).
 fn stripped_tag(header: &libc::msghdr) -> Option<Tag> {
     // SAFETY: the kernel has filled in the control buffer, which is alive in the caller, and its
     // length. CMSG_FIRSTHDR returns null or a header that lies in it.
@@ -127,10 +127,11 @@ fn stripped_tag(header: &libc::msghdr) -> Option<Tag> {
     valid.then_some((identifier, auxdata.tp_vlan_tci))
 }
 
-/// Sends the first [`BATCH`] frames, each in two parts, without blocking; returns how many left.
+/// Sends the first [`BATCH`] frames, each in two parts, without blocking. Returns the number of
+/// frames sent.
 ///
 /// # Errors
-/// The kernel's, for the first frame; an error of a later one comes with the next call.
+/// The kernel's error for the first frame. The next call returns the error of a later frame.
 pub(crate) fn send_many<'a>(
     fd: BorrowedFd<'_>,
     frames: impl Iterator<Item = [&'a [u8]; 2]>,
@@ -171,7 +172,7 @@ pub(crate) fn set_option(fd: BorrowedFd<'_>, name: i32, value: i32) -> io::Resul
     set(fd, name, &value)
 }
 
-/// Makes an interface pass on frames for other stations too, as long as the socket is open.
+/// Makes an interface also deliver frames for other stations, as long as the socket is open.
 ///
 /// # Errors
 /// The kernel's.
@@ -222,8 +223,7 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, interface: i32) -> io::Result<()> {
     check(rc)
 }
 
-/// Bytes that a socket has sent and that wait before the interface. The kernel counts its own
-/// bookkeeping with them.
+/// Bytes that a socket has sent and the interface has not. The kernel includes its own bookkeeping.
 ///
 /// # Errors
 /// The kernel's.
@@ -234,7 +234,7 @@ pub(crate) fn queued_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Frames that the kernel has dropped since the last call, because they were not read in time.
+/// Number of frames that the kernel dropped since the last call because they were not read in time.
 ///
 /// # Errors
 /// The kernel's.
@@ -258,7 +258,7 @@ pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(stats.tp_drops.into())
 }
 
-/// The size of a small struct, as the kernel takes it.
+/// The size of a small struct as `socklen_t`.
 fn size_of<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(mem::size_of::<T>()).unwrap_or(0)
 }

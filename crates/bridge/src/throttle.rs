@@ -1,35 +1,36 @@
-//! Slowing senders down when repair packets queue up.
+//! Slows senders down when repair packets queue up.
 //!
-//! A box that adds packets sends more than it receives. What does not fit waits before the far
-//! interface. The bridge then pauses the senders of the near side by PFC frames (IEEE 802.1Qbb), or
-//! marks the packets with congestion experienced. [`Backpressure`] says from which queue on.
+//! A box that adds packets sends more than it receives, so packets queue up at the far interface.
+//! Above the queue length that [`Backpressure`] sets, the bridge pauses the senders of the near
+//! side with PFC frames (IEEE 802.1Qbb), or marks packets as Congestion Experienced.
 
 use farwrite_boxes::Backpressure;
 
-/// What PFC frames are sent to: all stations of this link (IEEE 802.1Q, annex F).
+/// The destination of PFC frames: all stations of this link (IEEE 802.1Q, annex F).
 const GROUP: [u8; 6] = [0x01, 0x80, 0xC2, 0x00, 0x00, 0x01];
 /// MAC control, and the operation of PFC.
 const TYPE_AND_OPERATION: [u8; 4] = [0x88, 0x08, 0x01, 0x01];
-/// The shortest frame without its check sequence.
+/// Minimum length of an Ethernet frame, without the frame check sequence.
 const FRAME_BYTES: usize = 60;
-/// Bit times of a unit of pause time.
+/// Length of a pause quantum, in bit times.
 const QUANTUM_BITS: u64 = 512;
-/// Interfaces that do not know their speed count as this fast, so that pauses are renewed in time.
+/// Assumed speed of an interface that does not know its speed. It is high, so that pauses are
+/// renewed early enough.
 const DEFAULT_MBPS: u64 = 100_000;
 
-/// Decides when the near side is paused.
+/// Decides when to pause the near side.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     backpressure: Option<Backpressure>,
-    /// A bit for each priority that a queue before the far interface stops.
+    /// Bitmap of the priorities that a queue at the far interface stops.
     priorities: u8,
     source: [u8; 6],
-    /// A pause ends by itself after the longest time that a frame can name.
+    /// Interval between renewals. A pause expires after the longest time that a frame can name.
     renew_ns: u64,
     renewed_ns: u64,
-    /// Whether the queue stops its priorities.
+    /// Whether the queue stops `priorities` now.
     is_full: bool,
-    /// Priorities that are stopped.
+    /// Bitmap of the priorities that are stopped now.
     stopped: u8,
     pauses: u64,
 }
@@ -55,8 +56,8 @@ impl Throttle {
         }
     }
 
-    /// The PFC frame that is due, with `queued_bytes` before the far interface. `stops` are the
-    /// priorities that the box wants to stop, a bit each.
+    /// The PFC frame that is due now, if any. `queued_bytes` is the queue at the far interface,
+    /// `stops` the bitmap of the priorities that the box wants to stop.
     pub(crate) fn pause(
         &mut self,
         now_ns: u64,
@@ -87,22 +88,23 @@ impl Throttle {
         Some(self.frame(changes | stops))
     }
 
-    /// When a pause has to be renewed; `None` if the near side is not paused.
+    /// When to renew the pause; `None` if the near side is not paused.
     pub(crate) fn renew_at_ns(&self) -> Option<u64> {
         (self.stopped != 0).then_some(self.renewed_ns + self.renew_ns)
     }
 
-    /// Whether packets are marked, with `queued_bytes` before the far interface.
+    /// Whether to mark packets while `queued_bytes` are queued at the far interface.
     pub(crate) fn marks(&self, queued_bytes: u64) -> bool {
         matches!(self.backpressure, Some(Backpressure::Ecn { mark_bytes }) if queued_bytes > mark_bytes)
     }
 
-    /// How often a priority was paused. Renewals do not count.
+    /// How often a priority was paused, without renewals.
     pub(crate) fn pauses(&self) -> u64 {
         self.pauses
     }
 
-    /// A frame that names some priorities: those that are stopped, and others that may go on.
+    /// A PFC frame for the priorities in `named`: it stops those that are in `stopped`, and resumes
+    /// the others.
     fn frame(&self, named: u8) -> [u8; FRAME_BYTES] {
         let mut frame = [0; FRAME_BYTES];
         frame[..6].copy_from_slice(&GROUP);
@@ -153,7 +155,7 @@ mod tests {
             let frame = throttle.pause(now_ns, bytes, stops);
             frame.map(|frame| (frame[17], [frame[23], frame[25], frame[27]]))
         };
-        // Bits of priorities 2, 3 and 4, and the low bytes of their times.
+        // The priority bits, and the low bytes of the times of priorities 2, 3 and 4.
         assert_eq!(named(0, 0, 1 << 2), Some((0b00100, [0xFF, 0, 0])));
         assert_eq!(named(1, 1 << 20, 1 << 2), Some((0b01100, [0xFF, 0xFF, 0])));
         assert_eq!(named(2, 1 << 20, 0), Some((0b01100, [0, 0xFF, 0])));

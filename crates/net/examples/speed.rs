@@ -1,10 +1,10 @@
-//! How fast the simulator is: events and frames over cables ("hops") per second of processor time,
-//! on one core.
+//! Measures the speed of the simulator on one core: events, and frames over cables ("hops"), per
+//! second of processor time.
 //!
 //! `cargo run --release -p farwrite-net --example speed`
 //!
 //! Every host sends 4096-byte payloads to another host at line rate and acknowledges each frame
-//! that comes.
+//! that it receives.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use farwrite_net::{
 };
 use farwrite_wire::header::Bth;
 
-/// RC RDMA WRITE Middle and RC Acknowledge, for which a BTH is enough here.
+/// RC RDMA WRITE Middle and RC Acknowledge. A BTH alone is enough for this measurement.
 const WRITE: [u8; 12] = [0x07, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0];
 const ACK: [u8; 12] = [0x11, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0];
 

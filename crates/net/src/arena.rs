@@ -1,53 +1,48 @@
-//! Frames inside the network: an arena, and queues that link its slots.
+//! Storage for the frames inside the network: an arena, and queues of references into it.
 
+use std::collections::VecDeque;
 use std::ops::{Index, IndexMut};
 
 use crate::Frame;
 use crate::ids::{PortId, next_id};
+use crate::prefetch::prefetch;
 
-/// A frame's place in the arena.
+/// Index of a frame in the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameId(u32);
 
-/// A frame and what the network notes about it.
+/// A frame and the bookkeeping of the network for it.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct StoredFrame {
     pub(crate) frame: Frame,
-    /// Its number among all frames that devices sent.
+    /// Sequence number among all frames that devices have sent.
     pub(crate) serial: u64,
-    /// Bytes that it takes on a cable and in a buffer.
+    /// Bytes of the frame on a cable and in a buffer, framing included.
     pub(crate) bytes: u32,
-    /// Where it entered the switch that it is in.
-    pub(crate) ingress: PortId,
-    /// How often the cable that it is on had gone down when it was sent.
-    pub(crate) epoch: u32,
-    /// The frame behind it in a queue.
-    next: Option<FrameId>,
 }
 
-impl Slot {
-    pub(crate) fn new(frame: Frame, serial: u64, bytes: u32, ingress: PortId) -> Self {
-        Self {
-            frame,
-            serial,
-            bytes,
+impl StoredFrame {
+    /// The queue entry of the frame with this id. It entered its node through the port `ingress`.
+    pub(crate) fn queued(&self, id: FrameId, ingress: PortId) -> QueuedFrame {
+        QueuedFrame {
+            id,
+            serial: self.serial,
+            bytes: self.bytes,
             ingress,
-            epoch: 0,
-            next: None,
         }
     }
 }
 
-/// All frames that the network holds. Slots are used again: a frame that crosses the network
-/// allocates nothing on its way.
+/// All frames that the network holds. Slots are reused, so a frame that crosses the network causes
+/// no allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<StoredFrame>>,
     free: Vec<FrameId>,
 }
 
 impl Arena {
-    pub(crate) fn insert(&mut self, slot: Slot) -> FrameId {
+    pub(crate) fn insert(&mut self, slot: StoredFrame) -> FrameId {
         if let Some(id) = self.free.pop() {
             self.slots[id.0 as usize] = Some(slot);
             return id;
@@ -57,9 +52,18 @@ impl Arena {
         id
     }
 
-    pub(crate) fn remove(&mut self, id: FrameId) -> Slot {
+    pub(crate) fn remove(&mut self, id: FrameId) -> StoredFrame {
         self.free.push(id);
         self.slots[id.0 as usize].take().expect(IN_USE)
+    }
+
+    /// Fetches a frame into the processor's caches ahead of its use. Most frames are not in the
+    /// caches.
+    pub(crate) fn prefetch(&self, id: FrameId) {
+        const FEW: usize = 1 << 10;
+        if self.slots.len() > FEW {
+            prefetch(&self.slots[id.0 as usize]);
+        }
     }
 
     /// Frames in the arena.
@@ -71,51 +75,54 @@ impl Arena {
 const IN_USE: &str = "an id is dropped when its frame is removed";
 
 impl Index<FrameId> for Arena {
-    type Output = Slot;
+    type Output = StoredFrame;
 
-    fn index(&self, id: FrameId) -> &Slot {
+    fn index(&self, id: FrameId) -> &StoredFrame {
         self.slots[id.0 as usize].as_ref().expect(IN_USE)
     }
 }
 
 impl IndexMut<FrameId> for Arena {
-    fn index_mut(&mut self, id: FrameId) -> &mut Slot {
+    fn index_mut(&mut self, id: FrameId) -> &mut StoredFrame {
         self.slots[id.0 as usize].as_mut().expect(IN_USE)
     }
 }
 
-/// Frames that wait, first in, first out.
+/// A queue entry: everything that a port needs to send the frame. The port does not read the frame
+/// itself, which has usually left the caches during a long wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuedFrame {
+    pub(crate) id: FrameId,
+    /// Same as [`StoredFrame::serial`].
+    pub(crate) serial: u64,
+    /// Same as [`StoredFrame::bytes`].
+    pub(crate) bytes: u32,
+    /// Port through which the frame entered the switch; at a device, the sending port itself.
+    pub(crate) ingress: PortId,
+}
+
+/// A first-in, first-out queue of frames.
 #[derive(Debug, Default)]
 pub(crate) struct Fifo {
-    ends: Option<(FrameId, FrameId)>,
+    frames: VecDeque<QueuedFrame>,
     bytes: u64,
 }
 
 impl Fifo {
-    pub(crate) fn push(&mut self, arena: &mut Arena, id: FrameId) {
-        let slot = &mut arena[id];
-        slot.next = None;
-        self.bytes += u64::from(slot.bytes);
-        self.ends = match self.ends {
-            None => Some((id, id)),
-            Some((first, last)) => {
-                arena[last].next = Some(id);
-                Some((first, id))
-            }
-        };
+    pub(crate) fn push(&mut self, queued: QueuedFrame) {
+        self.bytes += u64::from(queued.bytes);
+        self.frames.push_back(queued);
     }
 
-    pub(crate) fn pop(&mut self, arena: &Arena) -> Option<FrameId> {
-        let (first, last) = self.ends?;
-        let slot = &arena[first];
-        self.bytes -= u64::from(slot.bytes);
-        self.ends = slot.next.map(|next| (next, last));
+    pub(crate) fn pop(&mut self) -> Option<QueuedFrame> {
+        let first = self.frames.pop_front()?;
+        self.bytes -= u64::from(first.bytes);
         Some(first)
     }
 
     /// Bytes of the first frame.
-    pub(crate) fn head_bytes(&self, arena: &Arena) -> Option<u32> {
-        self.ends.map(|(first, _)| arena[first].bytes)
+    pub(crate) fn head_bytes(&self) -> Option<u32> {
+        self.frames.front().map(|first| first.bytes)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -123,7 +130,7 @@ impl Fifo {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.ends.is_none()
+        self.frames.is_empty()
     }
 }
 
@@ -133,7 +140,7 @@ mod tests {
     use crate::header::Header;
     use crate::{Ecn, NodeId, Payload};
 
-    fn slot(serial: u64) -> Slot {
+    fn slot(serial: u64) -> StoredFrame {
         let frame = Frame {
             src: NodeId(0),
             dst: NodeId(1),
@@ -145,7 +152,11 @@ mod tests {
             header: Header::Other([].into()),
             payload: Payload::Ghost(0),
         };
-        Slot::new(frame, serial, 10, PortId(0))
+        StoredFrame {
+            frame,
+            serial,
+            bytes: 10,
+        }
     }
 
     #[test]
@@ -155,14 +166,15 @@ mod tests {
         for round in 0..10 {
             for serial in 0..4 {
                 let id = arena.insert(slot(round * 4 + serial));
-                fifo.push(&mut arena, id);
+                fifo.push(arena[id].queued(id, PortId(0)));
             }
-            assert_eq!((fifo.bytes(), fifo.head_bytes(&arena)), (40, Some(10)));
+            assert_eq!((fifo.bytes(), fifo.head_bytes()), (40, Some(10)));
             for serial in 0..4 {
-                let id = fifo.pop(&arena).unwrap();
-                assert_eq!(arena.remove(id).serial, round * 4 + serial);
+                let queued = fifo.pop().unwrap();
+                assert_eq!(queued.serial, round * 4 + serial);
+                assert_eq!(arena.remove(queued.id).serial, queued.serial);
             }
-            assert!(fifo.is_empty() && fifo.bytes() == 0 && fifo.pop(&arena).is_none());
+            assert!(fifo.is_empty() && fifo.bytes() == 0 && fifo.pop().is_none());
         }
         assert_eq!((arena.slots.len(), arena.len()), (4, 0));
     }

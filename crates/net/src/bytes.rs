@@ -1,4 +1,4 @@
-//! Frames as the bytes of packets, and back, for hosts and boxes that look at bytes.
+//! Conversion between frames and the bytes of packets, for hosts and boxes that work on bytes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -11,14 +11,15 @@ use farwrite_wire::request::pad_bytes;
 use crate::header::{Header, HeaderError, Roce};
 use crate::{Ecn, Frame, NodeId, Payload};
 
-/// Addresses are 10.0.0.1 for node 0, and so on.
+/// Node 0 has the address 10.0.0.1, node 1 the next one, and so on.
 const FIRST_ADDRESS: u32 = 0x0A00_0001;
 const LAST_ADDRESS: u32 = 0x0AFF_FFFE;
 
-/// Why a frame and a datagram cannot be made from each other.
+/// Why a frame cannot be converted to a datagram, or a datagram to a frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BytesError {
-    /// The payload is gone, and with it the ICRC.
+    /// A switch trimmed the payload, so there is nothing to compute the ICRC over.
     #[error("a switch cut {bytes} bytes of payload off this frame; only its headers are left")]
     Trimmed {
         /// Bytes cut off.
@@ -30,19 +31,19 @@ pub enum BytesError {
         /// Bytes of the datagram that the frame would be.
         ip_bytes: u32,
     },
-    /// The addresses are not those of a network.
+    /// The address does not belong to a node of the network.
     #[error("{0} is not the address of a node; nodes have 10.0.0.1 to 10.255.255.254")]
     Address(SocketAddr),
-    /// A node beyond the address range.
+    /// The node number is beyond the address range.
     #[error("{0} has no address; nodes 0 to 16777213 have one")]
     Node(NodeId),
     /// The packet does not parse.
     #[error(transparent)]
     Packet(#[from] ParseError),
-    /// The headers are not those of the opcode.
+    /// The headers do not match the opcode.
     #[error(transparent)]
     Header(#[from] HeaderError),
-    /// Two IP versions, which the addresses above never have.
+    /// Source and destination have different IP versions. The addresses above never do.
     #[error(transparent)]
     Families(#[from] MixedFamilies),
 }
@@ -57,7 +58,7 @@ pub fn address_of(node: NodeId) -> Result<Ipv4Addr, BytesError> {
     Ok(Ipv4Addr::from_bits(address.ok_or(BytesError::Node(node))?))
 }
 
-/// The node that has an address; [`address_of`] the other way round.
+/// The node that has an address: the inverse of [`address_of`].
 ///
 /// # Errors
 /// [`BytesError::Address`].

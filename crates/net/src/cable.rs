@@ -1,4 +1,4 @@
-//! What a cable is like.
+//! Configuration of a cable.
 
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ pub struct CableConfig {
     /// Time from the last bit sent to the last bit received.
     #[serde(deserialize_with = "crate::units::time")]
     pub delay: Duration,
-    /// Frames that the cable loses. A lost frame takes its time on the cable. Damaged frames count
-    /// as lost, because the next port drops them by their Ethernet check sequence.
+    /// Probability model of frame loss. A lost frame still occupies the cable for its transmission
+    /// time. Damaged frames count as lost, because the receiving port drops them by their Ethernet
+    /// check sequence.
     #[serde(default, deserialize_with = "crate::units::loss")]
     pub loss: Loss,
 }
@@ -35,12 +36,12 @@ impl CableConfig {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`ConfigError`], as [`LinkConfig::validate`] gives it.
+    /// [`ConfigError`] from [`LinkConfig::validate`].
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.link().validate()
     }
 
-    /// The delay in nanoseconds; a validated one is at most a day.
+    /// The delay in nanoseconds. A validated delay is at most one day.
     pub(crate) fn delay_ns(&self) -> u64 {
         u64::try_from(self.delay.as_nanos()).unwrap_or(u64::MAX)
     }

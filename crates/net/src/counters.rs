@@ -4,22 +4,22 @@ use std::ops::AddAssign;
 
 /// Why a frame was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DropReason {
-    /// The shared buffer, or the queue's share of it, was full. Counted at the port of the queue.
+pub enum FrameDrop {
+    /// The shared buffer, or the egress queue's share of it, was full. Counted at the egress port.
     Buffer,
-    /// The headroom of a lossless priority was full, so it is too small for the cable. Counted at
-    /// the port of the queue.
+    /// The headroom of a lossless priority was full, so the headroom is too small for the cable.
+    /// Counted at the egress port.
     Headroom,
     /// The cable lost the frame. Counted at the port that sent it.
     Cable,
     /// The cable was down, or went down while the frame was on it. Counted at the port that sent
     /// it.
     CableDown,
-    /// No path leads to the destination. Counted at the port by which the frame came in.
+    /// No path leads to the destination. Counted at the ingress port.
     NoRoute,
 }
 
-impl DropReason {
+impl FrameDrop {
     /// All reasons, in the order of [`PortCounters::dropped`].
     pub const ALL: [Self; 5] = [
         Self::Buffer,
@@ -30,18 +30,18 @@ impl DropReason {
     ];
 }
 
-/// What a port has done, in frames unless the name says otherwise. PFC frames count only in
+/// Counters of a port, in frames unless the name says otherwise. PFC frames count only in
 /// `pauses_sent` and `pauses_received`.
 ///
 /// Three equations hold at any time:
 ///
 /// - `queued = transmitted` + frames in the port's queues;
-/// - `transmitted` = `received` of the port at the other end + drops here for [`DropReason::Cable`]
-///   and [`DropReason::CableDown`] + frames on the cable;
+/// - `transmitted` = `received` of the port at the other end + drops here for [`FrameDrop::Cable`]
+///   and [`FrameDrop::CableDown`] + frames in flight on the cable;
 /// - over all ports of a switch, `received = queued` + drops for the other reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames that came in.
+    /// Frames received.
     pub received: u64,
     /// Frames put into one of the port's queues.
     pub queued: u64,
@@ -59,19 +59,19 @@ pub struct PortCounters {
     pub pauses_received: u64,
     /// Nanoseconds for which the peer has stopped at least one priority of the port.
     pub stopped_ns: u64,
-    /// Frames for which the switch chose this port although the frame before of the same flow took
-    /// another one. Frames that the buffer then drops count too.
+    /// Frames for which the switch chose this port although the previous frame of the same flow
+    /// took another one. Frames that the buffer then drops count too.
     pub path_changes: u64,
-    /// The most bytes that the port's queues held together.
+    /// Largest number of bytes that the port's queues held together.
     pub peak_queued_bytes: u64,
-    /// Frames dropped, by reason, in the order of [`DropReason::ALL`].
-    pub dropped: [u64; DropReason::ALL.len()],
+    /// Frames dropped, by reason, in the order of [`FrameDrop::ALL`].
+    pub dropped: [u64; FrameDrop::ALL.len()],
 }
 
 impl PortCounters {
     /// Frames dropped for one reason.
     #[must_use]
-    pub fn dropped_for(&self, reason: DropReason) -> u64 {
+    pub fn dropped_for(&self, reason: FrameDrop) -> u64 {
         self.dropped[reason as usize]
     }
 
@@ -83,7 +83,7 @@ impl PortCounters {
 }
 
 impl AddAssign for PortCounters {
-    /// Adds the counts. Of the two peaks, the higher remains.
+    /// Adds the counts, and keeps the higher of the two peaks.
     fn add_assign(&mut self, other: Self) {
         self.received += other.received;
         self.queued += other.queued;

@@ -1,50 +1,51 @@
-//! The border to hosts and boxes.
+//! The interface between the network and the code of hosts and boxes.
 
 use crate::Frame;
 use crate::port::Port;
 
-/// Something that sends and receives frames: the end of a path (a host), or a box in the path, such
-/// as one that adds parity or repairs losses.
+/// A node that sends and receives frames: the end of a path (a host), or a box in the path, for
+/// example one that adds parity or retransmits.
 ///
-/// The network calls [`handle`](Self::handle) when a frame has come in whole. It calls
-/// [`poll`](Self::poll) until it returns `None`: after each frame that came in, when
-/// [`next_ns`](Self::next_ns) is reached, when a port becomes free, and when a pause changes.
-/// `now_ns` counts nanoseconds since the network began.
+/// The network calls [`handle`](Self::handle) when the last bit of a frame has arrived. It calls
+/// [`poll`](Self::poll) repeatedly until the method returns `None`: after each received frame, when
+/// [`next_ns`](Self::next_ns) is reached, when a port becomes free, and when a PFC pause changes.
+/// `now_ns` is in nanoseconds since the network began.
 pub trait Device {
-    /// Takes in a frame that came by one of the device's ports.
+    /// Receives a frame through one of the device's ports.
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame);
 
-    /// The next thing to do. If the port is busy or paused, the frame waits in the port's queue. A
-    /// device that wants to choose as late as possible sends only if [`Ports::ready`] is true.
+    /// The device's next action. If the port is busy or paused, the frame waits in the port's
+    /// egress queue. A device that wants to choose as late as possible sends only if
+    /// [`Ports::ready`] is true.
     fn poll(&mut self, now_ns: u64, ports: &Ports<'_>) -> Option<Output>;
 
     /// When to call [`poll`](Self::poll) even if nothing else happens; `None` for never.
     fn next_ns(&self) -> Option<u64>;
 }
 
-/// What a device does.
+/// An action of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Sends a frame.
     Send {
-        /// By which of its ports. The network panics if the device has no such port.
+        /// Index of the device's port. The network panics if the device has no such port.
         port: usize,
-        /// What.
+        /// The frame to send.
         frame: Frame,
     },
     /// Asks the node at the other end of a cable to stop or resume a priority, by a PFC frame (IEEE
-    /// 802.1Qbb), which overtakes all frames that wait.
+    /// 802.1Qbb). The PFC frame overtakes all frames in the egress queues.
     Pause {
-        /// By which of its ports.
+        /// Index of the device's port.
         port: usize,
-        /// Which priority, 0 to 7.
+        /// The priority, 0 to 7.
         priority: u8,
         /// `true` to stop, `false` to resume.
         stop: bool,
     },
 }
 
-/// A device's own ports.
+/// The state of a device's own ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports<'a> {
     pub(crate) ports: &'a [Port],
@@ -62,8 +63,16 @@ impl Ports<'_> {
     /// Whether a frame of this priority would leave at once. `false` if the port does not exist.
     #[must_use]
     pub fn ready(&self, port: usize, priority: u8) -> bool {
+        self.ready_priorities(port) & 1 << priority.min(7) != 0
+    }
+
+    /// The priorities, one bit each, whose frames would leave at once; 0 if the port does not
+    /// exist.
+    #[must_use]
+    pub fn ready_priorities(&self, port: usize) -> u8 {
         let port = self.ports.get(port);
-        port.is_some_and(|port| port.is_ready(self.now_ns) && !port.is_paused(priority))
+        let port = port.filter(|port| port.is_ready(self.now_ns));
+        port.map_or(0, Port::running)
     }
 
     /// Whether the node at the other end has asked to stop this priority.
@@ -74,13 +83,13 @@ impl Ports<'_> {
             .is_some_and(|port| port.is_paused(priority))
     }
 
-    /// Bytes that wait at a port.
+    /// Bytes in the egress queues of a port.
     #[must_use]
     pub fn queued_bytes(&self, port: usize) -> u64 {
         self.ports.get(port).map_or(0, Port::queued_bytes)
     }
 
-    /// Bits a second of a port's cable.
+    /// Rate of a port's cable in bits per second.
     #[must_use]
     pub fn rate_bps(&self, port: usize) -> u64 {
         self.ports.get(port).map_or(0, Port::rate_bps)

@@ -1,4 +1,4 @@
-//! What crosses a cable.
+//! Frames: the packets that cross cables.
 
 use std::sync::Arc;
 
@@ -12,41 +12,42 @@ use crate::header::{Header, Roce};
 pub const ROCE_PORT: u16 = 4791;
 /// Bytes of the IPv4 header, without options, and of the UDP header.
 const IP_AND_UDP_BYTES: u32 = 20 + 8;
-/// Bytes of the ICRC behind a RoCEv2 packet.
+/// Bytes of the ICRC after a RoCEv2 packet.
 const ICRC_BYTES: u32 = 4;
 
-/// One frame. Its headers are parsed; [`to_datagram`](Self::to_datagram) makes the bytes.
+/// One frame. Its headers are stored in parsed form; [`to_datagram`](Self::to_datagram) makes the
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The host that sends it.
+    /// The sending host.
     pub src: NodeId,
-    /// The host that it is for. Switches look at nothing else to find the paths.
+    /// The destination host. Switches route by this field.
     pub dst: NodeId,
-    /// UDP source port. It spreads flows between two hosts over equal paths.
+    /// UDP source port. ECMP hashes it, so it spreads the flows between two hosts over equal paths.
     pub src_port: u16,
-    /// UDP destination port; [`ROCE_PORT`] unless the receiver is a program with ports of its own.
+    /// UDP destination port: [`ROCE_PORT`], unless the receiver is a program with its own ports.
     pub dst_port: u16,
-    /// The IPv4 identification.
+    /// IPv4 identification field.
     pub ipv4_id: u16,
-    /// Traffic class, 0 to 7; a higher number counts as 7. Ports serve higher classes first, unless
-    /// they have weights.
+    /// Traffic class, 0 to 7; a higher number counts as 7. Ports serve higher classes first unless
+    /// the classes have weights.
     pub priority: u8,
     /// Explicit congestion notification.
     pub ecn: Ecn,
-    /// What stands before the payload.
+    /// Headers between UDP and the payload.
     pub header: Header,
-    /// What it carries.
+    /// The payload.
     pub payload: Payload,
 }
 
 /// The payload of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// Real bytes, shared by copies of the frame.
+    /// Real bytes, shared by all copies of the frame.
     Bytes(Arc<[u8]>),
-    /// A number of bytes without content. They take the same time as real ones.
+    /// A length without content (a *ghost*). It takes the same transmission time as real bytes.
     Ghost(u32),
-    /// Nothing: a switch cut this number of bytes off.
+    /// Trimmed: a switch cut off this number of bytes.
     Trimmed(u32),
 }
 
@@ -54,19 +55,19 @@ pub enum Payload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The ends do not react to marks: never marked.
+    /// Not ECN-capable: switches never mark the frame.
     #[default]
     NotCapable = 0b00,
     /// ECT(1).
     Capable1 = 0b01,
-    /// ECT(0), what RoCEv2 sends.
+    /// ECT(0), which RoCEv2 senders set.
     Capable0 = 0b10,
     /// Congestion experienced: marked by a switch.
     Experienced = 0b11,
 }
 
 impl Ecn {
-    /// The field of an IPv4 type of service.
+    /// The ECN field of an IPv4 type-of-service byte.
     #[must_use]
     pub fn of_tos(tos: u8) -> Self {
         match tos & 0b11 {
@@ -79,7 +80,7 @@ impl Ecn {
 }
 
 impl Payload {
-    /// Bytes on the cable.
+    /// Bytes that the payload takes on a cable.
     #[must_use]
     pub fn carried_bytes(&self) -> u32 {
         match self {
@@ -90,7 +91,7 @@ impl Payload {
         }
     }
 
-    /// Bytes as they were sent, before any switch cut them off.
+    /// Bytes of the payload as the sender sent it, before any trimming.
     #[must_use]
     pub fn sent_bytes(&self) -> u32 {
         match self {
@@ -101,7 +102,7 @@ impl Payload {
 }
 
 impl Frame {
-    /// A RoCEv2 packet of priority 0 and ECT(0), with only a BTH before its payload.
+    /// A RoCEv2 packet of priority 0 with ECT(0), whose only header is a BTH.
     #[must_use]
     pub fn new(src: NodeId, dst: NodeId, src_port: u16, bth: Bth, payload: Payload) -> Self {
         Self {
@@ -117,8 +118,8 @@ impl Frame {
         }
     }
 
-    /// Bytes of the IP datagram that the frame carries. RoCEv2 packets include padding and ICRC,
-    /// also when they are trimmed.
+    /// Bytes of the IP datagram in the frame. Padding and ICRC of RoCEv2 packets count, also when
+    /// the packet is trimmed.
     #[must_use]
     pub fn ip_bytes(&self) -> u32 {
         let payload = self.payload.carried_bytes();
@@ -141,23 +142,9 @@ impl Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farwrite_wire::header::DEFAULT_PKEY;
 
     fn frame(payload: Payload) -> Frame {
-        let bth = Bth {
-            opcode: 0x07,
-            solicited: false,
-            migrated: true,
-            pad_bytes: 0,
-            version: 0,
-            pkey: DEFAULT_PKEY,
-            fecn: false,
-            becn: false,
-            dest_qp: 1,
-            ack_request: false,
-            psn: 0,
-        };
-        Frame::new(NodeId(0), NodeId(1), 49_152, bth, payload)
+        Frame::new(NodeId(0), NodeId(1), 49_152, Bth::new(0x07, 1, 0), payload)
     }
 
     /// 20 of IPv4, 8 of UDP, 12 of BTH, 4 of ICRC.

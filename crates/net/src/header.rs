@@ -1,4 +1,4 @@
-//! Headers of a frame behind UDP, parsed.
+//! Parsed headers that follow UDP in a frame.
 
 use std::sync::Arc;
 
@@ -7,48 +7,49 @@ use farwrite_wire::opcode::{self, Extension};
 use farwrite_wire::packet::Packet;
 use farwrite_wire::request::WriteImm;
 
-/// What stands between the UDP header and the payload.
+/// Everything between the UDP header and the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
     /// The headers of a RoCEv2 packet.
     Roce(Roce),
-    /// Other bytes, such as the header of a repair packet; padding and ICRC do not follow them.
+    /// Other bytes, for example the header of a repair packet. No padding and no ICRC follow them.
     Other(Arc<[u8]>),
 }
 
-/// The headers of a RoCEv2 packet, in the order in which they stand.
+/// The headers of a RoCEv2 packet, in wire order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Roce {
-    /// The base transport header. Its pad count is set when bytes are made.
+    /// The base transport header. Serialization sets its pad count.
     pub bth: Bth,
-    /// The datagram header.
+    /// The datagram extended transport header.
     pub deth: Option<Deth>,
-    /// The RDMA header.
+    /// The RDMA extended transport header.
     pub reth: Option<Reth>,
-    /// The ACK header.
+    /// The ACK extended transport header.
     pub aeth: Option<Aeth>,
-    /// The immediate.
+    /// The immediate value.
     pub imm: Option<u32>,
 }
 
-/// Why headers are not those of a packet.
+/// Why headers do not form a valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// The opcode is unknown.
-    #[error("opcode {0:#04x} is of no RC, UC or UD packet")]
+    #[error("opcode {0:#04x} does not belong to an RC, UC or UD packet")]
     UnknownOpcode(u8),
-    /// The headers present are not those that the opcode has.
+    /// The headers present do not match the opcode.
     #[error("{name} has {expected:?} between its BTH and its payload, and not {present:?}")]
     Extensions {
         /// The opcode's name.
         name: &'static str,
-        /// What the opcode has.
+        /// The headers that the opcode requires.
         expected: &'static [Extension],
-        /// What came; `None` stands for a header that is absent.
+        /// The headers that are present; `None` stands for an absent one.
         present: [Option<Extension>; 4],
     },
-    /// The opcode has a header that frames do not keep.
-    #[error("{name} has a header of kind {extension:?}, which frames do not carry")]
+    /// The opcode has a header that frames cannot store.
+    #[error("{name} has a header of kind {extension:?}, which frames cannot store")]
     Unsupported {
         /// The opcode's name.
         name: &'static str,
@@ -82,7 +83,7 @@ impl Roce {
         }
     }
 
-    /// Headers of a write with immediate, as queue pairs of Farwrite send it (P2.2 to P2.4).
+    /// Headers of a write with immediate, as Farwrite's queue pairs send it (P2.2 to P2.4).
     #[must_use]
     pub fn of_write(write: &WriteImm) -> Self {
         Self {
@@ -101,10 +102,10 @@ impl Roce {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// The headers of a packet.
+    /// Parses the headers of a packet.
     ///
     /// # Errors
-    /// [`HeaderError::Unsupported`]: atomics, invalidations and flushes.
+    /// [`HeaderError::Unsupported`] for atomics, invalidations and flushes.
     pub fn parse(packet: &Packet<'_>) -> Result<Self, HeaderError> {
         use Extension::{Aeth, Deth, ImmDt, Reth};
         let opcode = packet.opcode();
@@ -124,11 +125,11 @@ impl Roce {
         })
     }
 
-    /// Appends the bytes of the headers for a payload that takes `pad_bytes` of padding.
+    /// Appends the bytes of the headers. `pad_bytes` is the padding that the payload needs.
     ///
     /// # Errors
-    /// [`HeaderError::UnknownOpcode`], or [`HeaderError::Extensions`] if the opcode wants other
-    /// headers than there are. Nothing is appended then.
+    /// [`HeaderError::UnknownOpcode`], or [`HeaderError::Extensions`] if the headers do not match
+    /// the opcode. In both cases, nothing is appended.
     pub fn emit(&self, pad_bytes: u8, out: &mut Vec<u8>) -> Result<(), HeaderError> {
         let opcode = self.bth.opcode;
         let opcode = opcode::lookup(opcode).ok_or(HeaderError::UnknownOpcode(opcode))?;

@@ -1,19 +1,19 @@
-//! Names of the parts of a network.
+//! Identifiers of the parts of a network.
 
 use std::fmt;
 
 /// Traffic classes of a port, as in IEEE 802.1Q.
 pub const PRIORITIES: usize = 8;
 
-/// A host, a switch or a box: its place in the [`Topology`](crate::Topology).
+/// A host, a switch or a box: its index in the [`Topology`](crate::Topology).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);
 
-/// A cable: its place in the [`Topology`](crate::Topology).
+/// A cable: its index in the [`Topology`](crate::Topology).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CableId(pub u32);
 
-/// A port of any node: its place among all ports of the network.
+/// A port of any node: its index among all ports of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PortId(pub(crate) u32);
 
@@ -47,10 +47,10 @@ impl fmt::Display for CableId {
     }
 }
 
-/// A count of nodes, ports or frames as the 32-bit number that names the next one.
+/// Converts a count of nodes, ports or frames to the 32-bit id of the next one.
 ///
 /// # Panics
-/// With 2^32 of them, which no machine has the memory for.
+/// If the count is 2^32 or more. No machine has the memory for that.
 pub(crate) fn next_id(count: usize) -> u32 {
     u32::try_from(count).expect("a network has fewer than 2^32 parts of a kind")
 }

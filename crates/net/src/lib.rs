@@ -1,19 +1,20 @@
-//! Networks in virtual time: hosts, switches and boxes joined by cables, on one clock that stands
-//! still until the network is run.
+//! Networks in virtual time: hosts, switches and boxes joined by cables. One clock serves the whole
+//! network. It moves only while the network runs.
 //!
-//! A [`Topology`] says what is joined to what; [`Shape`] makes the usual ones, [`read_toml`] reads
-//! one from a file. A [`Network`] runs it, with a [`Device`] at each host and box. Switches are
-//! part of the network: shared buffers, marks, pauses, trimming and the choice among equal paths
-//! are in [`SwitchConfig`]. `docs/networks.md` describes the model.
+//! A [`Topology`] lists nodes and cables. [`Shape`] makes the usual topologies, and [`read_toml`]
+//! reads one from a file. A [`Network`] runs a topology with a [`Device`] at each host and box.
+//! Switches are part of the network: [`SwitchConfig`] sets their shared buffer, ECN marks, PFC,
+//! trimming and the choice among equal paths. `docs/networks.md` describes the model.
 //!
-//! Everything that happens follows from one 64-bit seed: the order of events from their time and,
-//! within a nanosecond, from the order in which they were caused; every draw from the seeded
-//! generator of [`farwrite_link::Dice`]. No floating-point function is used, only IEEE 754
-//! arithmetic, which is the same on every machine.
+//! One 64-bit seed determines a run. Events are ordered by time, and events of the same nanosecond
+//! by the order in which they were scheduled. All random draws come from the seeded generator of
+//! [`farwrite_link::Dice`]. Floating-point code uses IEEE 754 arithmetic only, without library
+//! functions, so results are the same on every machine.
 //!
-//! **Time** is in whole nanoseconds, as everywhere in Farwrite. At 400 Gbit/s the shortest frame
-//! takes 1.68 ns, so a port keeps the exact fraction at which it becomes free: a busy port sends at
-//! exactly its rate, and what is rounded (up, to the next nanosecond) is when others see a frame.
+//! **Time** is in whole nanoseconds, as in all of Farwrite. At 400 Gbit/s the shortest frame takes
+//! 1.68 ns, so a port keeps the exact fraction of a nanosecond at which it becomes free. A busy
+//! port therefore sends at exactly its rate. Only the time at which other nodes see a frame is
+//! rounded up to the next nanosecond.
 //!
 //! ```
 //! use farwrite_net::{CableConfig, Device, Frame, Network, Options, Output, Payload, Ports, Shape};
@@ -46,7 +47,7 @@
 //!     sends: None,
 //!     came_ns: None,
 //! })?;
-//! let write = Bth::parse(&[0x07, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0]);
+//! let write = Bth::new(0x07, 1, 0);
 //! let frame = Frame::new(hosts[0], hosts[1], 49_152, write, Payload::Ghost(1000));
 //! network.device_mut(hosts[0]).unwrap().sends = Some(frame);
 //! network.run();
@@ -68,6 +69,7 @@ mod ids;
 mod network;
 mod options;
 mod port;
+mod prefetch;
 mod routes;
 mod switch;
 mod topology;
@@ -78,7 +80,7 @@ mod units;
 pub use bytes::{BytesError, address_of, node_of};
 pub use cable::CableConfig;
 pub use core::Change;
-pub use counters::{DropReason, PortCounters};
+pub use counters::{FrameDrop, PortCounters};
 pub use device::{Device, Output, Ports};
 pub use farwrite_link::Loss;
 pub use frame::{Ecn, Frame, Payload, ROCE_PORT};

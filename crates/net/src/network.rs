@@ -14,13 +14,13 @@ use crate::{CableId, NodeId, PortCounters};
 /// while the network runs.
 pub struct Network<D> {
     core: Core,
-    /// The device of each node; none at switches.
-    plugs: Vec<Option<Plug<D>>>,
+    /// The device of each node; `None` at switches.
+    devices: Vec<Option<AttachedDevice<D>>>,
     handled: u64,
 }
 
-/// A device and when it is polled next.
-struct Plug<D> {
+/// A device and the time of its next scheduled poll.
+struct AttachedDevice<D> {
     device: D,
     wake_ns: Option<u64>,
 }
@@ -39,29 +39,29 @@ impl<D: Device> Network<D> {
     ) -> Result<Self, NetworkError> {
         let mut network = Self {
             core: Core::new(topology, options, seed)?,
-            plugs: Vec::with_capacity(topology.nodes().len()),
+            devices: Vec::with_capacity(topology.nodes().len()),
             handled: 0,
         };
         for (node, id) in topology.nodes().iter().zip(0..) {
             let id = NodeId(id);
-            let plug = (node.role != Role::Switch).then(|| Plug {
+            let plug = (node.role != Role::Switch).then(|| AttachedDevice {
                 device: device(id, node),
                 wake_ns: None,
             });
-            network.plugs.push(plug);
+            network.devices.push(plug);
             network.wake(id);
         }
         Ok(network)
     }
 
-    /// Now, in nanoseconds since the network began.
+    /// The current time, in nanoseconds since the network began.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.core.now_ns
     }
 
-    /// When the next event is. `None` means that nothing happens until a device gets something to
-    /// do.
+    /// Time of the next event. `None` means that nothing happens until the caller gives a device
+    /// something to do.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         self.core.events.next_ns()
@@ -78,7 +78,7 @@ impl<D: Device> Network<D> {
         self.core.now_ns = self.core.now_ns.max(until_ns);
     }
 
-    /// Handles events until there are none. This does not end if a device always has more to do.
+    /// Handles events until there are none. This never returns if a device always has more to do.
     pub fn run(&mut self) {
         while self.step() {}
     }
@@ -86,19 +86,19 @@ impl<D: Device> Network<D> {
     /// The device of a host or box; `None` for a switch.
     #[must_use]
     pub fn device(&self, node: NodeId) -> Option<&D> {
-        let plug = self.plugs.get(node.index())?.as_ref();
+        let plug = self.devices.get(node.index())?.as_ref();
         plug.map(|plug| &plug.device)
     }
 
-    /// The device of a host or box, for giving it something to do. The network polls it as soon as
-    /// it runs.
+    /// The device of a host or box, for giving it something to do. The network polls the device as
+    /// soon as it runs.
     pub fn device_mut(&mut self, node: NodeId) -> Option<&mut D> {
         self.wake(node);
-        let plug = self.plugs.get_mut(node.index())?.as_mut();
+        let plug = self.devices.get_mut(node.index())?.as_mut();
         plug.map(|plug| &mut plug.device)
     }
 
-    /// Plans a change of a cable. A time in the past means now.
+    /// Schedules a change of a cable. A time in the past means now.
     ///
     /// # Errors
     /// [`ConfigError`] if the configuration of a [`Change::Config`] is invalid.
@@ -152,7 +152,7 @@ impl<D: Device> Network<D> {
         self.core.ports[port.index()].queue_bytes(priority)
     }
 
-    /// Bytes that wait at a port, of all priorities.
+    /// Bytes in all queues of a port.
     ///
     /// # Panics
     /// If there is no such node or port.
@@ -171,7 +171,7 @@ impl<D: Device> Network<D> {
         self.core.buffer_bytes(node)
     }
 
-    /// Frames that devices have sent. Each was delivered to a device, was dropped, or is
+    /// Frames that devices have sent. Each of them was delivered to a device, was dropped, or is
     /// [`in_flight`](Self::in_flight).
     #[must_use]
     pub fn sent(&self) -> u64 {
@@ -184,7 +184,7 @@ impl<D: Device> Network<D> {
         self.core.delivered
     }
 
-    /// Frames in queues and on cables.
+    /// Frames in queues and on cables now.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.core.arena.len()
@@ -197,19 +197,18 @@ impl<D: Device> Network<D> {
         self.core.trace.hash()
     }
 
-    /// Events handled so far, a measure of the simulator's work.
+    /// Events handled so far: a measure of the work of the simulator.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.handled
     }
 
-    /// Handles the next event, unless it is after `until_ns`. Returns `false` if there is none by
-    /// then; the clock stands still.
+    /// Handles the next event, unless it is after `until_ns`. Otherwise returns `false` and leaves
+    /// the clock as it is.
     pub fn step_until(&mut self, until_ns: u64) -> bool {
-        let Some((at_ns, event)) = self.core.events.pop_until(until_ns) else {
+        let Some(event) = self.core.next_event(until_ns) else {
             return false;
         };
-        self.core.now_ns = at_ns;
         self.handled += 1;
         self.handle(event);
         true
@@ -217,8 +216,8 @@ impl<D: Device> Network<D> {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Arrive { port, frame } => {
-                if !self.core.arrive(port, frame) {
+            Event::Arrive { port, frame, epoch } => {
+                if !self.core.arrive(port, frame, epoch) {
                     return;
                 }
                 if self.core.role_at(port) == Role::Switch {
@@ -227,7 +226,7 @@ impl<D: Device> Network<D> {
                     self.deliver(port, frame);
                 }
             }
-            Event::Free(port) => {
+            Event::PortFree(port) => {
                 self.core.free(port);
                 self.poll_at(port);
             }
@@ -241,14 +240,14 @@ impl<D: Device> Network<D> {
                 }
             }
             Event::Wake(node) => {
-                let plug = self.plugs[node.index()].as_mut();
+                let plug = self.devices[node.index()].as_mut();
                 if let Some(plug) = plug.filter(|plug| plug.wake_ns == Some(self.core.now_ns)) {
                     plug.wake_ns = None;
                     self.poll(node);
                 }
             }
             Event::Change(number) => {
-                // The change may have ended pauses.
+                // The change may have ended PFC pauses.
                 for end in self.core.change(number) {
                     self.poll_at(end);
                 }
@@ -263,19 +262,19 @@ impl<D: Device> Network<D> {
         let (node, number) = (at.node, usize::from(at.number));
         self.core.delivered += 1;
         let slot = self.core.arena.remove(frame);
-        if let Some(plug) = &mut self.plugs[node.index()] {
+        if let Some(plug) = &mut self.devices[node.index()] {
             plug.device.handle(now_ns, number, slot.frame);
         }
         self.poll(node);
     }
 
-    /// Polls the device of a port that became free or whose pause changed.
+    /// Polls the device of a port that became free or whose PFC pause changed.
     fn poll_at(&mut self, port: PortId) {
         self.poll(self.core.ports[port.index()].node);
     }
 
     fn poll(&mut self, node: NodeId) {
-        let Some(plug) = &mut self.plugs[node.index()] else {
+        let Some(plug) = &mut self.devices[node.index()] else {
             return;
         };
         let now_ns = self.core.now_ns;
@@ -287,11 +286,11 @@ impl<D: Device> Network<D> {
                     port,
                     priority,
                     stop,
-                }) => self.core.ask(node, port, priority, stop),
+                }) => self.core.request_pause(node, port, priority, stop),
                 None => break,
             }
         }
-        // A time that is not in the future needs no event: the device has just been polled.
+        // A wake-up time that is not in the future needs no event: the device has just been polled.
         let next_ns = plug.device.next_ns().filter(|&at_ns| at_ns > now_ns);
         if let Some(at_ns) = next_ns.filter(|&at| plug.wake_ns.is_none_or(|wake| at < wake)) {
             plug.wake_ns = Some(at_ns);
@@ -302,7 +301,7 @@ impl<D: Device> Network<D> {
     /// Schedules a poll of a device for the current instant.
     fn wake(&mut self, node: NodeId) {
         let now_ns = self.core.now_ns;
-        if let Some(Some(plug)) = self.plugs.get_mut(node.index())
+        if let Some(Some(plug)) = self.devices.get_mut(node.index())
             && plug.wake_ns != Some(now_ns)
         {
             plug.wake_ns = Some(now_ns);

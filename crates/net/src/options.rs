@@ -1,4 +1,4 @@
-//! What a network is like beside its topology.
+//! Options of a network beyond its topology.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use farwrite_link::ConfigError;
 use crate::topology::{Role, Topology, TopologyError};
 use crate::{NodeId, SwitchConfig, SwitchError};
 
-/// Settings of a network beside its topology.
+/// Options of a network beyond its topology.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// All switches.
+    /// Configuration of all switches, except those in `exceptions`.
     pub switch: SwitchConfig,
-    /// Switches that are not like the others.
+    /// Switches with another configuration.
     pub exceptions: BTreeMap<NodeId, SwitchConfig>,
-    /// Bytes that a frame takes on a cable and in a buffer beyond its IP datagram; at most 65,536.
-    /// The default is that of Ethernet, 38: a header of 14, a check sequence of 4, a preamble of 8
-    /// and a gap of 12.
+    /// Bytes of a frame on a cable and in a buffer beyond its IP datagram; at most 65,536. The
+    /// default of 38 is that of Ethernet: 14 of header, 4 of check sequence, 8 of preamble and 12
+    /// of interframe gap.
     pub framing_bytes: u32,
-    /// How long after a cable goes down or comes up all switches get new tables. Until then,
-    /// switches send frames into a cable that is down. `None`: the tables never change.
+    /// Delay from a cable failure or repair until all switches have new routing tables. Until then,
+    /// switches still send frames into a cable that is down. `None`: the tables never change.
     pub reroute: Option<Duration>,
 }
 
@@ -37,6 +37,7 @@ impl Default for Options {
 
 /// Why a network cannot be made.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NetworkError {
     /// The topology is invalid.
     #[error(transparent)]
@@ -47,7 +48,7 @@ pub enum NetworkError {
     /// A cable configuration is invalid.
     #[error(transparent)]
     Cable(#[from] ConfigError),
-    /// An exception for a node that is not a switch.
+    /// `exceptions` names a node that is not a switch.
     #[error("exceptions has a switch configuration for {0}, which is not a switch")]
     NoSwitch(NodeId),
     /// `framing_bytes` is out of range.
@@ -56,7 +57,7 @@ pub enum NetworkError {
 }
 
 impl Options {
-    /// Options with switches that are all like this one.
+    /// Options with the same configuration for all switches.
     #[must_use]
     pub fn with_switches(switch: SwitchConfig) -> Self {
         Self {
@@ -65,7 +66,7 @@ impl Options {
         }
     }
 
-    /// The configuration of one switch.
+    /// The configuration of a switch.
     pub(crate) fn switch_config(&self, node: NodeId) -> &SwitchConfig {
         self.exceptions.get(&node).unwrap_or(&self.switch)
     }

@@ -1,48 +1,49 @@
-//! One end of a cable: the queues and the sender.
+//! One end of a cable: egress queues and the transmitter.
 
 use farwrite_link::{Serialiser, Wire};
 
-use crate::arena::{Arena, Fifo, FrameId};
+use crate::arena::{Fifo, QueuedFrame};
 use crate::ids::PortId;
 use crate::turns::Turns;
 use crate::{CableConfig, CableId, NodeId, PRIORITIES, PortCounters};
 
-/// A port and the direction of its cable that leads away from it.
+/// A port and the outgoing direction of its cable.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) node: NodeId,
-    /// Its number among the ports of its node.
+    /// Index among the ports of the node.
     pub(crate) number: u16,
     /// The port at the other end.
     pub(crate) peer: PortId,
     pub(crate) cable: CableId,
     pub(crate) wire: Wire,
     pub(crate) down: bool,
-    /// How often the cable has gone down. A frame with another number was on the cable then.
+    /// Number of failures of the cable so far. A frame that carries another number was on the cable
+    /// during a failure and is lost.
     pub(crate) epoch: u32,
     /// Whether a [`Free`](crate::events::Event::Free) event is scheduled.
     pub(crate) free_is_due: bool,
-    /// Priorities that this port asks its peer to stop.
-    pub(crate) asks: u8,
-    /// Whether `asks` has changed since the last PFC frame.
-    pub(crate) asks_changed: bool,
-    /// Priorities that the peer has asked this port to stop.
+    /// Priorities that this port asks its peer to stop, one bit each.
+    pub(crate) requested_stops: u8,
+    /// Whether `requested_stops` has changed since the last PFC frame was sent.
+    pub(crate) stops_changed: bool,
+    /// Priorities that the peer has stopped at this port, one bit each.
     stopped: u8,
-    /// When the first of these was stopped.
+    /// Time at which the first of these was stopped.
     stopped_since_ns: u64,
     pub(crate) counters: PortCounters,
     rate_bps: u64,
     delay_ns: u64,
     serialiser: Serialiser,
     queues: [Fifo; PRIORITIES],
-    /// Priorities whose queues have frames.
+    /// Priorities whose queues have frames, one bit each.
     waiting: u8,
     queued_bytes: u64,
     turns: Turns,
 }
 
-/// Where a port is and what it is joined to.
-pub(crate) struct Place {
+/// The identity of a port, and what it is connected to.
+pub(crate) struct PortIdentity {
     pub(crate) node: NodeId,
     pub(crate) number: u16,
     pub(crate) peer: PortId,
@@ -51,22 +52,22 @@ pub(crate) struct Place {
 
 impl Port {
     pub(crate) fn new(
-        place: Place,
+        identity: PortIdentity,
         cable: &CableConfig,
         wire: Wire,
         weights: [u16; PRIORITIES],
     ) -> Self {
         Self {
-            node: place.node,
-            number: place.number,
-            peer: place.peer,
-            cable: place.cable,
+            node: identity.node,
+            number: identity.number,
+            peer: identity.peer,
+            cable: identity.cable,
             wire,
             down: false,
             epoch: 0,
             free_is_due: false,
-            asks: 0,
-            asks_changed: false,
+            requested_stops: 0,
+            stops_changed: false,
             stopped: 0,
             stopped_since_ns: 0,
             counters: PortCounters::default(),
@@ -80,32 +81,34 @@ impl Port {
         }
     }
 
-    pub(crate) fn enqueue(&mut self, arena: &mut Arena, id: FrameId) {
-        let priority = usize::from(arena[id].frame.priority.min(7));
-        self.queues[priority].push(arena, id);
+    pub(crate) fn enqueue(&mut self, priority: u8, queued: QueuedFrame) {
+        let priority = usize::from(priority.min(7));
+        self.queues[priority].push(queued);
         self.waiting |= 1 << priority;
-        self.queued_bytes += u64::from(arena[id].bytes);
+        self.queued_bytes += u64::from(queued.bytes);
         self.counters.queued += 1;
         let peak = &mut self.counters.peak_queued_bytes;
         *peak = self.queued_bytes.max(*peak);
     }
 
-    /// Removes the next frame to send. Skips stopped priorities.
-    pub(crate) fn dequeue(&mut self, arena: &Arena) -> Option<FrameId> {
+    /// Removes the next frame to send, and returns it with its priority. Skips stopped priorities.
+    pub(crate) fn dequeue(&mut self) -> Option<(QueuedFrame, u8)> {
         let (queues, turns) = (&mut self.queues, &mut self.turns);
         let ready = self.waiting & !self.stopped;
-        let head_bytes = |queue: usize| queues[queue].head_bytes(arena).unwrap_or(0);
+        let head_bytes = |queue: usize| queues[queue].head_bytes().unwrap_or(0);
         let queue = turns.next(ready, head_bytes)?;
-        let id = queues[queue].pop(arena)?;
+        let queued = queues[queue].pop()?;
         if queues[queue].is_empty() {
             self.waiting &= !(1 << queue);
         }
-        self.queued_bytes -= u64::from(arena[id].bytes);
-        Some(id)
+        self.queued_bytes -= u64::from(queued.bytes);
+        debug_assert!(self.waiting != 0 || self.queued_bytes == 0);
+        // There are eight queues.
+        Some((queued, u8::try_from(queue).unwrap_or(7)))
     }
 
-    /// Starts to send `bytes` now, and returns when the last bit is out. If the port became free
-    /// within this nanosecond, the bytes follow without a gap.
+    /// Starts to send `bytes` now, and returns the time of the last bit. If the port became free
+    /// within this nanosecond, the bytes follow the previous ones without a gap.
     pub(crate) fn serialise(&mut self, now_ns: u64, bytes: u64) -> u64 {
         if now_ns <= self.serialiser.free_ns() {
             self.serialiser.append(bytes)
@@ -114,17 +117,17 @@ impl Port {
         }
     }
 
-    /// When the port has sent its current frame.
+    /// Time at which the transmitter becomes free.
     pub(crate) fn free_ns(&self) -> u64 {
         self.serialiser.free_ns()
     }
 
-    /// Whether a frame or a PFC frame could be sent if the port were free.
+    /// Whether a frame or a PFC frame waits that may be sent.
     pub(crate) fn has_work(&self) -> bool {
-        self.asks_changed || self.waiting & !self.stopped != 0
+        self.stops_changed || self.waiting & !self.stopped != 0
     }
 
-    /// Whether something can be sent now.
+    /// Whether the port can start a transmission now.
     pub(crate) fn can_send(&self, now_ns: u64) -> bool {
         self.has_work() && now_ns >= self.free_ns()
     }
@@ -134,7 +137,7 @@ impl Port {
         now_ns >= self.free_ns() && !self.has_work()
     }
 
-    /// Stops the priorities of a mask and resumes all others.
+    /// Stops the priorities in the mask and resumes all others.
     pub(crate) fn set_stopped(&mut self, now_ns: u64, stopped: u8) {
         match (self.stopped, stopped) {
             (0, 1..) => self.stopped_since_ns = now_ns,
@@ -144,7 +147,7 @@ impl Port {
         self.stopped = stopped;
     }
 
-    /// What the port has done until now.
+    /// The counters up to now.
     pub(crate) fn counters_at(&self, now_ns: u64) -> PortCounters {
         let mut counters = self.counters;
         if self.stopped != 0 {
@@ -154,7 +157,12 @@ impl Port {
     }
 
     pub(crate) fn is_paused(&self, priority: u8) -> bool {
-        self.stopped & 1 << priority.min(7) != 0
+        self.running() & 1 << priority.min(7) == 0
+    }
+
+    /// Priorities that the peer has not stopped, one bit each.
+    pub(crate) fn running(&self) -> u8 {
+        !self.stopped
     }
 
     pub(crate) fn queue_bytes(&self, priority: u8) -> u64 {
@@ -169,12 +177,12 @@ impl Port {
         self.rate_bps
     }
 
-    /// The cable's delay, which PFC frames take too.
+    /// The cable's delay. PFC frames take it too.
     pub(crate) fn delay_ns(&self) -> u64 {
         self.delay_ns
     }
 
-    /// Replaces the cable's properties, from the next frame on.
+    /// Replaces the cable's rate, delay and loss, from the next frame on.
     pub(crate) fn set_cable(&mut self, cable: &CableConfig, wire: Wire) {
         let free_ns = self.serialiser.free_ns();
         self.wire = wire;
@@ -184,12 +192,12 @@ impl Port {
         self.serialiser.accept(free_ns, 0);
     }
 
-    /// Cuts or mends the cable. This end forgets all pauses, asked and received.
+    /// Cuts or repairs the cable. This end clears all PFC pauses, in both directions.
     pub(crate) fn set_down(&mut self, now_ns: u64, down: bool) {
         self.epoch += u32::from(down && !self.down);
         self.down = down;
-        self.asks = 0;
-        self.asks_changed = false;
+        self.requested_stops = 0;
+        self.stops_changed = false;
         self.set_stopped(now_ns, 0);
     }
 }

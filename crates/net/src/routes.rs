@@ -1,20 +1,24 @@
-//! Shortest paths.
+//! Shortest-path routing tables.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::Role;
 use crate::core::NodeState;
 use crate::port::Port;
-use crate::switch::Groups;
+use crate::switch::PortGroups;
 
-/// Computes the tables of all switches, for the cables that are up. The length of a path is the
-/// number of its switches.
-pub(crate) fn tables(nodes: &[NodeState], ports: &[Port]) -> Vec<Groups> {
+/// Computes the tables of all switches for the cables that are up. The length of a path is its
+/// number of switches.
+///
+/// For each host, a breadth-first search from the host finds the distance of every node. The egress
+/// ports of a switch toward the host are then those that lead one switch nearer. Hosts with the
+/// same set of ports at a switch share a group.
+pub(crate) fn tables(nodes: &[NodeState], ports: &[Port]) -> Vec<PortGroups> {
     let switches = nodes.iter().enumerate();
     let switches: Vec<_> = switches
         .filter(|(_, node)| node.role == Role::Switch)
         .collect();
-    let mut tables = vec![Groups::default(); switches.len()];
+    let mut tables = vec![PortGroups::default(); switches.len()];
     let mut known = vec![HashMap::new(); switches.len()];
     for (host, node) in nodes.iter().enumerate() {
         if node.role != Role::Host {
@@ -28,7 +32,7 @@ pub(crate) fn tables(nodes: &[NodeState], ports: &[Port]) -> Vec<Groups> {
                 .filter(nearer)
                 .map(|p| p.number)
                 .collect();
-            let table: &mut Groups = &mut tables[at];
+            let table: &mut PortGroups = &mut tables[at];
             let number = *known[at].entry(group).or_insert_with_key(|group| {
                 table.ports.push(group.clone());
                 crate::ids::next_id(table.ports.len() - 1)
@@ -39,7 +43,7 @@ pub(crate) fn tables(nodes: &[NodeState], ports: &[Port]) -> Vec<Groups> {
     tables
 }
 
-/// Whether a switch's port leads to a node that is one switch nearer to the host.
+/// Whether a port of a switch leads to a node that is one switch nearer to the host.
 fn leads_nearer(
     port: &Port,
     host: usize,
@@ -54,8 +58,8 @@ fn leads_nearer(
 }
 
 /// The number of switches on the shortest path from each node to the host, the node itself
-/// included; `u32::MAX` if there is no path. A breadth-first search: boxes add nothing to the
-/// length, so they go to the front of the queue.
+/// included; `u32::MAX` if there is no path. The search is breadth-first with two weights (0-1
+/// BFS): boxes add nothing to the length, so they go to the front of the queue.
 fn lengths_to(host: usize, nodes: &[NodeState], ports: &[Port]) -> Vec<u32> {
     let mut lengths = vec![u32::MAX; nodes.len()];
     lengths[host] = 0;

@@ -1,13 +1,13 @@
-//! A hash of the course of events.
+//! A hash of the sequence of events.
 
 use crate::ids::PortId;
 
-/// A hash of everything that happens to frames, in order. Runs that differ have different hashes,
-/// but for a chance of 2^-64.
+/// A hash of everything that happens to frames, in order. Different runs have different hashes,
+/// except with probability 2^-64.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trace(u64);
 
-/// What happens to a frame at a port.
+/// An event of a frame at a port.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum Step {

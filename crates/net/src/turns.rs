@@ -1,27 +1,27 @@
-//! Which queue of a port sends next.
+//! The scheduler of a port: which egress queue sends next.
 
 use crate::PRIORITIES;
 
-/// Bytes that a queue of weight 1 may send in one round.
+/// Bytes that a queue of weight 1 may send in one round (the quantum).
 const QUANTUM_BYTES: u32 = 1024;
 
 /// Strict and weighted priorities (IEEE 802.1Qaz). The highest strict queue that has a frame goes
-/// first. If no strict queue has one, the weighted queues take turns by deficit round robin
-/// (Shreedhar and Varghese, SIGCOMM 1995), so that each gets bytes in proportion to its weight.
+/// first. If no strict queue has a frame, the weighted queues take turns by deficit round robin
+/// (Shreedhar and Varghese, SIGCOMM 1995): each gets bytes in proportion to its weight.
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     weights: [u16; PRIORITIES],
-    /// Priorities of weight 0.
+    /// Priorities with weight 0, one bit each.
     strict: u8,
-    /// Bytes that each weighted queue may still send in its turn.
+    /// Bytes that each weighted queue may still send in its turn (its deficit counter).
     credit: [u32; PRIORITIES],
     current: usize,
-    /// Whether the current queue has got this turn's bytes.
+    /// Whether the current queue has received its quantum for this turn.
     granted: bool,
 }
 
 impl Turns {
-    /// Weights by priority, 0 for strict ones.
+    /// Makes a scheduler from weights by priority, 0 for strict ones.
     pub(crate) fn new(weights: [u16; PRIORITIES]) -> Self {
         let strict = weights.iter().enumerate();
         let strict = strict.filter(|(_, weight)| **weight == 0);
@@ -34,8 +34,8 @@ impl Turns {
         }
     }
 
-    /// The queue that sends next, of those in the mask `ready`. `head_bytes` says how long the
-    /// first frame of a queue is.
+    /// The queue that sends next, among those in the mask `ready`. `head_bytes` returns the length
+    /// of the first frame of a queue.
     pub(crate) fn next(&mut self, ready: u8, head_bytes: impl Fn(usize) -> u32) -> Option<usize> {
         let strict = ready & self.strict;
         if strict != 0 {
@@ -44,7 +44,7 @@ impl Turns {
         if ready == 0 {
             return None;
         }
-        // The loop ends because each round gives every ready queue at least a quantum.
+        // The loop ends because each round gives every ready queue at least one quantum.
         loop {
             let queue = self.current;
             if ready & !self.strict & 1 << queue != 0 {
@@ -59,7 +59,7 @@ impl Turns {
                     return Some(queue);
                 }
             } else {
-                // A queue does not save credit while it has nothing to send.
+                // An empty queue keeps no credit.
                 self.credit[queue] = 0;
             }
             self.current = (queue + PRIORITIES - 1) % PRIORITIES;

@@ -1,4 +1,4 @@
-//! Quantities in files: `"100Gbit"`, `"1us"`, `"9MiB"`, and losses.
+//! Quantities in files: `"100Gbit"`, `"1us"`, `"9MiB"`, and loss models.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 pub(crate) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     let bps = parse_path_rate(&text).map_err(|why| D::Error::custom(format!("{text:?}: {why}")))?;
-    // Within 1 kbit/s and 1000 Tbit/s.
+    // The value is within 1 kbit/s and 1000 Tbit/s.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let bps = (bps + 0.5) as u64;
     Ok(bps)
@@ -31,7 +31,8 @@ pub(crate) fn maybe_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u6
     size(from).map(Some)
 }
 
-/// A probability, or the four of the two-state model under the names of [`Loss::Markov`].
+/// A loss model: a probability, or the four of the two-state model under the names of
+/// [`Loss::Markov`].
 pub(crate) fn loss<'de, D: Deserializer<'de>>(from: D) -> Result<Loss, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, deny_unknown_fields)]

@@ -13,8 +13,8 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged, which keeps the contract; counting
-// touches no memory but the counter.
+// SAFETY: every call goes to the system's allocator unchanged, and that allocator keeps the
+// contract. Counting touches only the counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The only test of this file: others would be counted too.
+/// This file has one test only: allocations of other tests would be counted too.
 #[test]
 fn a_hop_allocates_nothing() {
     let shape = Shape::FatTree {
@@ -65,7 +65,8 @@ fn a_hop_allocates_nothing() {
     );
     let (allocations, hops) = (after.0 - before.0, after.1 - before.1);
     assert!(hops > 80_000, "{hops}");
-    // Lists grow now and then: those of the event queue, and those in which hosts note frames.
+    // Two kinds of lists grow now and then: those of the event queue, and those in which hosts
+    // record frames.
     assert!(allocations < 200, "{allocations} for {hops} hops");
     println!("{allocations} allocations for {hops} hops");
 }

@@ -15,18 +15,16 @@ fn a_box_adds_its_cable_and_routes_pass_it_as_if_it_were_not_there() {
     };
     let mut topology = shape.build().unwrap();
     let ends = hosts(&topology);
-    let middle = topology.cable_between(
-        topology.find("left").unwrap(),
-        topology.find("right").unwrap(),
-    );
-    let at = topology.insert_box(middle.unwrap(), "box");
+    let [left, right] = ["left", "right"].map(|name| topology.find(name).unwrap());
+    let middle = topology.cable_between(left, right).unwrap();
+    let at = topology.insert_box(middle, right, "box");
     assert_eq!(topology.nodes()[at.0 as usize].role, Role::Box);
     let mut network = network(&topology, &Options::default(), 1);
     send(&mut network, 0, [frame(ends[0], ends[1], 0, 1000)]);
     send(&mut network, 0, [frame(ends[1], ends[0], 0, 1000)]);
     network.run();
     for end in ends {
-        // Three cables, and the short one behind the box.
+        // Three cables, and the short one after the box.
         assert_eq!(got(&network, end)[0].0, 3 * 1087 + 87);
     }
     // The box received each frame and sent it again.
@@ -41,7 +39,7 @@ fn a_box_can_stop_the_hosts_before_it() {
     .build()
     .unwrap();
     let ends = hosts(&topology);
-    let at = topology.insert_box(CableId(0), "box");
+    let at = topology.insert_box(CableId(0), ends[1], "box");
     let mut network = network(&topology, &Options::default(), 1);
     let ask = |stop| Output::Pause {
         port: 0,
@@ -60,6 +58,6 @@ fn a_box_can_stop_the_hosts_before_it() {
         .push_back(ask(false));
     network.run();
     assert_eq!(network.totals().stopped_ns, 50_000);
-    // The PFC frame takes 84 bytes, 6.72 ns, and the cable.
+    // The PFC frame takes its 84 bytes (6.72 ns) and the delay of the cable.
     assert_eq!(got(&network, ends[1])[0].0, 50_000 + 1007 + 1087 + 87);
 }

@@ -1,4 +1,4 @@
-//! Frames as the bytes of packets, and back.
+//! Conversion between frames and the bytes of packets.
 
 use farwrite_link::{Datagram, Dice};
 use farwrite_net::header::{Header, HeaderError, Roce};
@@ -86,11 +86,11 @@ fn frames_become_sealed_packets_and_packets_frames() {
         assert_eq!(sealed, Ok(12));
         let mut back = Frame::from_datagram(&datagram).unwrap();
         if let (Header::Roce(back), Header::Roce(sent)) = (&mut back.header, &frame.header) {
-            // The pad count is made with the bytes.
+            // Serialization sets the pad count.
             back.bth.pad_bytes = sent.bth.pad_bytes;
         }
         assert_eq!(back, frame);
-        // A ghost has the same bytes, but for its payload.
+        // A ghost has the same bytes, except its payload.
         let bytes = frame.payload.sent_bytes();
         let ghost = Frame {
             payload: Payload::Ghost(bytes),
@@ -152,7 +152,7 @@ fn datagrams_from_elsewhere_are_no_frames() {
         Frame::from_datagram(&cut),
         Err(BytesError::Packet(_))
     ));
-    // RC CmpSwap has a header of 28 bytes that frames do not keep.
+    // RC CmpSwap has a header of 28 bytes that frames cannot store.
     let mut atomic = good;
     atomic.payload = vec![0; 12 + 28 + 4];
     atomic.payload[0] = 0x13;
@@ -176,8 +176,8 @@ fn other_headers_travel_as_they_are() {
     assert_eq!(datagram.payload, [0x1F, 1, 2, 3, 0, 0, 0, 0, 0, 0]);
 }
 
-/// Peers' bytes: anything at all, and sound packets with damage. What is taken for a frame becomes the
-/// same frame again.
+/// Arbitrary bytes of peers, and valid packets with damage. If they parse as a frame, the frame
+/// becomes the same frame again.
 #[test]
 fn no_bytes_break_the_parser() {
     let mut dice = Dice::new(1);

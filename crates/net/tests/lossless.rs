@@ -1,10 +1,10 @@
-//! Priority-based flow control: nothing is lost, and nothing stands still.
+//! Priority-based flow control: nothing is lost, and nothing deadlocks.
 
 mod common;
 
 use common::{cable, check_conservation, frame, got, hosts, network, send, sum};
 use farwrite_net::{
-    CableId, DropReason, Frame, LeafSpine, Options, Output, Pfc, Shape, SwitchConfig, XoffThreshold,
+    CableId, Frame, FrameDrop, LeafSpine, Options, Output, Pfc, Shape, SwitchConfig, XoffThreshold,
 };
 
 fn lossless(pfc: Pfc) -> Options {
@@ -16,7 +16,7 @@ fn lossless(pfc: Pfc) -> Options {
     Options::with_switches(switch)
 }
 
-/// 32 hosts send a megabyte each to one.
+/// 32 hosts send one megabyte each to one receiver.
 fn incast(shape: Shape, options: &Options, payload: u32) -> (common::Host, u64, u64) {
     let topology = shape.build().unwrap();
     let ends = hosts(&topology);
@@ -39,7 +39,7 @@ fn incast(shape: Shape, options: &Options, payload: u32) -> (common::Host, u64, 
         assert_eq!(network.buffer_bytes(switch), 0);
     }
     let dropped = totals.all_dropped();
-    assert_eq!(dropped, totals.dropped_for(DropReason::Headroom));
+    assert_eq!(dropped, totals.dropped_for(FrameDrop::Headroom));
     let now_ns = network.now_ns();
     let host = std::mem::take(network.device_mut(receiver).unwrap());
     (host, dropped, now_ns)
@@ -103,8 +103,8 @@ fn too_little_headroom_loses_frames_and_says_so() {
     assert_eq!(receiver.got.len() as u64 + dropped, 32_000);
 }
 
-/// The headroom that the cable needs is not generous: with a round of the cable less, frames are
-/// lost.
+/// The headroom that the cable needs is a tight bound: with one round trip of the cable less,
+/// frames are lost.
 #[test]
 fn headroom_is_what_the_cable_needs() {
     let pfc = Pfc {
@@ -145,7 +145,7 @@ fn other_priorities_go_on_while_one_is_stopped() {
         .push_back(ask(true));
     network.run_until(2000);
     for priority in [3, 0] {
-        // Past the script, so that it waits in the queue of the port.
+        // This frame is sent beside the script, so that it waits in the queue of the port.
         let frame = Frame {
             priority,
             ..frame(ends[0], ends[1], 0, 1000)
@@ -172,7 +172,7 @@ fn other_priorities_go_on_while_one_is_stopped() {
     assert_eq!(sum(&network, ends[0]).pauses_received, 2);
 }
 
-/// A cable that goes down while its port is stopped comes back going.
+/// A cable that goes down while its port is stopped is not stopped when it comes back.
 #[test]
 fn a_stop_does_not_outlive_its_cable() {
     let topology = Shape::PointToPoint {
@@ -210,7 +210,7 @@ fn a_stop_does_not_outlive_its_cable() {
         }],
     );
     network.run();
-    // The host sent the first one as the cable failed.
+    // The host sent the first frame when the cable failed.
     assert_eq!(got(&network, ends[1]).len(), 1);
     assert_eq!(network.sent(), 2);
     check_conservation(&network, &topology);

@@ -1,4 +1,4 @@
-//! Which way frames go, and what happens as cables fail.
+//! Choice of paths, and failures of cables.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Host, cable, check_conservation, frame, got, hosts, network, psn, send, sum};
 use farwrite_net::{
-    Change, DropReason, Frame, LeafSpine, Loss, Network, NodeId, Options, Policy, Shape,
+    Change, Frame, FrameDrop, LeafSpine, Loss, Network, NodeId, Options, Policy, Shape,
     SwitchConfig, Topology,
 };
 
@@ -63,7 +63,7 @@ fn ecmp_keeps_a_flow_on_one_path_and_uses_them_all() {
             .collect();
         assert_eq!(order, Vec::from_iter(0..20));
     }
-    // 25 each, with a standard deviation of 4.3.
+    // The expected count is 25 each, with a standard deviation of 4.3.
     assert!(
         used.iter().all(|flows| (8..=42).contains(flows)),
         "{used:?}"
@@ -78,7 +78,7 @@ fn spraying_one_flow_loads_all_paths_alike() {
     send(&mut network, 0, flow(ends[0], ends[7], 1, 20_000));
     network.run();
     let frames = by_spine(&network, &topology);
-    // 5000 each, with a standard deviation of 61.
+    // The expected count is 5000 each, with a standard deviation of 61.
     assert!(
         frames.iter().all(|frames| (4700..=5300).contains(frames)),
         "{frames:?}"
@@ -86,7 +86,7 @@ fn spraying_one_flow_loads_all_paths_alike() {
     assert_eq!(got(&network, ends[7]).len(), 20_000);
 }
 
-/// Four flows of line rate: DRILL keeps queues at the leaf shorter than spraying does.
+/// With four flows of line rate, DRILL keeps the queues at the leaf shorter than spraying does.
 #[test]
 fn drill_keeps_queues_shorter_than_spraying() {
     let topology = clos();
@@ -134,8 +134,8 @@ fn flowlets_change_paths_at_gaps_only() {
     assert!(order.is_sorted());
 }
 
-/// A cable of the path in use fails: frames are lost until tables change, and then go elsewhere;
-/// when it is back, it is used again.
+/// A cable of the path in use fails: frames are lost until the tables change, and then take another
+/// path. After the repair, the path is used again.
 #[test]
 fn a_failed_cable_loses_frames_until_switches_know_and_serves_again_when_mended() {
     let topology = clos();
@@ -158,15 +158,16 @@ fn a_failed_cable_loses_frames_until_switches_know_and_serves_again_when_mended(
 
     network.run_until(100_000 + 50_000);
     let at_reroute = by_spine(&network, &topology)[2];
-    let lost = network.totals().dropped_for(DropReason::CableDown);
-    // A frame each 86.56 ns, a quarter of them this way, for 50 us; and what was on the cable.
+    let lost = network.totals().dropped_for(FrameDrop::CableDown);
+    // One frame every 86.56 ns, a quarter of them over this cable, for 50 us; and the frames in
+    // flight on the cable.
     assert!((100..=200).contains(&lost), "{lost}");
     network.run_until(300_000 + 50_000);
-    // Only what had been sent to the spine when the tables changed.
+    // Only frames that had been sent to the spine when the tables changed.
     assert!(by_spine(&network, &topology)[2] <= at_reroute + 10);
     network.run();
     assert!(by_spine(&network, &topology)[2] > at_reroute + 100);
-    let lost = network.totals().dropped_for(DropReason::CableDown);
+    let lost = network.totals().dropped_for(FrameDrop::CableDown);
     assert_eq!(got(&network, ends[7]).len() as u64 + lost, 5000);
     assert!(lost <= 210, "{lost}");
     check_conservation(&network, &topology);
@@ -185,7 +186,7 @@ fn without_any_path_frames_are_dropped_where_that_is_known() {
     let cable = topology.cable_between(ends[7], leaf).unwrap();
     network.plan(0, cable, Change::Down).unwrap();
     send(&mut network, 10, flow(ends[0], ends[7], 1, 3));
-    // A box is no destination, nor is a node that is not there.
+    // A box is not a valid destination, nor is a node that does not exist.
     send(
         &mut network,
         10,
@@ -195,12 +196,12 @@ fn without_any_path_frames_are_dropped_where_that_is_known() {
         ],
     );
     network.run();
-    let dropped = sum(&network, topology.find("leaf0").unwrap()).dropped_for(DropReason::NoRoute);
+    let dropped = sum(&network, topology.find("leaf0").unwrap()).dropped_for(FrameDrop::NoRoute);
     assert_eq!((dropped, network.delivered()), (5, 0));
     check_conservation(&network, &topology);
 }
 
-/// A cable that degrades: slower, longer, and lossy.
+/// A cable that degrades: lower rate, longer delay, and loss.
 #[test]
 fn a_degraded_cable_is_as_the_change_says() {
     let shape = Shape::PointToPoint {
@@ -224,7 +225,7 @@ fn a_degraded_cable_is_as_the_change_says() {
     let last = 100_000 + 8_656_000 + 9000;
     assert!((last - 50_000..=last).contains(&got.last().unwrap().0));
     assert!((8850..=9150).contains(&got.len()), "{}", got.len());
-    let lost = network.totals().dropped_for(DropReason::Cable);
+    let lost = network.totals().dropped_for(FrameDrop::Cable);
     assert_eq!(got.len() as u64 + lost, 10_001);
     let bad = farwrite_net::CableConfig {
         rate_bps: 0,

@@ -1,10 +1,10 @@
-//! What switches do as queues grow: drop, mark, trim.
+//! What switches do when queues grow: drop, mark, trim.
 
 mod common;
 
 use common::{cable, check_conservation, frame, got, hosts, network, send, sum};
 use farwrite_net::{
-    DropReason, Ecn, Frame, MarkAt, Network, NodeId, Options, Payload, Red, Shape, SwitchConfig,
+    Ecn, Frame, FrameDrop, MarkAt, Network, NodeId, Options, Payload, Red, Shape, SwitchConfig,
     Topology, Trim,
 };
 
@@ -52,7 +52,7 @@ fn a_queue_grows_to_its_dynamic_threshold() {
         };
         let network = run(&topology, switch, 2000, Ecn::NotCapable);
         let sum = sum(&network, left(&topology));
-        assert!(sum.dropped_for(DropReason::Buffer) > 0);
+        assert!(sum.dropped_for(FrameDrop::Buffer) > 0);
         #[allow(clippy::cast_precision_loss)]
         let peak = sum.peak_queued_bytes as f64 / 1e6;
         assert!(
@@ -62,7 +62,8 @@ fn a_queue_grows_to_its_dynamic_threshold() {
     }
 }
 
-/// A queue held at a length by a sender of the same rate is marked with the probability of RED.
+/// A queue that a sender of the same rate keeps at a constant length is marked with the probability
+/// of RED.
 #[test]
 fn marks_have_the_probability_of_red() {
     let shape = Shape::Dumbbell {
@@ -133,7 +134,7 @@ fn the_step_of_dctcp_marks_all_beyond_it_and_nothing_before() {
         .iter()
         .map(|(_, frame)| frame.ecn)
         .collect();
-    // 10 of 11 frames stay: frame n finds about 0.9 n before it.
+    // 10 of 11 frames stay in the queue, so frame n finds about 0.9 n frames ahead of it.
     let first = marks
         .iter()
         .position(|ecn| *ecn == Ecn::Experienced)
@@ -165,7 +166,7 @@ fn ends_that_do_not_react_are_not_marked() {
 
 #[test]
 fn trimming_cuts_payloads_and_delivers_every_header_first() {
-    // Headers alone, which go first, do not fill the middle.
+    // Headers alone, which go first, do not fill the middle cable.
     let shape = Shape::Dumbbell {
         left: 2,
         right: 1,
@@ -190,7 +191,7 @@ fn trimming_cuts_payloads_and_delivers_every_header_first() {
     assert_eq!(network.totals().all_dropped(), 0);
     assert_eq!(trimmed.len() + whole.len(), 400);
     assert_eq!(network.totals().trimmed, trimmed.len() as u64);
-    // The senders are done after 200 * 86.56 ns. What waits then is 8 frames, not 400.
+    // The senders are done after 200 * 86.56 ns. Then 8 frames wait, not 400.
     let (first, last) = (trimmed[0].0, got.last().unwrap().0);
     assert!(first < 5000 && last < 24_000, "{first}, {last}");
     assert!(trimmed.len() > 300 && whole.len() > 40, "{}", whole.len());

@@ -1,4 +1,4 @@
-//! One seed, one course of events; and every frame accounted for, whatever happens.
+//! The same seed gives the same run, and every frame is accounted for.
 
 mod common;
 
@@ -11,7 +11,8 @@ use farwrite_net::{
     Pfc, Policy, Red, Role, Shape, SwitchConfig, Topology, Trim,
 };
 
-/// A topology, switches, traffic and failures as a seed draws them. With `real`, frames have bytes.
+/// Topology, switches, traffic and failures drawn from a seed. With `real`, frames carry real
+/// bytes.
 fn drawn(seed: u64, real: bool) -> (Topology, Network<Host>) {
     let mut dice = Dice::new(seed);
     let topology = draw_topology(&mut dice);
@@ -102,7 +103,8 @@ fn draw_topology(dice: &mut Dice) -> Topology {
     };
     let mut topology = shape.build().unwrap();
     if dice.chance(0.3) {
-        topology.insert_box(CableId(0), "box");
+        let beside = topology.cables()[0].ends[1];
+        topology.insert_box(CableId(0), beside, "box");
     }
     topology
 }
@@ -169,7 +171,7 @@ fn every_frame_is_delivered_or_dropped_for_a_reason() {
         delivered += network.delivered();
         dropped += network.totals().all_dropped();
     }
-    // Most of what the cases do is to deliver.
+    // Most frames are delivered.
     assert!(
         delivered > 20 * dropped / 10 && dropped > 0,
         "{delivered}, {dropped}"
@@ -190,8 +192,8 @@ fn a_seed_fixes_the_course_and_ghosts_share_it_with_bytes() {
     }
 }
 
-/// The course of twenty seeds as one number. A change of the model changes it, and then the number
-/// here is to be changed too; another machine or compiler must not change it.
+/// The hash over twenty seeds. A deliberate change of the model changes it; update the number then.
+/// Another machine or compiler must not change it.
 #[test]
 fn the_course_is_the_same_on_every_machine() {
     let mut hash = 0;

@@ -1,4 +1,4 @@
-//! When frames arrive.
+//! Arrival times of frames.
 
 mod common;
 
@@ -6,7 +6,8 @@ use common::{cable, frame, got, hosts, network, psn, send};
 use farwrite_net::{Frame, Options, Payload, Shape, SwitchConfig};
 use std::time::Duration;
 
-/// Host, switch, switch, host: three cables of unlike rates, and two switches of 300 ns.
+/// Host, switch, switch, host: three cables of different rates, and two switches with a latency of
+/// 300 ns.
 fn path() -> (farwrite_net::Topology, Options) {
     let mut topology = farwrite_net::Topology::new();
     use farwrite_net::Role::{Host, Switch};
@@ -29,8 +30,8 @@ fn the_latency_of_a_path_is_what_a_hand_computes() {
     let mut network = network(&topology, &options, 1);
     send(&mut network, 50, [frame(ends[0], ends[1], 0, 4096)]);
     network.run();
-    // 4096 + 44 of headers + 38 of framing = 4178 bytes: 334.24 ns at 100 Gbit/s, 83.56 at 400,
-    // 1336.96 at 25. Each is rounded up.
+    // 4096 + 44 of headers + 38 of framing = 4178 bytes: 334.24 ns at 100 Gbit/s, 83.56 ns at 400,
+    // 1336.96 ns at 25. Each is rounded up.
     let want = 50 + (335 + 1000) + 300 + (84 + 5_000_000) + 300 + (1337 + 700);
     let times: Vec<_> = got(&network, ends[1])
         .iter()
@@ -39,7 +40,7 @@ fn the_latency_of_a_path_is_what_a_hand_computes() {
     assert_eq!(times, [want]);
 }
 
-/// Frames back to back: the slowest cable sends without a gap, to a fraction of a nanosecond.
+/// Back-to-back frames: the slowest cable sends without a gap, exact to a fraction of a nanosecond.
 #[test]
 fn a_busy_cable_sends_at_exactly_its_rate() {
     let topology = Shape::PointToPoint {
@@ -49,7 +50,7 @@ fn a_busy_cable_sends_at_exactly_its_rate() {
     .unwrap();
     let ends = hosts(&topology);
     let mut network = network(&topology, &Options::default(), 1);
-    // 44 + 38 bytes: 1.64 ns.
+    // 44 + 38 bytes take 1.64 ns.
     send(
         &mut network,
         0,
@@ -61,7 +62,7 @@ fn a_busy_cable_sends_at_exactly_its_rate() {
         assert_eq!(*at_ns, (82u64 * 8 * n).div_ceil(400), "frame {n}");
     }
 
-    // The same behind a switch, where frames queue: 10 Gbit/s at the end of a path of 25.
+    // The same after a switch, where frames queue: 10 Gbit/s at the end of a path of 25 Gbit/s.
     let middle_cable = cable(10, 5);
     let shape = Shape::Dumbbell {
         left: 1,
@@ -79,12 +80,12 @@ fn a_busy_cable_sends_at_exactly_its_rate() {
     );
     network.run();
     let (first, last) = (got(&network, ends[1])[0].0, got(&network, ends[1])[999].0);
-    // 1001 + 3 of padding + 44 + 38 bytes.
-    // Each end is rounded up by itself.
+    // 1001 + 3 of padding + 44 + 38 bytes. Each of the two times is rounded up on its own.
     assert!((last - first).abs_diff(1086 * 8 * 999 / 10) <= 1);
 }
 
-/// At 10 Tbit/s, a frame of 82 bytes takes 0.0656 ns: many leave within a nanosecond, in order.
+/// At 10 Tbit/s, a frame of 82 bytes takes 0.0656 ns: many frames leave within a nanosecond, in
+/// order.
 #[test]
 fn a_cable_can_be_faster_than_the_clock() {
     let fast = cable(10_000, 1000);
@@ -111,7 +112,7 @@ fn a_cable_can_be_faster_than_the_clock() {
         let order: Vec<_> = of_one.map(|(_, frame)| psn(frame)).collect();
         assert_eq!(order, Vec::from_iter(0..5000));
     }
-    // 10,000 frames at the rate, a nanosecond at each cable for the first, and the delays.
+    // 10,000 frames at the rate, one nanosecond at each cable for the first frame, and the delays.
     assert!((2656..=2658).contains(&got[9999].0), "{}", got[9999].0);
 }
 
@@ -142,7 +143,7 @@ fn frames_of_one_priority_stay_in_order_and_higher_ones_overtake() {
         let order: Vec<_> = of_one.map(|(_, frame)| psn(frame)).collect();
         assert_eq!(order, Vec::from_iter(0..100), "priority {priority}");
     }
-    // Before the first frame of priority 5 comes, a few others may have left.
+    // A few other frames may leave before the first frame of priority 5 arrives.
     let last = |priority| {
         got.iter()
             .rposition(|(_, frame)| frame.priority == priority)
@@ -174,7 +175,7 @@ fn weighted_priorities_share_the_rate() {
         });
         send(&mut network, 0, frames);
     }
-    // 400 frames' time of 1000 + 44 + 38 bytes, with both queues busy.
+    // The time of 400 frames of 1000 + 44 + 38 bytes, with both queues busy.
     network.run_until(400 * 1082 * 8);
     let got = got(&network, ends[2]);
     let low = got.iter().filter(|(_, frame)| frame.priority == 0).count();
@@ -206,7 +207,7 @@ fn ghosts_and_bytes_take_the_same_course() {
     assert_eq!(run(false), run(true));
 }
 
-/// 50 Gbit/s and 1 us a cable: a write of 1000 bytes (1044 as an IP datagram) and its
+/// Over 50 Gbit/s and 1 us per cable: a write of 1000 bytes (1044 as an IP datagram) and its
 /// acknowledgement (48). Two other simulators give 4.352 us (ns-3's RDMA model, with an
 /// acknowledgement of 58 bytes) and 4.361 us (htsim, with 1064 and 64 bytes).
 #[test]

@@ -1,4 +1,4 @@
-//! Shapes, by parameters and from files.
+//! Topologies from shapes and from files.
 
 mod common;
 
@@ -10,7 +10,7 @@ use farwrite_net::{
     XoffThreshold, read_toml,
 };
 
-/// Nodes by role, and cables.
+/// Number of nodes by role, and number of cables.
 fn counts(topology: &Topology) -> (usize, usize, usize) {
     let switches = topology.with_role(Role::Switch).count();
     (topology.hosts().count(), switches, topology.cables().len())
@@ -80,7 +80,7 @@ fn shapes_have_the_nodes_and_cables_that_they_say() {
     }
 }
 
-/// One frame from the first host to each other, alone: its time is that of the cables of the
+/// A single frame from the first host to each other host takes the time of the cables on the
 /// shortest path.
 #[test]
 fn frames_take_shortest_paths_to_every_host() {
@@ -121,7 +121,7 @@ fn datacenters_are_joined_by_their_long_cables() {
     let mut network: farwrite_net::Network<Host> = network(&topology, &Options::default(), 1);
     send(&mut network, 0, [frame(ends[0], ends[59], 0, 1000)]);
     network.run();
-    // Host, leaf, spine, border; the long cable, 21.64 ns at 400 Gbit/s; and down again.
+    // Host, leaf, spine, border; the long cable, 21.64 ns at 400 Gbit/s; and the same way down.
     assert_eq!(got(&network, ends[59])[0].0, 6 * 1087 + 10_000_022);
     let names = ["site0-border", "site2-border"].map(|name| topology.find(name).unwrap());
     let long = topology.cable_between(names[0], names[1]).unwrap();

@@ -1,5 +1,6 @@
-//! Completion times of incasts beside those of two public simulators: ns-3 in `ConWeave`'s tree
-//! for `roce` and `irn`, htsim for `eqds`. There, repeated packets of `eqds` are those trimmed.
+//! Prints completion times of incasts next to those of two public simulators: ns-3 in `ConWeave`'s
+//! tree for `roce` and `irn`, htsim for `eqds`. For htsim, the retransmissions of `eqds` are the
+//! trimmed packets.
 //!
 //! `cargo run --release -p farwrite-rc --example incast`
 
@@ -12,7 +13,7 @@ use incast::{Outcome, Scene, Setup};
 const SEEDS: u64 = 20;
 const DRILL: Policy = Policy::Drill { d: 2, m: 1 };
 
-/// A row: its name, and what the other simulator has for mean, p99 and repeated packets.
+/// A row: its name, its scene, and the other simulator's mean, p99 and number of retransmissions.
 type Row = (&'static str, Setup, Scene, [Option<u32>; 3]);
 
 fn main() {

@@ -1,98 +1,103 @@
-//! What a queue pair is like.
+//! Settings of a queue pair.
 
 use crate::RnrTimer;
 
-/// Most packets that a requester may have unacknowledged, and that one message may take. Two times
-/// this keeps within the half of all PSNs that a responder can tell from old ones (IBTA, "Packet
-/// Sequence Numbers").
+/// Largest window of a requester, and largest number of packets of one message. Twice this stays
+/// within the half of the PSN space in which a responder can tell new packets from old ones (IBTA,
+/// "Packet Sequence Numbers").
 pub const MAX_PACKETS: u32 = 1 << 22;
 
-/// Settings of a queue pair. [`QpConfig::new`] gives those of a datacenter.
+/// Settings of a queue pair. [`QpConfig::new`] gives settings for a datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpConfig {
-    /// Number of the peer's queue pair, 24 bits.
+    /// Number of the peer's queue pair (24 bits).
     pub peer_qpn: u32,
-    /// First PSN of the requests sent; the peer's [`recv_psn`](Self::recv_psn).
+    /// First PSN of the requests that this end sends. Equals the peer's
+    /// [`recv_psn`](Self::recv_psn).
     pub send_psn: u32,
-    /// First PSN of the requests received; the peer's [`send_psn`](Self::send_psn).
+    /// First PSN of the requests that this end receives. Equals the peer's
+    /// [`send_psn`](Self::send_psn).
     pub recv_psn: u32,
-    /// Bytes of payload in a packet that is not the last of its message: 256, 512, 1024, 2048 or
-    /// 4096, the same at both ends.
+    /// Bytes of payload in each packet of a message except the last: 256, 512, 1024, 2048 or 4096.
+    /// Both ends must have the same value.
     pub mtu_bytes: u32,
-    /// Packets that may be unacknowledged, 1 to [`MAX_PACKETS`]. A READ counts as the packets of
-    /// its response. One that begins within the window may exceed it.
+    /// Largest number of unacknowledged packets, 1 to [`MAX_PACKETS`]. A READ counts as the packets
+    /// of its response. A READ that begins within the window may exceed it.
     pub window_packets: u32,
-    /// A request for an acknowledgement goes with the last packet of each message, the last of the
-    /// window, and each packet whose PSN, plus 1, is a multiple of this; at least 1.
+    /// The requester asks for an acknowledgement with the last packet of each message, with the
+    /// last packet of the window, and with each packet whose PSN plus 1 is a multiple of this
+    /// value; at least 1.
     pub ack_every_packets: u32,
-    /// READs that may be under way, sent by this end or by the peer; 1 to 255.
+    /// Largest number of outstanding READs in each direction; 1 to 255.
     pub max_reads: u8,
-    /// How long the requester waits for a reply that it has asked for, since it asked or since the
-    /// last progress, before all packets from the oldest on are sent again (IBTA, "Detecting Lost
-    /// Acknowledge Messages and Timeouts").
+    /// The retransmission timeout: how long the requester waits for a reply, from its request or
+    /// from the last progress, before it retransmits from the oldest unacknowledged packet on
+    /// (IBTA, "Detecting Lost Acknowledge Messages and Timeouts").
     pub ack_timeout_ns: u64,
-    /// How often in a row, without progress, packets are sent again after a timeout or a sequence
-    /// error.
+    /// Largest number of consecutive retransmissions without progress, after timeouts and sequence
+    /// errors.
     pub retry_limit: u8,
-    /// How often in a row a request is sent again after an RNR NAK; `None` for no limit (the
-    /// value 7 of verbs).
+    /// Largest number of consecutive retransmissions of a request after RNR NAKs; `None` for no
+    /// limit (the value 7 of verbs).
     pub rnr_retry_limit: Option<u8>,
-    /// How long the peer has to wait after an RNR NAK of this end.
+    /// Wait that this end requests with its RNR NAKs.
     pub rnr_timer: RnrTimer,
-    /// How losses are repaired, the same at both ends.
+    /// How losses are repaired. Both ends must have the same value.
     pub recovery: Recovery,
 }
 
-/// How losses are repaired.
+/// The retransmission scheme.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recovery {
-    /// As RoCE NICs do it (IBTA 9.7.5): the responder drops what comes after a gap, and the
-    /// requester repeats everything from the gap on.
+    /// Go-Back-N, as in RoCE NICs (IBTA 9.7.5): the responder drops packets after a gap, and the
+    /// requester retransmits everything from the gap on.
     #[default]
     GoBackN,
-    /// As IRN does it (SIGCOMM 2018): the responder keeps what comes after a gap and names it in a
-    /// NAK, and the requester repeats what is missing. `window_packets` is then the cap on what is
-    /// in flight (BDP-FC), and `ack_timeout_ns` is `RTO_high`.
+    /// Selective repeat as in IRN (SIGCOMM 2018): the responder keeps packets after a gap and names
+    /// each of them in a NAK, and the requester retransmits only the missing packets. In this mode,
+    /// `window_packets` limits the packets in flight (BDP-FC), and `ack_timeout_ns` is `RTO_high`.
     Irn {
         /// `RTO_low`: the timeout while few packets are in flight, in nanoseconds; at least 1.
         rto_low_ns: u64,
-        /// `N`: up to how many packets are few.
+        /// `N`: the largest number of packets in flight for which `RTO_low` applies.
         rto_low_packets: u32,
     },
-    /// For switches that trim (NDP, EQDS): as [`Irn`](Self::Irn), but a gap is no loss, since
-    /// packets may take any path. The responder names each packet that comes without its payload.
+    /// Selective repeat for switches that trim (NDP, EQDS). It works like [`Irn`](Self::Irn),
+    /// except that a gap does not mean a loss, since packets may take any path. Instead, the
+    /// responder names each packet that arrives without its payload.
     Trimming,
 }
 
 impl Recovery {
-    /// Whether packets after a gap are kept.
+    /// Whether the responder keeps packets after a gap.
     pub(crate) fn is_selective(self) -> bool {
         self != Self::GoBackN
     }
 }
 
-/// What is wrong with a [`QpConfig`].
+/// Why a [`QpConfig`] is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
-    /// The MTU is not one of IBTA's.
+    /// The MTU is not one of the five of IBTA.
     #[error("mtu_bytes = {0}: choose 256, 512, 1024, 2048 or 4096")]
     Mtu(u32),
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("{field} = {value}: {want}")]
     Range {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What came.
+        /// The value given.
         value: u64,
-        /// What is possible.
+        /// The accepted range.
         want: &'static str,
     },
 }
 
 impl QpConfig {
-    /// MTU 1024, a window of 256 packets, an acknowledgement every 16, 16 READs, a timeout of
-    /// 1 ms, 7 retries, RNR retries without limit after 10 us each, PSNs from 0,
-    /// Go-Back-N.
+    /// Settings for a datacenter: MTU 1024, a window of 256 packets, an acknowledgement every 16
+    /// packets, 16 READs, a timeout of 1 ms, 7 retries, unlimited RNR retries with waits of 10 us,
+    /// PSNs from 0, and Go-Back-N.
     #[must_use]
     pub fn new(peer_qpn: u32) -> Self {
         Self {
@@ -111,7 +116,7 @@ impl QpConfig {
         }
     }
 
-    /// Bytes of the IP datagram of a packet in the middle of a message: the unit of credit.
+    /// Bytes of the IP datagram of a packet in the middle of a message. This is the unit of credit.
     #[must_use]
     pub fn packet_bytes(&self) -> u64 {
         // IPv4, UDP, BTH and ICRC.
@@ -121,7 +126,7 @@ impl QpConfig {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`ConfigError`] names the first field that is out of its range, and its value.
+    /// [`ConfigError`] names the first field that is out of range, and its value.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if !(256..=4096).contains(&self.mtu_bytes) || !self.mtu_bytes.is_power_of_two() {
             return Err(ConfigError::Mtu(self.mtu_bytes));

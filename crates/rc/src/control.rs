@@ -1,4 +1,4 @@
-//! A congestion controller and what it needs to know of a connection.
+//! Connects a queue pair to its congestion controller.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -6,15 +6,15 @@ use core::fmt;
 
 use farwrite_rate::{Feedback, Loss, Newest, RateControl, Sent, TokenBucket};
 
-/// Holds a queue pair to the pace, the window and the credit of its controller.
-pub(crate) struct Control {
+/// Applies the pace, the window and the credit of a congestion controller to a queue pair.
+pub(crate) struct CongestionControl {
     rate: Box<dyn RateControl + Send>,
     bucket: TokenBucket,
     flight: Flight,
 }
 
-impl Control {
-    /// `now_ns` is when the controller takes over.
+impl CongestionControl {
+    /// Starts a controller at `now_ns`.
     pub(crate) fn new(now_ns: u64, rate: Box<dyn RateControl + Send>) -> Self {
         let mut bucket = TokenBucket::new(1, 1);
         bucket.set_pace(now_ns, rate.limits().pace_bps);
@@ -25,7 +25,7 @@ impl Control {
         }
     }
 
-    /// When the pace allows the next packet; `now_ns` if it does now.
+    /// Time at which the pace allows the next packet; `now_ns` if it allows one now.
     pub(crate) fn next_send_ns(&mut self, now_ns: u64) -> u64 {
         if self
             .rate
@@ -38,22 +38,22 @@ impl Control {
         self.bucket.next_ns(now_ns)
     }
 
-    /// Whether a packet that was not sent before fits into the window.
+    /// Whether the window has room for a packet that was not sent before.
     pub(crate) fn has_window(&self) -> bool {
         self.flight.in_flight_bytes < self.rate.limits().window_bytes
     }
 
-    /// Whether the receiver has granted a packet, or does not grant at all.
+    /// Whether the receiver's credit allows a packet. Always true without credit-based control.
     pub(crate) fn has_credit(&self) -> bool {
         self.rate.credit_bytes() > 0
     }
 
-    /// When the controller changes its limits by itself.
+    /// Time at which the controller changes its limits without an external event.
     pub(crate) fn next_timeout(&self) -> Option<u64> {
         self.rate.next_timeout()
     }
 
-    /// A packet of a request leaves. `app_limited`: nothing waits behind it.
+    /// Records that a request packet leaves. `app_limited`: no other packet is ready to be sent.
     pub(crate) fn on_request(&mut self, now_ns: u64, count: u64, bytes: u64, app_limited: bool) {
         self.flight.add(now_ns, count, bytes);
         self.pay(now_ns, bytes);
@@ -66,22 +66,23 @@ impl Control {
         self.refresh(now_ns);
     }
 
-    /// A packet that nobody acknowledges leaves: it has a pace, but no window and no credit.
+    /// Records that a response packet leaves. Nobody acknowledges it, so only the pace applies to
+    /// it, not window or credit.
     pub(crate) fn on_response(&mut self, now_ns: u64, bytes: u64) {
         self.pay(now_ns, bytes);
     }
 
-    /// All packets before `end` have arrived.
+    /// Records that all packets before `end` have arrived.
     pub(crate) fn on_arrived_before(&mut self, end: u64) {
         self.flight.arrive_before(end);
     }
 
-    /// One packet has arrived.
+    /// Records that one packet has arrived.
     pub(crate) fn on_arrived(&mut self, count: u64) {
         self.flight.arrive(count);
     }
 
-    /// Passes on what has arrived since the last call.
+    /// Reports arrivals since the last call to the controller.
     pub(crate) fn report(&mut self, now_ns: u64) {
         if core::mem::take(&mut self.flight.changed) {
             self.rate.on_feedback(&Feedback {
@@ -110,12 +111,12 @@ impl Control {
         self.refresh(now_ns);
     }
 
-    /// The packets from `count` on count as not sent.
+    /// Go-Back-N: the packets from `count` on no longer count as sent.
     pub(crate) fn on_go_back(&mut self, count: u64) {
         self.flight.forget_from(count);
     }
 
-    /// Bits a second that are allowed now.
+    /// The pace that the controller allows now, in bits per second.
     pub(crate) fn pace_bps(&self) -> u64 {
         self.rate.limits().pace_bps
     }
@@ -132,26 +133,26 @@ impl Control {
     }
 }
 
-impl fmt::Debug for Control {
+impl fmt::Debug for CongestionControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control")
+        f.debug_struct("CongestionControl")
             .field("limits", &self.rate.limits())
             .field("flight", &self.flight)
             .finish_non_exhaustive()
     }
 }
 
-/// Packets of requests that have left and are not known to have arrived.
+/// Request packets in flight: sent, and not known to have arrived.
 #[derive(Debug, Default)]
 struct Flight {
-    /// By count, ascending.
+    /// In ascending order of count.
     packets: VecDeque<InFlight>,
     in_flight_bytes: u64,
     sent_bytes: u64,
     received_bytes: u64,
     received_packets: u64,
     newest: Option<Newest>,
-    /// Whether something has arrived since the last report.
+    /// Whether packets have arrived since the last report.
     changed: bool,
 }
 
@@ -159,9 +160,10 @@ struct Flight {
 struct InFlight {
     count: u64,
     bytes: u64,
-    /// [`Flight::sent_bytes`] with it.
+    /// Value of [`Flight::sent_bytes`] after this packet was sent.
     sent_bytes: u64,
-    /// `None` if it was sent more than once: nobody knows which copy arrives (Karn's rule).
+    /// `None` if the packet was retransmitted: an acknowledgement does not show which copy arrived
+    /// (Karn's rule).
     departed_ns: Option<u64>,
     arrived: bool,
 }

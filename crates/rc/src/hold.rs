@@ -1,4 +1,4 @@
-//! How a responder keeps packets that come after a gap (IRN, SIGCOMM 2018).
+//! How a responder keeps packets that arrive after a gap (selective repeat; IRN, SIGCOMM 2018).
 
 use farwrite_net::Payload;
 use farwrite_wire::opcode::Position;
@@ -8,18 +8,19 @@ use crate::packet::Packet;
 use crate::responder::{Inbound, Responder, begin_write, begins};
 use crate::{Memory, Recovery, psn};
 
-/// A packet that came after a gap. Of a WRITE, the payload is in memory already.
+/// A packet that arrived after a gap. If it belongs to a WRITE, its payload may already be in
+/// memory.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldPacket {
     pub(crate) kind: (Operation, Position),
     pub(crate) packet: Packet,
     pub(crate) placed: bool,
 }
 
 impl Responder {
-    /// Keeps a packet that came after a gap, and names it to the requester. The payload of a WRITE
-    /// is placed now if it is known where it goes; what else there is to do waits until the gap is
-    /// closed.
+    /// Keeps a packet that arrived after a gap, and names it to the requester in a NAK. Writes the
+    /// payload of a WRITE to memory now if its destination is known. All other effects wait until
+    /// the gap is closed.
     pub(crate) fn hold(
         &mut self,
         kind: (Operation, Position),
@@ -36,7 +37,7 @@ impl Responder {
             if placed {
                 packet.payload = Payload::Ghost(packet.payload.carried_bytes());
             }
-            let held = Held {
+            let held = HeldPacket {
                 kind,
                 packet,
                 placed,
@@ -50,7 +51,8 @@ impl Responder {
     }
 
     /// Writes the payload of a packet after a gap to memory, if the first packet of its WRITE has
-    /// come: that one says where the WRITE goes, and the PSNs how far into it this packet is.
+    /// arrived. The first packet has the destination of the WRITE, and the PSN gives the offset of
+    /// this packet.
     fn place(&self, count: u64, packet: &Packet, memory: &mut Memory) -> bool {
         let begins = packet.header.reth.is_some();
         let before = self.held_writes.range(..count).next_back();
@@ -78,7 +80,7 @@ impl Responder {
         fits
     }
 
-    /// Names a packet to the requester that came without its payload.
+    /// Reports a packet that arrived without its payload to the requester.
     pub(crate) fn handle_trimmed(&mut self, psn: u32) {
         let count = psn::near(psn, self.expected);
         let ahead = count.checked_sub(self.expected);

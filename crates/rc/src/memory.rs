@@ -1,11 +1,11 @@
-//! Memory that peers write and read.
+//! Memory of a NIC that peers write and read.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use farwrite_net::Payload;
 
-/// Registered memory of a NIC, by key. All its queue pairs share it.
+/// Registered memory of a NIC, by key. All queue pairs of the NIC share it.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     regions: BTreeMap<u32, Region>,
@@ -15,22 +15,23 @@ pub struct Memory {
 struct Region {
     addr: u64,
     length: u64,
-    /// `None` in a region that stands for memory and has no bytes.
+    /// `None` in a ghost region, which has a length but no bytes.
     bytes: Option<Vec<u8>>,
 }
 
 /// Why memory cannot be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
-    /// The key has a region.
+    /// The key already has a region.
     #[error("key {0:#x} is in use; choose another one")]
     KeyInUse(u32),
-    /// The region ends beyond the address space.
+    /// The region would end beyond the address space.
     #[error("{length} bytes at address {addr:#x} end beyond 2^64; choose a lower address")]
     TooLong {
         /// The first address.
         addr: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
     },
 }
@@ -44,7 +45,7 @@ impl Memory {
         self.add(rkey, addr, bytes.len() as u64, Some(bytes))
     }
 
-    /// Registers `length` bytes that exist as a length only: writes leave no trace, reads return
+    /// Registers a ghost region: a length without bytes. Writes store nothing, and reads return
     /// [`Payload::Ghost`].
     ///
     /// # Errors
@@ -58,7 +59,7 @@ impl Memory {
         self.add(rkey, addr, length, None)
     }
 
-    /// The bytes under a key; `None` if it is unknown or its region has no bytes.
+    /// The bytes under a key; `None` if the key is unknown or its region is a ghost.
     #[must_use]
     pub fn bytes(&self, rkey: u32) -> Option<&[u8]> {
         self.regions.get(&rkey)?.bytes.as_deref()
@@ -96,7 +97,8 @@ impl Memory {
                 .is_some_and(|r| r.holds(addr, bytes))
     }
 
-    /// Writes a payload into a range that [`allows`](Self::allows) accepts. A ghost is zeros.
+    /// Writes a payload into a range that [`allows`](Self::allows) accepts. A ghost payload is
+    /// written as zeros.
     pub(crate) fn write(&mut self, rkey: u32, addr: u64, payload: &Payload) {
         let length = payload.carried_bytes() as usize;
         let region = self.regions.get_mut(&rkey);

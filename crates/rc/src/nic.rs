@@ -14,84 +14,87 @@ use crate::{
     Completion, ConfigError, Memory, Packet, PostError, QpConfig, QpCounters, QueuePair, Request,
 };
 
-/// Number of a NIC's first queue pair; those of the others follow. InfiniBand reserves 0 and 1 for
-/// management.
+/// Number of a NIC's first queue pair. Further queue pairs have the numbers after it. InfiniBand
+/// reserves 0 and 1 for management.
 pub const FIRST_QPN: u32 = 2;
 const PORT: usize = 0;
-/// `N` of DCQCN (SIGCOMM 2015).
+/// `N` of DCQCN (SIGCOMM 2015): the shortest interval between two congestion notifications.
 const NOTIFICATION_INTERVAL_NS: u64 = 50_000;
 
-/// A host of a network. It sends by its port 0.
+/// The NIC of a host of a network. It uses the host's port 0.
 ///
-/// A frame is chosen when the port can send it at once, so a paused priority (PFC) holds its queue
-/// pairs back and no others. Higher priorities go first. Within one, acknowledgements go first.
-/// Then queue pairs get equal shares in bytes, by start-time fair queueing (Goyal, Vin and Cheng,
-/// SIGCOMM 1996).
+/// The NIC chooses a frame only when the port can send it at once. A paused priority (PFC)
+/// therefore stops its own queue pairs and no others. Higher priorities go first. Within a
+/// priority, acknowledgements go first. Data packets follow by start-time fair queueing (Goyal, Vin
+/// and Cheng, SIGCOMM 1996): each queue pair has a start tag, which grows by the bytes that the
+/// queue pair sends, and the queue pair with the smallest tag sends next. So queue pairs get equal
+/// shares in bytes.
 #[derive(Debug)]
 pub struct Nic {
     node: NodeId,
     /// Memory that peers write and read.
     pub memory: Memory,
-    pub(crate) ends: Vec<End>,
+    pub(crate) ends: Vec<ScheduledPair>,
     lanes: [Lane; PRIORITIES],
-    /// When each queue pair has something to do: its time and its place.
+    /// Times at which queue pairs have something to do: the time, and the index of the queue pair.
     timers: BTreeSet<(u64, usize)>,
-    /// The latest time that the NIC knows of.
+    /// The latest time that the network has passed to the NIC.
     pub(crate) now_ns: u64,
-    /// Sends congestion notifications for marked packets. Its flows are places in `ends`.
+    /// Sends congestion notifications for marked packets. Its flows are indices into `ends`.
     pub(crate) notifications: NotificationPoint,
-    /// Grants credit to peers that wait for it. Its flows are places in `ends`.
+    /// Grants credit to peers. Its flows are indices into `ends`.
     pub(crate) pulls: Option<PullPacer>,
     counters: NicCounters,
 }
 
-/// Where a queue pair leads.
+/// Where the packets of a queue pair go, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// The peer's host.
     pub peer: NodeId,
-    /// UDP source port of this end's packets. It chooses among equal paths.
+    /// UDP source port of this end's packets. ECMP hashes it to choose among equal paths.
     pub src_port: u16,
     /// Traffic class, 0 to 7; a higher number counts as 7.
     pub priority: u8,
-    /// Bits a second of IP datagrams that are not acknowledgements; `None` for no limit.
+    /// Rate limit in bits of IP datagrams per second, acknowledgements excluded; `None` for no
+    /// limit.
     pub rate_bps: Option<u64>,
 }
 
-/// Frames that came and were dropped.
+/// Counters of received frames that the NIC dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NicCounters {
-    /// They are no RoCEv2 packets for a queue pair of this NIC from its peer.
+    /// Frames that are not RoCEv2 packets from the peer of a queue pair of this NIC.
     pub strangers: u64,
-    /// A switch cut their payload off. With
-    /// [`Recovery::Trimming`](crate::Recovery::Trimming) the peer sends them again at once.
+    /// Frames whose payload a switch cut off. With
+    /// [`Recovery::Trimming`](crate::Recovery::Trimming), the peer retransmits them at once.
     pub trimmed: u64,
 }
 
-/// A queue pair and its place in the schedule.
+/// A queue pair with its scheduling state.
 #[derive(Debug)]
-pub(crate) struct End {
+pub(crate) struct ScheduledPair {
     pub(crate) pair: QueuePair,
     connection: Connection,
-    /// When the pace allows the next packet.
+    /// Time at which the rate limit allows the next packet.
     pace: Option<Serialiser>,
-    /// Start tag: bytes that a queue pair served throughout would have sent.
+    /// Start tag of fair queueing: the bytes that a queue pair without idle times would have sent.
     tag: u64,
-    /// The entry in `Lane::data`.
+    /// Tag of the queue pair's entry in `Lane::data`.
     listed_tag: Option<u64>,
-    /// Whether it is in `Lane::acks`.
+    /// Whether the queue pair is in `Lane::acks`.
     listed_ack: bool,
-    /// The entry in `Nic::timers`.
+    /// Time of the queue pair's entry in `Nic::timers`.
     timer_ns: Option<u64>,
 }
 
-/// The queue pairs of one priority that can send.
+/// The queue pairs of one priority that have something to send now.
 #[derive(Debug, Default)]
 struct Lane {
     acks: VecDeque<usize>,
-    /// Start tag and place.
+    /// Start tag and index.
     data: BTreeSet<(u64, usize)>,
-    /// Start tag of the packet sent last.
+    /// Start tag of the packet that was sent last.
     tag: u64,
 }
 
@@ -112,8 +115,8 @@ impl Nic {
         }
     }
 
-    /// Sets how often a queue pair's peer gets a congestion notification at most. The default is
-    /// 50 us, `N` of DCQCN; 0 answers each marked packet.
+    /// Sets the shortest interval between two congestion notifications to the same peer. The
+    /// default is 50 us, `N` of DCQCN. With 0, each marked packet is answered.
     pub fn set_notification_interval(&mut self, interval_ns: u64) {
         self.notifications = NotificationPoint::new(interval_ns);
     }
@@ -124,7 +127,7 @@ impl Nic {
         self.pulls = Some(pulls);
     }
 
-    /// Puts a queue pair under a congestion controller, in place of the one before.
+    /// Attaches a congestion controller to a queue pair. It replaces an earlier one.
     ///
     /// # Errors
     /// [`PostError::NoQueuePair`].
@@ -139,7 +142,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Adds a queue pair and returns its number: [`FIRST_QPN`], and one more for each that follows.
+    /// Adds a queue pair and returns its number. Numbers count up from [`FIRST_QPN`].
     ///
     /// # Errors
     /// [`ConfigError`], also for a rate of 0 and when all numbers are in use.
@@ -152,7 +155,7 @@ impl Nic {
         let qpn = u32::try_from(pairs).ok().map(|pairs| pairs + FIRST_QPN);
         let qpn = qpn.filter(|qpn| *qpn < 1 << 24);
         let qpn = qpn.ok_or(range("queue pairs", pairs as u64, "at most 16777214"))?;
-        self.ends.push(End {
+        self.ends.push(ScheduledPair {
             pair: QueuePair::new(config)?,
             connection: Connection {
                 priority: to.priority.min(7),
@@ -167,10 +170,10 @@ impl Nic {
         Ok(qpn)
     }
 
-    /// As [`connect`](Self::connect), under a congestion controller.
+    /// Same as [`connect`](Self::connect), with a congestion controller.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Same as [`connect`](Self::connect).
     pub fn connect_under(
         &mut self,
         to: Connection,
@@ -205,19 +208,19 @@ impl Nic {
         self.ends[at].pair.post_receive(id, max_bytes)
     }
 
-    /// The oldest completion of a queue pair that was not taken.
+    /// Removes and returns the oldest completion of a queue pair.
     pub fn poll_completion(&mut self, qpn: u32) -> Option<Completion> {
         let at = self.find(qpn)?;
         self.ends[at].pair.poll_completion()
     }
 
-    /// What a queue pair has done.
+    /// The counters of a queue pair.
     #[must_use]
     pub fn qp_counters(&self, qpn: u32) -> Option<QpCounters> {
         Some(self.ends[self.find(qpn)?].pair.counters())
     }
 
-    /// Frames that were dropped.
+    /// The counters of dropped frames.
     #[must_use]
     pub fn counters(&self) -> NicCounters {
         self.counters
@@ -228,7 +231,7 @@ impl Nic {
         (at < self.ends.len()).then_some(at)
     }
 
-    /// Enters a queue pair where it belongs after something about it changed.
+    /// Updates the schedule entries of a queue pair after its state changed.
     pub(crate) fn reschedule(&mut self, at: usize) {
         let end = &mut self.ends[at];
         let lane = &mut self.lanes[usize::from(end.connection.priority)];
@@ -244,7 +247,7 @@ impl Nic {
             let free_ns = end.pace.as_ref().map_or(0, Serialiser::free_ns);
             let free_ns = free_ns.max(end.pair.next_send_ns(self.now_ns));
             if free_ns <= self.now_ns {
-                // One that was idle does not get what it missed.
+                // A queue pair that was idle does not catch up on what it missed.
                 end.tag = end.tag.max(lane.tag);
                 end.listed_tag = Some(end.tag);
                 lane.data.insert((end.tag, at));
@@ -261,7 +264,7 @@ impl Nic {
         }
     }
 
-    /// Handles what is due.
+    /// Handles the timers that are due.
     fn handle_timers(&mut self) {
         while let Some(&(at_ns, at)) = self.timers.first()
             && at_ns <= self.now_ns
@@ -274,7 +277,7 @@ impl Nic {
         }
     }
 
-    /// The next frame of a priority.
+    /// Chooses the next frame of a priority.
     fn next_frame(&mut self, priority: usize) -> Option<Frame> {
         let lane = &mut self.lanes[priority];
         let (at, frame) = if let Some(at) = lane.acks.pop_front() {
@@ -310,12 +313,12 @@ impl Nic {
     }
 }
 
-impl End {
-    /// Counts a packet that leaves, for its share and its pace.
+impl ScheduledPair {
+    /// Charges a packet to the fair share and the rate limit of the queue pair.
     fn charge(&mut self, now_ns: u64, bytes: u64) {
         self.tag += bytes;
         if let Some(pace) = &mut self.pace {
-            // Without a break, the fraction of a nanosecond is kept.
+            // Back-to-back packets keep the fraction of a nanosecond.
             if now_ns > pace.free_ns() {
                 pace.accept(now_ns, bytes);
             } else {
@@ -329,7 +332,7 @@ impl Device for Nic {
     fn handle(&mut self, now_ns: u64, _port: usize, frame: Frame) {
         self.now_ns = now_ns;
         let payload = match frame.payload {
-            // Nothing was cut off.
+            // The switch cut off nothing.
             Payload::Trimmed(0) => Payload::Bytes([].into()),
             payload => payload,
         };
@@ -355,13 +358,12 @@ impl Device for Nic {
         self.now_ns = now_ns;
         self.handle_timers();
         self.handle_notices();
-        for priority in (0..=7)
-            .rev()
-            .filter(|priority| ports.ready(PORT, *priority))
-        {
-            if let Some(frame) = self.next_frame(usize::from(priority)) {
+        let mut ready = ports.ready_priorities(PORT);
+        while let Some(priority) = ready.checked_ilog2() {
+            if let Some(frame) = self.next_frame(priority as usize) {
                 return Some(Output::Send { port: PORT, frame });
             }
+            ready ^= 1 << priority;
         }
         None
     }

@@ -1,4 +1,4 @@
-//! What a NIC sends to its peers for their congestion controllers.
+//! Packets that a NIC sends for the congestion controllers of its peers: notifications and grants.
 
 use farwrite_net::{Ecn, Payload};
 use farwrite_rate::{Arrival, Notice, ReceiverControl};
@@ -7,7 +7,7 @@ use crate::opcode::{self, Operation};
 use crate::{Nic, Packet, QueuePair, Recovery};
 
 impl Nic {
-    /// Hands what the receiving halves of controllers have to send to the queue pairs.
+    /// Gives due notifications and grants to the queue pairs, which send them.
     pub(crate) fn handle_notices(&mut self) {
         while let Some((flow, _)) = self.notifications.poll(self.now_ns) {
             self.notice(flow, |pair| pair.notify_congestion());
@@ -27,7 +27,7 @@ impl Nic {
         }
     }
 
-    /// Shows a packet to the receiving halves of controllers.
+    /// Passes an arriving packet to the receiving halves of the controllers.
     pub(crate) fn note_arrival(&mut self, at: usize, ecn: Ecn, packet: &Packet) {
         let bth = packet.header.bth;
         let Some((operation, _)) = opcode::parse(bth.opcode) else {

@@ -1,8 +1,8 @@
-//! Opcodes of the operations that a queue pair serves (IBTA, the table of opcodes).
+//! Opcodes of the operations that a queue pair serves (IBTA, table of opcodes).
 
 use farwrite_wire::opcode::{Position, lookup};
 
-/// What a packet is for.
+/// The operation that a packet belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Send,
@@ -15,13 +15,14 @@ pub(crate) enum Operation {
 
 pub(crate) const READ_REQUEST: u8 = 0x0C;
 pub(crate) const ACKNOWLEDGE: u8 = 0x11;
-/// Of RoCEv2 only (IBTA A17.9.3).
+/// Congestion notification, which only RoCEv2 has (IBTA A17.9.3).
 pub(crate) const NOTIFICATION: u8 = 0x81;
 const SEND_FIRST: u8 = 0x00;
 const WRITE_FIRST: u8 = 0x06;
 const READ_RESPONSE_FIRST: u8 = 0x0D;
 
-/// The operation and the place in the message of an opcode; `None` if it is not served.
+/// The operation of an opcode, and the position of the packet in its message; `None` if the queue
+/// pair does not serve the opcode.
 pub(crate) fn parse(opcode: u8) -> Option<(Operation, Position)> {
     let operation = match opcode {
         0x00..=0x05 => Operation::Send,
@@ -53,7 +54,7 @@ pub(crate) fn read_response(position: Position) -> u8 {
         }
 }
 
-/// The place of a packet that is the first or not, and the last or not.
+/// The position of a packet, by whether it is the first and whether it is the last of its message.
 pub(crate) fn position(first: bool, last: bool) -> Position {
     match (first, last) {
         (true, true) => Position::Only,

@@ -1,25 +1,25 @@
-//! Packets between the two ends of a connection, and the pieces of messages in them.
+//! Packets of a connection, and how messages are cut into packets and joined again.
 
 use alloc::vec::Vec;
 
 use farwrite_net::Payload;
 use farwrite_net::header::Roce;
-use farwrite_wire::header::{Bth, DEFAULT_PKEY};
+use farwrite_wire::header::Bth;
 use farwrite_wire::request::pad_bytes;
 
 use crate::{opcode, psn};
 
-/// A packet: its headers, parsed, and its payload.
+/// A packet: parsed headers and a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// From the BTH on.
+    /// The headers from the BTH on.
     pub header: Roce,
-    /// What follows them.
+    /// The payload after the headers.
     pub payload: Payload,
 }
 
 impl Packet {
-    /// Bytes of its IP datagram.
+    /// Bytes of the packet's IP datagram.
     pub(crate) fn ip_bytes(&self) -> u64 {
         let payload = self.payload.carried_bytes();
         let padding = u64::from(pad_bytes(payload));
@@ -38,25 +38,16 @@ pub(crate) fn notification(peer_qpn: u32) -> Packet {
     Packet { header, payload }
 }
 
-/// Headers that have only a BTH.
+/// Headers of a packet that has only a BTH.
 pub(crate) fn header(opcode: u8, dest_qp: u32, count: u64, ack_request: bool) -> Roce {
     Roce::new(Bth {
-        opcode,
-        solicited: false,
-        // There is no alternate path, hence always "migrated".
-        migrated: true,
-        pad_bytes: 0,
-        version: 0,
-        pkey: DEFAULT_PKEY,
-        fecn: false,
-        becn: false,
-        dest_qp,
         ack_request,
-        psn: psn::of(count),
+        ..Bth::new(opcode, dest_qp, psn::of(count))
     })
 }
 
-/// `bytes` of a payload from `offset` on. Both lie within it.
+/// The part of a payload that begins at `offset` and has `bytes` bytes. The part must lie within
+/// the payload.
 pub(crate) fn piece(data: &Payload, offset: u32, bytes: u32) -> Payload {
     match data {
         Payload::Bytes(all) => {
@@ -69,12 +60,13 @@ pub(crate) fn piece(data: &Payload, offset: u32, bytes: u32) -> Payload {
     }
 }
 
-/// How many packets a message of `bytes` takes: one if it is empty.
+/// Number of packets of a message; one if the message is empty.
 pub(crate) fn packets(bytes: u32, mtu_bytes: u32) -> u32 {
     bytes.div_ceil(mtu_bytes).max(1)
 }
 
-/// A message that is put together from payloads. It is a ghost as soon as one of them is.
+/// A message that is assembled from payloads. It becomes a ghost as soon as one of its payloads is
+/// a ghost.
 #[derive(Clone, Debug)]
 pub(crate) struct Assembly {
     bytes: Option<Vec<u8>>,

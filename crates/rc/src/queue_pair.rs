@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use farwrite_net::Payload;
 use farwrite_rate::RateControl;
 
-use crate::control::Control;
+use crate::control::CongestionControl;
 use crate::opcode::{self, Operation};
 use crate::packet::{self, Packet};
 use crate::requester::Requester;
@@ -15,8 +15,8 @@ use crate::{
     Completion, ConfigError, Memory, PostError, QpConfig, Recovery, Request, RequestError,
 };
 
-/// A queue pair: a requester and a responder. It takes packets and the time, and gives packets and
-/// completions. Users of a [`Nic`](crate::Nic) do not need it.
+/// A queue pair: a requester and a responder. It consumes packets and times, and produces packets
+/// and completions. Users of a [`Nic`](crate::Nic) do not need this type.
 #[derive(Debug)]
 pub struct QueuePair {
     requester: Requester,
@@ -24,30 +24,31 @@ pub struct QueuePair {
     completions: VecDeque<Completion>,
     counters: QpCounters,
     broken: bool,
-    /// Whether a response to a READ was sent last, so that requests and responses take turns.
+    /// Whether the last data packet was a READ response. Requests and responses take turns.
     responded: bool,
     peer_qpn: u32,
     recovery: Recovery,
-    /// Whether a congestion notification is to be sent.
+    /// Whether a congestion notification waits to be sent.
     notifies: bool,
 }
 
-/// What a queue pair has done, in packets unless a line says otherwise.
+/// Counters of a queue pair, in packets unless a line says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpCounters {
-    /// Requests sent, repetitions included.
+    /// Request packets sent, retransmissions included.
     pub sent: u64,
-    /// Of these, repetitions.
+    /// Request packets retransmitted.
     pub repeated: u64,
-    /// Times that the requester waited in vain.
+    /// Timeouts of the requester.
     pub timeouts: u64,
-    /// Requests that came after a gap. Go-Back-N drops them.
+    /// Request packets that arrived after a gap. Go-Back-N drops them.
     pub out_of_order: u64,
-    /// Requests that had come before.
+    /// Duplicate request packets received.
     pub duplicates: u64,
-    /// NAKs and RNR NAKs that this end decided to send; those that only name a packet do not count.
+    /// NAKs and RNR NAKs that this end decided to send. NAKs of selective repeat that only name a
+    /// packet do not count.
     pub refusals: u64,
-    /// Congestion notifications that came.
+    /// Congestion notifications received.
     pub notifications: u64,
 }
 
@@ -71,20 +72,24 @@ impl QueuePair {
         })
     }
 
-    /// Puts what this end sends under a congestion controller, from `now_ns` on. It replaces the
-    /// one before, if there is one. Packets that are under way then are not reported to it.
+    /// Attaches a congestion controller for the packets that this end sends, from `now_ns` on. It
+    /// replaces an earlier controller. Packets that are in flight at that time are not reported to
+    /// the new one.
     pub fn set_control(&mut self, now_ns: u64, rate: Box<dyn RateControl + Send>) {
-        self.requester.control = Some(Control::new(now_ns, rate));
+        self.requester.control = Some(CongestionControl::new(now_ns, rate));
     }
 
-    /// Bits a second that the controller allows now; `None` if there is no controller.
+    /// Pace that the controller allows now, in bits per second; `None` without a controller.
     #[must_use]
     pub fn pace_bps(&self) -> Option<u64> {
-        self.requester.control.as_ref().map(Control::pace_bps)
+        self.requester
+            .control
+            .as_ref()
+            .map(CongestionControl::pace_bps)
     }
 
-    /// When the controller's pace allows the next packet of a request or response: `now_ns` or
-    /// earlier if it does now.
+    /// Time at which the controller's pace allows the next packet of a request or response. A time
+    /// of at most `now_ns` means now.
     pub fn next_send_ns(&mut self, now_ns: u64) -> u64 {
         let control = self.requester.control.as_mut();
         control.map_or(0, |control| control.next_send_ns(now_ns))
@@ -95,18 +100,18 @@ impl QueuePair {
         self.notifies = !self.broken;
     }
 
-    /// Queues a grant for the peer: all packets of credit so far. It goes with ACKs.
+    /// Queues a credit grant for the peer: the total of granted packets so far. ACKs carry it.
     pub fn grant(&mut self, granted_packets: u64) {
         self.responder.grant(granted_packets);
     }
 
-    /// How losses are repaired.
+    /// The retransmission scheme.
     #[must_use]
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
 
-    /// The place of a request's packet among all that the peer has sent, by its PSN.
+    /// Index of a request packet among all packets that the peer has sent, from its PSN.
     #[must_use]
     pub fn position(&self, psn: u32) -> u64 {
         self.responder.position(psn)
@@ -135,12 +140,12 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The oldest completion that was not taken.
+    /// Removes and returns the oldest completion.
     pub fn poll_completion(&mut self) -> Option<Completion> {
         self.completions.pop_front()
     }
 
-    /// What the queue pair has done.
+    /// The counters of the queue pair.
     #[must_use]
     pub fn counters(&self) -> QpCounters {
         self.counters
@@ -152,8 +157,8 @@ impl QueuePair {
         self.broken
     }
 
-    /// Takes in a packet for this queue pair. One that is of no service here changes nothing, nor
-    /// does one that a switch trimmed, unless losses are repaired by
+    /// Receives a packet for this queue pair. A packet that is not valid in the current state
+    /// changes nothing. The same holds for a trimmed packet, unless the queue pair uses
     /// [`Recovery::Trimming`].
     pub fn handle_packet(&mut self, now_ns: u64, packet: &Packet, memory: &mut Memory) {
         let kind = opcode::parse(packet.header.bth.opcode);
@@ -196,17 +201,17 @@ impl QueuePair {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); `None` for never.
+    /// Time of the next call of [`handle_timeout`](Self::handle_timeout); `None` for never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<u64> {
         let control = self.requester.control.as_ref();
         let control = control.filter(|_| self.requester.is_busy());
-        let limits_ns = control.and_then(Control::next_timeout);
+        let limits_ns = control.and_then(CongestionControl::next_timeout);
         let waits_ns = self.requester.next_timeout();
         limits_ns.into_iter().chain(waits_ns).min()
     }
 
-    /// Ends the waits that are over at `now_ns`.
+    /// Handles all timers that have expired at `now_ns`.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         // Brings the limits of the controller up to date.
         self.next_send_ns(now_ns);
@@ -214,19 +219,19 @@ impl QueuePair {
         self.settle();
     }
 
-    /// Whether an acknowledgement, positive or negative, or a notification is to be sent.
+    /// Whether an ACK, a NAK or a congestion notification waits to be sent.
     #[must_use]
     pub fn has_ack(&self) -> bool {
         self.notifies || self.responder.replies.has_ack()
     }
 
-    /// Whether a request, or a response to a READ, is to be sent.
+    /// Whether a request packet or a READ response packet can be sent.
     #[must_use]
     pub fn has_data(&self) -> bool {
         self.responder.replies.has_read() || self.requester.wants_to_send()
     }
 
-    /// The next acknowledgement or notification. Paces do not hold it back.
+    /// The next ACK, NAK or congestion notification. Pacing does not delay these packets.
     pub fn poll_ack(&mut self) -> Option<Packet> {
         if core::mem::take(&mut self.notifies) {
             return Some(packet::notification(self.peer_qpn));
@@ -234,7 +239,7 @@ impl QueuePair {
         self.responder.replies.poll_ack()
     }
 
-    /// The next packet of a request or of a response to a READ. The two take turns.
+    /// The next packet of a request or of a READ response. The two take turns.
     pub fn poll_data(&mut self, now_ns: u64, memory: &Memory) -> Option<Packet> {
         let responds = self.responder.replies.has_read();
         if responds && !(self.responded && self.requester.wants_to_send()) {
@@ -249,7 +254,7 @@ impl QueuePair {
         self.requester.poll_transmit(now_ns, &mut self.counters)
     }
 
-    /// Breaks the queue pair if one of its halves failed.
+    /// Breaks the queue pair if one of its halves has failed.
     fn settle(&mut self) {
         let failure = self.requester.failure.take();
         if self.broken || (failure.is_none() && !self.responder.broken) {

@@ -1,4 +1,20 @@
-//! How a requester learns of single packets and repeats them (IRN, SIGCOMM 2018, section 3).
+//! Selective repeat at the requester: how NAKs and responses update the scoreboard, and what is
+//! retransmitted (IRN, SIGCOMM 2018, section 3).
+//!
+//! The algorithm works like TCP's recovery with SACK:
+//!
+//! - A NAK of the responder carries two numbers: the expected packet (a cumulative acknowledgement
+//!   of all packets before it) and one packet that arrived after the gap (a selective
+//!   acknowledgement). The [`Scoreboard`](crate::scoreboard::Scoreboard) records both.
+//! - With IRN, the packets between the oldest unacknowledged one and the highest arrival that have
+//!   not arrived are lost. Each packet is checked for this once (`scan_requests`,
+//!   `scan_responses`), so it is retransmitted once for a gap. If the retransmission is lost too,
+//!   the timeout repairs it.
+//! - With trimming switches, packets of one message take several paths, so a gap is not a loss.
+//!   Only a packet that the responder reports as trimmed is lost.
+//! - Lost packets go out before new ones (`Requester::poll_transmit`).
+//! - After a timeout, IRN retransmits the oldest packet and all gaps below the highest arrival.
+//!   With trimming, everything that has not arrived is retransmitted.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -10,9 +26,9 @@ use crate::requester::Requester;
 use crate::{Completion, Recovery, psn};
 
 impl Requester {
-    /// A sequence NAK in selective repeat. `named` is the packet that made the peer send it: one
-    /// that came after a gap at `expected`, or, if both are the same, one that came without its
-    /// payload.
+    /// Handles a sequence NAK in selective repeat. `named` is the packet that triggered the NAK: a
+    /// packet that arrived after a gap at `expected`, or, if both are equal, a packet that arrived
+    /// without its payload.
     pub(crate) fn handle_gap(
         &mut self,
         now_ns: u64,
@@ -24,8 +40,8 @@ impl Requester {
             return;
         }
         if named == expected {
-            if named >= self.oldest && !self.selective.has_arrived(named) {
-                self.selective.lose(named, named + 1);
+            if named >= self.oldest && !self.scoreboard.has_arrived(named) {
+                self.scoreboard.lose(named, named + 1);
                 self.report_loss(now_ns);
             }
             return;
@@ -40,8 +56,8 @@ impl Requester {
         };
         let (is_read, first) = (work.request.is_read(), work.first);
         let new = match is_read {
-            true => self.selective.read_waits(first),
-            false => self.selective.request_arrived(named),
+            true => self.scoreboard.read_waits(first),
+            false => self.scoreboard.request_arrived(named),
         };
         if new {
             self.retries = 0;
@@ -51,12 +67,12 @@ impl Requester {
             }
         }
         if let Recovery::Irn { .. } = self.config.recovery {
-            let range = self.selective.scan_requests(self.oldest, named);
+            let range = self.scoreboard.scan_requests(self.oldest, named);
             self.lose_requests(now_ns, range);
         }
     }
 
-    /// A packet of a response to a READ, after a gap or not.
+    /// Handles a packet of a READ response, in order or after a gap.
     pub(crate) fn keep_response(
         &mut self,
         now_ns: u64,
@@ -66,20 +82,20 @@ impl Requester {
     ) {
         let at = self.work_of(count);
         let first = self.queue.get(at).map_or(count, |work| work.first);
-        // It acknowledges all requests before it (IBTA 9.7.5.1).
+        // The response acknowledges all requests before the READ (IBTA 9.7.5.1).
         self.acked_end = self.acked_end.max(first);
         if let Some(control) = &mut self.control {
             control.on_arrived(first);
         }
         if self
-            .selective
+            .scoreboard
             .response_arrived(count, packet.payload.clone())
         {
             self.retries = 0;
             self.waits_since_ns = Some(now_ns);
         }
         if let Recovery::Irn { .. } = self.config.recovery {
-            let range = self.selective.scan_responses(self.oldest, count);
+            let range = self.scoreboard.scan_responses(self.oldest, count);
             self.lose_responses(now_ns, range);
         }
         self.settle(now_ns, completions);
@@ -88,29 +104,29 @@ impl Requester {
         }
     }
 
-    /// A packet of a response that came without its payload.
+    /// Handles a response packet that arrived without its payload.
     pub(crate) fn handle_trimmed_response(&mut self, now_ns: u64, psn: u32) {
         let count = psn::near(psn, self.oldest);
         if self.config.recovery != Recovery::Trimming
             || !(self.oldest..self.sent_end).contains(&count)
-            || self.selective.has_arrived(count)
+            || self.scoreboard.has_arrived(count)
         {
             return;
         }
         let work = self.queue.get(self.work_of(count));
         if work.is_some_and(|work| work.request.is_read()) {
-            self.selective.lose(count, count + 1);
+            self.scoreboard.lose(count, count + 1);
             self.report_loss(now_ns);
         }
     }
 
-    /// Ends requests from the oldest on, as far as they are done.
+    /// Completes requests, oldest first, as far as acknowledgements and responses allow.
     pub(crate) fn settle(&mut self, now_ns: u64, completions: &mut VecDeque<Completion>) {
         while let Some(work) = self.queue.front_mut() {
             let mut to = self.oldest;
             if work.request.is_read() {
                 while to < work.end
-                    && let Some(payload) = self.selective.take(to)
+                    && let Some(payload) = self.scoreboard.take(to)
                 {
                     work.read.push(&payload);
                     to += 1;
@@ -123,13 +139,13 @@ impl Requester {
             }
             self.advance_to(now_ns, to, completions);
         }
-        self.selective.advance(self.oldest);
+        self.scoreboard.advance(self.oldest);
     }
 
-    /// After a timeout. IRN repeats the oldest packet and those that are known to be missing; where
-    /// a gap is no loss, all that has not arrived is repeated.
+    /// After a timeout: marks packets as lost. With IRN, these are the oldest packet and all gaps
+    /// below the highest arrival. With trimming, they are all packets that have not arrived.
     pub(crate) fn lose_all(&mut self) {
-        self.selective.lose_again(self.oldest);
+        self.scoreboard.lose_again(self.oldest);
         let oldest = self.oldest;
         for at in 0..self.queue.len() {
             let work = &self.queue[at];
@@ -139,26 +155,27 @@ impl Requester {
             let known = self.known_end(at);
             let from = work.first.max(oldest);
             if from < known {
-                self.selective.lose_missing(from, known);
+                self.scoreboard.lose_missing(from, known);
             }
         }
     }
 
-    /// One more than the last packet of a request that a timeout repeats.
+    /// End (exclusive) of the packets of a request that a timeout retransmits.
     fn known_end(&self, at: usize) -> u64 {
         let work = &self.queue[at];
         let oldest = at == 0;
         match (self.config.recovery, work.request.is_read()) {
-            // A READ that the peer has, or that nothing else shows to be lost, is asked for whole.
+            // Request the whole response again: the peer has the READ, or nothing else shows that
+            // it is lost.
             (_, true) if oldest => work.end,
-            (Recovery::Irn { .. }, _) => self.selective.highest_arrived().min(work.end),
-            (_, true) if self.selective.is_waiting_read(work.first) => work.first,
+            (Recovery::Irn { .. }, _) => self.scoreboard.highest_arrived().min(work.end),
+            (_, true) if self.scoreboard.is_waiting_read(work.first) => work.first,
             (_, true) => work.end,
             (_, false) => self.sent_end.min(work.end),
         }
     }
 
-    /// Requests with counts in the range are lost, apart from those that have arrived.
+    /// Marks the request packets of the range as lost, except those that have arrived.
     fn lose_requests(&mut self, now_ns: u64, range: Range<u64>) {
         let mut count = range.start;
         let mut lost = false;
@@ -167,7 +184,7 @@ impl Requester {
                 break;
             };
             let end = work.end;
-            let taken = work.first < self.acked_end || self.selective.is_waiting_read(work.first);
+            let taken = work.first < self.acked_end || self.scoreboard.is_waiting_read(work.first);
             let end = match work.request.is_read() {
                 true if taken => {
                     count = end;
@@ -176,7 +193,7 @@ impl Requester {
                 true => end,
                 false => end.min(range.end),
             };
-            lost |= self.selective.lose_missing(count, end);
+            lost |= self.scoreboard.lose_missing(count, end);
             count = end;
         }
         if lost {
@@ -184,7 +201,7 @@ impl Requester {
         }
     }
 
-    /// Responses with counts in the range are lost, apart from those that have arrived.
+    /// Marks the response packets of the range as lost, except those that have arrived.
     fn lose_responses(&mut self, now_ns: u64, range: Range<u64>) {
         let mut count = range.start;
         let mut lost = false;
@@ -193,7 +210,7 @@ impl Requester {
                 break;
             };
             let (is_read, end) = (work.request.is_read(), work.end.min(range.end));
-            lost |= is_read && self.selective.lose_missing(count, end);
+            lost |= is_read && self.scoreboard.lose_missing(count, end);
             count = end;
         }
         if lost {
@@ -201,7 +218,7 @@ impl Requester {
         }
     }
 
-    /// The peer has granted packets; `psn` is the low 24 bits of their number.
+    /// Handles a credit grant. `psn` is the low 24 bits of the total of granted packets.
     pub(crate) fn take_grant(&mut self, now_ns: u64, psn: u32) {
         self.granted_packets = self
             .granted_packets

@@ -1,4 +1,4 @@
-//! What a responder has to send, in order (IBTA 9.7.5).
+//! Replies of a responder, in the order of sending (IBTA 9.7.5).
 
 use alloc::collections::VecDeque;
 
@@ -12,14 +12,14 @@ use crate::{Memory, Nak, QpConfig, Recovery, Syndrome, psn};
 
 const GAP: Syndrome = Syndrome::Nak(Nak::Sequence);
 
-/// Replies that wait to be sent. There are at most `2 * max_reads` READs, new and repeated, and one
-/// ACK before, between and after them; in selective repeat also a window of NAKs.
+/// Replies that wait to be sent. The queue holds at most `2 * max_reads` READs, new and repeated,
+/// with one ACK before, between and after them, and in selective repeat also one window of NAKs.
 #[derive(Debug)]
 pub(crate) struct Replies {
     config: QpConfig,
     queue: VecDeque<Reply>,
-    /// Packets of credit granted to the peer so far, 24 bits. Where switches trim, ACKs carry it
-    /// in place of the MSN.
+    /// Total of packets of credit granted to the peer, modulo 2^24. With trimming, ACKs carry it
+    /// instead of the MSN.
     granted_packets: u32,
 }
 
@@ -31,25 +31,25 @@ enum Reply {
         msn: u32,
         syndrome: Syndrome,
     },
-    Read(Read),
+    Read(ReadReply),
 }
 
-/// A READ, or what is left of it.
+/// The response to a READ, or what is left of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Read {
-    /// Count of the next packet of the response.
+pub(crate) struct ReadReply {
+    /// Count of the next response packet.
     pub(crate) next: u64,
     pub(crate) end: u64,
-    /// Whether that packet is the first.
+    /// Whether the next response packet is the first one.
     pub(crate) first: bool,
     pub(crate) rkey: u32,
     pub(crate) addr: u64,
-    /// Bytes left.
+    /// Bytes of the response that are not sent yet.
     pub(crate) bytes: u32,
     pub(crate) msn: u32,
 }
 
-/// More READs wait than a requester that keeps to `max_reads` can have sent.
+/// The peer has sent more READs than `max_reads` allows.
 #[derive(Debug)]
 pub(crate) struct TooManyReads;
 
@@ -62,8 +62,8 @@ impl Replies {
         }
     }
 
-    /// Queues an ACK of all packets up to `count`, or a NAK of that packet, which acknowledges those
-    /// before it. It covers an older one that nothing separates from it.
+    /// Queues an ACK of all packets up to `count`, or a NAK of that packet, which acknowledges all
+    /// packets before it. It replaces an older ACK directly before it in the queue.
     pub(crate) fn ack(&mut self, count: u64, msn: u32, syndrome: Syndrome) {
         let selective = self.config.recovery.is_selective();
         let covered = |reply: &Reply| reply.is_ack() && !(selective && reply.is_gap());
@@ -77,9 +77,9 @@ impl Replies {
         });
     }
 
-    /// Queues a NAK of selective repeat: `named` has come after a gap at `expected`, or, if both
-    /// are the same, without its payload. It stands in place of the MSN, which nobody needs there.
-    /// One that finds no room is left out: the timeout of the peer makes up for it.
+    /// Queues a NAK of selective repeat: `named` has arrived after a gap at `expected`, or, if both
+    /// are equal, without its payload. The MSN field carries `named`, because requesters here do
+    /// not use the MSN. If the queue is full, the NAK is dropped: the peer's timeout repairs that.
     pub(crate) fn gap(&mut self, expected: u64, named: u64) {
         let window = self.config.window_packets as usize;
         if self.queue.len() < window + 4 * usize::from(self.config.max_reads) {
@@ -91,13 +91,13 @@ impl Replies {
         }
     }
 
-    /// Sets the credit that ACKs carry.
+    /// Sets the credit total that ACKs carry.
     pub(crate) fn grant(&mut self, granted_packets: u64) {
         self.granted_packets = psn::of(granted_packets);
     }
 
     /// Queues the response to a new READ.
-    pub(crate) fn read(&mut self, read: Read) -> Result<(), TooManyReads> {
+    pub(crate) fn read(&mut self, read: ReadReply) -> Result<(), TooManyReads> {
         if self.reads() >= 2 * usize::from(self.config.max_reads) {
             return Err(TooManyReads);
         }
@@ -105,21 +105,21 @@ impl Replies {
         Ok(())
     }
 
-    /// Queues the response to a repeated READ, if it is not queued and takes no room that new ones
-    /// may need.
-    pub(crate) fn read_again(&mut self, read: Read) {
+    /// Queues the response to a repeated READ, unless the response is queued already or would take
+    /// the room of new READs.
+    pub(crate) fn read_again(&mut self, read: ReadReply) {
         let room = self.reads() < usize::from(self.config.max_reads);
         if room && !self.will_send(&read) {
             self.queue.push_back(Reply::Read(read));
         }
     }
 
-    /// Whether the next reply is an ACK, RNR NAK or NAK.
+    /// Whether the next reply is an ACK, an RNR NAK or a NAK.
     pub(crate) fn has_ack(&self) -> bool {
         self.queue.front().is_some_and(Reply::is_ack)
     }
 
-    /// Whether the next reply is a packet of a response to a READ.
+    /// Whether the next reply is a packet of a READ response.
     pub(crate) fn has_read(&self) -> bool {
         self.queue.front().is_some_and(|reply| !reply.is_ack())
     }
@@ -162,8 +162,8 @@ impl Replies {
         Some(Packet { header, payload })
     }
 
-    /// Whether a response that waits covers a repeated READ.
-    fn will_send(&self, again: &Read) -> bool {
+    /// Whether a queued response covers a repeated READ.
+    fn will_send(&self, again: &ReadReply) -> bool {
         self.queue.iter().any(|reply| match reply {
             Reply::Read(read) => read.next <= again.next && again.end <= read.end,
             Reply::Ack { .. } => false,

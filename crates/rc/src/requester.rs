@@ -1,5 +1,5 @@
-//! The half of a queue pair that asks (IBTA, "Requester: Generating Request Packets",
-//! "Requester: Receiving Responses").
+//! The requesting half of a queue pair (IBTA, "Requester: Generating Request Packets", "Requester:
+//! Receiving Responses").
 
 use alloc::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use farwrite_net::Payload;
 use farwrite_net::header::Roce;
 use farwrite_rate::Loss;
 
-use crate::control::Control;
+use crate::control::CongestionControl;
 use crate::packet::{Assembly, Packet, packets};
-use crate::selective::Selective;
-use crate::send_queue::Work;
+use crate::scoreboard::Scoreboard;
+use crate::send_queue::WorkRequest;
 use crate::{
     Completion, Nak, PostError, QpConfig, QpCounters, Recovery, Request, RequestError, Syndrome,
     psn,
@@ -19,39 +19,39 @@ use crate::{
 /// Longest message of a reliable service (IBTA 9.7).
 const MAX_BYTES: u32 = 1 << 31;
 
-/// Sends requests, waits for their acknowledgements, and repeats packets that are lost.
+/// Sends requests, waits for their acknowledgements, and retransmits lost packets.
 #[derive(Debug)]
 pub(crate) struct Requester {
     pub(crate) config: QpConfig,
-    /// Requests that are not done, oldest first.
-    pub(crate) queue: VecDeque<Work>,
-    /// Count of the oldest packet that is not acknowledged.
+    /// Requests that are not complete, oldest first.
+    pub(crate) queue: VecDeque<WorkRequest>,
+    /// Count of the oldest unacknowledged packet.
     pub(crate) oldest: u64,
-    /// Count of the packet to send next; it goes back to repeat.
+    /// Count of the packet to send next. Go-Back-N sets it back to retransmit.
     next: u64,
-    /// One more than the highest count sent.
+    /// End (exclusive) of the counts sent so far.
     pub(crate) sent_end: u64,
-    /// One more than the highest count that a request has.
+    /// End (exclusive) of the counts of all posted requests.
     posted_end: u64,
-    /// One more than the highest count that an expected reply is for: of a READ, or of a packet
-    /// that asks for an acknowledgement. A timer runs while it is above `oldest`.
+    /// End (exclusive) of the counts that expect a reply: READs, and packets that ask for an
+    /// acknowledgement. The timeout runs while this is above `oldest`.
     asked_end: u64,
-    /// Since when this end waits for progress.
+    /// Start of the current wait for progress; `None` if nothing is awaited.
     pub(crate) waits_since_ns: Option<u64>,
-    /// Until when an RNR NAK stops sending.
+    /// End of the pause after an RNR NAK.
     not_ready_until_ns: Option<u64>,
     pub(crate) retries: u8,
     not_ready_retries: u8,
-    /// The oldest packet when this end last went back. Until there is progress, responses that
-    /// lie beyond a hole do not make it go back again.
+    /// Value of `oldest` at the last go-back. Until there is progress, READ responses after a hole
+    /// do not cause another go-back.
     went_back_at: Option<u64>,
-    /// One more than the highest count that the peer has acknowledged with all before it. Responses
-    /// to READs may be missing below.
+    /// End (exclusive) of the counts that the peer has acknowledged cumulatively. Responses to
+    /// READs below it may still be missing.
     pub(crate) acked_end: u64,
-    pub(crate) selective: Selective,
-    /// Packets granted by the peer, unwrapped.
+    pub(crate) scoreboard: Scoreboard,
+    /// Total of packets granted by the peer, unwrapped.
     pub(crate) granted_packets: u64,
-    pub(crate) control: Option<Control>,
+    pub(crate) control: Option<CongestionControl>,
     pub(crate) failure: Option<RequestError>,
 }
 
@@ -72,7 +72,7 @@ impl Requester {
             not_ready_retries: 0,
             went_back_at: None,
             acked_end: start,
-            selective: Selective::default(),
+            scoreboard: Scoreboard::default(),
             granted_packets: 0,
             control: None,
             failure: None,
@@ -93,7 +93,7 @@ impl Requester {
         }
         let first = self.posted_end;
         self.posted_end += u64::from(packets(bytes, mtu_bytes));
-        self.queue.push_back(Work {
+        self.queue.push_back(WorkRequest {
             id,
             request,
             first,
@@ -103,24 +103,31 @@ impl Requester {
         Ok(())
     }
 
-    /// Whether there is a packet to send, and window and credit for it. The pace is no matter here.
+    /// Whether there is a packet to send, and window and credit allow it. Does not consider the
+    /// pace.
     pub(crate) fn wants_to_send(&self) -> bool {
-        let credit = self.control.as_ref().is_none_or(Control::has_credit);
+        let credit = self
+            .control
+            .as_ref()
+            .is_none_or(CongestionControl::has_credit);
         credit
             && self.not_ready_until_ns.is_none()
-            && (self.selective.next_lost().is_some() || self.wants_to_advance())
+            && (self.scoreboard.next_lost().is_some() || self.wants_to_advance())
     }
 
     /// Whether the packet with the count `next` may be sent.
     fn wants_to_advance(&self) -> bool {
-        let window = self.control.as_ref().is_none_or(Control::has_window);
+        let window = self
+            .control
+            .as_ref()
+            .is_none_or(CongestionControl::has_window);
         self.next < self.posted_end
             && self.next - self.oldest < u64::from(self.config.window_packets)
             && window
             && !self.waits_for_reads()
     }
 
-    /// Whether requests are under way or wait.
+    /// Whether requests are in progress or queued.
     pub(crate) fn is_busy(&self) -> bool {
         self.oldest < self.posted_end
     }
@@ -133,7 +140,7 @@ impl Requester {
         if !self.wants_to_send() {
             return None;
         }
-        let (count, packet) = match self.selective.next_lost() {
+        let (count, packet) = match self.scoreboard.next_lost() {
             Some((count, end)) => self.repeat(count, end)?,
             None => self.advance()?,
         };
@@ -144,7 +151,7 @@ impl Requester {
             self.asked_end = self.next;
             self.waits_since_ns.get_or_insert(now_ns);
         }
-        let idle = self.next == self.posted_end && self.selective.next_lost().is_none();
+        let idle = self.next == self.posted_end && self.scoreboard.next_lost().is_none();
         if let Some(control) = &mut self.control {
             control.on_request(now_ns, count, packet.ip_bytes(), idle);
         }
@@ -160,22 +167,22 @@ impl Requester {
         Some((count, work.packet(count, work.end, &self.config, asks)))
     }
 
-    /// A lost packet, or the part of a READ's response that is lost, up to `end` at most.
+    /// Retransmits a lost packet, or requests a lost part of a READ response, up to `end`.
     fn repeat(&mut self, count: u64, end: u64) -> Option<(u64, Packet)> {
         let work = self.queue.get(self.work_of(count))?;
         let to = if work.request.is_read() {
-            self.selective.next_arrived(count, end.min(work.end))
+            self.scoreboard.next_arrived(count, end.min(work.end))
         } else {
             count + 1
         };
         let packet = work.packet(count, to, &self.config, self.asks(work, count));
-        self.selective.repeated(to);
+        self.scoreboard.repeated(to);
         Some((count, packet))
     }
 
-    /// Whether a packet asks for a reply: for an acknowledgement, or, where switches trim, for
-    /// credit. All packets are acknowledged there.
-    fn asks(&self, work: &Work, count: u64) -> bool {
+    /// Whether a packet asks for a reply. With trimming, all packets are acknowledged, and the bit
+    /// asks for credit.
+    fn asks(&self, work: &WorkRequest, count: u64) -> bool {
         match self.config.recovery {
             Recovery::GoBackN => work.request.is_read() || self.needs_ack(work, count),
             Recovery::Irn { .. } => true,
@@ -206,7 +213,7 @@ impl Requester {
         }
     }
 
-    /// An ACK, RNR NAK or NAK.
+    /// Handles an ACK, an RNR NAK or a NAK.
     pub(crate) fn handle_ack(
         &mut self,
         now_ns: u64,
@@ -240,7 +247,7 @@ impl Requester {
         }
     }
 
-    /// A NAK or RNR NAK of the oldest packet.
+    /// Handles a NAK or an RNR NAK of the oldest packet.
     fn handle_refusal(&mut self, now_ns: u64, syndrome: Syndrome) {
         match syndrome {
             Syndrome::Ack => {}
@@ -259,7 +266,7 @@ impl Requester {
                 }
                 self.not_ready_retries = self.not_ready_retries.saturating_add(1);
                 if self.config.recovery.is_selective() {
-                    self.selective.lose_again(self.oldest);
+                    self.scoreboard.lose_again(self.oldest);
                 } else {
                     self.rewind();
                 }
@@ -268,7 +275,8 @@ impl Requester {
         }
     }
 
-    /// A packet of the response to a READ. It acknowledges all requests before it (IBTA 9.7.5.1).
+    /// Handles a packet of a READ response. It acknowledges all requests before the READ (IBTA
+    /// 9.7.5.1).
     pub(crate) fn handle_read_response(
         &mut self,
         now_ns: u64,
@@ -299,23 +307,24 @@ impl Requester {
         }
     }
 
-    /// Ends all requests: the first with `error`, the others as flushed.
+    /// Fails all requests: the first with `error`, the others as flushed.
     pub(crate) fn fail(&mut self, error: RequestError, completions: &mut VecDeque<Completion>) {
         let mut error = error;
-        for Work { id, .. } in self.queue.drain(..) {
+        for WorkRequest { id, .. } in self.queue.drain(..) {
             completions.push_back(Completion::Failed { id, error });
             error = RequestError::Flushed;
         }
         self.oldest = self.posted_end;
         self.sent_end = self.posted_end;
         self.not_ready_until_ns = None;
-        self.selective.forget();
+        self.scoreboard.forget();
         self.control = None;
         self.rewind();
     }
 
-    /// All packets before `end` are acknowledged, except that only its response acknowledges a
-    /// READ. If one is incomplete before `end`, its packets are lost: an implied NAK.
+    /// Handles a cumulative acknowledgement of all packets before `end`. A READ is complete only
+    /// with its response: if the response of a READ before `end` is incomplete, its missing packets
+    /// are lost (an implied NAK).
     pub(crate) fn acknowledge(
         &mut self,
         now_ns: u64,
@@ -342,13 +351,15 @@ impl Requester {
         }
     }
 
-    /// The oldest request is done up to `to`.
+    /// Records progress: all packets before `to` are complete.
     pub(crate) fn advance_to(
         &mut self,
         now_ns: u64,
         to: u64,
         completions: &mut VecDeque<Completion>,
     ) {
+        debug_assert!(self.oldest < to && to <= self.sent_end);
+        debug_assert!(self.sent_end <= self.posted_end);
         self.oldest = to;
         self.next = self.next.max(to);
         (self.retries, self.not_ready_retries) = (0, 0);
@@ -359,11 +370,11 @@ impl Requester {
             control.on_arrived_before(to);
         }
         if self.queue.front().is_some_and(|work| work.end == to) {
-            completions.extend(self.queue.pop_front().map(Work::complete));
+            completions.extend(self.queue.pop_front().map(WorkRequest::complete));
         }
     }
 
-    /// Go-Back-N: all packets from the oldest one on are sent again.
+    /// Go-Back-N: retransmits all packets from the oldest one on.
     fn go_back(&mut self) {
         if self.may_retry() {
             self.went_back_at = Some(self.oldest);
@@ -371,7 +382,7 @@ impl Requester {
         }
     }
 
-    /// Counts one more attempt without progress. If there may be none, the requester has failed.
+    /// Counts one more attempt without progress. Fails the requester if the limit is reached.
     fn may_retry(&mut self) -> bool {
         let retries = self.config.retry_limit;
         if self.retries >= retries {
@@ -391,7 +402,7 @@ impl Requester {
         }
     }
 
-    /// When the wait for progress ends.
+    /// Time at which the wait for progress ends in a timeout.
     fn deadline_ns(&self) -> Option<u64> {
         let few = |packets| self.next - self.oldest <= u64::from(packets);
         let wait_ns = match self.config.recovery {
@@ -405,14 +416,14 @@ impl Requester {
     }
 
     /// Whether a packet asks for an acknowledgement in Go-Back-N.
-    fn needs_ack(&self, work: &Work, count: u64) -> bool {
+    fn needs_ack(&self, work: &WorkRequest, count: u64) -> bool {
         let after = count + 1;
         after == work.end
             || after.is_multiple_of(u64::from(self.config.ack_every_packets))
             || after - self.oldest >= u64::from(self.config.window_packets)
     }
 
-    /// Whether the next packet is a READ and as many as allowed are under way.
+    /// Whether the next packet is a READ and the limit of outstanding READs is reached.
     fn waits_for_reads(&self) -> bool {
         let at = self.work_of(self.next);
         if !self
@@ -430,7 +441,7 @@ impl Requester {
         reads.count() >= usize::from(self.config.max_reads)
     }
 
-    /// The place in the queue of the request that has a packet.
+    /// Index in the queue of the request that a packet belongs to.
     pub(crate) fn work_of(&self, count: u64) -> usize {
         self.queue.partition_point(|work| work.end <= count)
     }

@@ -1,48 +1,51 @@
-//! The half of a queue pair that answers (IBTA, "Responder: Receiving Inbound Request
-//! Packets", and 9.7.5).
+//! The responding half of a queue pair (IBTA, "Responder: Receiving Inbound Request Packets", and
+//! 9.7.5).
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farwrite_net::header::Roce;
 use farwrite_wire::opcode::Position;
 
-use crate::hold::Held;
+use crate::hold::HeldPacket;
 use crate::opcode::Operation;
 use crate::packet::{Assembly, Packet, packets};
-use crate::replies::{Read, Replies};
+use crate::replies::{ReadReply, Replies};
 use crate::{Completion, Memory, Nak, QpConfig, QpCounters, Syndrome, psn};
 
-/// Takes requests in order, does them, and queues the replies.
+/// Executes requests in order, and queues the replies.
 #[derive(Debug)]
 pub(crate) struct Responder {
     pub(crate) config: QpConfig,
-    /// Count of the packet that comes next.
+    /// Count of the next expected packet.
     pub(crate) expected: u64,
-    /// Requests done (IBTA, "Generating MSN Value").
+    /// Number of executed requests (IBTA, "Generating MSN Value").
     msn: u32,
-    /// Whether a NAK for `expected` is out. There is one only until that packet comes.
+    /// Whether a NAK for `expected` was sent. Only one is sent until that packet arrives.
     refused: bool,
     pub(crate) inbound: Option<Inbound>,
-    receives: VecDeque<Receive>,
-    /// Packets after a gap, by count, within the window (selective repeat).
-    pub(crate) held: BTreeMap<u64, Held>,
-    /// Those of them that begin a WRITE.
+    receives: VecDeque<ReceiveBuffer>,
+    /// Packets that arrived after a gap, by count, within the window (selective repeat).
+    pub(crate) held: BTreeMap<u64, HeldPacket>,
+    /// The packets in `held` that begin a WRITE.
     pub(crate) held_writes: BTreeSet<u64>,
     pub(crate) replies: Replies,
-    /// Whether this end refused a request for good.
+    /// Whether this end has refused a request permanently.
     pub(crate) broken: bool,
 }
 
-/// A message of which the first packet has come, and the last has not.
+/// A message whose first packet has arrived and whose last packet has not.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    Send { receive: Receive, data: Assembly },
-    Write(Write),
+    Send {
+        receive: ReceiveBuffer,
+        data: Assembly,
+    },
+    Write(WriteProgress),
 }
 
-/// What of a WRITE is to come.
+/// Progress of a WRITE.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Write {
+pub(crate) struct WriteProgress {
     pub(crate) rkey: u32,
     pub(crate) addr: u64,
     /// Bytes of the whole WRITE.
@@ -52,7 +55,7 @@ pub(crate) struct Write {
 
 /// A receive buffer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Receive {
+pub(crate) struct ReceiveBuffer {
     id: u64,
     max_bytes: u32,
 }
@@ -74,10 +77,10 @@ impl Responder {
     }
 
     pub(crate) fn post_receive(&mut self, id: u64, max_bytes: u32) {
-        self.receives.push_back(Receive { id, max_bytes });
+        self.receives.push_back(ReceiveBuffer { id, max_bytes });
     }
 
-    /// Takes in a request.
+    /// Handles a request packet.
     pub(crate) fn handle(
         &mut self,
         (operation, position): (Operation, Position),
@@ -116,6 +119,7 @@ impl Responder {
             self.held_writes.remove(&self.expected);
             done = self.take(held.kind, &held.packet, held.placed, memory, completions);
         }
+        debug_assert!(self.held_writes.len() <= self.held.len());
         match done {
             Err(syndrome) => self.refuse(syndrome, counters),
             // The response to a READ is its acknowledgement.
@@ -125,7 +129,7 @@ impl Responder {
         }
     }
 
-    /// Does the expected packet. `placed`: its payload is in memory already.
+    /// Executes the expected packet. `placed`: its payload is in memory already.
     fn take(
         &mut self,
         (operation, position): (Operation, Position),
@@ -146,7 +150,7 @@ impl Responder {
         Ok(operation)
     }
 
-    /// Sends the peer credit: all packets granted so far.
+    /// Sends credit to the peer: the total of granted packets.
     pub(crate) fn grant(&mut self, granted_packets: u64) {
         self.replies.grant(granted_packets);
         if !self.broken {
@@ -154,12 +158,12 @@ impl Responder {
         }
     }
 
-    /// The place of a request's packet among all that the peer has sent.
+    /// Index of a request packet among all packets that the peer has sent.
     pub(crate) fn position(&self, psn: u32) -> u64 {
         psn::near(psn, self.expected)
     }
 
-    /// Gives all receive buffers back.
+    /// Returns all receive buffers.
     pub(crate) fn fail(&mut self, completions: &mut VecDeque<Completion>) {
         self.broken = true;
         self.held.clear();
@@ -168,7 +172,7 @@ impl Responder {
             Some(Inbound::Send { receive, .. }) => Some(receive),
             _ => None,
         };
-        for Receive { id, .. } in inbound.into_iter().chain(self.receives.drain(..)) {
+        for ReceiveBuffer { id, .. } in inbound.into_iter().chain(self.receives.drain(..)) {
             completions.push_back(Completion::Unused { id });
         }
     }
@@ -183,7 +187,7 @@ impl Responder {
         self.replies.ack(self.expected, self.msn, syndrome);
     }
 
-    /// Answers a packet that has been done already (IBTA 9.7.5.1).
+    /// Answers a duplicate of a packet that was executed already (IBTA 9.7.5.1).
     fn repeat_reply(&mut self, operation: Operation, count: u64, header: &Roce, memory: &Memory) {
         if operation != Operation::ReadRequest {
             let acks = header.bth.ack_request || self.config.recovery.is_selective();
@@ -276,7 +280,7 @@ impl Responder {
         }
         if let Some(imm) = imm {
             let receive = self.receives.pop_front();
-            completions.extend(receive.map(|Receive { id, .. }| Completion::Written {
+            completions.extend(receive.map(|ReceiveBuffer { id, .. }| Completion::Written {
                 id,
                 bytes: write.bytes,
                 imm,
@@ -299,7 +303,12 @@ impl Responder {
         Ok(())
     }
 
-    fn parse_read(&self, count: u64, header: &Roce, memory: &Memory) -> Result<Read, Syndrome> {
+    fn parse_read(
+        &self,
+        count: u64,
+        header: &Roce,
+        memory: &Memory,
+    ) -> Result<ReadReply, Syndrome> {
         let invalid = Syndrome::Nak(Nak::InvalidRequest);
         let reth = header.reth.ok_or(invalid)?;
         let packets = packets(reth.dma_bytes, self.config.mtu_bytes);
@@ -309,7 +318,7 @@ impl Responder {
         if !memory.allows(reth.rkey, reth.remote_addr, reth.dma_bytes) {
             return Err(Syndrome::Nak(Nak::Access));
         }
-        Ok(Read {
+        Ok(ReadReply {
             next: count,
             end: count + u64::from(packets),
             first: true,
@@ -320,7 +329,7 @@ impl Responder {
         })
     }
 
-    /// Whether a payload has a length that its place allows (IBTA, "Inbound Packet
+    /// Whether the length of a payload is valid for the packet's position (IBTA, "Inbound Packet
     /// Validation").
     fn check_length(&self, position: Position, bytes: u32) -> Result<(), Syndrome> {
         let mtu_bytes = self.config.mtu_bytes;
@@ -345,13 +354,13 @@ pub(crate) fn begins(position: Position) -> bool {
     matches!(position, Position::First | Position::Only)
 }
 
-pub(crate) fn begin_write(header: &Roce, memory: &Memory) -> Result<Write, Syndrome> {
+pub(crate) fn begin_write(header: &Roce, memory: &Memory) -> Result<WriteProgress, Syndrome> {
     let reth = header.reth.ok_or(Syndrome::Nak(Nak::InvalidRequest))?;
     let (rkey, addr, bytes) = (reth.rkey, reth.remote_addr, reth.dma_bytes);
     if !memory.allows(rkey, addr, bytes) {
         return Err(Syndrome::Nak(Nak::Access));
     }
-    Ok(Write {
+    Ok(WriteProgress {
         rkey,
         addr,
         bytes,

@@ -1,4 +1,4 @@
-//! A request and its packets (IBTA, "Requester: Generating Request Packets").
+//! Posted requests and their packets (IBTA, "Requester: Generating Request Packets").
 
 use farwrite_wire::header::Reth;
 
@@ -7,21 +7,21 @@ use crate::packet::{Assembly, Packet, header, piece};
 use crate::{Completion, QpConfig, Remote, Request};
 use farwrite_net::Payload;
 
-/// A request in the send queue. Its packets have the counts from `first` to before `end`; a READ
-/// has those of its response.
+/// A request in the send queue. Its packets have the counts from `first` to before `end`. The
+/// counts of a READ are those of its response packets.
 #[derive(Debug)]
-pub(crate) struct Work {
+pub(crate) struct WorkRequest {
     pub(crate) id: u64,
     pub(crate) request: Request,
     pub(crate) first: u64,
     pub(crate) end: u64,
-    /// What of a READ has come.
+    /// The part of a READ's response that has arrived in order.
     pub(crate) read: Assembly,
 }
 
-impl Work {
-    /// The packet with a count. For a READ, it asks for the response from that count to before
-    /// `end`.
+impl WorkRequest {
+    /// Builds the packet with a count. For a READ, the packet requests the response from that count
+    /// to before `end`.
     pub(crate) fn packet(
         &self,
         count: u64,
@@ -66,7 +66,7 @@ impl Work {
         }
     }
 
-    /// The count of the packet to send after one.
+    /// The count of the packet to send after `count`.
     pub(crate) fn after(&self, count: u64) -> u64 {
         if self.request.is_read() {
             self.end
@@ -75,7 +75,7 @@ impl Work {
         }
     }
 
-    /// Bytes of the payload with a count: for a READ, in the response.
+    /// Payload bytes of the packet with a count; for a READ, of the response packet.
     pub(crate) fn piece_bytes(&self, count: u64, mtu_bytes: u32) -> u32 {
         let offset = self.offset(count, mtu_bytes);
         mtu_bytes.min(self.request.bytes() - offset)
@@ -93,12 +93,12 @@ impl Work {
 
     fn offset(&self, count: u64, mtu_bytes: u32) -> u32 {
         let offset = (count - self.first) * u64::from(mtu_bytes);
-        // A packet of the message begins within it.
+        // Every packet of the message begins within the message.
         u32::try_from(offset).map_or(0, |offset| offset.min(self.request.bytes()))
     }
 }
 
-/// Where a request goes from an offset on.
+/// The RDMA header of a request that starts at an offset.
 fn reth(remote: Remote, offset: u32, bytes: u32) -> Reth {
     Reth {
         remote_addr: remote.addr.wrapping_add(u64::from(offset)),

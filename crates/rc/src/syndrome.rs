@@ -1,33 +1,33 @@
 //! The syndrome of an ACK header (IBTA, "AETH Format").
 
-/// What a responder says about a request.
+/// The responder's verdict in an ACK header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
-    /// The packet and all before it are done.
+    /// All packets up to this one are executed.
     Ack,
-    /// The packets before are done. This one needs a receive buffer and finds none; the requester
-    /// sends it again after the time that this code stands for ([`RnrTimer`]).
+    /// All packets before this one are executed. This one needs a receive buffer, and there is
+    /// none. The requester retransmits it after the time that this code stands for ([`RnrTimer`]).
     NotReady(RnrTimer),
-    /// The packets before are done. This one is refused.
+    /// All packets before this one are executed. This one is refused.
     Nak(Nak),
 }
 
 /// Why a responder refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nak {
-    /// Packets are missing before one that came: the requester repeats them.
+    /// Packets are missing before one that arrived. The requester retransmits them.
     Sequence,
-    /// The packet does not fit the ones before it, has a wrong length, or does not fit the receive
-    /// buffer. The connection ends.
+    /// The packet does not fit the packets before it, has a wrong length, or does not fit the
+    /// receive buffer. The connection ends.
     InvalidRequest,
-    /// The memory is not registered under this key. The connection ends.
+    /// The key does not cover the memory. The connection ends.
     Access,
     /// The responder failed. The connection ends.
     Operation,
 }
 
-/// How long a requester waits after an RNR NAK, as the 5-bit code of IBTA's table of RNR
-/// NAK timer values.
+/// How long a requester waits after an RNR NAK: a 5-bit code of IBTA's table of RNR NAK timer
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RnrTimer(u8);
 
@@ -35,7 +35,7 @@ impl RnrTimer {
     /// 10 us.
     pub const SHORTEST: Self = Self(1);
 
-    /// Tens of microseconds, by code.
+    /// The wait of each code, in units of 10 us.
     const WAITS: [u32; 32] = [
         65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
         1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
@@ -55,14 +55,15 @@ impl RnrTimer {
     }
 }
 
-/// In place of a credit count: the responder does not limit messages ahead of time (IBTA 9.7.7.2).
+/// The value instead of a credit count: the responder does not limit messages ahead of time (IBTA
+/// 9.7.7.2).
 const NO_CREDITS: u8 = 0x1F;
 const ACK: u8 = 0b000 << 5;
 const NOT_READY: u8 = 0b001 << 5;
 const NAK: u8 = 0b011 << 5;
 
 impl Syndrome {
-    /// The byte of the header. An ACK has no credit count.
+    /// The byte in the header. An ACK has no credit count.
     #[must_use]
     pub const fn to_byte(self) -> u8 {
         match self {
@@ -79,7 +80,7 @@ impl Syndrome {
         }
     }
 
-    /// Reads the byte of a header. Credits are not used. `None` for reserved values.
+    /// Parses the byte of a header; `None` for reserved values. Ignores credits.
     #[must_use]
     pub fn from_byte(byte: u8) -> Option<Self> {
         let value = byte & 0x1F;

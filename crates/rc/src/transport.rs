@@ -1,4 +1,4 @@
-//! Transports by name: how a NIC, its queue pairs and the switches are set up for each.
+//! Transports by name: presets for a NIC, its queue pairs and the switches.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -9,27 +9,27 @@ use farwrite_rate::{Dcqcn, DcqcnOptions, Eqds, PullPacer, RateControl};
 
 use crate::{Nic, QpConfig, Recovery};
 
-/// A transport of today's datacenters.
+/// An RDMA transport, with presets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum RdmaTransport {
     /// RoCEv2: Go-Back-N, lossless priorities (PFC), DCQCN.
     Roce,
-    /// The same without congestion control.
+    /// RoCEv2 without congestion control: Go-Back-N and PFC.
     RoceNocc,
     /// RoCEv2 over switches that drop: Go-Back-N and DCQCN, without PFC.
     RoceLossy,
     /// IRN (SIGCOMM 2018): selective repeat and BDP-FC without PFC; DCQCN.
     Irn,
-    /// EQDS (NSDI 2022): credit of the receiver, trimming switches, any path for each packet.
+    /// EQDS (NSDI 2022): receiver-driven credit, trimming switches, and packet spraying.
     Eqds,
 }
 
-/// The path between a NIC and its peers.
+/// Properties of the path between a NIC and its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path {
-    /// Bits a second of the NIC's cable.
+pub struct PathProfile {
+    /// Rate of the NIC's cable in bits per second.
     pub rate_bps: u64,
-    /// Round-trip time of a full packet and its acknowledgement without queues, in nanoseconds.
+    /// Round-trip time of a full packet and its acknowledgement with empty queues, in nanoseconds.
     pub rtt_ns: u64,
     /// Bytes of payload in a packet: 256, 512, 1024, 2048 or 4096.
     pub mtu_bytes: u32,
@@ -37,12 +37,12 @@ pub struct Path {
     pub framing_bytes: u32,
 }
 
-/// A name that no transport has.
+/// The name does not belong to a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no transport of this name; choose roce, roce-nocc, roce-lossy, irn or eqds")]
 pub struct UnknownTransport;
 
-impl Path {
+impl PathProfile {
     /// Bytes of a full packet on a cable.
     #[must_use]
     pub fn frame_bytes(&self) -> u64 {
@@ -53,7 +53,7 @@ impl Path {
         config.packet_bytes() + u64::from(self.framing_bytes)
     }
 
-    /// Bytes of frames that the path holds in a round trip (BDP).
+    /// Bytes of frames in one round trip at full rate: the bandwidth-delay product.
     #[must_use]
     pub fn round_trip_bytes(&self) -> u64 {
         let bits = u128::from(self.rate_bps) * u128::from(self.rtt_ns);
@@ -70,8 +70,8 @@ impl Path {
     }
 }
 
-impl Transport {
-    /// All of them.
+impl RdmaTransport {
+    /// All transports.
     pub const ALL: [Self; 5] = [
         Self::Roce,
         Self::RoceNocc,
@@ -92,7 +92,7 @@ impl Transport {
         }
     }
 
-    /// What it is, in a line for people.
+    /// A description of one line, for people.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -110,13 +110,13 @@ impl Transport {
         matches!(self, Self::Roce | Self::RoceLossy | Self::Irn)
     }
 
-    /// A queue pair for a path, with an acknowledgement for each packet and a window of 16,384
-    /// packets or two round trips, whichever is more. The three `roce` have a timeout of 4 ms. `irn` has the
-    /// values of its paper: a window of one round trip, `RTO_low` 100 us for up to 3 packets,
-    /// `RTO_high` 320 us. `eqds` has a timeout of 1 ms. Timeouts are at least four round trips,
-    /// and `RTO_low` is at least two.
+    /// Settings of a queue pair for a path: an acknowledgement for each packet, and a window of
+    /// 16,384 packets or two round trips, whichever is more. `roce`, `roce-nocc` and `roce-lossy`
+    /// have a timeout of 4 ms. `irn` has the values of its paper: a window of one round trip,
+    /// `RTO_low` of 100 us for up to 3 packets, and `RTO_high` of 320 us. `eqds` has a timeout of 1
+    /// ms. Timeouts are at least four round trips, and `RTO_low` is at least two.
     #[must_use]
-    pub fn config(self, peer_qpn: u32, path: &Path) -> QpConfig {
+    pub fn config(self, peer_qpn: u32, path: &PathProfile) -> QpConfig {
         let base = QpConfig {
             mtu_bytes: path.mtu_bytes,
             window_packets: (path.round_trip_packets().saturating_mul(2))
@@ -149,10 +149,14 @@ impl Transport {
         }
     }
 
-    /// A controller for a queue pair, if the transport has one: DCQCN, or EQDS with a first window
-    /// of one round trip.
+    /// The congestion controller of a queue pair, if the transport has one: DCQCN, or EQDS with a
+    /// first window of one round trip.
     #[must_use]
-    pub fn control(self, path: &Path, dcqcn: DcqcnOptions) -> Option<Box<dyn RateControl + Send>> {
+    pub fn control(
+        self,
+        path: &PathProfile,
+        dcqcn: DcqcnOptions,
+    ) -> Option<Box<dyn RateControl + Send>> {
         match self {
             Self::Roce | Self::RoceLossy | Self::Irn => Some(Box::new(Dcqcn::new(dcqcn))),
             Self::RoceNocc => None,
@@ -160,10 +164,10 @@ impl Transport {
         }
     }
 
-    /// Sets up what a NIC has once for all its queue pairs. With DCQCN: the interval of congestion
-    /// notifications. For `eqds`: the pull pacer, at 0.99 of the rate of the cable; the round trip
-    /// is that of the farthest sender.
-    pub fn prepare(self, nic: &mut Nic, path: &Path, dcqcn: DcqcnOptions) {
+    /// Sets up the parts of a NIC that all its queue pairs share. With DCQCN, this is the interval
+    /// of congestion notifications. With `eqds`, it is the pull pacer, at 0.99 of the rate of the
+    /// cable; `path` then has the round trip of the farthest sender.
+    pub fn prepare(self, nic: &mut Nic, path: &PathProfile, dcqcn: DcqcnOptions) {
         match self {
             Self::Roce | Self::RoceLossy | Self::Irn => {
                 nic.set_notification_interval(dcqcn.notification_interval_ns);
@@ -171,18 +175,20 @@ impl Transport {
             Self::RoceNocc => {}
             Self::Eqds => {
                 let rate_bps = path.rate_bps / 100 * 99;
-                // In two round trips and the time that a full queue takes, grants cover what comes.
+                // Grants cover the packets that arrive in two round trips and while a full queue
+                // drains.
                 let ahead = u64::from(path.round_trip_packets()) * 2 + EQDS_QUEUE_PACKETS;
                 nic.set_pull_pacer(PullPacer::new(rate_bps, path.frame_bytes(), ahead));
             }
         }
     }
 
-    /// Switches as the transport wants them, for data of some priorities. `roce`, `roce-lossy` and
-    /// `irn` mark with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01). `roce` and `roce-nocc`
-    /// are lossless. `eqds` trims at 35 full packets, and sends headers before anything else.
+    /// Settings of switches for the transport, with data in the given priorities. `roce`,
+    /// `roce-lossy` and `irn` mark with the thresholds of DCQCN's paper (5 KB, 200 KB, 0.01).
+    /// `roce` and `roce-nocc` are lossless. `eqds` trims at 35 full packets, and sends headers
+    /// before all other frames.
     #[must_use]
-    pub fn switch(self, priorities: &[u8], path: &Path) -> SwitchConfig {
+    pub fn switch(self, priorities: &[u8], path: &PathProfile) -> SwitchConfig {
         let red = Red {
             kmin_bytes: 5_000,
             kmax_bytes: 200_000,
@@ -217,16 +223,16 @@ impl Transport {
 }
 
 const LEAST_WINDOW_PACKETS: u32 = 1 << 14;
-/// What a queue of a trimming switch takes.
+/// Packets in an egress queue of a trimming switch.
 const EQDS_QUEUE_PACKETS: u64 = 35;
 
-impl fmt::Display for Transport {
+impl fmt::Display for RdmaTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Transport {
+impl FromStr for RdmaTransport {
     type Err = UnknownTransport;
 
     fn from_str(name: &str) -> Result<Self, UnknownTransport> {
@@ -243,41 +249,45 @@ mod tests {
 
     #[test]
     fn names_are_read_back_and_others_are_refused() {
-        for transport in Transport::ALL {
+        for transport in RdmaTransport::ALL {
             assert_eq!(transport.to_string().parse(), Ok(transport));
         }
-        assert_eq!("tcp".parse::<Transport>(), Err(UnknownTransport));
+        assert_eq!("tcp".parse::<RdmaTransport>(), Err(UnknownTransport));
     }
 
     #[test]
     fn presets_are_valid_and_irn_has_a_window_of_one_round_trip() {
-        let path = Path {
+        let path = PathProfile {
             rate_bps: 50_000_000_000,
             rtt_ns: 4_352,
             mtu_bytes: 1024,
             framing_bytes: 0,
         };
         assert_eq!(path.round_trip_bytes(), 27_200);
-        for transport in Transport::ALL {
+        for transport in RdmaTransport::ALL {
             let config = transport.config(2, &path);
             assert_eq!(config.validate(), Ok(()));
             assert_eq!(transport.switch(&[3], &path).validate(), Ok(()));
         }
-        assert_eq!(Transport::Irn.config(2, &path).window_packets, 26);
+        assert_eq!(RdmaTransport::Irn.config(2, &path).window_packets, 26);
     }
 
     #[test]
     fn timeouts_and_windows_grow_with_the_path() {
-        let path = Path {
+        let path = PathProfile {
             rate_bps: 400_000_000_000,
             rtt_ns: 25_000_000,
             mtu_bytes: 4096,
             framing_bytes: 38,
         };
-        for transport in Transport::ALL {
+        for transport in RdmaTransport::ALL {
             let config = transport.config(2, &path);
             assert_eq!(config.ack_timeout_ns, 100_000_000, "{transport}");
-            let round_trips = if transport == Transport::Irn { 1 } else { 2 };
+            let round_trips = if transport == RdmaTransport::Irn {
+                1
+            } else {
+                2
+            };
             assert_eq!(config.window_packets, 299_187 * round_trips, "{transport}");
             if let Recovery::Irn { rto_low_ns, .. } = config.recovery {
                 assert_eq!(rto_low_ns, 50_000_000);

@@ -1,4 +1,4 @@
-//! What users ask of a queue pair, and what comes of it.
+//! Requests, completions and errors of a queue pair's user.
 
 use farwrite_net::Payload;
 
@@ -7,33 +7,33 @@ use crate::Nak;
 /// A request to the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Puts a message into the peer's next receive buffer.
+    /// Sends a message into the peer's next receive buffer.
     Send {
         /// The message.
         data: Payload,
-        /// The immediate.
+        /// The immediate value.
         imm: Option<u32>,
     },
-    /// Writes into the peer's memory. With an immediate, it takes the peer's next receive buffer,
-    /// and leaves it empty.
+    /// Writes into the peer's memory. With an immediate, the WRITE also consumes the peer's next
+    /// receive buffer, which stays empty.
     Write {
-        /// What.
+        /// The data to write.
         data: Payload,
-        /// Where.
+        /// The destination.
         to: Remote,
-        /// The immediate.
+        /// The immediate value.
         imm: Option<u32>,
     },
     /// Reads from the peer's memory.
     Read {
-        /// From where.
+        /// The source.
         from: Remote,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u32,
     },
 }
 
-/// A place in the peer's [`Memory`](crate::Memory).
+/// An address in the peer's [`Memory`](crate::Memory).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The key of the region.
@@ -42,73 +42,74 @@ pub struct Remote {
     pub addr: u64,
 }
 
-/// The outcome of a request or a receive buffer. Those of a kind come in the order in which they
-/// were posted. `id` is the number that the user gave.
+/// The outcome of a request or a receive buffer. Requests complete in the order of posting, and so
+/// do receive buffers. `id` is the number that the user passed when posting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// The peer acknowledged a SEND or a WRITE.
     Acknowledged {
-        /// Which.
+        /// Id of the request.
         id: u64,
     },
-    /// A READ is done.
+    /// A READ is complete.
     Read {
-        /// Which.
+        /// Id of the request.
         id: u64,
-        /// What was read.
+        /// The bytes read.
         data: Payload,
     },
     /// A request failed. The queue pair is broken.
     Failed {
-        /// Which.
+        /// Id of the request.
         id: u64,
-        /// Why.
+        /// The reason.
         error: RequestError,
     },
-    /// A SEND of the peer came into a receive buffer.
+    /// A SEND of the peer arrived in a receive buffer.
     Received {
-        /// Which buffer.
+        /// Id of the receive buffer.
         id: u64,
         /// The message.
         data: Payload,
         /// Its immediate.
         imm: Option<u32>,
     },
-    /// A WRITE of the peer with an immediate is done. It took a receive buffer.
+    /// A WRITE of the peer with an immediate is complete. It consumed a receive buffer.
     Written {
-        /// Which buffer.
+        /// Id of the receive buffer.
         id: u64,
         /// Bytes written.
         bytes: u32,
         /// The immediate.
         imm: u32,
     },
-    /// The queue pair broke before this receive buffer was used in full.
+    /// The queue pair broke before this receive buffer was completed.
     Unused {
-        /// Which buffer.
+        /// Id of the receive buffer.
         id: u64,
     },
 }
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestError {
-    /// There was no progress through timeouts and sequence errors.
+    /// Retransmissions after timeouts and sequence errors brought no progress.
     #[error(
         "no progress after sending {retries} more times; raise retry_limit or ack_timeout_ns if \
          the path is lossy, or see whether the peer is there"
     )]
     RetriesExhausted {
-        /// The limit.
+        /// The limit of retries.
         retries: u8,
     },
     /// The peer had no receive buffer.
     #[error(
-        "the peer had no receive buffer, also after {retries} more attempts; post receives there, \
+        "the peer had no receive buffer, even after {retries} retries; post receives there, \
          or raise rnr_retry_limit"
     )]
     NotReady {
-        /// The limit.
+        /// The limit of retries.
         retries: u8,
     },
     /// The peer refused the request.
@@ -121,6 +122,7 @@ pub enum RequestError {
 
 /// Why a request cannot be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PostError {
     /// There is no such queue pair.
     #[error("queue pair {0} does not exist")]
@@ -128,18 +130,18 @@ pub enum PostError {
     /// The queue pair is broken.
     #[error("the queue pair is broken; connect another one")]
     Broken,
-    /// The message has more bytes than the limit of 2^31 (IBTA 9.7) or takes too many packets.
+    /// The message is longer than the limit of 2^31 bytes (IBTA 9.7), or takes too many packets.
     #[error("a message of {bytes} bytes is too long; at most {max_bytes} are possible")]
     TooLong {
-        /// Its bytes.
+        /// Length of the message.
         bytes: u32,
-        /// The most with this MTU.
+        /// The limit at this MTU.
         max_bytes: u32,
     },
-    /// The payload was cut off by a switch.
+    /// A switch has cut off the payload.
     #[error("{bytes} bytes of payload were cut off, so nothing can be sent")]
     Trimmed {
-        /// Its bytes.
+        /// Number of bytes that were cut off.
         bytes: u32,
     },
 }

@@ -122,7 +122,8 @@ fn one_acknowledgement_covers_many_messages_and_counts_them() {
     assert_eq!(ends.a.next_timeout(), None);
 }
 
-/// Packet 3 of 8 is lost: the responder drops 4 to 7 and sends one NAK, and 3 to 7 are sent again.
+/// Packet 3 of 8 is lost: the responder drops 4 to 7 and sends one NAK, and the requester
+/// retransmits 3 to 7.
 #[test]
 fn go_back_n_repeats_everything_from_the_hole() {
     let mut ends = Ends::new(config());
@@ -153,8 +154,8 @@ fn go_back_n_repeats_everything_from_the_hole() {
     assert_eq!((answered.out_of_order, answered.refusals), (4, 1));
 }
 
-/// Packet 1 of the response is lost. The rest of it is an implied NAK, and only what is missing is
-/// read again.
+/// Packet 1 of the response is lost. The rest of the response is an implied NAK, and only the
+/// missing part is read again.
 #[test]
 fn a_hole_in_a_response_is_read_again_from_there() {
     let mut ends = Ends::new(config());
@@ -215,7 +216,7 @@ fn without_a_receive_buffer_the_sender_waits_for_the_peers_timer() {
     let nak = ends.b_sends();
     assert_eq!(psns(&nak), [0]);
     assert_eq!(aeth(&nak[0]), (Syndrome::NotReady(rnr_timer), 0));
-    // A copy of the NAK counts once.
+    // A duplicate of the NAK counts once.
     ends.a_takes(&[nak[0].clone(), nak[0].clone()]);
     assert!(ends.a_sends().is_empty());
     assert_eq!(ends.wait(), 640_000);
@@ -226,11 +227,11 @@ fn without_a_receive_buffer_the_sender_waits_for_the_peers_timer() {
         completions(&mut ends.a),
         [Completion::Acknowledged { id: 0 }]
     );
-    // The count of retries began again, and then the limit holds.
+    // The retry count started again from zero, and then the limit applies.
     ends.a.post(1, write(0, message(1, 600), Some(3))).unwrap();
     assert_eq!(ends.run(), [0x06, 0x07, 0x09, 0x11]);
     ends.wait();
-    // The immediate alone had to wait.
+    // Only the immediate had to wait.
     assert_eq!(ends.run(), [0x09, 0x11]);
     let error = RequestError::NotReady { retries: 1 };
     assert_eq!(
@@ -340,7 +341,7 @@ fn the_window_and_the_number_of_reads_limit_what_is_under_way() {
     ends.a.post(0, write(0, message(1, 1536), None)).unwrap();
     let packets = ends.a_sends();
     assert_eq!(psns(&packets), [0, 1, 2, 3]);
-    // The last one of the window asks for an acknowledgement.
+    // The last packet of the window asks for an acknowledgement.
     let asks: Vec<_> = packets.iter().map(|p| p.header.bth.ack_request).collect();
     assert_eq!(asks, [false, false, false, true]);
     ends.b_takes(&packets);
@@ -377,7 +378,7 @@ fn a_copy_of_a_read_is_answered_once_if_the_response_still_waits() {
     ends.b_takes(&request);
     ends.b_takes(&request);
     assert_eq!(psns(&ends.b_sends()), [0, 1, 2]);
-    // Later, it is answered again, but not with more than was asked for.
+    // Later, the READ is answered again, but with no more than it asked for.
     ends.b_takes(&request);
     assert_eq!(psns(&ends.b_sends()), [0, 1, 2]);
     let mut longer = request[0].clone();
@@ -436,7 +437,7 @@ fn requests_and_responses_take_turns() {
     assert_eq!(opcodes, [0x0D, 0x06, 0x0E, 0x07, 0x0F, 0x08]);
 }
 
-/// Peers' headers: anything at all.
+/// Headers of peers with arbitrary content.
 #[test]
 fn no_packet_breaks_a_queue_pair() {
     let mut dice = Dice::new(1);

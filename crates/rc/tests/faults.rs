@@ -1,5 +1,5 @@
-//! Connections over networks that lose, reorder and copy packets: whole messages, in order, exactly
-//! once.
+//! Connections over networks that lose, reorder and duplicate packets deliver whole messages, in
+//! order, exactly once.
 
 mod common;
 
@@ -22,7 +22,7 @@ const IRN: Recovery = Recovery::Irn {
 };
 const RECOVERIES: [Recovery; 3] = [Recovery::GoBackN, IRN, Recovery::Trimming];
 
-/// PSNs wrap on the way, so that old and new ones meet.
+/// PSNs wrap during the test, so that old and new PSNs coexist.
 fn config(recovery: Recovery) -> QpConfig {
     QpConfig {
         mtu_bytes: 256,
@@ -38,7 +38,7 @@ fn length(round: usize) -> usize {
     [700, 0, 1500, 256, 1][round % 5]
 }
 
-/// In each round a SEND, a WRITE with immediate and a READ of what it wrote, posted all at once.
+/// Posts in each round a SEND, a WRITE with immediate and a READ of the written bytes, all at once.
 fn post_all(network: &mut Network<Node>, [a, b]: [NodeId; 2], qpn: u32) {
     let receiver = nic(network, b);
     receiver
@@ -65,7 +65,7 @@ fn post_all(network: &mut Network<Node>, [a, b]: [NodeId; 2], qpn: u32) {
     }
 }
 
-/// `done` has the completions of both ends, the one that asked first.
+/// `done` has the completions of both ends, the requester's first.
 fn check_all(network: &mut Network<Node>, [_, b]: [NodeId; 2], done: &[Vec<Completion>; 2]) {
     let (mut asked, mut received) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -165,12 +165,10 @@ fn messages_survive_spraying_over_paths_of_different_length() {
             spine_cable: cable(25, 1000),
         };
         let mut topology = Shape::LeafSpine(clos).build().unwrap();
-        // A box on one path, which copies frames and makes it longer.
-        let long = topology.cable_between(
-            topology.find("leaf0").unwrap(),
-            topology.find("spine1").unwrap(),
-        );
-        topology.insert_box(long.unwrap(), "box");
+        // A box on one path, which duplicates frames and makes the path longer.
+        let [leaf, spine] = ["leaf0", "spine1"].map(|name| topology.find(name).unwrap());
+        let long = topology.cable_between(leaf, spine).unwrap();
+        topology.insert_box(long, spine, "box");
         let options = Options::with_switches(SwitchConfig {
             routing: Policy::Spray,
             ..SwitchConfig::default()
@@ -185,12 +183,12 @@ fn messages_survive_spraying_over_paths_of_different_length() {
 
 #[test]
 fn every_packet_can_be_copied_and_is_a_sound_roce_packet() {
-    // All that is sent: SENDs without, WRITEs with immediate; READs; ACKs.
+    // All opcodes: SENDs without and WRITEs with immediate, READs, ACKs.
     let expected = [0, 1, 2, 4, 6, 7, 9, 0xB, 0xC, 0xD, 0xE, 0xF, 0x10, 0x11];
     for recovery in RECOVERIES {
         let mut topology = point_to_point(lossy(0.01));
-        let at = topology.insert_box(CableId(0), "box");
         let ends: Vec<_> = topology.hosts().collect();
+        let at = topology.insert_box(CableId(0), ends[1], "box");
         let ends = [ends[0], ends[1]];
         let mut network = network(&topology, &Options::default(), 3);
         middle(&mut network, at).copies = true;
@@ -204,13 +202,13 @@ fn every_packet_can_be_copied_and_is_a_sound_roce_packet() {
     }
 }
 
-/// Both ends ask and answer on the same connection.
+/// Both ends are requester and responder on the same connection.
 #[test]
 fn messages_cross_in_both_directions() {
     for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
         let mut topology = point_to_point(lossy(0.02));
-        let at = topology.insert_box(CableId(0), "box");
         let ends: Vec<_> = topology.hosts().collect();
+        let at = topology.insert_box(CableId(0), ends[1], "box");
         let (there, back) = ([ends[0], ends[1]], [ends[1], ends[0]]);
         let mut network = network(&topology, &Options::default(), seed);
         middle(&mut network, at).copies = true;
@@ -225,7 +223,7 @@ fn messages_cross_in_both_directions() {
     }
 }
 
-/// The cable is down for longer than a timeout, and takes what is on it along.
+/// The cable is down for longer than a timeout, and loses the frames that are on it.
 #[test]
 fn messages_survive_a_cable_that_fails() {
     for (seed, recovery) in (0..20).flat_map(|seed| RECOVERIES.map(|recovery| (seed, recovery))) {
@@ -248,7 +246,7 @@ fn messages_survive_a_cable_that_fails() {
     }
 }
 
-/// Two senders overload the queue of the receiver, and no payload that is cut off costs a timeout.
+/// Two senders overload the receiver's queue, and no trimmed packet costs a timeout.
 #[test]
 fn trimmed_packets_are_repeated_without_a_timeout() {
     let topology = Shape::Star {
@@ -341,11 +339,11 @@ fn the_same_seed_gives_the_same_course() {
     assert_ne!(run(5), run(6));
 }
 
-/// Each packet lost in its turn costs itself and all that are sent until the NAK is back: the
-/// packets of one round trip. So the share of useful packets is 1 / (1 + p / (1 - p) * (R + 1)).
+/// Each lost packet costs itself and all packets that are sent until the NAK arrives: the packets
+/// of one round trip. So the share of useful packets is 1 / (1 + p / (1 - p) * (R + 1)).
 #[test]
 fn the_goodput_of_go_back_n_follows_its_formula() {
-    // Of an unbroken row of packets: 1024 + 12 + 4 + 28 + 38 bytes at 100 Gbit/s.
+    // Packet time at full rate: 1024 + 12 + 4 + 28 + 38 bytes at 100 Gbit/s.
     let packet_ns = 1106.0 * 0.08;
     let round_trip = 20_000.0 / packet_ns + 2.0;
     for loss in [0.0005, 0.002, 0.01] {

@@ -1,4 +1,4 @@
-//! Incast and fairness of the transports, beside the results of two public simulators.
+//! Incast and fairness of the transports, compared with two public simulators.
 
 mod common;
 
@@ -10,7 +10,7 @@ use farwrite_net::{
     CableConfig, MarkAt, Network, NodeId, Options, Payload, Policy, Red, Shape, SwitchConfig,
 };
 use farwrite_rate::{Dcqcn, DcqcnOptions, RateControl, Swift, SwiftOptions};
-use farwrite_rc::{FIRST_QPN, Path, Remote, Request, Transport};
+use farwrite_rc::{FIRST_QPN, PathProfile, RdmaTransport, Remote, Request};
 
 const SEEDS: u64 = 10;
 
@@ -34,8 +34,8 @@ fn assert_near(setup: Setup, theirs: [f64; 2], tolerance: f64) {
     }
 }
 
-/// Go-Back-N and PFC without congestion control depend on nothing but the drain of the link and
-/// the order of packets.
+/// Go-Back-N with PFC and without congestion control depends only on the drain rate of the cable
+/// and the order of packets.
 #[test]
 fn completion_times_without_control_are_those_of_ns3() {
     assert_near(Setup::RoceAlone, [915.0, 1117.0], 0.02);
@@ -56,7 +56,7 @@ fn completion_times_of_eqds_are_those_of_htsim() {
     assert_near(Setup::Eqds, [1106.0, 1178.0], 0.05);
 }
 
-/// Sprayed packets come after gaps. Go-Back-N repeats thousands of them; IRN keeps them.
+/// Sprayed packets arrive out of order. Go-Back-N retransmits thousands of them; IRN keeps them.
 #[test]
 fn completion_times_over_many_paths_are_those_of_ns3() {
     let drill = Policy::Drill { d: 2, m: 1 };
@@ -94,19 +94,19 @@ fn queues_keep_their_bounds() {
     let scene = Scene::star(50);
     let frame_bytes = scene.path(Setup::Irn).frame_bytes();
     let irn = Setup::Irn.run(&scene, 1);
-    // A window of one round trip for each sender, and headers of first packets.
+    // A window of one round trip for each sender, and the headers of first packets.
     let window = u64::from(scene.path(Setup::Irn).round_trip_packets()) * frame_bytes + 16;
     assert!(irn.peak_queue_bytes <= 50 * window, "{irn:?}");
     assert_eq!(irn.dropped, 0);
     let eqds = Setup::Eqds.run(&scene, 1);
-    // 35 packets, and the headers of what was trimmed.
+    // 35 packets, and the headers of trimmed packets.
     let full = 35 * scene.path(Setup::Eqds).frame_bytes();
     assert!(
         eqds.peak_queue_bytes <= full + 64 * eqds.trimmed,
         "{eqds:?}"
     );
     assert!(eqds.trimmed > 0 && eqds.dropped == 0, "{eqds:?}");
-    // Each trimmed packet is repeated once, at once: no timeout is needed.
+    // Each trimmed packet is retransmitted once, at once: no timeout is needed.
     assert_eq!(eqds.repeated, eqds.trimmed);
     let roce = Setup::Roce.run(&scene, 1);
     assert!(
@@ -115,7 +115,7 @@ fn queues_keep_their_bounds() {
     );
 }
 
-/// Jain's index of what flows of one bottleneck deliver between two instants.
+/// Jain's index of the bytes that flows deliver over one bottleneck between two instants.
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -124,13 +124,13 @@ fn jain(shares: &[f64]) -> f64 {
 
 const FLOWS: usize = 4;
 
-/// Four long WRITEs over a dumbbell, begun 100 us apart, to as many receivers or to one: how equal
-/// they are from `from_us` to `until_us`, and how much of the middle cable they use.
+/// Four long WRITEs over a dumbbell, started 100 us apart, to as many receivers or to one. Returns
+/// how equal their rates are from `from_us` to `until_us`, and the utilization of the middle cable.
 fn shares(
-    transport: Transport,
+    transport: RdmaTransport,
     receivers: usize,
     ecn: Option<Red>,
-    control: impl Fn(&Path) -> Box<dyn RateControl + Send>,
+    control: impl Fn(&PathProfile) -> Box<dyn RateControl + Send>,
     [from_us, until_us]: [u64; 2],
 ) -> (f64, f64) {
     let cable = CableConfig::new(RATE_BPS, Duration::from_micros(1));
@@ -141,7 +141,7 @@ fn shares(
         middle_cable: cable,
     };
     let topology = shape.build().unwrap();
-    let path = Path {
+    let path = PathProfile {
         rate_bps: RATE_BPS,
         rtt_ns: 6_700,
         mtu_bytes: 1024,
@@ -203,7 +203,7 @@ fn start(network: &mut Network<Node>, sender: NodeId) {
     nic(network, sender).post(FIRST_QPN, 0, request).unwrap();
 }
 
-/// Packets that the senders have sent, without repetitions.
+/// Packets that the senders have sent, without retransmissions.
 fn sent(network: &mut Network<Node>, senders: &[NodeId]) -> Vec<f64> {
     let counters = senders
         .iter()
@@ -223,8 +223,8 @@ const RED: Red = Red {
 
 #[test]
 fn flows_under_dcqcn_become_equal() {
-    for transport in [Transport::Roce, Transport::Irn] {
-        let control = |path: &Path| -> Box<dyn RateControl + Send> {
+    for transport in [RdmaTransport::Roce, RdmaTransport::Irn] {
+        let control = |path: &PathProfile| -> Box<dyn RateControl + Send> {
             Box::new(Dcqcn::new(DcqcnOptions::paper(path.rate_bps)))
         };
         let (jain, used) = shares(transport, FLOWS, Some(RED), control, [10_000, 20_000]);
@@ -234,8 +234,8 @@ fn flows_under_dcqcn_become_equal() {
 
 #[test]
 fn flows_under_swift_become_equal() {
-    for transport in [Transport::Roce, Transport::Irn] {
-        let control = |path: &Path| -> Box<dyn RateControl + Send> {
+    for transport in [RdmaTransport::Roce, RdmaTransport::Irn] {
+        let control = |path: &PathProfile| -> Box<dyn RateControl + Send> {
             Box::new(Swift::new(SwiftOptions::new(path.rate_bps, 1_068, 3)))
         };
         let (jain, used) = shares(transport, FLOWS, None, control, [5_000, 10_000]);
@@ -243,15 +243,15 @@ fn flows_under_swift_become_equal() {
     }
 }
 
-/// EQDS shares the cable of a receiver. Where several receivers share a cable in the middle, each
-/// grants all of it, and the switch trims.
+/// EQDS shares the cable of a receiver. If several receivers share a cable in the middle, each of
+/// them grants its full rate, and the switch trims.
 #[test]
 fn flows_under_eqds_become_equal() {
-    let control = |path: &Path| {
+    let control = |path: &PathProfile| {
         let dcqcn = DcqcnOptions::paper(path.rate_bps);
-        let control = Transport::Eqds.control(path, dcqcn);
+        let control = RdmaTransport::Eqds.control(path, dcqcn);
         control.unwrap()
     };
-    let (jain, used) = shares(Transport::Eqds, 1, None, control, [1_000, 5_000]);
+    let (jain, used) = shares(RdmaTransport::Eqds, 1, None, control, [1_000, 5_000]);
     assert!(jain >= 0.9 && used > 0.9, "{jain} {used}");
 }

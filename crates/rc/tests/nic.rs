@@ -1,4 +1,4 @@
-//! Many queue pairs at one NIC.
+//! Many queue pairs on one NIC.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn hosts(topology: &Topology) -> [NodeId; 2] {
     [hosts[0], hosts[1]]
 }
 
-/// A WRITE of `bytes` that have no content.
+/// Posts a WRITE of `bytes` ghost bytes.
 fn write(network: &mut Network<Node>, [a, b]: [NodeId; 2], qpn: u32, bytes: u32) {
     // More than one sender may write there.
     let registered = nic(network, b).memory.register_ghost(1, 0, 1 << 31);
@@ -67,11 +67,11 @@ fn queue_pairs_share_the_port_by_bytes_whatever_their_mtu() {
         .zip(mtus)
         .map(|(&qpn, mtu_bytes)| sent_bytes(&mut network, ends[0], qpn, mtu_bytes))
         .collect();
-    // They differ by less than two of the longest packets.
+    // Shares differ by less than two of the longest packets.
     for share in &shares {
         assert!((share - shares[0]).abs() < 2.0 * 4140.0, "{shares:?}");
     }
-    // Together they fill the port: 12.5 MB a millisecond with framing.
+    // Together the shares fill the port: 12.5 MB per millisecond with framing.
     assert!(shares.iter().sum::<f64>() > 11_000_000.0, "{shares:?}");
 }
 
@@ -91,7 +91,7 @@ fn a_queue_pair_keeps_its_pace_and_leaves_the_rest_to_others() {
     network.run_until(1_000_000);
     let slow = sent_bytes(&mut network, ends[0], slow, 1024) * 8.0;
     let fast = sent_bytes(&mut network, ends[0], fast, 1024) * 8.0;
-    // The port may be busy when the pace allows a packet: at most a packet's time each.
+    // The port may be busy when the pace allows a packet: at most one packet time for each.
     assert!((6_900_000.0..=7_010_000.0).contains(&slow), "{slow}");
     assert!(fast > 85_000_000.0, "{fast}");
 }
@@ -115,7 +115,7 @@ fn a_queue_pair_that_was_idle_does_not_get_what_it_missed() {
 }
 
 /// The first packet has a RETH, so packet k, counted from 0, may leave 8 / 7 * (1084 + (k - 1) *
-/// 1068) ns after the start. Up to 10 ms, these are 8193.
+/// 1068) ns after the start. Up to 10 ms, these are 8193 packets.
 #[test]
 fn a_pace_keeps_fractions_of_a_nanosecond() {
     let topology = pair();
@@ -132,8 +132,8 @@ fn a_pace_keeps_fractions_of_a_nanosecond() {
     assert_eq!(counters.sent, 8193);
 }
 
-/// 16 packets, after which the sender asks for an acknowledgement, take 14 ms at this pace; the
-/// timeout of 1 ms begins with the asking.
+/// The sender asks for an acknowledgement after 16 packets, which take 14 ms at this pace. The
+/// timeout of 1 ms begins with that request.
 #[test]
 fn a_slow_pace_causes_no_timeouts() {
     let topology = pair();
@@ -156,7 +156,7 @@ fn a_slow_pace_causes_no_timeouts() {
 fn a_paused_priority_stops_its_queue_pairs_alone() {
     let mut topology = pair();
     let ends = hosts(&topology);
-    let at = topology.insert_box(CableId(0), "box");
+    let at = topology.insert_box(CableId(0), ends[1], "box");
     let mut network = network(&topology, &Options::default(), 1);
     let other = Connection {
         priority: 5,
@@ -207,7 +207,7 @@ fn an_incast_on_a_lossless_priority_repeats_nothing() {
             peer,
             ..connection()
         };
-        // Each sender has one queue pair, the receiver one for each of them.
+        // Each sender has one queue pair, the receiver one for each sender.
         let config = QpConfig::new(2 + number);
         nic(&mut network, sender)
             .connect(to(receiver), config)
@@ -275,7 +275,7 @@ fn frames_of_strangers_are_counted() {
         retry_limit: 0,
         ..QpConfig::new(2)
     };
-    // Both 0 and 1 speak to queue pair 2 of host 2, which knows host 0.
+    // Both host 0 and host 1 send to queue pair 2 of host 2, which accepts packets of host 0 only.
     connect(&mut network, [hosts[0], hosts[2]], 0, connection(), config);
     let to = Connection {
         peer: hosts[2],

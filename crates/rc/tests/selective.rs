@@ -48,7 +48,7 @@ fn trimmed(packet: &Packet) -> Packet {
     }
 }
 
-/// `a` has sent a WRITE of `packets` packets with PSNs from 0.
+/// A state in which `a` has sent a WRITE of `packets` packets with PSNs from 0.
 fn writing(config: QpConfig, packets: usize) -> (Ends, Vec<Packet>) {
     let mut ends = Ends::new(config);
     ends.a
@@ -64,11 +64,11 @@ fn a_nak_names_what_is_expected_and_what_came_and_the_gap_alone_is_repeated() {
     let (mut ends, sent) = writing(irn(), 6);
     ends.b_takes(&[sent[0].clone(), sent[3].clone(), sent[5].clone()]);
     let back = ends.b_sends();
-    // The expected packet is the PSN, the one that came stands in the MSN.
+    // The PSN is the expected packet, and the MSN is the packet that arrived.
     let naks = [(1, SEQUENCE_NAK, 3), (1, SEQUENCE_NAK, 5)];
     assert_eq!(acks(&back), [&[(0, ACK, 0)], &naks[..]].concat());
     ends.a_takes(&back[..2]);
-    // 4 may still come.
+    // Packet 4 may still arrive.
     assert_eq!(psns(&ends.a_sends()), [1, 2]);
     ends.a_takes(&back[2..]);
     let again = ends.a_sends();
@@ -97,7 +97,7 @@ fn writes_are_placed_before_the_gap_is_closed() {
     assert_eq!(bytes[768..1024], message(1, 1024)[768..]);
 }
 
-/// Without the first packet nothing says where the others go: they wait for it.
+/// Without the first packet, the destination of the other packets is unknown: they wait for it.
 #[test]
 fn packets_of_a_write_without_its_first_one_wait() {
     let (mut ends, sent) = writing(irn(), 4);
@@ -110,7 +110,7 @@ fn packets_of_a_write_without_its_first_one_wait() {
     );
 }
 
-/// A WRITE after a lost one is placed, for it says itself where it goes.
+/// A WRITE after a lost one is placed at once, because it carries its own destination.
 #[test]
 fn a_whole_write_is_placed_although_the_one_before_is_missing() {
     let mut ends = Ends::new(irn());
@@ -152,7 +152,7 @@ fn new_packets_go_on_while_a_gap_is_repaired_up_to_the_window() {
     ends.b_takes(&[sent[0].clone(), sent[2].clone()]);
     let back = ends.b_sends();
     ends.a_takes(&back);
-    // The gap first, then what the window of four from packet 1 on allows.
+    // The gap first, then the packets that the window of four allows from packet 1 on.
     assert_eq!(psns(&ends.a_sends()), [1, 4]);
 }
 
@@ -177,7 +177,7 @@ fn the_timeout_is_short_while_few_packets_are_in_flight() {
     for (packets, timeout_ns) in [(3, 200), (4, 1000)] {
         let (mut ends, _) = writing(irn(), packets);
         assert_eq!(ends.wait(), timeout_ns);
-        // Nothing else shows that later ones are lost.
+        // Nothing else shows that later packets are lost.
         assert_eq!(psns(&ends.a_sends()), [0]);
     }
 }
@@ -254,7 +254,8 @@ fn only_the_missing_part_of_a_response_is_asked_for_again() {
     assert_eq!(completions(&mut ends.a).last(), Some(&done));
 }
 
-/// A READ that comes after a gap is done after the gap is closed, so it reads what was written.
+/// A READ that arrives after a gap is executed after the gap is closed, so it reads the written
+/// bytes.
 #[test]
 fn a_read_after_a_gap_waits_for_the_write_before_it() {
     let mut ends = Ends::new(irn());
@@ -322,7 +323,7 @@ fn where_switches_trim_a_gap_is_no_loss_and_a_header_alone_is_one() {
     let (mut ends, sent) = writing(trimming(), 6);
     ends.b_takes(&[sent[0].clone(), sent[4].clone(), trimmed(&sent[2])]);
     let back = ends.b_sends();
-    // The packet that came without payload is named twice.
+    // The NAKs name the packet that arrived without its payload twice.
     let want = [(0, ACK, 0), (1, SEQUENCE_NAK, 4), (2, SEQUENCE_NAK, 2)];
     assert_eq!(acks(&back), want);
     ends.a_takes(&back);
@@ -374,7 +375,7 @@ fn go_back_n_drops_trimmed_packets() {
     assert_eq!(psns(&ends.b_sends()), []);
 }
 
-/// Acknowledgements carry the granted packets where the MSN would stand.
+/// Acknowledgements carry the total of granted packets in the MSN field.
 #[test]
 fn credit_travels_in_acknowledgements() {
     let mut ends = Ends::new(trimming());
@@ -387,7 +388,7 @@ fn credit_travels_in_acknowledgements() {
         sent.extend(ends.a_sends());
     }
     assert_eq!(psns(&sent), [0, 1]);
-    // The sender has more: it asks for a reply.
+    // The sender has more packets: it asks for credit.
     assert!(sent.iter().all(|packet| packet.header.bth.ack_request));
     ends.b_takes(&sent);
     ends.b.grant(1);
@@ -421,7 +422,8 @@ fn a_notification_has_the_form_of_rocev2() {
     assert_eq!(ends.a.counters().notifications, 1);
 }
 
-/// Packets of all opcodes, around the PSNs in use, right and wrong in every field.
+/// Packets with all opcodes and PSNs around those in use, with valid and invalid values in every
+/// field.
 fn any_packet() -> impl Strategy<Value = Packet> {
     let opcodes: Vec<u8> = (0..=0x11).chain([ACKNOWLEDGE; 8]).chain([0x81]).collect();
     let opcode = prop::sample::select(opcodes);
@@ -450,7 +452,7 @@ fn any_packet() -> impl Strategy<Value = Packet> {
 }
 
 proptest! {
-    /// Whatever comes, a queue pair answers or breaks, and never panics.
+    /// For any packet, a queue pair answers or breaks, and never panics.
     #[test]
     fn any_packet_is_survived(
         packets in prop::collection::vec((any_packet(), any::<bool>()), 1..80),
@@ -474,7 +476,8 @@ proptest! {
         }
     }
 
-    /// Whatever is lost, trimmed or overtaken, each request is done once and in order.
+    /// With any pattern of loss, trimming and reordering, each request is executed once and in
+    /// order.
     #[test]
     fn every_request_is_done_once(
         fates in prop::collection::vec(0u8..8, 1..300),

@@ -1,15 +1,15 @@
-//! Checksums that the kernel left incomplete.
+//! Checksums that the kernel left incomplete (checksum offload).
 
 use crate::VNET_BYTES;
 
-/// The field `flags`: the checksum is incomplete.
+/// Flag in the field `flags`: the checksum is incomplete.
 pub(crate) const NEEDS_CSUM: u8 = 1;
 
-/// Completes the checksum of a packet, and says so in its header. A packet whose checksum is
-/// complete stays as it is, and so does one whose header points beyond its end.
+/// Completes the checksum of a packet, and clears the flag in its header. A packet with a complete
+/// checksum does not change, nor does a packet whose header points beyond its end.
 ///
-/// The incomplete checksum is the sum of the pseudo header. The kernel's `skb_checksum_help` adds
-/// the bytes from `csum_start` on in the same way.
+/// The incomplete checksum is the sum of the pseudo header. As in the kernel's `skb_checksum_help`,
+/// this function adds the bytes from `csum_start` on.
 pub fn complete_checksum(vnet: &mut [u8; VNET_BYTES], packet: &mut [u8]) {
     if vnet[0] & NEEDS_CSUM == 0 {
         return;
@@ -20,14 +20,14 @@ pub fn complete_checksum(vnet: &mut [u8; VNET_BYTES], packet: &mut [u8]) {
         return;
     }
     let sum = !sum(&packet[start..]);
-    // Zero means "no checksum" in UDP, and is the same number as 0xFFFF in one's complement.
+    // In UDP, zero means "no checksum". 0xFFFF is the same number in one's complement.
     let sum = if sum == 0 { 0xFFFF } else { sum };
     packet[field..field + 2].copy_from_slice(&sum.to_be_bytes());
     vnet[0] &= !NEEDS_CSUM;
     vnet[6..10].fill(0);
 }
 
-/// The sum in one's complement of big-endian words (RFC 1071).
+/// The one's complement sum of big-endian words (RFC 1071).
 fn sum(bytes: &[u8]) -> u16 {
     let mut words = bytes.chunks_exact(2);
     let mut sum: u64 = words
@@ -40,7 +40,7 @@ fn sum(bytes: &[u8]) -> u16 {
     while sum >> 16 != 0 {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
-    // Folded above.
+    // The sum has been folded to 16 bits above.
     u16::try_from(sum).unwrap_or(u16::MAX)
 }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn complete_packets_and_wrong_headers_change_nothing() {
         let (vnet, packet) = packet();
-        // Of 31 bytes, a field at 30 would need one more.
+        // With 31 bytes, a field at offset 30 would need one byte more.
         for (flags, start) in [(0, 20u16), (NEEDS_CSUM, 24), (NEEDS_CSUM, u16::MAX)] {
             let (mut vnet, mut same) = (vnet, packet.clone());
             vnet[0] = flags;

@@ -1,8 +1,8 @@
-//! Single IP packets, and trains of them.
+//! Single IP packets, and trains of packets.
 //!
-//! A train is what GSO makes: one header, then the payloads of many TCP segments or UDP datagrams.
-//! The kernel cuts them apart as `tcp_gso_segment` and `__udp_gso_segment` do, and so does this
-//! module.
+//! GSO makes trains: one header, then the payloads of many TCP segments or UDP datagrams. This
+//! module cuts them apart in the same way as `tcp_gso_segment` and `__udp_gso_segment` of the
+//! kernel.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use farwrite_link::Packet;
 use crate::VNET_BYTES;
 use crate::checksum::NEEDS_CSUM;
 
-/// The longest IP, TCP and UDP headers that are cut from their payload.
+/// Limit of the IP, TCP and UDP headers of a train.
 const MAX_HEADERS: usize = 256;
-/// Bytes of IPv4 and IPv6 headers without options.
+/// Length of the IPv4 and IPv6 headers without options.
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 
@@ -22,29 +22,29 @@ const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP: u8 = 5;
-/// The first segment has the TCP flag CWR.
+/// The TCP flag CWR is set in the first segment.
 const GSO_ECN: u8 = 0x80;
 
 const FIN_PSH: u8 = 0x09;
 const CWR: u8 = 0x80;
 
-/// What one read from a device gave: a packet or a train.
+/// The data of one read from a device: a packet or a train.
 #[derive(Debug)]
 pub struct Train {
     vnet: [u8; VNET_BYTES],
     packet: Box<[u8]>,
-    /// Bytes of the headers before the first payload, which all segments have.
+    /// Length of the headers before the first payload. All segments share them.
     headers: usize,
-    /// Payload bytes of each segment but the last.
+    /// Payload bytes of each segment except the last.
     segment: usize,
     segments: usize,
-    /// Where the TCP or UDP header begins. Only in trains.
+    /// Offset of the TCP or UDP header. Only in trains.
     transport: usize,
 }
 
 impl Train {
-    /// A packet with the header of a device that has offloads. A train that is not TCP or UDP, or
-    /// whose headers make no sense, counts as one packet.
+    /// Parses a packet with the header of a device with offloads. A train that is not TCP or UDP,
+    /// or has invalid headers, counts as one packet.
     #[must_use]
     pub fn new(vnet: [u8; VNET_BYTES], packet: &[u8]) -> Self {
         let (headers, segment, transport) = cut(&vnet, packet).unwrap_or((0, 0, 0));
@@ -73,7 +73,7 @@ impl Train {
         })
     }
 
-    /// The payload of some segments; of a single packet, everything.
+    /// The payload of a range of segments; for a single packet, the whole packet.
     fn payload(&self, segments: &Range<usize>) -> &[u8] {
         if self.segments == 1 {
             return &self.packet;
@@ -92,8 +92,8 @@ impl Train {
     }
 }
 
-/// The headers of a train, the payload of its segments, and where its TCP or UDP header begins;
-/// `None` for a single packet.
+/// The length of a train's headers, the payload bytes of its segments, and the offset of its TCP or
+/// UDP header; `None` for a single packet.
 fn cut(vnet: &[u8; VNET_BYTES], packet: &[u8]) -> Option<(usize, usize, usize)> {
     let kind = vnet[1] & !GSO_ECN;
     let version = packet.first()? >> 4;
@@ -139,7 +139,7 @@ impl Packet for Segment {
         (headers + payload) as u64
     }
 
-    /// No bit of it is ever flipped.
+    /// Zero, so that the link never flips a bit of the segment.
     fn payload_bytes(&self) -> usize {
         0
     }
@@ -153,15 +153,15 @@ impl Packet for Segment {
     }
 }
 
-/// Segments of one train that follow one another: they leave in one piece.
+/// Consecutive segments of one train, which leave in one piece.
 #[derive(Debug)]
-pub struct Run {
+pub struct SegmentRun {
     train: Arc<Train>,
     segments: Range<usize>,
     marked: bool,
 }
 
-impl Run {
+impl SegmentRun {
     /// A run of one segment.
     #[must_use]
     pub fn new(segment: Segment) -> Self {
@@ -172,10 +172,10 @@ impl Run {
         }
     }
 
-    /// Takes a segment in that follows this run.
+    /// Appends the segment that directly follows this run.
     ///
     /// # Errors
-    /// Any other segment comes back.
+    /// Returns any other segment.
     pub fn extend(&mut self, segment: Segment) -> Result<(), Segment> {
         let follows = Arc::ptr_eq(&segment.train, &self.train)
             && segment.index == self.segments.end
@@ -195,12 +195,12 @@ impl Run {
         self.segments.len() as u64
     }
 
-    /// What goes to the device: the header of devices with offloads, the headers of the packets
+    /// The bytes for the device: the header of devices with offloads, the headers of the packets
     /// (in `scratch`), and the payload.
     pub fn parts<'a>(&'a self, scratch: &'a mut Scratch) -> [&'a [u8]; 3] {
         let train = &*self.train;
         let payload = train.payload(&self.segments);
-        // Of a single packet, only the header that a mark changes is copied.
+        // For a single packet, copy only the header that a mark changes.
         let headers = match train.segments {
             1 if train.is_ipv4() => IPV4,
             1 if train.is_ipv6() => IPV6,
@@ -239,7 +239,7 @@ impl Run {
         let bytes = self.train.headers + payload;
         if self.train.is_ipv4() {
             replace(headers, 2, wrapped(bytes));
-            // Each segment has the next identification, as if it had been sent alone.
+            // Each segment has the next identification, as if it had been sent separately.
             let id = word(headers, 4).wrapping_add(wrapped(self.segments.start));
             replace(headers, 4, id);
         } else {
@@ -267,13 +267,13 @@ impl Run {
             }
             16
         };
-        // The incomplete checksum is the sum of the pseudo header, which has the length.
+        // The incomplete checksum is the sum of the pseudo header, which contains the length.
         let sum = add(add(word(header, checksum), !old), new);
         put(header, checksum, sum);
     }
 }
 
-/// Where a run's headers are made.
+/// Buffer for the headers of a run.
 pub struct Scratch {
     vnet: [u8; VNET_BYTES],
     bytes: [u8; MAX_HEADERS],
@@ -306,8 +306,8 @@ fn takes_marks(packet: &[u8]) -> bool {
     matches!(ecn, 0b01 | 0b10)
 }
 
-/// Marks an IP packet, or its header alone, with congestion experienced. Returns whether its ends
-/// react to marks; if they do not, the packet stays as it is.
+/// Sets the congestion experienced mark of an IP packet, or of its header alone. Returns whether
+/// its ends react to marks; if they do not, the packet does not change.
 pub fn mark_congestion(packet: &mut [u8]) -> bool {
     if !takes_marks(packet) {
         return false;
@@ -321,7 +321,7 @@ pub fn mark_congestion(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Lengths and identifications modulo 2^16, as the kernel has them in trains.
+/// Lengths and identifications of trains are modulo 2^16, as in the kernel.
 #[expect(clippy::cast_possible_truncation, reason = "this is the purpose")]
 fn wrapped(value: usize) -> u16 {
     value as u16
@@ -335,14 +335,15 @@ fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Replaces a word of an IPv4 header, and updates the header's checksum (RFC 1624, equation 3).
+/// Replaces a word of an IPv4 header, and updates the checksum of the header (RFC 1624, equation
+/// 3).
 fn replace(header: &mut [u8], at: usize, value: u16) {
     let sum = add(add(!word(header, 10), !word(header, at)), value);
     put(header, at, value);
     put(header, 10, !sum);
 }
 
-/// The sum in one's complement.
+/// The one's complement sum.
 fn add(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u16::from(carry)

@@ -1,12 +1,13 @@
-//! Packets alignment coding (LoWAR, section IV-B): the shape of blocks, and the units that packets
-//! are added to.
+//! Packet alignment coding (LoWAR, section IV-B): the shape of blocks, and coding units. A coding
+//! unit is the XOR of the packets of one interleave class. The XOR of a coding unit and all packets
+//! of its class except one is that one packet.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Most data packets of a block.
+/// Highest number of data packets in a block.
 pub const MAX_BLOCK_PACKETS: u16 = 256;
-/// Most repair packets of a block.
+/// Highest number of repair packets in a block.
 pub const MAX_UNITS: u8 = 64;
 
 /// LoWAR(r, c): a block has `packets` (r) data packets, and `units` (c) repair packets. Packet i of
@@ -17,7 +18,7 @@ pub struct Shape {
     units: u8,
 }
 
-/// Numbers that are no shape.
+/// A pair of numbers that is not a valid shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "LoWAR({packets}, {units}) is not possible: blocks have 1 to {MAX_BLOCK_PACKETS} packets and 1 \
@@ -62,28 +63,31 @@ impl Shape {
         self.units
     }
 
-    /// Repair packets of a block with this number of data packets. A class without data has none.
+    /// Number of repair packets for a block with this number of data packets. A class without data
+    /// packets has no repair packet.
     pub(crate) fn units_of(self, packets: u16) -> usize {
         usize::from(packets.min(u16::from(self.units)))
     }
 
-    /// The class of a packet of a block.
+    /// The interleave class of the packet at this position of a block.
     pub(crate) fn class_of(self, position: u16) -> usize {
         usize::from(position % u16::from(self.units))
     }
 }
 
-/// The XOR of packets: of their UDP payload lengths, their IPv4 identifications, and their UDP
-/// payloads from the BTH to the ICRC, which shorter ones continue with zeros.
+/// The XOR of packets. It covers UDP payload lengths, IPv4 identifications, and UDP payloads from
+/// the BTH to the ICRC. Shorter payloads are padded with zeros.
 #[derive(Debug, Default)]
-pub(crate) struct Unit {
+pub(crate) struct CodingUnit {
     bytes: Vec<u8>,
+    /// Bytes combined into the unit by XOR since it was cleared.
+    added: u64,
 }
 
 const PREFIX_BYTES: usize = 4;
 
-impl Unit {
-    /// Adds a packet. Adding it again takes it away.
+impl CodingUnit {
+    /// XORs a packet into the unit. Adding the same packet twice removes it.
     pub(crate) fn add(&mut self, ipv4_id: u16, payload: &[u8]) {
         // A UDP payload has less than 2^16 bytes.
         let [a, b] = u16::try_from(payload.len())
@@ -94,7 +98,7 @@ impl Unit {
         self.xor(PREFIX_BYTES, payload);
     }
 
-    /// Adds a whole unit.
+    /// XORs another unit into this one.
     pub(crate) fn add_unit(&mut self, bytes: &[u8]) {
         self.xor(0, bytes);
     }
@@ -103,7 +107,8 @@ impl Unit {
         &self.bytes
     }
 
-    /// Identification and payload of the packet, if only one was added.
+    /// Reads the unit as one packet: its identification and payload. Meaningful if exactly one
+    /// packet is left in the unit.
     pub(crate) fn packet(&self) -> Option<(u16, &[u8])> {
         let ([a, b, c, d], payload) = self.bytes.split_first_chunk()?;
         let bytes = usize::from(u16::from_be_bytes([*a, *b]));
@@ -112,6 +117,7 @@ impl Unit {
 
     fn xor(&mut self, at: usize, bytes: &[u8]) {
         let end = at + bytes.len();
+        self.added += bytes.len() as u64;
         if self.bytes.len() < end {
             self.bytes.resize(end, 0);
         }
@@ -121,32 +127,41 @@ impl Unit {
     }
 }
 
-/// Units that are free. Blocks take them and give them back, first in, first out (LoWAR, appendix).
+/// The free coding units. Blocks allocate and release them in FIFO order (LoWAR, appendix).
 #[derive(Debug)]
-pub(crate) struct Pool {
-    free: VecDeque<Unit>,
+pub(crate) struct UnitPool {
+    free: VecDeque<CodingUnit>,
+    /// Bytes combined by XOR into units that were released since.
+    xored_bytes: u64,
 }
 
-impl Pool {
+impl UnitPool {
     pub(crate) fn new(units: usize) -> Self {
         Self {
-            free: (0..units).map(|_| Unit::default()).collect(),
+            free: (0..units).map(|_| CodingUnit::default()).collect(),
+            xored_bytes: 0,
         }
     }
 
-    /// Takes units that are zero; `None` if there are not enough.
-    pub(crate) fn allocate(&mut self, units: usize) -> Option<Vec<Unit>> {
+    /// Allocates cleared units. Returns `None` if too few are free.
+    pub(crate) fn allocate(&mut self, units: usize) -> Option<Vec<CodingUnit>> {
         (units <= self.free.len()).then(|| self.free.drain(..units).collect())
     }
 
-    pub(crate) fn release(&mut self, units: Vec<Unit>) {
+    pub(crate) fn release(&mut self, units: Vec<CodingUnit>) {
         for mut unit in units {
+            self.xored_bytes += core::mem::take(&mut unit.added);
             unit.bytes.clear();
             self.free.push_back(unit);
         }
     }
 
-    /// Units that are free.
+    /// Bytes that blocks combined into units by XOR before they ended.
+    pub(crate) fn xored_bytes(&self) -> u64 {
+        self.xored_bytes
+    }
+
+    /// Number of free units.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
@@ -160,8 +175,8 @@ mod tests {
     fn a_class_gives_back_the_one_packet_that_is_missing() {
         let packets: [&[u8]; 3] = [b"long packet", b"short", b""];
         for missing in 0..3u16 {
-            let mut unit = Unit::default();
-            let mut repair = Unit::default();
+            let mut unit = CodingUnit::default();
+            let mut repair = CodingUnit::default();
             for (at, packet) in (0..).zip(packets) {
                 repair.add(7 + at, packet);
                 if at != missing {
@@ -176,11 +191,14 @@ mod tests {
 
     #[test]
     fn units_come_back_empty_and_never_run_over() {
-        let mut pool = Pool::new(3);
+        let mut pool = UnitPool::new(3);
         let mut units = pool.allocate(2).unwrap();
         units[0].add(1, b"bytes");
         assert!(pool.allocate(2).is_none());
+        assert_eq!(pool.xored_bytes(), 0);
         pool.release(units);
+        // Four bytes for the length and the identification, five for the payload.
+        assert_eq!(pool.xored_bytes(), 4 + 5);
         assert!(
             pool.allocate(3)
                 .unwrap()

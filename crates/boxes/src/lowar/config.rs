@@ -1,48 +1,80 @@
 //! Settings of a LoWAR box.
 
-use super::coding::Shape;
+use core::str::FromStr;
+
+use super::coding::{Shape, ShapeError};
 use super::format::NO_KEY;
 use crate::KEY_BYTES;
 use crate::message::Seal;
 
-/// How r and c are chosen.
+/// How the box chooses r and c.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
-    /// Always this shape.
+    /// A constant shape.
     Fixed(Shape),
-    /// From what the path loses.
+    /// The shape follows the measured loss of the path.
     Adaptive,
 }
 
-/// Settings. [`Config::default`] gives those of the paper's prototype. Both boxes of a path can
-/// have different ones, except for the key.
+/// A text that is not a [`Coding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodingError {
+    /// The text is neither two numbers nor `adaptive`.
+    #[error("write it like 32,1, or adaptive")]
+    Form,
+    /// The numbers are not a valid shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
+impl FromStr for Coding {
+    type Err = CodingError;
+
+    /// Reads `R,C`, such as `32,1`, or `adaptive`.
+    fn from_str(text: &str) -> Result<Self, CodingError> {
+        if text == "adaptive" {
+            return Ok(Self::Adaptive);
+        }
+        let (r, c) = text.split_once(',').ok_or(CodingError::Form)?;
+        let packets = r.parse().map_err(|_| CodingError::Form)?;
+        let units = c.parse().map_err(|_| CodingError::Form)?;
+        Ok(Self::Fixed(Shape::new(packets, units)?))
+    }
+}
+
+/// Settings. [`Config::default`] returns those of the paper's prototype. The two boxes of a path
+/// may have different settings, except for the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The key that both boxes share. Without one, anybody on the path can forge box messages. A
-    /// forged message cannot damage data more than a packet that is forged to the NIC.
+    /// The key that both boxes share. Without a key, anybody on the path can forge box messages. A
+    /// forged message can do no more damage than a packet forged for the NIC.
     pub key: Option<[u8; KEY_BYTES]>,
     /// How the sending half chooses r and c.
     pub coding: Coding,
-    /// Bytes of the longest IP datagram that the path between the boxes takes. Longer repair
-    /// packets are not sent.
+    /// Length of the longest IP datagram that the path between the boxes carries. The box does not
+    /// send longer repair packets.
     pub path_mtu_bytes: usize,
-    /// Coding units of the sending half, and the same number of the receiving half.
+    /// Number of coding units of the sending half. The receiving half has the same number.
     pub max_units: usize,
-    /// Frames that all streams together hold back.
+    /// Highest number of frames that all streams together hold back.
     pub max_held: usize,
-    /// Streams of each half. A connection has one for each direction and PSN space that it uses.
+    /// Highest number of streams of each half. A connection has one stream for each direction and
+    /// PSN space that it uses.
     pub max_streams: usize,
-    /// After this time without a packet, a stream makes room for another one.
+    /// After this time without a packet, a stream may be removed to make room for another one.
     pub idle_ns: u64,
-    /// How long a packet waits for a missing one before it. It has to be far below the NIC's ACK
-    /// timeout, and above the time that a block takes. Adaptive blocks take at most half of it.
+    /// How long a packet waits for a missing earlier packet. This must be far below the NIC's ACK
+    /// timeout, and above the duration of a block. Adaptive coding limits blocks to half of this
+    /// time.
     pub hold_ns: u64,
-    /// How often the sending half asks the other box for a report.
+    /// The interval at which the sending half asks the other box for a report.
     pub probe_ns: u64,
-    /// After a question that is not answered for this time, no repair packets are sent. It has to
-    /// be above the round trip plus `probe_ns`.
+    /// When a question stays unanswered for this time, the box stops sending repair packets. This
+    /// must be above the round trip plus `probe_ns`.
     pub silence_ns: u64,
-    /// When the repair packets of an unfinished block of one-packet messages are sent.
+    /// Age at which an unfinished block of one-packet messages closes and its repair packets are
+    /// sent.
     pub close_ns: u64,
 }
 

@@ -1,30 +1,32 @@
-//! The choice of r and c from what the path loses. The paper leaves it open.
+//! Chooses r and c from the measured loss of the path. The paper does not specify how.
 
 use super::coding::{MAX_BLOCK_PACKETS, Shape};
-use super::format::{Report, SPANS};
+use super::format::{LossReport, SPANS};
 
-/// Packets after which a measurement counts for 1/e.
+/// Memory of the moving averages: after this number of packets, the weight of a measurement is 1/e.
 const MEMORY_PACKETS: f64 = 300_000.0;
-/// Before anything is lost, half a loss in this number of further packets is assumed.
+/// The estimate starts as if half a packet were lost of this number of packets.
 const PRIOR_PACKETS: f64 = 500.0;
 const PRIOR_LOST: f64 = 0.5;
-/// With fewer packets than this, nothing is chosen.
+/// The controller keeps its first shape until this number of packets is measured.
 const MIN_PACKETS: f64 = 100.0;
-/// A new shape has to promise so much more goodput. This avoids a change with each report.
+/// The controller changes the shape only if the predicted goodput rises by this factor. Otherwise
+/// the shape would change with each report.
 const MIN_GAIN: f64 = 1.01;
-/// Packets in flight before the first measurement.
+/// Assumed packets in flight before the first measurement.
 const PRIOR_FLIGHT: f64 = 10_000.0;
 
-/// Data packets per repair packet that are tried.
+/// Candidates for the number of data packets per repair packet.
 const CLASS_SIZES: [u16; 16] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256];
-/// Repair packets per block that are tried: 1, and those up to whose number bursts are counted.
+/// Candidates for the number of repair packets per block: the burst lengths in [`SPANS`].
 const UNITS: [u8; 5] = [1, 2, 4, 8, 16];
 
 /// Chooses the shape with the highest predicted goodput of a Go-Back-N sender.
 ///
-/// With loss `p` and classes of `s` data packets and one repair packet, losses that meet in a
-/// class occur `(s + 1) p^2 / 2` times per packet. Bursts longer than `c` occur `b` times. Each
-/// costs the packets `R` of one round trip. The share of useful packets is
+/// A class has `s` data packets and one repair packet. With loss rate `p`, a class loses two
+/// packets `(s + 1) p^2 / 2` times per packet sent. Bursts longer than `c` occur `b` times per
+/// packet sent. Each such event costs the `R` packets of one round trip. The share of useful
+/// packets is
 ///
 /// ```text
 /// 1 / ((1 + repairs per data packet) (1 + R ((s + 1) p^2 / 2 + b)))
@@ -36,16 +38,16 @@ pub(crate) struct Controller {
     lost: f64,
     bursts: f64,
     longer: [f64; SPANS.len()],
-    /// Data packets sent in a round trip.
+    /// Data packets sent per round trip.
     flight: Option<f64>,
-    /// Time between two packets of a block.
+    /// Average time between two packets of a block.
     gap_ns: Option<u64>,
     hold_ns: u64,
-    /// Data packets and, of these, ends of messages that end blocks.
+    /// Data packets sent, and how many of them ended a message and so a block.
     sent: f64,
     messages: f64,
-    /// Counts of the report before, and the box's start that they belong to.
-    last: Option<(u64, Report)>,
+    /// The previous report, and the boot number of the box that sent it.
+    last: Option<(u64, LossReport)>,
 }
 
 impl Controller {
@@ -70,14 +72,14 @@ impl Controller {
         self.shape
     }
 
-    /// Takes in a data packet that is sent.
+    /// Counts a data packet that is sent.
     pub(crate) fn sent(&mut self, ends_message: bool) {
         let keep = 1.0 - 1.0 / MEMORY_PACKETS;
         self.sent = self.sent * keep + 1.0;
         self.messages = self.messages * keep + f64::from(u8::from(ends_message));
     }
 
-    /// Takes in how long a block of several packets took.
+    /// Updates the packet gap with the duration of a block of several packets.
     pub(crate) fn measured_block(&mut self, packets: u16, took_ns: u64) {
         let gaps = u64::from(packets).saturating_sub(1);
         let Some(gap_ns) = took_ns.checked_div(gaps) else {
@@ -87,21 +89,22 @@ impl Controller {
         self.gap_ns = Some(before - before / 8 + gap_ns / 8);
     }
 
-    /// Takes in the number of data packets that were sent during a round trip.
+    /// Updates the packets in flight with the number of data packets sent during a round trip.
     pub(crate) fn measured_flight(&mut self, packets: u64) {
         // A counter of 2^53 packets is out of reach.
         #[allow(clippy::cast_precision_loss)]
         let packets = packets as f64;
-        // A sender that goes back is idle at times: the highest number counts, and fades.
+        // A Go-Back-N sender is sometimes idle, so use a decaying maximum.
         let held = self.flight.map_or(0.0, |flight| flight * 0.9);
         self.flight = Some(packets.max(held));
     }
 
-    /// Takes in what the other box has counted since it started at `boot`, and chooses.
-    pub(crate) fn report(&mut self, boot: u64, report: &Report) {
+    /// Adds the counters that the other box has collected since it started at `boot`, and chooses
+    /// the shape again.
+    pub(crate) fn report(&mut self, boot: u64, report: &LossReport) {
         let before = self.last.replace((boot, *report));
         let before = before.filter(|(at, _)| *at == boot);
-        let before = before.map_or_else(Report::default, |(_, report)| report);
+        let before = before.map_or_else(LossReport::default, |(_, report)| report);
         let since = |now: u32, then: u32| f64::from(now.wrapping_sub(then));
         let packets = since(report.packets, before.packets);
         let keep = MEMORY_PACKETS / (MEMORY_PACKETS + packets);
@@ -117,7 +120,8 @@ impl Controller {
         }
     }
 
-    /// Most packets of a block. Half of the hold time is left for the path.
+    /// Highest number of packets in a block. A block may last half of the hold time; the rest is
+    /// left for the path.
     fn max_packets(&self) -> u16 {
         let gap_ns = self.gap_ns.unwrap_or(0).max(1);
         let in_time = u16::try_from(self.hold_ns / 2 / gap_ns).unwrap_or(u16::MAX);
@@ -157,11 +161,11 @@ impl Controller {
         } else {
             f64::INFINITY
         };
-        // A message shorter than a block is one block.
+        // A message shorter than a block is a block of its own.
         let packets = f64::from(shape.packets()).min(message.max(1.0));
         let repairs = units.min(packets) / packets;
         let class = (packets / units).max(1.0);
-        // `longer` says how many bursts a shape does not cover.
+        // `longer` counts the bursts that a shape does not cover.
         let covered = SPANS
             .iter()
             .rposition(|span| *span <= u32::from(shape.units()));
@@ -181,12 +185,12 @@ mod tests {
         controller.measured_flight(flight);
         controller.report(
             1,
-            &Report {
+            &LossReport {
                 packets: 1_000_000,
                 lost,
                 bursts: lost,
                 longer,
-                ..Report::default()
+                ..LossReport::default()
             },
         );
         controller.shape()
@@ -196,7 +200,7 @@ mod tests {
     fn more_loss_means_smaller_classes() {
         let class = |lost| chosen(lost, 45_000, [0; 5]).packets();
         let classes = [0, 100, 1000, 10_000].map(class);
-        // At 100 in a million, 64 would gain less than a change has to.
+        // At 100 losses in a million, 64 would gain less than `MIN_GAIN`.
         assert_eq!(classes, [256, 32, 6, 1]);
         assert!(chosen(1000, 100, [0; 5]).packets() > 64);
     }
@@ -204,14 +208,14 @@ mod tests {
     #[test]
     fn blocks_are_over_before_the_hold_time() {
         let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
-        // A packet each 100 us.
+        // One packet per 100 us.
         controller.measured_block(11, 1_000_000);
         let packets = 1_000_000;
         controller.report(
             1,
-            &Report {
+            &LossReport {
                 packets,
-                ..Report::default()
+                ..LossReport::default()
             },
         );
         assert_eq!(controller.shape().packets(), 16);
@@ -226,9 +230,9 @@ mod tests {
     #[test]
     fn counters_that_begin_again_count_from_zero() {
         let mut controller = Controller::new(Shape::DEFAULT, 4_000_000);
-        let report = |packets| Report {
+        let report = |packets| LossReport {
             packets,
-            ..Report::default()
+            ..LossReport::default()
         };
         controller.report(1, &report(1000));
         controller.report(2, &report(10));

@@ -1,13 +1,15 @@
-//! What a box has done.
+//! The counters of a LoWAR box.
 
 /// Counts since the box started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Data packets that were added to a block.
     pub coded: u64,
+    /// Bytes that both halves combined into coding units by XOR, for blocks that have ended.
+    pub xored_bytes: u64,
     /// Repair packets sent.
     pub repairs_sent: u64,
-    /// Repair packets that were longer than the path MTU, and not sent.
+    /// Repair packets not sent because they were longer than the path MTU.
     pub repairs_too_long: u64,
     /// Probes and announcements sent.
     pub questions_sent: u64,
@@ -19,22 +21,22 @@ pub struct Counters {
     pub repairs_received: u64,
     /// Packets recovered, and sent to the NIC.
     pub recovered: u64,
-    /// Packets that were put together and did not verify. They were dropped.
+    /// Packets that were reconstructed, failed verification and were dropped.
     pub not_verified: u64,
-    /// Blocks that passed with packets missing.
+    /// Blocks whose packets were forwarded although some were missing.
     pub given_up: u64,
-    /// Of these, the ones whose hold time ended.
+    /// Of `given_up`: blocks whose hold time ended.
     pub hold_ended: u64,
     /// Frames that were held back.
     pub held: u64,
-    /// Most frames that were held at a time.
+    /// Highest number of frames held at a time.
     pub peak_held: u64,
-    /// RoCEv2 packets that came damaged. They passed as they were.
+    /// RoCEv2 packets that arrived damaged. They passed unchanged.
     pub damaged: u64,
     /// Packets that passed unprotected because all streams were in use.
     pub streams_full: u64,
     /// Packets that passed unprotected because too few coding units were free.
     pub units_full: u64,
-    /// Blocks that passed because the reordering buffer was full.
+    /// Frames that found the reordering buffer full. Their block was given up.
     pub held_full: u64,
 }

@@ -1,40 +1,45 @@
-//! Data packets on their way into the long path: they pass, and repair packets follow them.
+//! The encoder: forwards data packets to the path, and adds repair packets after each block.
+//!
+//! A block collects up to r consecutive packets of a message. Packet i is added to coding unit i
+//! mod c by XOR. When the block is full or the message ends, each unit is sent as a repair packet.
+//! An announcement before the first packet of a block names its PSN, whenever the other box cannot
+//! derive it from the previous block. Packets are coded only while the other box answers.
 //!
 //! Algorithm 1 of the paper sends all units when `i mod c = 0 or i = n`. Taken literally, a block
-//! would have c packets, and each unit would be a copy of one. The text and figure 6 say that
-//! blocks have r packets, so the condition here is `i mod r = 0 or i = n`.
+//! has c packets, and each unit is a copy of one packet. The text and figure 6 describe blocks of r
+//! packets, so the condition here is `i mod r = 0 or i = n`.
 
 use alloc::vec::Vec;
 
-use super::coding::{Pool, Shape, Unit};
+use super::coding::{CodingUnit, Shape, UnitPool};
 use super::config::{Coding, Config};
 use super::controller::Controller;
 use super::counters::Counters;
-use super::format::{Body, Message, REPAIR_EXTRA_BYTES, Repair, Report};
-use super::negotiation::{Liaison, Waits};
+use super::format::{LossReport, LowarBody, LowarMessage, REPAIR_EXTRA_BYTES, RepairId};
+use super::negotiation::{Negotiation, ProbeTiming};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::packets::{Data, Sequence, Space};
+use crate::packets::{DataPacket, Sequence, Space};
 use crate::psn;
-use crate::streams::{Key, Table};
+use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
 
 /// The sending half of the box.
 #[derive(Debug)]
 pub(crate) struct Encoder {
-    streams: Table<Stream>,
-    shared: Shared,
+    streams: StreamTable<OutgoingStream>,
+    shared: EncoderShared,
 }
 
-/// What all streams share.
+/// State that all streams of the sending half share.
 #[derive(Debug)]
-struct Shared {
-    pool: Pool,
-    /// When blocks of one-packet messages close.
+struct EncoderShared {
+    pool: UnitPool,
+    /// Timers that close blocks of one-packet messages.
     deadlines: Timers,
-    /// The latest message.
+    /// Stamp of the latest message sent.
     stamp: Stamp,
-    waits: Waits,
+    timing: ProbeTiming,
     coding: Coding,
     path_mtu_bytes: usize,
     close_ns: u64,
@@ -44,24 +49,24 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Stream {
-    liaison: Liaison,
+struct OutgoingStream {
+    negotiation: Negotiation,
     controller: Controller,
     /// The shape that was announced last.
     shape: Shape,
     sequence: Sequence,
-    /// Whether the packet before was coded, so that the other box knows where it is.
+    /// Whether the previous packet was coded. Then the other box knows where the next block begins.
     aligned: bool,
-    block: Option<Block>,
+    block: Option<OutgoingBlock>,
 }
 
-/// A block under way.
+/// A block that collects packets.
 #[derive(Debug)]
-struct Block {
+struct OutgoingBlock {
     shape: Shape,
     base: u32,
     packets: u16,
-    units: Vec<Unit>,
+    units: Vec<CodingUnit>,
     has_first: bool,
     /// UDP payload bytes of the last packet, if it ends a message.
     last_bytes: Option<u16>,
@@ -71,9 +76,9 @@ struct Block {
     deadline_ns: Option<u64>,
 }
 
-/// Frames that go around a data packet.
+/// Frames that the box sends directly before and after a data packet.
 #[derive(Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct AddedFrames {
     pub(crate) before: Vec<Vec<u8>>,
     pub(crate) after: Vec<Vec<u8>>,
 }
@@ -81,12 +86,12 @@ pub(crate) struct Around {
 impl Encoder {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
-            streams: Table::new(config.max_streams, config.idle_ns),
-            shared: Shared {
-                pool: Pool::new(config.max_units),
+            streams: StreamTable::new(config.max_streams, config.idle_ns),
+            shared: EncoderShared {
+                pool: UnitPool::new(config.max_units),
                 deadlines: Timers::default(),
                 stamp: Stamp { boot, serial: 0 },
-                waits: Waits {
+                timing: ProbeTiming {
                     probe_ns: config.probe_ns,
                     silence_ns: config.silence_ns,
                 },
@@ -100,59 +105,73 @@ impl Encoder {
         }
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.shared.counters
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            xored_bytes: self.shared.pool.xored_bytes(),
+            ..self.shared.counters
+        }
     }
 
-    /// Units that no block uses.
+    /// Coding units that no block uses.
     pub(crate) fn free_units(&self) -> usize {
         self.shared.pool.free()
     }
 
-    /// When [`close_due`](Self::close_due) has something to do.
+    /// When to call [`close_due`](Self::close_due).
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.shared.deadlines.next_ns()
     }
 
-    /// Takes in a data packet.
-    pub(crate) fn handle(&mut self, now_ns: u64, view: &View<'_>, data: &Data) -> Around {
-        let key = Key::new(view, data.qpn, data.space);
+    /// Processes a data packet. The caller sends it between the frames returned.
+    pub(crate) fn handle(
+        &mut self,
+        now_ns: u64,
+        view: &View<'_>,
+        data: &DataPacket,
+    ) -> AddedFrames {
+        let key = StreamKey::new(view, data.qpn, data.space);
         let shared = &mut self.shared;
         if self.streams.get(now_ns, &key).is_none() {
-            let stream = Stream::new(shared.coding, shared.hold_ns);
+            let stream = OutgoingStream::new(shared.coding, shared.hold_ns);
             for (key, stream) in self.streams.insert(now_ns, key, stream) {
                 shared.release(key, stream.block);
             }
         }
         let Some(stream) = self.streams.get(now_ns, &key) else {
             shared.counters.streams_full += 1;
-            return Around::default();
+            return AddedFrames::default();
         };
-        let mut around = Around::default();
+        let mut added = AddedFrames::default();
         if view.icrc_holds() {
-            stream.pass(now_ns, key, view, data, shared, &mut around);
+            stream.pass(now_ns, key, view, data, shared, &mut added);
         } else {
             shared.counters.damaged += 1;
             stream.aligned = false;
         }
-        around
+        added
     }
 
-    /// Takes in a report about a stream.
-    pub(crate) fn hear(&mut self, now_ns: u64, key: &Key, boot: u64, report: &Report) {
+    /// Processes a report about a stream.
+    pub(crate) fn handle_report(
+        &mut self,
+        now_ns: u64,
+        key: &StreamKey,
+        boot: u64,
+        report: &LossReport,
+    ) {
         let own = self.shared.stamp.boot;
         if let Some(stream) = self.streams.get(now_ns, key) {
             self.shared.counters.reports_received += 1;
-            let Stream {
-                liaison,
+            let OutgoingStream {
+                negotiation,
                 controller,
                 ..
             } = stream;
-            liaison.hear(own, boot, report, controller);
+            negotiation.handle_report(own, boot, report, controller);
         }
     }
 
-    /// Closes the blocks of one-packet messages that have waited long enough.
+    /// Closes the blocks of one-packet messages that are due.
     pub(crate) fn close_due(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         while let Some(key) = self.shared.deadlines.pop_due(now_ns) {
@@ -165,14 +184,14 @@ impl Encoder {
     }
 }
 
-impl Stream {
+impl OutgoingStream {
     fn new(coding: Coding, hold_ns: u64) -> Self {
         let shape = match coding {
             Coding::Fixed(shape) => shape,
             Coding::Adaptive => Shape::DEFAULT,
         };
         Self {
-            liaison: Liaison::default(),
+            negotiation: Negotiation::default(),
             controller: Controller::new(shape, hold_ns),
             shape,
             sequence: Sequence::new(),
@@ -184,37 +203,37 @@ impl Stream {
     fn pass(
         &mut self,
         now_ns: u64,
-        key: Key,
+        key: StreamKey,
         view: &View<'_>,
-        data: &Data,
-        shared: &mut Shared,
-        around: &mut Around,
+        data: &DataPacket,
+        shared: &mut EncoderShared,
+        added: &mut AddedFrames,
     ) {
-        self.liaison.sent();
-        // Messages of one packet do not end blocks.
+        self.negotiation.sent();
+        // One-packet messages do not end blocks.
         let ends_block = data.ends_message() && data.space != Space::Singles;
         self.controller.sent(ends_block);
         let gap = self.sequence.gap(data.psn);
-        let protects = self.liaison.answers(now_ns, shared.waits);
+        let protects = self.negotiation.answers(now_ns, shared.timing);
         if let Some(block) = self.block.take() {
             if protects && block.continues(data, view.src.port()) {
                 self.block = Some(block);
             } else if gap.is_some_and(|gap| gap < 0) {
-                // The sender has gone back: the packets of this block are sent again.
+                // The sender has gone back and sends the packets of this block again.
                 shared.release(key, Some(block));
             } else {
-                shared.finish(key, Some(block), &mut around.before);
+                shared.finish(key, Some(block), &mut added.before);
             }
         }
         let mut coded = self.block.is_some();
         if !coded && protects {
-            coded = self.open(now_ns, key, view, data, shared, around);
+            coded = self.open(now_ns, key, view, data, shared, added);
         }
-        if self.liaison.should_ask(now_ns, shared.waits) {
+        if self.negotiation.should_ask(now_ns, shared.timing) {
             let stamp = shared.ask();
-            self.liaison.asked(now_ns, stamp);
-            let body = Body::Probe(stamp);
-            shared.send(key, self.shape, body, &view.envelope(), &mut around.before);
+            self.negotiation.asked(now_ns, stamp);
+            let body = LowarBody::Probe(stamp);
+            shared.send(key, self.shape, body, &view.envelope(), &mut added.before);
         }
         self.sequence.follow(data);
         self.aligned = coded;
@@ -225,22 +244,23 @@ impl Stream {
             if full || ends_block {
                 let took_ns = now_ns.saturating_sub(block.opened_ns);
                 self.controller.measured_block(block.packets, took_ns);
-                shared.finish(key, Some(block), &mut around.after);
+                shared.finish(key, Some(block), &mut added.after);
             } else {
                 self.block = Some(block);
             }
         }
     }
 
-    /// Opens a block with this packet. Announces it unless the other box knows of it.
+    /// Opens a block that begins with this packet. Announces the block unless the other box can
+    /// derive its start.
     fn open(
         &mut self,
         now_ns: u64,
-        key: Key,
+        key: StreamKey,
         view: &View<'_>,
-        data: &Data,
-        shared: &mut Shared,
-        around: &mut Around,
+        data: &DataPacket,
+        shared: &mut EncoderShared,
+        added: &mut AddedFrames,
     ) -> bool {
         let shape = match shared.coding {
             Coding::Fixed(shape) => shape,
@@ -255,14 +275,14 @@ impl Stream {
         if !known || shape != self.shape {
             self.shape = shape;
             let stamp = shared.ask();
-            self.liaison.asked(now_ns, stamp);
-            let body = Body::Announce(stamp, data.psn);
-            shared.send(key, shape, body, &envelope, &mut around.before);
+            self.negotiation.asked(now_ns, stamp);
+            let body = LowarBody::Announce(stamp, data.psn);
+            shared.send(key, shape, body, &envelope, &mut added.before);
         }
         let close_ns = (data.space == Space::Singles).then(|| now_ns + shared.close_ns);
         let mut deadline_ns = None;
         shared.deadlines.set(key, &mut deadline_ns, close_ns);
-        self.block = Some(Block {
+        self.block = Some(OutgoingBlock {
             shape,
             base: data.psn,
             packets: 0,
@@ -278,15 +298,15 @@ impl Stream {
     }
 }
 
-impl Block {
-    /// Whether a packet belongs to the block.
-    fn continues(&self, data: &Data, src_port: u16) -> bool {
+impl OutgoingBlock {
+    /// Whether a packet is the next one of the block.
+    fn continues(&self, data: &DataPacket, src_port: u16) -> bool {
         let next = data.psn == psn::add(self.base, u32::from(self.packets));
         let same_message = data.space == Space::Singles || !data.starts_message();
         next && same_message && src_port == self.src_port
     }
 
-    fn add(&mut self, view: &View<'_>, data: &Data) {
+    fn add(&mut self, view: &View<'_>, data: &DataPacket) {
         let payload = view.payload();
         let class = self.shape.class_of(self.packets);
         self.units[class].add(view.ipv4_id, payload);
@@ -296,7 +316,7 @@ impl Block {
     }
 }
 
-impl Shared {
+impl EncoderShared {
     /// A stamp for the next question.
     fn ask(&mut self) -> Stamp {
         self.stamp.serial += 1;
@@ -306,18 +326,18 @@ impl Shared {
 
     fn send(
         &self,
-        key: Key,
+        key: StreamKey,
         shape: Shape,
-        body: Body<'_>,
+        body: LowarBody<'_>,
         envelope: &Envelope,
         out: &mut Vec<Vec<u8>>,
     ) {
-        let message = Message::about(&key, shape, body);
+        let message = LowarMessage::about(&key, shape, body);
         out.extend(self.seal.wrap(envelope, message.emit()));
     }
 
     /// Sends the repair packets of a block, and releases it.
-    fn finish(&mut self, key: Key, block: Option<Block>, out: &mut Vec<Vec<u8>>) {
+    fn finish(&mut self, key: StreamKey, block: Option<OutgoingBlock>, out: &mut Vec<Vec<u8>>) {
         let Some(block) = block else { return };
         let units = block.shape.units_of(block.packets);
         for (number, unit) in (0..).zip(&block.units[..units]) {
@@ -327,20 +347,20 @@ impl Shared {
                 continue;
             }
             self.counters.repairs_sent += 1;
-            let repair = Repair {
+            let repair = RepairId {
                 base: block.base,
                 unit: number,
                 packets: block.packets,
                 has_first: block.has_first,
                 last_bytes: block.last_bytes,
             };
-            let body = Body::Repair(repair, unit.bytes());
+            let body = LowarBody::Repair(repair, unit.bytes());
             self.send(key, block.shape, body, &block.envelope, out);
         }
         self.release(key, Some(block));
     }
 
-    fn release(&mut self, key: Key, block: Option<Block>) {
+    fn release(&mut self, key: StreamKey, block: Option<OutgoingBlock>) {
         let Some(mut block) = block else { return };
         self.deadlines.set(key, &mut block.deadline_ns, None);
         self.pool.release(block.units);

@@ -8,12 +8,12 @@ use super::coding::Shape;
 use crate::KEY_BYTES;
 use crate::message::{Head, Stamp, TAG_BYTES, u32_of};
 use crate::packets::Space;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
-/// What stands for the key where none is configured. Everybody knows it.
+/// The public default key, used where no key is configured.
 pub(crate) const NO_KEY: [u8; KEY_BYTES] = *b"farwrite lowar box without a key";
 
-/// Bytes between the head and the body.
+/// Length of the fields between the header and the body.
 const FIELDS_BYTES: usize = 8;
 const HEADER_BYTES: usize = Head::BYTES + FIELDS_BYTES;
 const NEGOTIATION_BYTES: usize = HEADER_BYTES + Stamp::BYTES;
@@ -27,66 +27,66 @@ const TYPE_REPORT: u8 = 4;
 const HAS_FIRST: u8 = 0x80;
 const HAS_LAST: u8 = 0x40;
 
-/// Bytes that a repair packet has beside its unit, from its header to its ICRC.
+/// Length of a repair packet without its coding unit, from the header to the ICRC.
 pub(crate) const REPAIR_EXTRA_BYTES: usize = HEADER_BYTES + TAG_BYTES + ICRC_BYTES;
-/// Lengths of losses that a report counts: those longer than each of these.
+/// Burst lengths for a report: it counts the bursts longer than each of these.
 pub(crate) const SPANS: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// A message from one box to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message<'a> {
+pub(crate) struct LowarMessage<'a> {
     pub(crate) space: Space,
-    /// The queue pair to which the packets of the stream go.
+    /// The destination queue pair of the stream's packets.
     pub(crate) qpn: u32,
-    /// The coding in force.
+    /// The shape of the blocks.
     pub(crate) shape: Shape,
-    pub(crate) body: Body<'a>,
+    pub(crate) body: LowarBody<'a>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body<'a> {
+pub(crate) enum LowarBody<'a> {
     /// A coding unit of a block.
-    Repair(Repair, &'a [u8]),
+    Repair(RepairId, &'a [u8]),
     /// Asks for a report.
     Probe(Stamp),
-    /// A block begins with the packet of this PSN, whatever came before. Asks for a report.
+    /// Says that a block begins with this PSN, independent of earlier packets. Asks for a report.
     Announce(Stamp, u32),
-    /// What the receiving box has seen.
-    Report(Stamp, Report),
+    /// What the receiving box has counted.
+    Report(Stamp, LossReport),
 }
 
-/// Which block and which of its units.
+/// Identifies a block, and one of its coding units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repair {
+pub(crate) struct RepairId {
     /// bPSN: the PSN of the block's first packet.
     pub(crate) base: u32,
-    /// ISN: which of the units.
+    /// ISN: the index of the unit.
     pub(crate) unit: u8,
-    /// Data packets of the block.
+    /// Number of data packets in the block.
     pub(crate) packets: u16,
     /// Whether the first packet of the block begins a message.
     pub(crate) has_first: bool,
-    /// UDP payload bytes of the last packet of the block, if that ends a message.
+    /// UDP payload length of the last packet of the block, if that packet ends a message.
     pub(crate) last_bytes: Option<u16>,
 }
 
-/// Counts of a stream since the receiving box learned of it, modulo 2^32.
+/// Counters of a stream, modulo 2^32, since the receiving box began to track it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
-    /// The message that the report answers.
+pub(crate) struct LossReport {
+    /// Stamp of the question that the report answers.
     pub(crate) answers: Stamp,
-    /// Data packets of blocks that are over.
+    /// Data packets of blocks that have ended.
     pub(crate) packets: u32,
-    /// Of these, packets that the path lost, repaired or not.
+    /// Of these, packets that the path lost, whether recovered or not.
     pub(crate) lost: u32,
     /// Bursts of losses.
     pub(crate) bursts: u32,
-    /// Of these, the ones longer than each of [`SPANS`].
+    /// Of these, the bursts longer than each of [`SPANS`].
     pub(crate) longer: [u32; SPANS.len()],
 }
 
-impl<'a> Message<'a> {
-    pub(crate) fn about(key: &Key, shape: Shape, body: Body<'a>) -> Self {
+impl<'a> LowarMessage<'a> {
+    pub(crate) fn about(key: &StreamKey, shape: Shape, body: LowarBody<'a>) -> Self {
         Self {
             space: key.space,
             qpn: key.qpn,
@@ -95,7 +95,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Reads the bytes before the tag.
+    /// Parses the bytes before the tag.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (head, fields) = Head::parse(bytes)?;
         let (fields, rest) = fields.split_first_chunk::<FIELDS_BYTES>()?;
@@ -108,7 +108,7 @@ impl<'a> Message<'a> {
             TYPE_REPAIR => {
                 let packets = u16_of(&fields[4..6]);
                 let last_bytes = u16_of(&fields[6..]);
-                let repair = Repair {
+                let repair = RepairId {
                     base: head.psn,
                     unit: fields[3],
                     packets,
@@ -117,17 +117,19 @@ impl<'a> Message<'a> {
                 };
                 let holds = (1..=shape.packets()).contains(&packets)
                     && usize::from(repair.unit) < shape.units_of(packets);
-                holds.then_some(Body::Repair(repair, rest))?
+                holds.then_some(LowarBody::Repair(repair, rest))?
             }
-            TYPE_PROBE => Body::Probe(stamp()?),
-            TYPE_ANNOUNCE => Body::Announce(stamp()?, head.psn),
-            TYPE_REPORT => Body::Report(stamp()?, Report::parse(rest.get(Stamp::BYTES..)?)?),
+            TYPE_PROBE => LowarBody::Probe(stamp()?),
+            TYPE_ANNOUNCE => LowarBody::Announce(stamp()?, head.psn),
+            TYPE_REPORT => {
+                LowarBody::Report(stamp()?, LossReport::parse(rest.get(Stamp::BYTES..)?)?)
+            }
             _ => return None,
         };
         let exact = match body {
-            Body::Repair(..) => rest.len() >= 4,
-            Body::Probe(_) | Body::Announce(..) => bytes.len() == NEGOTIATION_BYTES,
-            Body::Report(..) => bytes.len() == REPORT_BYTES,
+            LowarBody::Repair(..) => rest.len() >= 4,
+            LowarBody::Probe(_) | LowarBody::Announce(..) => bytes.len() == NEGOTIATION_BYTES,
+            LowarBody::Report(..) => bytes.len() == REPORT_BYTES,
         };
         exact.then_some(Self {
             space: head.space,
@@ -137,7 +139,7 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The bytes before the tag.
+    /// Encodes the bytes before the tag.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let mut head = Head {
             qpn: self.qpn,
@@ -151,7 +153,7 @@ impl<'a> Message<'a> {
         fields[2] = self.shape.units();
         let mut rest = Vec::new();
         match &self.body {
-            Body::Repair(repair, unit) => {
+            LowarBody::Repair(repair, unit) => {
                 head.kind = TYPE_REPAIR;
                 head.psn = repair.base;
                 if repair.has_first {
@@ -165,16 +167,16 @@ impl<'a> Message<'a> {
                 fields[4..6].copy_from_slice(&repair.packets.to_be_bytes());
                 rest.extend_from_slice(unit);
             }
-            Body::Probe(stamp) => {
+            LowarBody::Probe(stamp) => {
                 head.kind = TYPE_PROBE;
                 stamp.emit(&mut rest);
             }
-            Body::Announce(stamp, base) => {
+            LowarBody::Announce(stamp, base) => {
                 head.kind = TYPE_ANNOUNCE;
                 head.psn = *base;
                 stamp.emit(&mut rest);
             }
-            Body::Report(stamp, report) => {
+            LowarBody::Report(stamp, report) => {
                 head.kind = TYPE_REPORT;
                 stamp.emit(&mut rest);
                 report.emit(&mut rest);
@@ -184,7 +186,7 @@ impl<'a> Message<'a> {
     }
 }
 
-impl Report {
+impl LossReport {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let answers = Stamp::parse(bytes.first_chunk()?)?;
         let mut counts = bytes.get(Stamp::BYTES..)?.chunks_exact(4).map(u32_of);

@@ -1,9 +1,9 @@
 //! LoWAR (IPCCC 2024): forward error correction for the packets of unmodified RDMA NICs.
 //!
-//! Two boxes stand at the ends of a long path, each beside the NICs that it protects. The sending
-//! half of one adds repair packets to blocks of data packets; the receiving half of the other
-//! recovers lost packets from them, so that the NIC sees no loss. `docs/boxes.md` says what a box
-//! does and costs, P10 what the boxes send each other.
+//! Two boxes stand at the ends of a long path, each beside the NICs that it protects. The encoder
+//! of one box adds repair packets to blocks of data packets. The decoder of the other box uses them
+//! to recover lost packets, so that the NIC sees no loss. `docs/boxes.md` describes what a box does
+//! and costs, P10 the messages between boxes.
 
 mod coding;
 mod config;
@@ -18,16 +18,16 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 pub use coding::{MAX_BLOCK_PACKETS, MAX_UNITS, Shape, ShapeError};
-pub use config::{Coding, Config};
+pub use config::{Coding, CodingError, Config};
 pub use counters::Counters;
 
 use self::decoder::Decoder;
 use self::encoder::Encoder;
-use self::format::{Body, Message};
+use self::format::{LowarBody, LowarMessage};
 use crate::frame::View;
 use crate::message::Seal;
-use crate::packets::{Kind, Space};
-use crate::streams::Key;
+use crate::packets::{PacketKind, Space};
+use crate::streams::StreamKey;
 use crate::{PathBox, Side};
 use farwrite_wire::packet::Packet;
 
@@ -84,6 +84,7 @@ impl PathBox for Lowar {
         let (sent, received) = (self.encoder.counters(), self.decoder.counters());
         Counters {
             coded: sent.coded,
+            xored_bytes: sent.xored_bytes + received.xored_bytes,
             repairs_sent: sent.repairs_sent,
             repairs_too_long: sent.repairs_too_long,
             questions_sent: sent.questions_sent,
@@ -97,34 +98,34 @@ impl PathBox for Lowar {
 }
 
 impl Lowar {
-    /// Coding units that no block uses: of the sending and of the receiving half.
+    /// Free coding units of the sending and of the receiving half.
     #[must_use]
     pub fn free_units(&self) -> [usize; 2] {
         [self.encoder.free_units(), self.decoder.free_units()]
     }
 
     fn handle_near(&mut self, now_ns: u64, frame: Vec<u8>) {
-        let around = View::parse(&frame).and_then(|view| {
+        let added = View::parse(&frame).and_then(|view| {
             let packet = Packet::parse(view.payload()).ok()?;
-            match Kind::of(&packet) {
-                Kind::Data(data) => Some(self.encoder.handle(now_ns, &view, &data)),
-                Kind::Ack { .. } | Kind::Other => None,
+            match PacketKind::of(&packet) {
+                PacketKind::Data(data) => Some(self.encoder.handle(now_ns, &view, &data)),
+                PacketKind::Ack { .. } | PacketKind::Other => None,
             }
         });
-        let around = around.unwrap_or_default();
-        self.send(Side::Far, around.before);
+        let added = added.unwrap_or_default();
+        self.send(Side::Far, added.before);
         self.out.push_back((Side::Far, frame));
-        self.send(Side::Far, around.after);
+        self.send(Side::Far, added.after);
     }
 
     fn handle_far(&mut self, now_ns: u64, frame: Vec<u8>) {
         let Some(view) = View::parse(&frame) else {
             return self.out.push_back((Side::Near, frame));
         };
-        if let Some(message) = self.seal.open(&view).and_then(Message::parse) {
-            if let Body::Report(stamp, report) = &message.body {
-                let key = Key::new(&view, message.qpn, message.space).reversed();
-                return self.encoder.hear(now_ns, &key, stamp.boot, report);
+        if let Some(message) = self.seal.open(&view).and_then(LowarMessage::parse) {
+            if let LowarBody::Report(stamp, report) = &message.body {
+                let key = StreamKey::new(&view, message.qpn, message.space).reversed();
+                return self.encoder.handle_report(now_ns, &key, stamp.boot, report);
             }
             let (frames, answer) = self
                 .decoder
@@ -133,10 +134,10 @@ impl Lowar {
             self.send(Side::Far, answer);
             return;
         }
-        let frames = match Packet::parse(view.payload()).map(|packet| Kind::of(&packet)) {
-            Ok(Kind::Data(data)) => self.decoder.handle(now_ns, frame, data),
-            Ok(Kind::Ack { qpn }) => {
-                let key = Key::new(&view, qpn, Space::Response);
+        let frames = match Packet::parse(view.payload()).map(|packet| PacketKind::of(&packet)) {
+            Ok(PacketKind::Data(data)) => self.decoder.handle(now_ns, frame, data),
+            Ok(PacketKind::Ack { qpn }) => {
+                let key = StreamKey::new(&view, qpn, Space::Response);
                 self.decoder.handle_ack(now_ns, frame, key)
             }
             _ => return self.out.push_back((Side::Near, frame)),

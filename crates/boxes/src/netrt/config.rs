@@ -5,57 +5,59 @@ use super::rate::RateLimit;
 use crate::KEY_BYTES;
 use crate::message::Seal;
 
-/// A pool of a short and slow path has room for some packets too.
+/// Lower limit, so that the pool of a short and slow path still has room for some packets.
 const MIN_POOL_BYTES: usize = 16 << 10;
-/// Queues inside the network can be much longer than a short round trip.
+/// Lower limit, because queueing delay in the network can be much longer than a short round trip.
 const MIN_HOLD_NS: u64 = 1_000_000;
 
-/// Settings. [`Config::new`] derives them from the path. Both boxes of a path can have different
-/// ones, except for the key and `repeat_dscp`.
+/// Settings. [`Config::new`] derives them from the path. The boxes of a path may have different
+/// settings, except for the key and `repeat_dscp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The key that all boxes share. Without one, anybody on the path can forge box messages. A
-    /// forged message costs time; it cannot change a packet.
+    /// The key that all boxes share. Without a key, anybody on the path can forge box messages. A
+    /// forged message can delay packets, but cannot change one.
     pub key: Option<[u8; KEY_BYTES]>,
-    /// Bytes of frames in the duplicate pool.
+    /// Size of the duplicate pool, in bytes of frames.
     pub pool_bytes: usize,
-    /// Copies of this age make room first, whatever flow they are of. Without this, a flow that
-    /// has ended after many requests would keep its copies for good.
+    /// Copies older than this are dropped first, from all flows. Otherwise, a flow that ended after
+    /// many requests would keep its copies forever.
     pub copy_ns: u64,
     /// How fast packets are repeated, and when the sender is paused.
     pub rate: RateLimit,
-    /// Frames that all flows together hold back.
+    /// Highest number of frames that all flows together hold back.
     pub max_held: usize,
-    /// Flows of each half. A connection has one for each direction and PSN space that it uses.
+    /// Highest number of flows of each half. A connection has one flow for each direction and PSN
+    /// space that it uses.
     pub max_flows: usize,
-    /// After this time without a packet, a flow makes room for another one.
+    /// After this time without a packet, a flow may be removed to make room for another one.
     pub idle_ns: u64,
-    /// A missing packet is requested after this time, because it may only be late: others may have
-    /// overtaken it. 0 for a path that keeps the order.
+    /// Delay before a missing packet is requested. On a path that reorders, a missing packet may
+    /// only be late. 0 for a path that keeps the order.
     pub request_delay_ns: u64,
-    /// The time between two requests for the same packets. It has to be above the round trip
-    /// between the boxes. The box waits at least twice as long as recent repeats have taken, and
-    /// at least 1 us.
+    /// Interval between two requests for the same packets. It must be above the round trip between
+    /// the boxes. The box waits longer if this is less than twice the time that recent repeats
+    /// took, or less than 1 us.
     pub request_ns: u64,
-    /// A packet repeated less than this ago is not repeated again. A request that comes within a
-    /// round trip between the boxes does not know of the repeat.
+    /// Least interval between two repeats of a packet. A request that arrives within one round trip
+    /// of a repeat was sent before the repeat arrived.
     pub guard_ns: u64,
-    /// How long a flow may be blocked without progress before its packets go on as they are. Has to
-    /// be far below the NIC's ACK timeout.
+    /// How long a flow may wait without progress. Then its held packets are forwarded with a gap.
+    /// This must be far below the NIC's ACK timeout.
     pub hold_ns: u64,
-    /// How often a flow that sends is marked, for a box that does not know it yet.
+    /// Interval between the marks of a flow that sends. A mark introduces the flow to a destination
+    /// box that does not know it.
     pub mark_ns: u64,
-    /// After this time without a packet, a mark follows the last packet of a message, so that its
-    /// loss is noticed.
+    /// Delay of a mark after the last packet of a message, if no packet follows. The mark reveals
+    /// the loss of that packet.
     pub tail_ns: u64,
     /// Differentiated services code point of repeated packets, requests, notices and starts. The
-    /// network has to prefer it, and hosts must not use it: packets that come with it are not
-    /// protected.
+    /// network must prioritise it. Hosts must not use it: the box does not protect packets that
+    /// arrive with it.
     pub repeat_dscp: u8,
 }
 
 impl Config {
-    /// For ports of `rate_bps` and a round trip of `rtt_ns` between the NICs, without queues.
+    /// Settings for ports of `rate_bps` and an unloaded round trip of `rtt_ns` between the NICs.
     ///
     /// No key; a pool of one bandwidth-delay product, at least 16 KiB; the rates of the paper; 2048
     /// held frames; 512 flows that are idle after 10 s; requests at once and again after a round

@@ -1,51 +1,53 @@
-//! The destination half (`DstToR`): packets that come out of the network leave in order.
+//! The destination half (`DstToR`): delivers packets from the network to the NIC in order.
+//! [`DestinationFlow`] is the state machine of a flow; this module looks up flows and sends their
+//! requests.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use super::config::Config;
 use super::counters::Counters;
-use super::flow::{Flow, Shared};
-use super::format::{Body, Message};
+use super::flow::{DestinationFlow, FlowShared};
+use super::format::{NetRtBody, NetRtMessage};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::packets::Data;
-use crate::reorder::Room;
-use crate::streams::{Key, Table};
+use crate::packets::DataPacket;
+use crate::reorder::BufferBudget;
+use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
 
 #[derive(Debug)]
 pub(crate) struct Destination {
     config: Config,
-    flows: Table<Peer>,
-    shared: Shared,
+    flows: StreamTable<FlowEntry>,
+    shared: FlowShared,
     timers: Timers,
     seal: Seal,
 }
 
-/// A flow, and what its source box said about it.
+/// A flow, and the latest information from its source box.
 #[derive(Debug)]
-struct Peer {
-    flow: Flow,
-    /// The latest start or mark.
-    heard: Stamp,
-    /// The code point of its packets.
+struct FlowEntry {
+    flow: DestinationFlow,
+    /// Stamp of the latest start or mark.
+    latest_stamp: Stamp,
+    /// The code point of the flow's packets.
     dscp: u8,
     /// The headers of requests.
     envelope: Envelope,
     timer_ns: Option<u64>,
 }
 
-/// What a frame or a timeout leads to.
+/// The frames to send after an event.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct Emitted {
     /// Frames for the NIC.
     pub(crate) near: Vec<Vec<u8>>,
     /// A request to the source box.
     pub(crate) far: Option<Vec<u8>>,
 }
 
-impl Outcome {
+impl Emitted {
     fn pass(frame: Vec<u8>) -> Self {
         Self {
             near: vec![frame],
@@ -58,9 +60,9 @@ impl Destination {
     pub(crate) fn new(config: &Config) -> Self {
         Self {
             config: config.clone(),
-            flows: Table::new(config.max_flows, config.idle_ns),
-            shared: Shared {
-                room: Room::new(config.max_held),
+            flows: StreamTable::new(config.max_flows, config.idle_ns),
+            shared: FlowShared {
+                room: BufferBudget::new(config.max_held),
                 repair_ns: 0,
                 counters: Counters::default(),
             },
@@ -90,115 +92,126 @@ impl Destination {
         self.shared.room.bytes()
     }
 
-    /// When [`due`](Self::due) has something to do.
+    /// When to call [`due`](Self::due).
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.timers.next_ns()
     }
 
-    /// Takes in a data packet.
-    pub(crate) fn handle(&mut self, now_ns: u64, mut frame: Vec<u8>, data: Data) -> Outcome {
+    /// Processes a data packet.
+    pub(crate) fn handle(&mut self, now_ns: u64, mut frame: Vec<u8>, data: DataPacket) -> Emitted {
         let Some(view) = View::parse(&frame) else {
-            return Outcome::pass(frame);
+            return Emitted::pass(frame);
         };
-        let key = Key::new(&view, data.qpn, data.space);
-        let Some(peer) = self.flows.get(now_ns, &key) else {
-            return Outcome::pass(frame);
+        let key = StreamKey::new(&view, data.qpn, data.space);
+        let Some(entry) = self.flows.get(now_ns, &key) else {
+            return Emitted::pass(frame);
         };
         if !view.icrc_holds() {
             self.shared.counters.damaged += 1;
-            return Outcome::pass(frame);
+            return Emitted::pass(frame);
         }
         let repeated = view.dscp() == self.config.repeat_dscp;
         if repeated {
-            frame = view.with_dscp(peer.dscp);
+            frame = view.with_dscp(entry.dscp);
         }
         let mut near = Vec::new();
         let shared = &mut self.shared;
-        peer.flow
+        entry
+            .flow
             .packet(now_ns, data, frame, repeated, shared, &mut near);
-        self.go_on(now_ns, key, near)
+        self.request_and_set_timer(now_ns, key, near)
     }
 
-    /// Takes in an acknowledgement to the queue pair of a flow.
-    pub(crate) fn handle_ack(&mut self, now_ns: u64, frame: Vec<u8>, key: Key) -> Outcome {
-        let Some(peer) = self.flows.get(now_ns, &key) else {
-            return Outcome::pass(frame);
+    /// Processes an acknowledgement to the queue pair of a flow.
+    pub(crate) fn handle_ack(&mut self, now_ns: u64, frame: Vec<u8>, key: StreamKey) -> Emitted {
+        let Some(entry) = self.flows.get(now_ns, &key) else {
+            return Emitted::pass(frame);
         };
         let mut near = Vec::new();
-        peer.flow.ack(now_ns, frame, &mut self.shared, &mut near);
-        self.go_on(now_ns, key, near)
+        entry.flow.ack(now_ns, frame, &mut self.shared, &mut near);
+        self.request_and_set_timer(now_ns, key, near)
     }
 
-    /// Takes in a message of the source box about a flow.
-    pub(crate) fn message(&mut self, now_ns: u64, view: &View<'_>, message: &Message) -> Outcome {
-        let key = Key::new(view, message.qpn, message.space);
+    /// Processes a message of the source box about a flow.
+    pub(crate) fn message(
+        &mut self,
+        now_ns: u64,
+        view: &View<'_>,
+        message: &NetRtMessage,
+    ) -> Emitted {
+        let key = StreamKey::new(view, message.qpn, message.space);
         let mut near = Vec::new();
         let (stamp, dscp, last) = match message.body {
-            Body::Start(stamp, dscp) => (stamp, dscp, None),
-            Body::Mark(stamp, dscp, last) => (stamp, dscp, Some(last)),
-            Body::Request(_) => return Outcome::default(),
-            Body::Notice => {
-                if let Some(peer) = self.flows.get(now_ns, &key) {
+            NetRtBody::Start(stamp, dscp) => (stamp, dscp, None),
+            NetRtBody::Mark(stamp, dscp, last) => (stamp, dscp, Some(last)),
+            NetRtBody::Request(_) => return Emitted::default(),
+            NetRtBody::Notice => {
+                if let Some(entry) = self.flows.get(now_ns, &key) {
                     let shared = &mut self.shared;
-                    peer.flow.notice(now_ns, message.psn, shared, &mut near);
+                    entry.flow.notice(now_ns, message.psn, shared, &mut near);
                 }
-                return self.go_on(now_ns, key, near);
+                return self.request_and_set_timer(now_ns, key, near);
             }
         };
-        let Some(peer) = self.flows.get(now_ns, &key) else {
+        let Some(entry) = self.flows.get(now_ns, &key) else {
             self.add(
                 now_ns,
                 key,
-                Peer::new(view, message.psn, stamp, dscp),
+                FlowEntry::new(view, message.psn, stamp, dscp),
                 &mut near,
             );
-            return Outcome { near, far: None };
+            return Emitted { near, far: None };
         };
-        if stamp <= peer.heard {
-            return Outcome::default();
+        if stamp <= entry.latest_stamp {
+            return Emitted::default();
         }
-        peer.heard = stamp;
-        peer.dscp = dscp;
-        peer.envelope = view.envelope().reversed();
+        entry.latest_stamp = stamp;
+        entry.dscp = dscp;
+        entry.envelope = view.envelope().reversed();
         match last {
-            Some(last) => peer.flow.mark(now_ns, message.psn, last, &self.config),
-            None => peer.flow.start(message.psn, &mut self.shared, &mut near),
+            Some(last) => entry.flow.mark(now_ns, message.psn, last, &self.config),
+            None => entry.flow.start(message.psn, &mut self.shared, &mut near),
         }
-        self.go_on(now_ns, key, near)
+        self.request_and_set_timer(now_ns, key, near)
     }
 
-    /// Requests and ends of hold times that are due.
-    pub(crate) fn due(&mut self, now_ns: u64) -> Vec<Outcome> {
-        let mut outcomes = Vec::new();
+    /// Sends the requests that are due, and ends the hold times that are over.
+    pub(crate) fn due(&mut self, now_ns: u64) -> Vec<Emitted> {
+        let mut emitted = Vec::new();
         while let Some(key) = self.timers.pop_due(now_ns) {
-            if let Some(peer) = self.flows.peek(&key) {
-                peer.timer_ns = None;
-                outcomes.push(self.go_on(now_ns, key, Vec::new()));
+            if let Some(entry) = self.flows.peek(&key) {
+                entry.timer_ns = None;
+                emitted.push(self.request_and_set_timer(now_ns, key, Vec::new()));
             }
         }
-        outcomes
+        emitted
     }
 
     /// Sends the request that is due, and sets the timer.
-    fn go_on(&mut self, now_ns: u64, key: Key, mut near: Vec<Vec<u8>>) -> Outcome {
-        let Some(peer) = self.flows.peek(&key) else {
-            return Outcome { near, far: None };
+    fn request_and_set_timer(
+        &mut self,
+        now_ns: u64,
+        key: StreamKey,
+        mut near: Vec<Vec<u8>>,
+    ) -> Emitted {
+        let Some(entry) = self.flows.peek(&key) else {
+            return Emitted { near, far: None };
         };
         let (config, shared) = (&self.config, &mut self.shared);
-        let request = peer.flow.due(now_ns, config, shared, &mut near);
-        let next_ns = peer.flow.next_ns(config);
-        self.timers.set(key, &mut peer.timer_ns, next_ns);
+        let request = entry.flow.due(now_ns, config, shared, &mut near);
+        let next_ns = entry.flow.next_ns(config);
+        self.timers.set(key, &mut entry.timer_ns, next_ns);
         let far = request.and_then(|(psn, request)| {
             shared.counters.requests_sent += 1;
-            let envelope = peer.envelope.clone().with_dscp(config.repeat_dscp);
-            let message = Message::about(&key, psn, Body::Request(request));
+            let envelope = entry.envelope.clone().with_dscp(config.repeat_dscp);
+            let message = NetRtMessage::about(&key, psn, NetRtBody::Request(request));
             self.seal.wrap(&envelope, message.emit())
         });
-        Outcome { near, far }
+        Emitted { near, far }
     }
 
-    fn add(&mut self, now_ns: u64, key: Key, peer: Peer, near: &mut Vec<Vec<u8>>) {
-        for (key, mut removed) in self.flows.insert(now_ns, key, peer) {
+    fn add(&mut self, now_ns: u64, key: StreamKey, entry: FlowEntry, near: &mut Vec<Vec<u8>>) {
+        for (key, mut removed) in self.flows.insert(now_ns, key, entry) {
             self.timers.set(key, &mut removed.timer_ns, None);
             removed.flow.flush(&mut self.shared, near);
         }
@@ -208,12 +221,12 @@ impl Destination {
     }
 }
 
-impl Peer {
+impl FlowEntry {
     /// A flow whose next packet has this PSN.
-    fn new(view: &View<'_>, psn: u32, heard: Stamp, dscp: u8) -> Self {
+    fn new(view: &View<'_>, psn: u32, latest_stamp: Stamp, dscp: u8) -> Self {
         Self {
-            flow: Flow::new(psn),
-            heard,
+            flow: DestinationFlow::new(psn),
+            latest_stamp,
             dscp,
             envelope: view.envelope().reversed(),
             timer_ns: None,

@@ -1,17 +1,23 @@
-//! The ternary state machine of a flow (section III.C.2). P11.4 has it as a table.
+//! The state machine of a flow at its destination (section III.C.2). P11.4 lists all transitions.
 //!
-//! Where Algorithms 1 and 2 of the paper do not work as printed:
+//! The flow knows the PSN that it expects. In [`State::Ordered`], packets arrive in order and pass.
+//! When a later packet arrives first, the flow enters [`State::ReTx`]: it holds later packets and
+//! requests the missing ones. When all of them have arrived, it is `Ordered` again. If repair fails
+//! (a notice arrives, the hold time ends, or the buffer is full), it forwards all held packets and
+//! enters [`State::Waiting`], until the sender's NIC repeats the expected packet.
 //!
-//! - Algorithm 2 clears the bitmap with AND where it must set a bit, and Algorithm 1 leaves it one
-//!   off when a second hole follows. Here, the bitmap is no state: each request makes it from the
-//!   reordering buffer.
-//! - They do not say what happens to a packet beyond the bitmap: it waits too, and is reported when
-//!   the bitmap reaches it.
-//! - They do not say what happens to a packet before the expected one. If the source box has
-//!   repeated it, it is a copy and is dropped. Otherwise, a NIC has repeated it, or it comes late:
-//!   it passes, since the NIC may wait for the acknowledgement.
-//! - `buffer.clear()` would drop packets. Here, they go on: Go-Back-N needs one to notice the loss,
-//!   and a NIC with selective repeat can use all.
+//! Algorithms 1 and 2 of the paper do not work as printed. The differences:
+//!
+//! - Algorithm 2 clears the bitmap with AND where it must set a bit, and in Algorithm 1 the bitmap
+//!   is off by one after a second hole. Here, the bitmap is not stored: each request derives it
+//!   from the reordering buffer.
+//! - The paper does not say what happens to a packet beyond the bitmap. Here, it is held too, and
+//!   reported when the bitmap reaches it.
+//! - The paper does not say what happens to a packet before the expected one. Here, a repeat from
+//!   the source box is a duplicate and is dropped. Other packets pass: they are late or repeated by
+//!   the NIC, and the sender's NIC may wait for their acknowledgement.
+//! - The paper drops the held packets with `buffer.clear()`. Here, they are forwarded: a Go-Back-N
+//!   NIC needs one of them to notice the loss, and a NIC with selective repeat can use all.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,61 +25,62 @@ use alloc::vec::Vec;
 use super::config::Config;
 use super::counters::Counters;
 use super::format::{BITMAP_BITS, MAX_SPAN, Request};
-use crate::packets::{Data, Sequence};
+use crate::packets::{DataPacket, Sequence};
 use crate::psn;
-use crate::reorder::{ReorderBuffer, Room};
+use crate::reorder::{BufferBudget, ReorderBuffer};
 
-/// A packet this far ahead does not belong to what came before.
+/// A packet this far ahead of the expected PSN does not continue the sequence, so it is not held.
 const MAX_AHEAD: i32 = 1 << 20;
-/// Least time between two requests for the same packets. Without one, a `request_ns` of 0 would
-/// request them without end.
+/// Least interval between two requests for the same packets. Otherwise, a `request_ns` of 0 would
+/// send requests in an endless loop.
 const MIN_REQUEST_NS: u64 = 1_000;
-/// Requests of which a flow remembers when they were sent.
-const MAX_ASKS: usize = 32;
+/// Number of requests whose times a flow remembers.
+const MAX_FIRST_REQUESTS: usize = 32;
 
-/// What a flow does with packets.
+/// The states of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// All came in order.
+    /// No packet is missing.
     Ordered,
-    /// The expected packet is missing. The packets after it wait, and the source box is asked.
+    /// The expected packet is missing. Later packets are held, and the source box gets requests.
     ReTx,
-    /// The expected packet is missing and the network cannot repair it. All passes until its sender
-    /// repeats it.
+    /// The expected packet is missing and the boxes cannot repair it. All packets pass until the
+    /// sender repeats it.
     Waiting,
 }
 
 #[derive(Debug)]
-pub(crate) struct Flow {
+pub(crate) struct DestinationFlow {
     state: State,
     sequence: Sequence,
     buffer: ReorderBuffer,
-    /// A packet that was sent, as a mark says.
+    /// The last PSN that was sent, according to a mark.
     marked_psn: Option<u32>,
-    /// Since when the expected packet is the same one, if it is missing.
+    /// When the expected packet became the expected one, if it is missing.
     since_ns: u64,
-    /// What was requested: all that is missing before this PSN.
-    asked_psn: u32,
-    /// When that is requested again.
-    again_ns: u64,
-    /// The next request about packets that were not requested yet: its time, and the PSN before
-    /// which it covers what is missing.
-    next_ask: Option<(u64, u32)>,
-    /// First requests: the PSN before which each covers what is missing, and its time.
-    asks: VecDeque<(u32, u64)>,
+    /// All missing packets before this PSN have been requested.
+    requested_end: u32,
+    /// When to request them again.
+    next_repeat_ns: u64,
+    /// The next request for packets that were not requested before: its time, and the PSN before
+    /// which it covers all missing packets.
+    planned: Option<(u64, u32)>,
+    /// The first request for each packet: the PSN before which the request covers all missing
+    /// packets, and its time.
+    first_requests: VecDeque<(u32, u64)>,
 }
 
-/// What flows share.
+/// State that all flows share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) room: Room,
-    /// How long it takes from a request to the repeated packet: the recent maximum. It grows when
-    /// many are repeated, and with it the time until a request is repeated.
+pub(crate) struct FlowShared {
+    pub(crate) room: BufferBudget,
+    /// Recent maximum of the time from a request to the repeated packet. It grows when many packets
+    /// are repeated, and so does the interval between requests.
     pub(crate) repair_ns: u64,
     pub(crate) counters: Counters,
 }
 
-impl Flow {
+impl DestinationFlow {
     /// A flow whose next packet has this PSN.
     pub(crate) fn new(psn: u32) -> Self {
         let mut sequence = Sequence::new();
@@ -84,36 +91,36 @@ impl Flow {
             buffer: ReorderBuffer::default(),
             marked_psn: None,
             since_ns: 0,
-            asked_psn: psn,
-            again_ns: 0,
-            next_ask: None,
-            asks: VecDeque::new(),
+            requested_end: psn,
+            next_repeat_ns: 0,
+            planned: None,
+            first_requests: VecDeque::new(),
         }
     }
 
-    /// The PSN that is expected, or the least that can come next.
+    /// The expected PSN, or the lowest that can come next.
     pub(crate) fn expected(&self) -> u32 {
         self.sequence.least().unwrap_or(0)
     }
 
-    /// When [`due`](Self::due) has something to do.
+    /// When to call [`due`](Self::due).
     pub(crate) fn next_ns(&self, config: &Config) -> Option<u64> {
         if self.state != State::ReTx {
             return None;
         }
         let hold_ns = self.since_ns.saturating_add(config.hold_ns);
-        let next_ns = self.next_ask.map_or(u64::MAX, |(at_ns, _)| at_ns);
-        Some(hold_ns.min(self.again_ns).min(next_ns))
+        let next_ns = self.planned.map_or(u64::MAX, |(at_ns, _)| at_ns);
+        Some(hold_ns.min(self.next_repeat_ns).min(next_ns))
     }
 
-    /// Takes in a data packet. `repeated`: by the source box.
+    /// Processes a data packet. `repeated`: whether the source box sent it as a repeat.
     pub(crate) fn packet(
         &mut self,
         now_ns: u64,
-        data: Data,
+        data: DataPacket,
         frame: Vec<u8>,
         repeated: bool,
-        shared: &mut Shared,
+        shared: &mut FlowShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         let gap = self.sequence.gap(data.psn).unwrap_or(0);
@@ -142,7 +149,7 @@ impl Flow {
             if repeated {
                 self.recover(now_ns, data.psn, shared);
             }
-            self.lose(now_ns);
+            self.note_missing(now_ns);
             if let Err(frame) = self.buffer.push(data, frame, &mut shared.room) {
                 self.give_up(now_ns, shared, out);
                 out.push(frame);
@@ -150,12 +157,12 @@ impl Flow {
         }
     }
 
-    /// Keeps an acknowledgement behind READ responses that wait.
+    /// Holds an acknowledgement behind READ responses that wait.
     pub(crate) fn ack(
         &mut self,
         now_ns: u64,
         frame: Vec<u8>,
-        shared: &mut Shared,
+        shared: &mut FlowShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         if self.buffer.is_empty() {
@@ -166,29 +173,29 @@ impl Flow {
         }
     }
 
-    /// The sender sends the packet with this PSN next, whatever came before.
-    pub(crate) fn start(&mut self, psn: u32, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// The source box says that the next packet has this PSN, independent of earlier packets.
+    pub(crate) fn start(&mut self, psn: u32, shared: &mut FlowShared, out: &mut Vec<Vec<u8>>) {
         let goes_back = psn::distance(self.expected(), psn) <= 0;
         if self.state == State::ReTx && goes_back {
-            // The sender is about to repeat what is missing.
+            // The sender is about to repeat the missing packets.
             return;
         }
         self.flush(shared, out);
         self.restart(psn);
     }
 
-    /// The sender has sent the packet `last`, and will send `next`.
+    /// The source box says that the last packet had PSN `last` and the next will have `next`.
     pub(crate) fn mark(&mut self, now_ns: u64, next: u32, last: u32, config: &Config) {
         let sent = self.sequence.gap(last).is_some_and(|gap| gap >= 0);
         match self.state {
             State::Waiting => {
-                // The sender does not go back: another NIC than Go-Back-N's, or nothing was lost.
+                // The sender has not gone back: it does not use Go-Back-N, or no packet was lost.
                 if now_ns.saturating_sub(self.since_ns) >= config.hold_ns {
                     self.restart(next);
                 }
             }
             State::Ordered | State::ReTx if sent => {
-                self.lose(now_ns);
+                self.note_missing(now_ns);
                 let later = |psn| psn::distance(psn, last) > 0;
                 if self.marked_psn.is_none_or(later) {
                     self.marked_psn = Some(last);
@@ -198,12 +205,12 @@ impl Flow {
         }
     }
 
-    /// The source box has no copy of this packet.
+    /// The source box says that it has no copy of this packet.
     pub(crate) fn notice(
         &mut self,
         now_ns: u64,
         psn: u32,
-        shared: &mut Shared,
+        shared: &mut FlowShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         if self.state == State::ReTx && psn == self.expected() {
@@ -212,12 +219,12 @@ impl Flow {
         }
     }
 
-    /// The hold time ends here if it is over. Returns the request to send now.
+    /// Ends the hold time if it is over. Otherwise, returns the request that is due.
     pub(crate) fn due(
         &mut self,
         now_ns: u64,
         config: &Config,
-        shared: &mut Shared,
+        shared: &mut FlowShared,
         out: &mut Vec<Vec<u8>>,
     ) -> Option<(u32, Request)> {
         if self.state != State::ReTx {
@@ -228,41 +235,41 @@ impl Flow {
             self.give_up(now_ns, shared, out);
             return None;
         }
-        self.look(now_ns, config);
-        if let Some((_, end)) = self.next_ask.take_if(|(at_ns, _)| *at_ns <= now_ns) {
-            self.asked_psn = end;
-            if self.asks.len() < MAX_ASKS {
-                self.asks.push_back((end, now_ns));
+        self.plan_request(now_ns, config);
+        if let Some((_, end)) = self.planned.take_if(|(at_ns, _)| *at_ns <= now_ns) {
+            self.requested_end = end;
+            if self.first_requests.len() < MAX_FIRST_REQUESTS {
+                self.first_requests.push_back((end, now_ns));
             }
-            self.look(now_ns, config);
-        } else if self.again_ns > now_ns {
+            self.plan_request(now_ns, config);
+        } else if self.next_repeat_ns > now_ns {
             return None;
         }
-        let again_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
-        self.again_ns = now_ns.saturating_add(again_ns.max(MIN_REQUEST_NS));
+        let next_repeat_ns = config.request_ns.max(shared.repair_ns.saturating_mul(2));
+        self.next_repeat_ns = now_ns.saturating_add(next_repeat_ns.max(MIN_REQUEST_NS));
         Some((self.expected(), self.request()))
     }
 
-    /// Gives back all that the flow holds.
-    pub(crate) fn flush(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Forwards all held packets.
+    pub(crate) fn flush(&mut self, shared: &mut FlowShared, out: &mut Vec<Vec<u8>>) {
         while let Some(waiting) = self.buffer.pop(&mut shared.room) {
             out.push(waiting.frame);
         }
     }
 
-    /// Notes that a repeated packet has come which was missing.
-    fn recover(&mut self, now_ns: u64, psn: u32, shared: &mut Shared) {
+    /// Records that a missing packet arrived as a repeat.
+    fn recover(&mut self, now_ns: u64, psn: u32, shared: &mut FlowShared) {
         shared.counters.recovered += 1;
-        let mut asks = self.asks.iter();
-        if let Some((_, at_ns)) = asks.find(|(end, _)| psn::distance(psn, *end) > 0) {
+        let mut first_requests = self.first_requests.iter();
+        if let Some((_, at_ns)) = first_requests.find(|(end, _)| psn::distance(psn, *end) > 0) {
             let took_ns = now_ns.saturating_sub(*at_ns);
             let faded_ns = shared.repair_ns - shared.repair_ns / 8;
             shared.repair_ns = faded_ns.max(took_ns);
         }
     }
 
-    /// Goes on after the expected packet has come.
-    fn advance(&mut self, now_ns: u64, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Forwards the held packets that are next, after the expected packet has arrived.
+    fn advance(&mut self, now_ns: u64, shared: &mut FlowShared, out: &mut Vec<Vec<u8>>) {
         match self.state {
             State::Ordered => return,
             State::Waiting => return self.state = State::Ordered,
@@ -283,73 +290,73 @@ impl Flow {
         }
         let to_come = |last| self.sequence.gap(last).is_some_and(|gap| gap >= 0);
         if !self.marked_psn.is_some_and(to_come) {
-            self.order();
+            self.become_ordered();
         }
     }
 
-    /// Notes that the expected packet is missing.
-    fn lose(&mut self, now_ns: u64) {
+    /// Records that the expected packet is missing.
+    fn note_missing(&mut self, now_ns: u64) {
         if self.state == State::Ordered {
             self.state = State::ReTx;
             self.since_ns = now_ns;
-            self.asked_psn = self.expected();
-            // Until something was requested, nothing is requested again.
-            self.again_ns = u64::MAX;
+            self.requested_end = self.expected();
+            // A request is repeated only after a first one.
+            self.next_repeat_ns = u64::MAX;
         }
     }
 
-    /// Lets all go on, and waits for the sender to go back.
-    fn give_up(&mut self, now_ns: u64, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Forwards all held packets, and waits for the sender to go back.
+    fn give_up(&mut self, now_ns: u64, shared: &mut FlowShared, out: &mut Vec<Vec<u8>>) {
         shared.counters.given_up += 1;
         self.flush(shared, out);
-        self.order();
+        self.become_ordered();
         self.state = State::Waiting;
         self.since_ns = now_ns;
     }
 
     fn restart(&mut self, psn: u32) {
         self.sequence.set(psn);
-        self.order();
+        self.become_ordered();
     }
 
-    fn order(&mut self) {
+    fn become_ordered(&mut self) {
         self.state = State::Ordered;
         self.marked_psn = None;
-        self.next_ask = None;
-        self.asks.clear();
+        self.planned = None;
+        self.first_requests.clear();
     }
 
-    /// Plans a request if something is missing that was not requested yet.
-    fn look(&mut self, now_ns: u64, config: &Config) {
+    /// Plans a request if packets are missing that were not requested before.
+    fn plan_request(&mut self, now_ns: u64, config: &Config) {
         let expected = self.expected();
-        // The holes that a request was planned for may have closed since.
+        // The missing packets of the planned request may have arrived since.
         let open = |(_, end): &(u64, u32)| psn::distance(expected, *end) > 0;
-        self.next_ask = self.next_ask.filter(open);
-        if self.next_ask.is_some() {
+        self.planned = self.planned.filter(open);
+        if self.planned.is_some() {
             return;
         }
-        if psn::distance(self.asked_psn, expected) > 0 {
-            self.asked_psn = expected;
+        if psn::distance(self.requested_end, expected) > 0 {
+            self.requested_end = expected;
         }
-        while let Some((end, _)) = self.asks.front()
+        while let Some((end, _)) = self.first_requests.front()
             && psn::distance(*end, expected) >= 0
         {
-            self.asks.pop_front();
+            self.first_requests.pop_front();
         }
         let end = psn::add(expected, self.span());
-        let mut from = self.asked_psn;
+        let mut from = self.requested_end;
         while psn::distance(from, end) > 0 && self.holds(from) {
             from = psn::add(from, 1);
         }
-        self.asked_psn = from;
+        self.requested_end = from;
         if psn::distance(from, end) > 0 {
             let at_ns = now_ns.saturating_add(config.request_delay_ns);
-            self.next_ask = Some((at_ns, end));
+            self.planned = Some((at_ns, end));
         }
     }
 
-    /// Packets from the expected one to the last one that is known to be sent, or that a request
-    /// can be about.
+    /// Number of packets from the expected one to the last one that is known to have been sent, at
+    /// most [`MAX_SPAN`].
     fn span(&self) -> u32 {
         let expected = self.expected();
         let lasts = [self.buffer.psns().next_back(), self.marked_psn];
@@ -358,10 +365,10 @@ impl Flow {
         spans.max().unwrap_or(1).min(MAX_SPAN)
     }
 
-    /// The request for all that is missing up to where it was asked for.
+    /// The request for all missing packets before `requested_end`.
     fn request(&self) -> Request {
         let expected = self.expected();
-        let asked = psn::distance(expected, self.asked_psn)
+        let asked = psn::distance(expected, self.requested_end)
             .max(1)
             .unsigned_abs();
         let span = asked.min(MAX_SPAN);

@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 use crate::KEY_BYTES;
 use crate::message::{Head, Stamp, u32_of};
 use crate::packets::Space;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
-/// What stands for the key where none is configured. Everybody knows it.
+/// The public default key, used where no key is configured.
 pub(crate) const NO_KEY: [u8; KEY_BYTES] = *b"farwrite netrt box without a key";
 
 const TYPE_START: u8 = 5;
@@ -15,57 +15,57 @@ const TYPE_MARK: u8 = 6;
 const TYPE_REQUEST: u8 = 7;
 const TYPE_NOTICE: u8 = 8;
 
-/// Packets after the expected one of which a request says whether they have come.
+/// Number of packets after the expected one that a request covers.
 pub(crate) const BITMAP_BITS: u32 = 128;
-/// Most packets that a request is about.
+/// Highest number of packets that a request covers, with the expected one.
 pub(crate) const MAX_SPAN: u32 = BITMAP_BITS + 1;
 
 /// A message from one box to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct NetRtMessage {
     pub(crate) space: Space,
-    /// The queue pair to which the packets of the flow go.
+    /// The destination queue pair of the flow's packets.
     pub(crate) qpn: u32,
     pub(crate) psn: u32,
-    pub(crate) body: Body,
+    pub(crate) body: NetRtBody,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Body {
-    /// The next packet has this PSN, whatever came before.
+pub(crate) enum NetRtBody {
+    /// The next packet has this PSN, independent of earlier packets.
     Start(Stamp, Dscp),
-    /// The next packet will have this PSN; the last one had another.
+    /// The next packet will have this PSN. Names the PSN of the last packet too.
     Mark(Stamp, Dscp, LastPsn),
-    /// This PSN is expected.
+    /// The destination expects this PSN, and requests missing packets.
     Request(Request),
-    /// There is no copy of the packet with this PSN.
+    /// The source box has no copy of the packet with this PSN.
     Notice,
 }
 
 /// The code point of the flow's packets.
 pub(crate) type Dscp = u8;
-/// The PSN of the packet that was sent last.
+/// The PSN of the last packet sent.
 pub(crate) type LastPsn = u32;
 
 /// Which packets are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Packets that the request is about, from the expected one on: 1 to [`MAX_SPAN`].
+    /// Number of packets that the request covers, from the expected one on: 1 to [`MAX_SPAN`].
     pub(crate) span: u8,
-    /// Bit i: the packet i + 1 after the expected one has come.
+    /// Bit i is set if the packet at distance i + 1 from the expected one has arrived.
     pub(crate) bitmap: u128,
 }
 
 impl Request {
-    /// Whether the packet at a distance from the expected one is wanted.
+    /// Whether the packet at this distance from the expected one is requested.
     pub(crate) fn wants(&self, distance: u32) -> bool {
         let came = |bit: u32| self.bitmap.checked_shr(bit).unwrap_or(0) & 1 == 1;
         distance < u32::from(self.span) && !distance.checked_sub(1).is_some_and(came)
     }
 }
 
-impl Message {
-    pub(crate) fn about(key: &Key, psn: u32, body: Body) -> Self {
+impl NetRtMessage {
+    pub(crate) fn about(key: &StreamKey, psn: u32, body: NetRtBody) -> Self {
         Self {
             space: key.space,
             qpn: key.qpn,
@@ -74,7 +74,7 @@ impl Message {
         }
     }
 
-    /// Reads the bytes before the tag.
+    /// Parses the bytes before the tag.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = Head::parse(bytes)?;
         if head.flags != 0 || head.space == Space::Singles {
@@ -87,8 +87,8 @@ impl Message {
                 let (stamp, dscp) = (Stamp::parse(stamp)?, fields[0]);
                 let last = u32_of(&fields[1..]);
                 let body = match head.kind {
-                    TYPE_MARK => Body::Mark(stamp, dscp, last),
-                    _ if last == 0 => Body::Start(stamp, dscp),
+                    TYPE_MARK => NetRtBody::Mark(stamp, dscp, last),
+                    _ if last == 0 => NetRtBody::Start(stamp, dscp),
                     _ => return None,
                 };
                 (dscp < 64).then_some((body, rest))?
@@ -101,9 +101,9 @@ impl Message {
                     bitmap: u128::from_be_bytes(*bitmap),
                 };
                 let holds = (1..=MAX_SPAN).contains(&u32::from(span));
-                holds.then_some((Body::Request(request), rest))?
+                holds.then_some((NetRtBody::Request(request), rest))?
             }
-            TYPE_NOTICE => (Body::Notice, rest),
+            TYPE_NOTICE => (NetRtBody::Notice, rest),
             _ => return None,
         };
         rest.is_empty().then_some(Self {
@@ -114,27 +114,27 @@ impl Message {
         })
     }
 
-    /// The bytes before the tag.
+    /// Encodes the bytes before the tag.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let mut rest = Vec::new();
         let kind = match self.body {
-            Body::Start(stamp, dscp) => {
+            NetRtBody::Start(stamp, dscp) => {
                 stamp.emit(&mut rest);
                 rest.extend_from_slice(&[dscp, 0, 0, 0]);
                 TYPE_START
             }
-            Body::Mark(stamp, dscp, last) => {
+            NetRtBody::Mark(stamp, dscp, last) => {
                 stamp.emit(&mut rest);
                 rest.push(dscp);
                 rest.extend_from_slice(&last.to_be_bytes()[1..]);
                 TYPE_MARK
             }
-            Body::Request(request) => {
+            NetRtBody::Request(request) => {
                 rest.extend_from_slice(&request.bitmap.to_be_bytes());
                 rest.push(request.span);
                 TYPE_REQUEST
             }
-            Body::Notice => TYPE_NOTICE,
+            NetRtBody::Notice => TYPE_NOTICE,
         };
         let head = Head {
             qpn: self.qpn,
@@ -151,8 +151,8 @@ impl Message {
 mod tests {
     use super::*;
 
-    fn message(body: Body) -> Message {
-        Message {
+    fn message(body: NetRtBody) -> NetRtMessage {
+        NetRtMessage {
             space: Space::Response,
             qpn: 0x12_3456,
             psn: 0xFF_FFFF,
@@ -168,20 +168,20 @@ mod tests {
             bitmap: 1 << 127 | 5,
         };
         for (body, bytes) in [
-            (Body::Start(stamp, 24), 32),
-            (Body::Mark(stamp, 24, 77), 32),
-            (Body::Request(request), 29),
-            (Body::Notice, 12),
+            (NetRtBody::Start(stamp, 24), 32),
+            (NetRtBody::Mark(stamp, 24, 77), 32),
+            (NetRtBody::Request(request), 29),
+            (NetRtBody::Notice, 12),
         ] {
             let message = message(body);
             let mut emitted = message.emit();
             assert_eq!(emitted.len(), bytes);
-            assert_eq!(Message::parse(&emitted), Some(message));
+            assert_eq!(NetRtMessage::parse(&emitted), Some(message));
             for cut in 0..emitted.len() {
-                assert_eq!(Message::parse(&emitted[..cut]), None, "{body:?} {cut}");
+                assert_eq!(NetRtMessage::parse(&emitted[..cut]), None, "{body:?} {cut}");
             }
             emitted.push(0);
-            assert_eq!(Message::parse(&emitted), None);
+            assert_eq!(NetRtMessage::parse(&emitted), None);
         }
     }
 
@@ -189,16 +189,16 @@ mod tests {
     fn values_out_of_range_are_refused() {
         for span in [0, 130, 255] {
             let request = Request { span, bitmap: 0 };
-            let message = message(Body::Request(request));
-            assert_eq!(Message::parse(&message.emit()), None, "{span}");
+            let message = message(NetRtBody::Request(request));
+            assert_eq!(NetRtMessage::parse(&message.emit()), None, "{span}");
         }
-        let singles = Message {
+        let singles = NetRtMessage {
             space: Space::Singles,
-            ..message(Body::Notice)
+            ..message(NetRtBody::Notice)
         };
-        assert_eq!(Message::parse(&singles.emit()), None);
-        let dscp = message(Body::Start(Stamp::default(), 64));
-        assert_eq!(Message::parse(&dscp.emit()), None);
+        assert_eq!(NetRtMessage::parse(&singles.emit()), None);
+        let dscp = message(NetRtBody::Start(Stamp::default(), 64));
+        assert_eq!(NetRtMessage::parse(&dscp.emit()), None);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //!
 //! A box stands beside each NIC, in place of the port of a top-of-rack switch. Its source half
 //! keeps copies of the packets that its NIC sends. The destination half of the box at the other end
-//! delivers packets in order: it holds back those that came after a missing one, and requests that
-//! one from the source half. `docs/boxes.md` says what a box does and costs, P11 what the boxes send
-//! each other and how a flow changes its state.
+//! delivers packets in order: it holds back packets that arrive after a missing one, and requests
+//! the missing packet from the source half. `docs/boxes.md` describes what a box does and costs,
+//! P11 the messages between boxes and the states of a flow.
 
 mod config;
 mod counters;
@@ -26,13 +26,13 @@ pub use config::Config;
 pub use counters::Counters;
 pub use rate::RateLimit;
 
-use self::destination::{Destination, Outcome};
-use self::format::{Body, Message};
+use self::destination::{Destination, Emitted};
+use self::format::{NetRtBody, NetRtMessage};
 use self::source::Source;
 use crate::frame::View;
 use crate::message::Seal;
-use crate::packets::{Kind, Space};
-use crate::streams::Key;
+use crate::packets::{PacketKind, Space};
+use crate::streams::StreamKey;
 use crate::{PathBox, Side};
 
 /// A NetRT box.
@@ -75,8 +75,8 @@ impl PathBox for NetRt {
 
     fn handle_timeout(&mut self, now_ns: u64) {
         self.send(Side::Far, |this| this.source.due(now_ns));
-        for outcome in self.destination.due(now_ns) {
-            self.finish(outcome);
+        for emitted in self.destination.due(now_ns) {
+            self.finish(emitted);
         }
     }
 
@@ -134,36 +134,36 @@ impl NetRt {
         let Some(view) = View::parse(&frame) else {
             return self.out.push_back((Side::Near, frame));
         };
-        if let Some(message) = self.seal.open(&view).and_then(Message::parse) {
+        if let Some(message) = self.seal.open(&view).and_then(NetRtMessage::parse) {
             return self.handle_message(now_ns, &view, &message);
         }
-        let outcome = match Packet::parse(view.payload()).map(|packet| Kind::of(&packet)) {
-            Ok(Kind::Data(data)) => self.destination.handle(now_ns, frame, data),
-            Ok(Kind::Ack { qpn }) => {
-                let key = Key::new(&view, qpn, Space::Response);
+        let emitted = match Packet::parse(view.payload()).map(|packet| PacketKind::of(&packet)) {
+            Ok(PacketKind::Data(data)) => self.destination.handle(now_ns, frame, data),
+            Ok(PacketKind::Ack { qpn }) => {
+                let key = StreamKey::new(&view, qpn, Space::Response);
                 self.destination.handle_ack(now_ns, frame, key)
             }
             _ => return self.out.push_back((Side::Near, frame)),
         };
-        self.finish(outcome);
+        self.finish(emitted);
     }
 
-    fn handle_message(&mut self, now_ns: u64, view: &View<'_>, message: &Message) {
-        if let Body::Request(request) = &message.body {
-            let key = Key::new(view, message.qpn, message.space).reversed();
+    fn handle_message(&mut self, now_ns: u64, view: &View<'_>, message: &NetRtMessage) {
+        if let NetRtBody::Request(request) = &message.body {
+            let key = StreamKey::new(view, message.qpn, message.space).reversed();
             let (psn, source) = (message.psn, &mut self.source);
             let notice = source.request(now_ns, key, psn, request, view);
             self.send(Side::Far, |_| notice);
             self.send(Side::Far, |this| this.source.due(now_ns));
         } else {
-            let outcome = self.destination.message(now_ns, view, message);
-            self.finish(outcome);
+            let emitted = self.destination.message(now_ns, view, message);
+            self.finish(emitted);
         }
     }
 
-    fn finish(&mut self, outcome: Outcome) {
-        self.send(Side::Near, |_| outcome.near);
-        self.send(Side::Far, |_| outcome.far);
+    fn finish(&mut self, emitted: Emitted) {
+        self.send(Side::Near, |_| emitted.near);
+        self.send(Side::Far, |_| emitted.far);
     }
 
     fn send<F>(&mut self, to: Side, frames: impl FnOnce(&mut Self) -> F)
@@ -175,10 +175,10 @@ impl NetRt {
     }
 }
 
-/// The packet, if NetRT protects it: packets of reliable connections.
-fn protected(view: &View<'_>) -> Option<crate::packets::Data> {
-    match Kind::of(&Packet::parse(view.payload()).ok()?) {
-        Kind::Data(data) if data.space != Space::Singles => Some(data),
+/// Returns the packet if NetRT protects it: it must belong to a reliable connection.
+fn protected(view: &View<'_>) -> Option<crate::packets::DataPacket> {
+    match PacketKind::of(&Packet::parse(view.payload()).ok()?) {
+        PacketKind::Data(data) if data.space != Space::Singles => Some(data),
         _ => None,
     }
 }

@@ -1,30 +1,31 @@
-//! The duplicate pool (section III.C.1): copies of packets that were sent, for repeating them.
+//! The duplicate pool (section III.C.1): copies of sent packets, to repeat them.
 //!
-//! A full pool drops the oldest copy of the flow with the fewest requests (LFU). Of flows with
-//! equally few, it is the one with the oldest copy.
+//! When the pool is full, it first drops copies older than `copy_ns`. Then it drops the oldest copy
+//! of the flow with the fewest requests (LFU). Among flows with equally few requests, it chooses
+//! the flow with the oldest copy.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::format::Request;
 use crate::psn;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct DuplicatePool {
     max_bytes: usize,
     copy_ns: u64,
     bytes: usize,
     peak_bytes: usize,
     copied: u64,
-    flows: BTreeMap<Key, Copies>,
-    /// Flows with copies, by requests, then by the number of their oldest copy.
-    by_requests: BTreeSet<(u32, u64, Key)>,
-    /// Flows with copies, by the number of their oldest copy.
-    by_age: BTreeSet<(u64, Key)>,
+    flows: BTreeMap<StreamKey, Copies>,
+    /// Flows with copies, ordered by requests, then by the number of the oldest copy.
+    by_requests: BTreeSet<(u32, u64, StreamKey)>,
+    /// Flows with copies, ordered by the number of the oldest copy.
+    by_age: BTreeSet<(u64, StreamKey)>,
 }
 
-/// The copies of a flow: the latest packets that it has sent, in order, without gaps.
+/// The copies of a flow: the latest packets that it sent, in order and without gaps.
 #[derive(Debug, Default)]
 struct Copies {
     requests: u32,
@@ -43,14 +44,14 @@ impl Copies {
         self.bytes -= copy.map_or(0, |copy| copy.frame.len());
     }
 
-    /// Keeps this number of copies, the oldest ones.
+    /// Keeps the `keep` oldest copies, and drops the others.
     fn truncate(&mut self, keep: usize) {
         for copy in self.copies.drain(keep..) {
             self.bytes -= copy.frame.len();
         }
     }
 
-    /// Where the flow is in the orders of the pool.
+    /// Sort key of the flow in the orders of the pool: requests, and the number of the oldest copy.
     fn place(&self) -> Option<(u32, u64)> {
         let oldest = self.copies.front()?;
         Some((self.requests, oldest.number))
@@ -60,15 +61,15 @@ impl Copies {
 #[derive(Debug)]
 struct Copy {
     psn: u32,
-    /// Counts the copies of all flows.
+    /// Serial number among the copies of all flows.
     number: u64,
     sent_ns: u64,
     repeated_ns: Option<u64>,
     frame: Vec<u8>,
 }
 
-impl Pool {
-    /// A pool of `max_bytes`, in which copies that are `copy_ns` old make room first.
+impl DuplicatePool {
+    /// A pool of `max_bytes` that first drops copies older than `copy_ns`.
     pub(crate) fn new(max_bytes: usize, copy_ns: u64) -> Self {
         Self {
             max_bytes,
@@ -94,10 +95,10 @@ impl Pool {
         self.copied
     }
 
-    /// Keeps a copy of the packet that a flow has just sent.
-    pub(crate) fn add(&mut self, now_ns: u64, key: Key, psn: u32, frame: &[u8]) {
+    /// Adds a copy of the packet that a flow has just sent.
+    pub(crate) fn add(&mut self, now_ns: u64, key: StreamKey, psn: u32, frame: &[u8]) {
         if frame.len() > self.max_bytes {
-            // The copies of a flow have no gaps.
+            // No copy of this packet is possible, and the copies of a flow must not have a gap.
             return self.change(key, |flow| flow.truncate(0));
         }
         while self.bytes + frame.len() > self.max_bytes && self.drop_one(now_ns) {}
@@ -113,8 +114,8 @@ impl Pool {
         self.peak_bytes = self.peak_bytes.max(self.bytes);
     }
 
-    /// Drops the copies from a PSN on: the sender sends them again.
-    pub(crate) fn rewind(&mut self, key: Key, psn: u32) {
+    /// Drops the copies from a PSN on, because the sender sends these packets again.
+    pub(crate) fn rewind(&mut self, key: StreamKey, psn: u32) {
         self.change(key, |flow| {
             let before = |copy: &Copy| psn::distance(psn, copy.psn) < 0;
             let keep = flow.copies.partition_point(before);
@@ -123,27 +124,27 @@ impl Pool {
     }
 
     /// Drops all copies of a flow.
-    pub(crate) fn clear(&mut self, key: Key) {
+    pub(crate) fn clear(&mut self, key: StreamKey) {
         self.change(key, |flow| flow.truncate(0));
     }
 
     /// Drops a flow.
-    pub(crate) fn forget(&mut self, key: Key) {
+    pub(crate) fn forget(&mut self, key: StreamKey) {
         self.clear(key);
         self.flows.remove(&key);
     }
 
     /// Counts a request.
-    pub(crate) fn count_request(&mut self, key: Key) {
+    pub(crate) fn count_request(&mut self, key: StreamKey) {
         self.change(key, |flow| flow.requests = flow.requests.saturating_add(1));
     }
 
-    /// The packets that a request wants, with the bytes of their frames; without those repeated
-    /// within `guard_ns`. `None` if there is no copy of the expected packet.
+    /// The PSNs and frame lengths of the requested packets, except for those repeated less than
+    /// `guard_ns` ago. `None` if there is no copy of the expected packet.
     pub(crate) fn wanted(
         &self,
         now_ns: u64,
-        key: &Key,
+        key: &StreamKey,
         expected: u32,
         request: &Request,
         guard_ns: u64,
@@ -153,7 +154,8 @@ impl Pool {
             return None;
         }
         let at = copies.partition_point(|copy| psn::distance(expected, copy.psn) < 0);
-        // PSNs between two neighbours are of no packet: they belong to the response of a READ.
+        // PSNs between two neighbouring copies are not packets of this flow: they belong to the
+        // response of a READ.
         let distance = |copy: &Copy| psn::distance(expected, copy.psn).unsigned_abs();
         let span = u32::from(request.span);
         let within = copies.range(at..).take_while(|&copy| distance(copy) < span);
@@ -167,8 +169,8 @@ impl Pool {
         Some(wanted.map(|copy| (copy.psn, copy.frame.len())).collect())
     }
 
-    /// The frame of a packet that is repeated now.
-    pub(crate) fn repeat(&mut self, now_ns: u64, key: &Key, psn: u32) -> Option<&[u8]> {
+    /// Returns the frame of a packet, and records that it is repeated now.
+    pub(crate) fn repeat(&mut self, now_ns: u64, key: &StreamKey, psn: u32) -> Option<&[u8]> {
         let copies = &mut self.flows.get_mut(key)?.copies;
         let at = copies.partition_point(|copy| psn::distance(psn, copy.psn) < 0);
         let copy = copies.get_mut(at).filter(|copy| copy.psn == psn)?;
@@ -176,7 +178,7 @@ impl Pool {
         Some(&copy.frame)
     }
 
-    /// Drops the copy that is needed least. `false` if there is none.
+    /// Drops one copy. Returns `false` if there is none.
     fn drop_one(&mut self, now_ns: u64) -> bool {
         let old = self.by_age.first().map(|(_, key)| *key).filter(|key| {
             let oldest = self.flows.get(key).and_then(|flow| flow.copies.front());
@@ -190,8 +192,8 @@ impl Pool {
         true
     }
 
-    /// Changes a flow, and keeps the sum and the orders right.
-    fn change(&mut self, key: Key, change: impl FnOnce(&mut Copies)) {
+    /// Changes the copies of a flow, and updates the sum of bytes and the orders.
+    fn change(&mut self, key: StreamKey, change: impl FnOnce(&mut Copies)) {
         let flow = self.flows.entry(key).or_default();
         let (bytes, place) = (flow.bytes, flow.place());
         change(flow);
@@ -217,32 +219,32 @@ mod tests {
     use crate::packets::Space;
     use core::net::Ipv4Addr;
 
-    fn key(qpn: u32) -> Key {
-        Key::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request)
+    fn key(qpn: u32) -> StreamKey {
+        StreamKey::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request)
     }
 
     fn all(span: u8) -> Request {
         Request { span, bitmap: 0 }
     }
 
-    fn psns(pool: &Pool, qpn: u32, expected: u32, span: u8) -> Option<Vec<u32>> {
+    fn psns(pool: &DuplicatePool, qpn: u32, expected: u32, span: u8) -> Option<Vec<u32>> {
         let wanted = pool.wanted(0, &key(qpn), expected, &all(span), 0)?;
         Some(wanted.into_iter().map(|(psn, _)| psn).collect())
     }
 
     #[test]
     fn the_oldest_copy_of_the_least_requested_flow_goes_first() {
-        let mut pool = Pool::new(60, 1000);
+        let mut pool = DuplicatePool::new(60, 1000);
         for psn in 0..3 {
             pool.add(0, key(1), psn, &[1; 10]);
             pool.add(0, key(2), psn, &[2; 10]);
         }
         assert_eq!(pool.bytes(), 60);
-        // Equal requests: the oldest copy of all.
+        // With equal requests, the pool drops the oldest copy of all flows.
         pool.add(0, key(3), 9, &[3; 10]);
         assert_eq!(psns(&pool, 1, 0, 3), None);
         assert_eq!(psns(&pool, 1, 1, 3), Some([1, 2].into()));
-        // Flows 1 and 3 are requested: flow 2 makes room.
+        // Flows 1 and 3 have requests, so flow 2 makes room.
         pool.count_request(key(1));
         pool.count_request(key(3));
         pool.add(0, key(3), 10, &[3; 10]);
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn old_copies_make_room_before_those_of_flows_with_fewer_requests() {
-        let mut pool = Pool::new(20, 1000);
+        let mut pool = DuplicatePool::new(20, 1000);
         pool.add(0, key(1), 0, &[1; 10]);
         pool.count_request(key(1));
         pool.add(900, key(2), 0, &[2; 10]);
@@ -271,14 +273,14 @@ mod tests {
 
     #[test]
     fn copies_have_no_gaps_and_follow_a_sender_that_goes_back() {
-        let mut pool = Pool::new(100, 1000);
+        let mut pool = DuplicatePool::new(100, 1000);
         for psn in [0xFF_FFFE, 0xFF_FFFF, 0, 1] {
             pool.add(0, key(1), psn, &[0; 10]);
         }
         assert_eq!(psns(&pool, 1, 0xFF_FFFF, 2), Some([0xFF_FFFF, 0].into()));
         pool.rewind(key(1), 0);
         assert_eq!((psns(&pool, 1, 0, 5), pool.bytes()), (None, 20));
-        // A frame that is longer than the pool leaves a gap behind it, so nothing is kept.
+        // A frame longer than the pool would be a gap in the copies, so the pool drops them all.
         pool.add(0, key(1), 0, &[0; 101]);
         assert_eq!((psns(&pool, 1, 0xFF_FFFE, 5), pool.bytes()), (None, 0));
         pool.forget(key(1));
@@ -287,7 +289,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_not_repeated_twice_within_a_round_trip() {
-        let mut pool = Pool::new(100, 1000);
+        let mut pool = DuplicatePool::new(100, 1000);
         // PSNs 1 to 3 belong to the response of a READ.
         pool.add(0, key(1), 0, b"read");
         pool.add(0, key(1), 4, b"next");

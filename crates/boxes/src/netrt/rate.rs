@@ -1,16 +1,17 @@
-//! How fast packets are repeated (section III.C.3).
+//! The rate limit of repeated packets (section III.C.3).
 
-/// The rate of repeated packets, by N. The paper leaves the unit, the scope and the window of N
-/// open. Here, N is the bytes of frames of all flows of the port that have been requested and not
-/// yet been repeated.
+/// The rate of repeated packets as a function of N. The paper does not specify the unit, the scope
+/// and the window of N. Here, N is the number of bytes that were requested and not yet repeated,
+/// over all flows of the port.
 ///
-/// The sender is paused from when N exceeds `low_bytes` until nothing waits to be repeated.
+/// The sender is paused when N exceeds `low_bytes`, and resumes when N is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// The rate of the port, in bits a second. Packets are repeated with it up to `low_bytes`.
+    /// The rate of the port, in bits a second. Repeats use this rate while N is at most
+    /// `low_bytes`.
     pub line_bps: u64,
-    /// `K_l`. The paper's section IV has the values of `K_l` and `K_h` the other way round, which
-    /// its formula does not allow.
+    /// `K_l`. Section IV of the paper exchanges the values of `K_l` and `K_h`, which contradicts
+    /// its formula.
     pub low_bytes: u64,
     /// `K_h`.
     pub high_bytes: u64,
@@ -18,9 +19,9 @@ pub struct RateLimit {
     pub most_percent: u64,
     /// Percent of the line rate from `high_bytes` on (`R_a^min`).
     pub least_percent: u64,
-    /// A larger N counts as this. In the paper, N cannot exceed a bandwidth-delay product, since
-    /// the pool has no more copies. With a larger pool, one request of 129 packets could otherwise
-    /// slow the repeats down to `least_percent`.
+    /// Upper limit of N. In the paper, N cannot exceed a bandwidth-delay product, because this is
+    /// the size of the pool. With a larger pool, one request for 129 packets could otherwise slow
+    /// the repeats down to `least_percent`.
     pub most_bytes: u64,
 }
 

@@ -1,40 +1,41 @@
-//! Packets that wait to be repeated, at the rate that [`RateLimit`] allows.
+//! The queue of packets to repeat, paced by [`RateLimit`].
 
 use alloc::collections::{BTreeSet, VecDeque};
 
 use super::rate::RateLimit;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
-/// The packets of all flows of a port that were requested and not yet repeated.
+/// The requested packets of all flows of a port that were not yet repeated.
 #[derive(Debug)]
-pub(crate) struct Repeats {
+pub(crate) struct RepeatQueue {
     limit: RateLimit,
     max_bytes: u64,
-    queue: VecDeque<Repeat>,
-    queued: BTreeSet<(Key, u32)>,
-    /// N.
+    queue: VecDeque<QueuedRepeat>,
+    queued: BTreeSet<(StreamKey, u32)>,
+    /// Bytes in the queue: N of [`RateLimit`].
     bytes: u64,
-    /// When the next packet may leave.
+    /// When the next packet may be sent.
     free_ns: u64,
-    /// Traffic classes of the packets since nothing waited, a bit each.
+    /// Bitmap of the traffic classes of all packets queued since the queue was last empty.
     classes: u8,
-    /// Traffic classes that are paused, a bit each.
+    /// Bitmap of the traffic classes that are paused.
     stops: u8,
     pauses: u64,
 }
 
-/// A packet that waits.
+/// A packet in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeat {
-    pub(crate) key: Key,
+pub(crate) struct QueuedRepeat {
+    pub(crate) key: StreamKey,
     pub(crate) psn: u32,
     pub(crate) bytes: usize,
     /// The traffic class of its flow, 0 to 7.
     pub(crate) class: u8,
 }
 
-impl Repeats {
-    /// Up to `max_bytes` wait. What exceeds this will be requested again.
+impl RepeatQueue {
+    /// A queue of up to `max_bytes`. Packets beyond this are not queued; the destination requests
+    /// them again.
     pub(crate) fn new(limit: RateLimit, max_bytes: u64) -> Self {
         Self {
             limit,
@@ -49,7 +50,7 @@ impl Repeats {
         }
     }
 
-    /// Traffic classes that the sender must not send now.
+    /// Bitmap of the traffic classes that the sender must not send now.
     pub(crate) fn stops(&self) -> u8 {
         self.stops
     }
@@ -59,8 +60,8 @@ impl Repeats {
         self.pauses
     }
 
-    /// Adds a packet unless it waits already, or too many wait.
-    pub(crate) fn push(&mut self, repeat: Repeat) {
+    /// Adds a packet, unless it is in the queue or the queue is full.
+    pub(crate) fn push(&mut self, repeat: QueuedRepeat) {
         let bytes = self.bytes + repeat.bytes as u64;
         if bytes > self.max_bytes || !self.queued.insert((repeat.key, repeat.psn)) {
             return;
@@ -75,15 +76,15 @@ impl Repeats {
     }
 
     /// Removes the packets of a flow.
-    pub(crate) fn forget(&mut self, key: Key) {
+    pub(crate) fn forget(&mut self, key: StreamKey) {
         self.queue.retain(|repeat| repeat.key != key);
         self.queued.retain(|(queued, _)| *queued != key);
         self.bytes = self.queue.iter().map(|repeat| repeat.bytes as u64).sum();
         self.resume();
     }
 
-    /// The next packet that may be repeated now.
-    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<Repeat> {
+    /// Removes and returns the next packet, if it may be sent now.
+    pub(crate) fn pop_due(&mut self, now_ns: u64) -> Option<QueuedRepeat> {
         if self.next_ns()? > now_ns {
             return None;
         }
@@ -98,12 +99,12 @@ impl Repeats {
         Some(repeat)
     }
 
-    /// When [`pop_due`](Self::pop_due) has a packet.
+    /// When [`pop_due`](Self::pop_due) returns the next packet.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         (!self.queue.is_empty()).then_some(self.free_ns)
     }
 
-    /// Ends the pause when nothing waits.
+    /// Ends the pause when the queue is empty.
     fn resume(&mut self) {
         if self.queue.is_empty() {
             self.classes = 0;
@@ -119,13 +120,13 @@ mod tests {
     use alloc::vec::Vec;
     use core::net::Ipv4Addr;
 
-    fn repeats() -> Repeats {
-        Repeats::new(RateLimit::new(1_000_000_000, 100_000), 60_000)
+    fn repeats() -> RepeatQueue {
+        RepeatQueue::new(RateLimit::new(1_000_000_000, 100_000), 60_000)
     }
 
-    fn repeat(qpn: u32, psn: u32, class: u8) -> Repeat {
-        Repeat {
-            key: Key::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request),
+    fn repeat(qpn: u32, psn: u32, class: u8) -> QueuedRepeat {
+        QueuedRepeat {
+            key: StreamKey::of(Ipv4Addr::LOCALHOST.into(), qpn, Space::Request),
             psn,
             bytes: 1000,
             class,
@@ -133,7 +134,7 @@ mod tests {
     }
 
     /// Times at which packets leave, in us.
-    fn drain(repeats: &mut Repeats) -> Vec<u64> {
+    fn drain(repeats: &mut RepeatQueue) -> Vec<u64> {
         core::iter::from_fn(|| {
             let at_ns = repeats.next_ns()?;
             repeats.pop_due(at_ns).map(|_| at_ns / 1000)
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn many_packets_leave_slowly_and_pause_the_sender_until_all_have_left() {
         let mut repeats = repeats();
-        // The last ten find no room.
+        // The queue is full for the last ten.
         for psn in 0..70 {
             repeats.push(repeat(1 + psn % 2, psn, 3 + u8::try_from(psn % 2).unwrap()));
         }
@@ -169,7 +170,7 @@ mod tests {
             assert_eq!(repeats.stops(), 0b1_1000);
             left.extend(repeats.pop_due(at_ns).map(|_| at_ns / 1000));
         }
-        // 60 KB: 25.5% of the line; 21 KB: 49.3%; 20 KB and below: the line.
+        // N = 60 KB: 25.5% of the line rate; 21 KB: 49.3%; 20 KB and below: the line rate.
         assert_eq!(left[1] - left[0], 31);
         assert_eq!(left[40] - left[39], 16);
         assert_eq!(left[59] - left[58], 8);

@@ -1,50 +1,57 @@
-//! The source half (`SrcToR`): packets on their way into the network pass, and copies of them stay.
+//! The source half (`SrcToR`): forwards packets to the network, keeps copies, and repeats requested
+//! packets.
+//!
+//! It also sends two messages about a flow. A start names the PSN of the next packet when the
+//! destination cannot predict it. A mark names the last PSN sent, so that the destination notices
+//! the loss of the last packets.
 
 use alloc::vec::Vec;
 
 use super::config::Config;
 use super::counters::Counters;
-use super::format::{Body, Message, Request};
-use super::pool::Pool;
-use super::repeats::{Repeat, Repeats};
+use super::format::{NetRtBody, NetRtMessage, Request};
+use super::pool::DuplicatePool;
+use super::repeats::{QueuedRepeat, RepeatQueue};
 use crate::frame::{Envelope, View};
 use crate::message::{Seal, Stamp};
-use crate::packets::{Data, Sequence};
+use crate::packets::{DataPacket, Sequence};
 use crate::psn;
-use crate::streams::{Key, Table};
+use crate::streams::{StreamKey, StreamTable};
 use crate::timers::Timers;
 
-/// Marks after the last packet before a pause. Each comes twice as late as the one before, since a
-/// queue that is full drops marks too.
+/// Number of marks after the last packet before a pause. The interval doubles with each mark,
+/// because a full queue may drop several of them.
 const TAIL_MARKS: u32 = 10;
-/// In the middle of a message, the wait before a mark is this many times as long as after a message,
-/// because the packets of a message follow each other.
+/// Factor for the delay of a mark in the middle of a message. The next packet of the message
+/// normally follows soon.
 const MIDDLE: u64 = 8;
 
 #[derive(Debug)]
 pub(crate) struct Source {
     config: Config,
-    flows: Table<Flow>,
-    pool: Pool,
-    repeats: Repeats,
-    /// When flows that pause are marked.
+    flows: StreamTable<SourceFlow>,
+    pool: DuplicatePool,
+    repeats: RepeatQueue,
+    /// Timers of the marks of flows that pause.
     tails: Timers,
-    /// The latest message.
+    /// Stamp of the latest message sent.
     stamp: Stamp,
     seal: Seal,
     counters: Counters,
 }
 
-/// What the source half knows of a flow.
+/// The source half's state of a flow.
 #[derive(Debug)]
-struct Flow {
+struct SourceFlow {
     sequence: Sequence,
-    /// The headers of the packet that was sent last, its PSN, and the wait for the one after it.
+    /// Headers of the last packet sent.
     envelope: Envelope,
     dscp: u8,
+    /// PSN of the last packet sent.
     last_psn: u32,
+    /// Delay of a mark after the last packet.
     wait_ns: u64,
-    /// When the flow was marked or started last.
+    /// When the last mark or start was sent.
     marked_ns: u64,
     tail_ns: Option<u64>,
     tail_marks: u32,
@@ -54,9 +61,9 @@ impl Source {
     pub(crate) fn new(config: &Config, boot: u64) -> Self {
         Self {
             config: config.clone(),
-            flows: Table::new(config.max_flows, config.idle_ns),
-            pool: Pool::new(config.pool_bytes, config.copy_ns),
-            repeats: Repeats::new(config.rate, config.pool_bytes as u64),
+            flows: StreamTable::new(config.max_flows, config.idle_ns),
+            pool: DuplicatePool::new(config.pool_bytes, config.copy_ns),
+            repeats: RepeatQueue::new(config.rate, config.pool_bytes as u64),
             tails: Timers::default(),
             stamp: Stamp { boot, serial: 0 },
             seal: config.seal(),
@@ -78,24 +85,25 @@ impl Source {
         self.pool.bytes()
     }
 
-    /// Traffic classes that the sender must not send now.
+    /// Bitmap of the traffic classes that the sender must not send now.
     pub(crate) fn stops(&self) -> u8 {
         self.repeats.stops()
     }
 
-    /// When [`due`](Self::due) has something to do.
+    /// When to call [`due`](Self::due).
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let times = [self.tails.next_ns(), self.repeats.next_ns()];
         times.into_iter().flatten().min()
     }
 
-    /// Takes in a data packet, which passes. Returns messages that go before and after it.
+    /// Processes a data packet, which the caller forwards. Returns messages to send directly before
+    /// and after it.
     pub(crate) fn handle(
         &mut self,
         now_ns: u64,
         view: &View<'_>,
         frame: &[u8],
-        data: &Data,
+        data: &DataPacket,
     ) -> [Option<Vec<u8>>; 2] {
         if view.dscp() == self.config.repeat_dscp {
             return [None, None];
@@ -104,9 +112,9 @@ impl Source {
             self.counters.damaged += 1;
             return [None, None];
         }
-        let key = Key::new(view, data.qpn, data.space);
+        let key = StreamKey::new(view, data.qpn, data.space);
         if self.flows.get(now_ns, &key).is_none() {
-            let removed = self.flows.insert(now_ns, key, Flow::new(view));
+            let removed = self.flows.insert(now_ns, key, SourceFlow::new(view));
             for (key, mut flow) in removed {
                 self.tails.set(key, &mut flow.tail_ns, None);
                 self.pool.forget(key);
@@ -120,7 +128,7 @@ impl Source {
         let gap = flow.sequence.gap(data.psn);
         let starts = gap != Some(0);
         if gap.is_some_and(|gap| gap < 0) {
-            // The sender has gone back: it repeats what was requested.
+            // The sender has gone back, and repeats the requested packets itself.
             self.pool.rewind(key, data.psn);
             self.repeats.forget(key);
         } else if starts {
@@ -140,12 +148,12 @@ impl Source {
         [before.flatten(), after.flatten()]
     }
 
-    /// Takes in a request. Returns a notice if it cannot be fulfilled; packets that are repeated
-    /// come out of [`due`](Self::due).
+    /// Processes a request. Returns a notice if there is no copy of the expected packet.
+    /// [`due`](Self::due) returns the repeated packets.
     pub(crate) fn request(
         &mut self,
         now_ns: u64,
-        key: Key,
+        key: StreamKey,
         expected: u32,
         request: &Request,
         view: &View<'_>,
@@ -161,7 +169,7 @@ impl Source {
             let wanted = self.pool.wanted(now_ns, &key, expected, request, guard_ns);
             if let Some(wanted) = wanted {
                 for (psn, bytes) in wanted {
-                    self.repeats.push(Repeat {
+                    self.repeats.push(QueuedRepeat {
                         key,
                         psn,
                         bytes,
@@ -173,15 +181,18 @@ impl Source {
         }
         self.counters.notices_sent += 1;
         let envelope = view.envelope().reversed();
-        self.wrap(envelope, &Message::about(&key, expected, Body::Notice))
+        self.wrap(
+            envelope,
+            &NetRtMessage::about(&key, expected, NetRtBody::Notice),
+        )
     }
 
-    /// Packets to repeat now, and marks of flows that pause.
+    /// Returns the repeats and marks that are due.
     pub(crate) fn due(&mut self, now_ns: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         while let Some(repeat) = self.repeats.pop_due(now_ns) {
             let frame = self.pool.repeat(now_ns, &repeat.key, repeat.psn);
-            // There is no frame if newer copies have replaced the copy.
+            // The pool may have dropped the copy since the request.
             if let Some(view) = frame.and_then(View::parse) {
                 self.counters.repeated += 1;
                 out.push(view.with_dscp(self.config.repeat_dscp));
@@ -204,28 +215,30 @@ impl Source {
         out
     }
 
-    /// The start of a new flow goes before all others, so that no packet overtakes it. When a sender
-    /// goes back or on, the start must not overtake packets from before.
-    fn start(&mut self, key: Key, psn: u32, is_new: bool) -> Option<Vec<u8>> {
+    /// Builds a start. The start of a new flow has the preferred code point, so that no packet of
+    /// the flow overtakes it. When a known sender goes back or skips PSNs, the start must not
+    /// overtake earlier packets, so it has the code point of the flow.
+    fn start(&mut self, key: StreamKey, psn: u32, is_new: bool) -> Option<Vec<u8>> {
         self.counters.starts_sent += 1;
         let stamp = self.next_stamp();
         let flow = self.flows.peek(&key)?;
         let envelope = flow.envelope.clone();
-        let message = Message::about(&key, psn, Body::Start(stamp, flow.dscp));
+        let message = NetRtMessage::about(&key, psn, NetRtBody::Start(stamp, flow.dscp));
         if is_new {
             return self.wrap(envelope, &message);
         }
         self.seal.wrap(&envelope, message.emit())
     }
 
-    /// A mark has the class of the flow, so that it does not overtake the packets that it is about.
-    fn mark(&mut self, key: Key) -> Option<Vec<u8>> {
+    /// Builds a mark. It has the code point of the flow, so that it does not overtake the packets
+    /// that it covers.
+    fn mark(&mut self, key: StreamKey) -> Option<Vec<u8>> {
         self.counters.marks_sent += 1;
         let stamp = self.next_stamp();
         let flow = self.flows.peek(&key)?;
         let next = flow.sequence.least()?;
-        let body = Body::Mark(stamp, flow.dscp, flow.last_psn);
-        let message = Message::about(&key, next, body);
+        let body = NetRtBody::Mark(stamp, flow.dscp, flow.last_psn);
+        let message = NetRtMessage::about(&key, next, body);
         self.seal.wrap(&flow.envelope, message.emit())
     }
 
@@ -234,14 +247,14 @@ impl Source {
         self.stamp
     }
 
-    /// The frame of a message that goes before all others.
-    fn wrap(&self, envelope: Envelope, message: &Message) -> Option<Vec<u8>> {
+    /// Seals a message with the preferred code point.
+    fn wrap(&self, envelope: Envelope, message: &NetRtMessage) -> Option<Vec<u8>> {
         let envelope = envelope.with_dscp(self.config.repeat_dscp);
         self.seal.wrap(&envelope, message.emit())
     }
 }
 
-impl Flow {
+impl SourceFlow {
     fn new(view: &View<'_>) -> Self {
         Self {
             sequence: Sequence::new(),
@@ -255,7 +268,7 @@ impl Flow {
         }
     }
 
-    fn follow(&mut self, view: &View<'_>, data: &Data, config: &Config) {
+    fn follow(&mut self, view: &View<'_>, data: &DataPacket, config: &Config) {
         self.sequence.follow(data);
         self.envelope = view.envelope();
         self.dscp = view.dscp();
@@ -267,7 +280,7 @@ impl Flow {
         };
     }
 
-    /// Whether the sender has not sent this packet, or went back behind it and has not repeated it.
+    /// Whether the sender will still send this packet, for the first time or after it went back.
     fn is_to_come(&self, psn: u32) -> bool {
         let next = self.sequence.least();
         next.is_some_and(|next| psn::distance(next, psn) >= 0)

@@ -1,27 +1,28 @@
-//! The devices of [`super`]'s networks.
+//! The devices of the networks in [`super`].
 
 use std::collections::BTreeMap;
 
 use farwrite_boxes::BoxDevice;
 use farwrite_boxes::lowar::Lowar;
 use farwrite_boxes::netrt::NetRt;
+use farwrite_net::header::Header;
 use farwrite_net::{Device, Frame, NodeId, Output, Ports};
-use farwrite_rc::{Completion, FIRST_QPN, Nic};
+use farwrite_rc::{Completion, Nic};
 
 pub(crate) enum Node {
     Host(Box<Host>),
     Box(Box<BoxDevice<NetRt>>),
     Lowar(Box<BoxDevice<Lowar>>),
-    /// In the place of a box.
+    /// Forwards all frames; stands in place of a box.
     Wire(Vec<Output>),
     /// Loses frames that go to its port 1.
     Lossy(Lossy),
 }
 
-/// A NIC that notes when its requests are done.
+/// A NIC that records when its requests complete.
 pub(crate) struct Host {
     pub(crate) nic: Nic,
-    /// By the number of the request.
+    /// Completion times by the id of the request, for all queue pairs of the NIC.
     pub(crate) done_ns: BTreeMap<u64, u64>,
 }
 
@@ -34,7 +35,7 @@ impl Host {
     }
 }
 
-/// A wire that loses a share of the frames of one direction.
+/// A link that loses a share of the frames of one direction.
 pub(crate) struct Lossy {
     share: f64,
     state: u64,
@@ -53,7 +54,8 @@ impl Lossy {
     }
 
     fn handle(&mut self, port: usize, frame: Frame) {
-        // Marsaglia's xorshift64.
+        // Marsaglia's xorshift64. `farwrite_dice` is the generator of other tests, but tables of
+        // docs/boxes.md depend on the draws of this one, through the examples.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
@@ -73,8 +75,12 @@ impl Device for Node {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
             Self::Host(host) => {
+                let qpn = match &frame.header {
+                    Header::Roce(roce) => roce.bth.dest_qp,
+                    Header::Other(_) => 0,
+                };
                 host.nic.handle(now_ns, port, frame);
-                while let Some(done) = host.nic.poll_completion(FIRST_QPN) {
+                while let Some(done) = host.nic.poll_completion(qpn) {
                     let Completion::Acknowledged { id } = done else {
                         panic!("{done:?}");
                     };

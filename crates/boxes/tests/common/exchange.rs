@@ -1,5 +1,4 @@
-//! Requests of all kinds between two NICs, and a check that each of them is done as if nothing were
-//! lost.
+//! Requests of all kinds between two NICs, and a check that all of them complete correctly.
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
 use farwrite_boxes::PathBox;
@@ -12,7 +11,8 @@ use super::network::Path;
 pub(crate) const RKEY: u32 = 5;
 const ADDR: u64 = 0x1000;
 const MAX_ASKS: usize = 90;
-/// Each request has a slot of memory that it alone writes: a READ that is repeated reads again.
+/// Size of a slot of memory. Each request has a slot of its own, because a repeated READ reads
+/// again.
 const SLOT: usize = 6000;
 
 pub(crate) fn qp_config() -> QpConfig {
@@ -58,8 +58,8 @@ pub(crate) fn asks() -> impl Strategy<Value = Vec<Ask>> {
     prop::collection::vec(ask, 1..60)
 }
 
-/// Posts the requests at host a, runs the network, and checks completions and memory. `faults` is
-/// called between steps of time.
+/// Posts the requests at host a, runs the network, and checks completions and memory. Calls
+/// `faults` between steps of time.
 pub(crate) fn exchange<B: PathBox>(
     path: &mut Path<B>,
     asks: &[Ask],

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use farwrite_boxes::lowar::{Coding, Config, Lowar, Shape};
 use farwrite_boxes::{PathBox, Side};
-use farwrite_wire::header::{Bth, DEFAULT_PKEY};
+use farwrite_wire::header::Bth;
 use farwrite_wire::icrc::{Flow, Icrc};
 use farwrite_wire::opcode::lookup;
 use farwrite_wire::request::pad_bytes;
@@ -14,7 +14,7 @@ use farwrite_wire::request::pad_bytes;
 pub(crate) const QPN: u32 = 0x1234;
 pub(crate) const SRC_PORT: u16 = 50_001;
 
-/// How packets are wrapped.
+/// The headers below UDP of a test's frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Link {
     pub(crate) ipv6: bool,
@@ -67,17 +67,9 @@ pub(crate) fn payload(opcode: u8, psn: u32, payload_bytes: u32, seed: u32) -> Ve
     let carried = if row.payload { payload_bytes } else { 0 };
     let mut bytes = vec![0; row.header_bytes()];
     Bth {
-        opcode,
-        solicited: false,
-        migrated: true,
         pad_bytes: pad_bytes(carried),
-        version: 0,
-        pkey: DEFAULT_PKEY,
-        fecn: false,
-        becn: false,
-        dest_qp: QPN,
         ack_request: psn.is_multiple_of(2),
-        psn,
+        ..Bth::new(opcode, QPN, psn)
     }
     .emit(bytes.first_chunk_mut().unwrap());
     let extra = &mut bytes[Bth::BYTES..];
@@ -92,7 +84,7 @@ pub(crate) fn payload(opcode: u8, psn: u32, payload_bytes: u32, seed: u32) -> Ve
     bytes
 }
 
-/// An Ethernet frame around a UDP payload to which an ICRC is put.
+/// An Ethernet frame around a UDP payload. Appends the ICRC.
 pub(crate) fn frame(link: Link, ipv4_id: u16, mut payload: Vec<u8>) -> Vec<u8> {
     let (src, dst) = addresses(link);
     let flow = Flow::new(src, dst).unwrap();
@@ -176,7 +168,7 @@ fn fold(sum: u32) -> u16 {
     ((sum & 0xFFFF) + (sum >> 16)) as u16
 }
 
-/// The packets of a message of `packets` packets, the last of them short.
+/// The packets of a message. The last one is short.
 pub(crate) fn message(link: Link, kind: Kind, psn: u32, packets: u32) -> Vec<Vec<u8>> {
     let packet = |at: u32| {
         let (first, last) = (at == 0, at + 1 == packets);
@@ -235,13 +227,13 @@ impl Pair {
         }
     }
 
-    /// What the sender's box puts on the path for a frame.
+    /// The frames that the sender's box puts on the path for a frame.
     pub(crate) fn encode(&mut self, frame: &[u8]) -> Vec<Vec<u8>> {
         self.a.handle(self.now_ns, Side::Near, frame.to_vec());
         drain(&mut self.a, Side::Far)
     }
 
-    /// What the receiver gets for a frame from the path. Answers go to the sender's box.
+    /// The frames that the receiver gets for a frame from the path. Answers go to the sender's box.
     pub(crate) fn decode(&mut self, frame: Vec<u8>) -> Vec<Vec<u8>> {
         self.b.handle(self.now_ns, Side::Far, frame);
         self.deliver()

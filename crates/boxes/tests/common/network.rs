@@ -1,7 +1,7 @@
 //! Two NICs with boxes beside them, and a path in between.
 #![allow(dead_code, reason = "each user needs some of it")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use farwrite_boxes::{Backpressure, BoxDevice, PathBox};
@@ -14,14 +14,15 @@ use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, QpConfig};
 pub(crate) enum Node<B: PathBox> {
     Nic(Box<Nic>),
     Box(Box<BoxDevice<B>>),
-    /// In the place of a box that is missing.
+    /// Forwards all frames; stands in place of a missing box.
     Wire(Vec<Output>),
     Gaps(Gaps),
+    Fork(Fork),
 }
 
 /// A point of the path that loses chosen packets towards host b.
 pub(crate) struct Gaps {
-    /// The numbers of the lost packets, counted from 0 without box messages.
+    /// The numbers of the lost packets, counted from 0. Box messages do not count.
     lost: BTreeSet<u64>,
     packets: u64,
     out: Vec<Output>,
@@ -43,6 +44,27 @@ impl Gaps {
     }
 }
 
+/// A fork beside a box: sends frames from port 0 through the box, at port 1, or around it, at port
+/// 2.
+pub(crate) struct Fork {
+    around: bool,
+    out: Vec<Output>,
+}
+
+impl Fork {
+    fn handle(&mut self, port: usize, frame: Frame) {
+        let port = match port {
+            0 if self.around => 2,
+            0 => 1,
+            _ => 0,
+        };
+        self.out.push(Output::Send { port, frame });
+    }
+}
+
+/// Which frames bypass the box beside a NIC: frames from the NIC, and frames to it.
+pub(crate) type Around = [bool; 2];
+
 impl<B: PathBox> Device for Node<B> {
     fn handle(&mut self, now_ns: u64, port: usize, frame: Frame) {
         match self {
@@ -53,6 +75,7 @@ impl<B: PathBox> Device for Node<B> {
                 frame,
             }),
             Self::Gaps(gaps) => gaps.handle(port, frame),
+            Self::Fork(fork) => fork.handle(port, frame),
         }
     }
 
@@ -62,6 +85,7 @@ impl<B: PathBox> Device for Node<B> {
             Self::Box(device) => device.poll(now_ns, ports),
             Self::Wire(out) => out.pop(),
             Self::Gaps(gaps) => gaps.out.pop(),
+            Self::Fork(fork) => fork.out.pop(),
         }
     }
 
@@ -69,7 +93,7 @@ impl<B: PathBox> Device for Node<B> {
         match self {
             Self::Nic(nic) => nic.next_ns(),
             Self::Box(device) => device.next_ns(),
-            Self::Wire(_) | Self::Gaps(_) => None,
+            Self::Wire(_) | Self::Gaps(_) | Self::Fork(_) => None,
         }
     }
 }
@@ -83,7 +107,7 @@ pub(crate) struct Path<B: PathBox> {
     pub(crate) boxes: [NodeId; 2],
 }
 
-/// What a path is like.
+/// The settings of a path.
 #[derive(Clone)]
 pub(crate) struct Setting<C> {
     pub(crate) rate_bps: u64,
@@ -100,39 +124,69 @@ where
     B::Config: Clone,
 {
     pub(crate) fn new(setting: &Setting<B::Config>) -> Self {
-        Self::build(setting, None)
+        Self::build(setting, None, [[false; 2]; 2])
     }
 
-    /// A path that loses the packets with these numbers towards host b, counted from 0 without box
-    /// messages.
+    /// A path that loses the packets with these numbers towards host b, counted from 0. Box
+    /// messages do not count.
     pub(crate) fn with_lost(setting: &Setting<B::Config>, lost: BTreeSet<u64>) -> Self {
-        Self::build(setting, Some(lost))
+        Self::build(setting, Some(lost), [[false; 2]; 2])
     }
 
-    fn build(setting: &Setting<B::Config>, mut lost: Option<BTreeSet<u64>>) -> Self {
+    /// A path on which some frames bypass the boxes beside a and b.
+    pub(crate) fn with_detours(setting: &Setting<B::Config>, around: [Around; 2]) -> Self {
+        Self::build(setting, None, around)
+    }
+
+    fn build(
+        setting: &Setting<B::Config>,
+        mut lost: Option<BTreeSet<u64>>,
+        around: [Around; 2],
+    ) -> Self {
         let mut topology = Topology::new();
         let a = topology.add(Role::Host, "a");
         let b = topology.add(Role::Host, "b");
         let near_a = topology.add(Role::Box, "box a");
         let near_b = topology.add(Role::Box, "box b");
         let short = CableConfig::new(setting.rate_bps, Duration::from_nanos(100));
-        topology.connect(a, near_a, short);
-        topology.connect(b, near_b, short);
+        let mut forks = BTreeMap::new();
+        let (mut ends, mut sides) = ([near_a, near_b], Vec::new());
+        for (at, host) in [a, b].into_iter().enumerate() {
+            if around[at] == [false; 2] {
+                topology.connect(host, ends[at], short);
+                continue;
+            }
+            let [near, far] = ["near", "far"].map(|side| topology.add(Role::Box, side));
+            forks.insert(near, around[at][0]);
+            forks.insert(far, around[at][1]);
+            topology.connect(host, near, short);
+            topology.connect(near, ends[at], short);
+            sides.push((near, ends[at], far));
+            ends[at] = far;
+        }
         let long = CableConfig {
             loss: setting.loss,
             ..CableConfig::new(setting.rate_bps, setting.delay)
         };
         if lost.is_some() {
             let gaps = topology.add(Role::Box, GAPS);
-            topology.connect(near_a, gaps, short);
-            topology.connect(gaps, near_b, long);
+            topology.connect(ends[0], gaps, short);
+            topology.connect(gaps, ends[1], long);
         } else {
-            topology.connect(near_a, near_b, long);
+            topology.connect(ends[0], ends[1], long);
+        }
+        for (near, path_box, far) in sides {
+            topology.connect(path_box, far, short);
+            topology.connect(near, far, short);
         }
         let device = |id, node: &farwrite_net::Node| match node.role {
             Role::Box if node.name == GAPS => Node::Gaps(Gaps {
                 lost: lost.take().unwrap_or_default(),
                 packets: 0,
+                out: Vec::new(),
+            }),
+            Role::Box if forks.contains_key(&id) => Node::Fork(Fork {
+                around: forks[&id],
                 out: Vec::new(),
             }),
             Role::Box => match &setting.boxes[usize::from(id == near_b)] {

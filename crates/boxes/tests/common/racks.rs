@@ -1,4 +1,4 @@
-//! Writes between NICs behind top-of-rack switches, each with a NetRT box or without.
+//! Writes between NICs behind top-of-rack switches, with or without NetRT boxes.
 #![allow(dead_code, reason = "each user needs some of it")]
 
 #[path = "devices.rs"]
@@ -15,26 +15,29 @@ use farwrite_net::{
     Topology,
 };
 use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{Connection, FIRST_QPN, Remote, Request, Transport};
+use farwrite_rc::{Connection, FIRST_QPN, RdmaTransport, Remote, Request};
 
-use devices::{Host, Lossy, Node};
+use devices::Lossy;
+pub(crate) use devices::{Host, Node};
 pub(crate) use scene::{Middle, Repair, Scene};
 
 pub(crate) const PRIORITY: u8 = 3;
 const RKEY: u32 = 1;
 const LOSSY: &str = "lossy";
-/// A queue in the box makes a round trip longer than the pool covers.
+/// Memory of a full packet with 1024 bytes of payload.
+const FRAME_BYTES: u64 = 1106;
+/// Short queues: a queue in the box would make the round trip longer than the pool covers.
 pub(crate) const BACKPRESSURE: Backpressure = Backpressure::Pfc {
     stop_bytes: 4_000,
     resume_bytes: 1_500,
 };
 
-/// How far a sender is.
+/// The progress of a sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
-    /// Writes that have begun.
+    /// Number of writes started.
     begun: u64,
-    /// When the one under way began.
+    /// When the current write started.
     began_ns: Option<u64>,
 }
 
@@ -44,24 +47,26 @@ impl Turn {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     /// Completion times in nanoseconds, ascending.
     pub(crate) fct_ns: Vec<u64>,
-    /// Packets that NICs repeated, and their timeouts.
+    /// Packets that NICs repeated.
     pub(crate) repeated: u64,
     pub(crate) timeouts: u64,
-    /// Packets that the receiver's NIC got after a gap.
+    /// Packets that the receiver's NIC got out of order.
     pub(crate) out_of_order: u64,
     pub(crate) dropped: u64,
     /// Bytes that all ports sent.
     pub(crate) sent_bytes: u64,
-    /// Most frames that a LoWAR box held at a time.
-    pub(crate) lowar_peak_held: u64,
-    /// Sums over all boxes, and maxima of the peaks.
+    /// Peak memory of one box for copies and held frames, in bytes.
+    pub(crate) peak_kept_bytes: u64,
+    /// Bytes that LoWAR boxes added to coding units.
+    pub(crate) xored_bytes: u64,
+    /// Sums of the counters of all NetRT boxes, and the maxima of their peaks.
     pub(crate) boxes: Counters,
-    /// The receiver's reordering buffer, when looked at each 10 us.
+    /// Bytes in the receiver's reordering buffer, sampled every 10 us.
     pub(crate) held_bytes: Vec<usize>,
 }
 
@@ -71,7 +76,7 @@ impl Outcome {
         sum as f64 / self.fct_ns.len() as f64 / 1000.0
     }
 
-    /// The completion time that a share of the writes exceeds.
+    /// The completion time in us that this share of the writes exceeds.
     pub(crate) fn tail_us(&self, share: f64) -> f64 {
         let rank = (self.fct_ns.len() as f64 * (1.0 - share)).ceil();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -85,8 +90,9 @@ pub(crate) struct Racks {
     pub(crate) network: Network<Node>,
     /// The senders, then the receiver.
     pub(crate) hosts: Vec<NodeId>,
+    /// The boxes, in the order of the hosts; empty without boxes.
     pub(crate) boxes: Vec<NodeId>,
-    topology: Topology,
+    pub(crate) topology: Topology,
 }
 
 impl Racks {
@@ -157,8 +163,8 @@ impl Racks {
 
     fn connect(&mut self, scene: &Scene, repair: &Repair) {
         let transport = match repair {
-            Repair::Irn => Transport::Irn,
-            _ => Transport::Roce,
+            Repair::Irn => RdmaTransport::Irn,
+            _ => RdmaTransport::Roce,
         };
         let path = scene.path();
         let dcqcn = DcqcnOptions::ns3(scene.rate_bps);
@@ -179,7 +185,7 @@ impl Racks {
                     rate_bps: None,
                 };
                 let mut config = transport.config(peer_qpn, &path);
-                if transport == Transport::Roce {
+                if transport == RdmaTransport::Roce {
                     config.ack_timeout_ns = scene.ack_timeout_ns;
                 }
                 config.retry_limit = 255;
@@ -200,13 +206,13 @@ impl Racks {
     }
 
     pub(crate) fn path_box(&mut self, at: usize) -> Option<&mut BoxDevice<NetRt>> {
-        match self.network.device_mut(self.boxes[at]) {
+        match self.network.device_mut(*self.boxes.get(at)?) {
             Some(Node::Box(device)) => Some(device),
             _ => None,
         }
     }
 
-    /// Runs the writes of a scene. `every` is called each 10 us.
+    /// Runs the writes of a scene. Calls `every` every 10 us.
     pub(crate) fn run(&mut self, scene: &Scene, mut every: impl FnMut(&mut Self, u64)) -> Outcome {
         let mut outcome = Outcome::default();
         let mut turns = vec![Turn::default(); scene.senders];
@@ -231,7 +237,7 @@ impl Racks {
         outcome
     }
 
-    /// Returns how long the write of a sender took if it is done, and begins the next one.
+    /// If the write of a sender is complete, returns its duration and starts the next one.
     fn go_on(&mut self, scene: &Scene, now_ns: u64, at: usize, turn: &mut Turn) -> Option<u64> {
         let mut fct_ns = None;
         if let Some(began_ns) = turn.began_ns {
@@ -256,14 +262,15 @@ impl Racks {
         fct_ns
     }
 
-    fn host_ref(&self, at: usize) -> &Host {
+    pub(crate) fn host_ref(&self, at: usize) -> &Host {
         match self.network.device(self.hosts[at]) {
             Some(Node::Host(host)) => host,
             _ => panic!("no host"),
         }
     }
 
-    fn count(&mut self, outcome: &mut Outcome) {
+    /// Adds the counters of NICs, boxes and cables.
+    pub(crate) fn count(&mut self, outcome: &mut Outcome) {
         for at in 0..self.hosts.len() {
             let pairs = (FIRST_QPN..).map_while(|qpn| self.host_ref(at).nic.qp_counters(qpn));
             for counters in pairs {
@@ -271,22 +278,28 @@ impl Racks {
                 outcome.timeouts += counters.timeouts;
                 outcome.out_of_order += counters.out_of_order;
             }
-            if let Some(device) = self.path_box(at) {
-                add(&mut outcome.boxes, &device.counters());
-            }
-            if let Some(Node::Lowar(device)) = self.network.device(self.boxes[at]) {
-                let held = device.counters().peak_held;
-                outcome.lowar_peak_held = outcome.lowar_peak_held.max(held);
+        }
+        for node in self.topology.with_role(Role::Box) {
+            match self.network.device(node) {
+                Some(Node::Box(device)) => {
+                    let counters = device.counters();
+                    add(&mut outcome.boxes, &counters);
+                    let kept_bytes = counters.peak_pool_bytes + counters.peak_held_bytes;
+                    outcome.peak_kept_bytes = outcome.peak_kept_bytes.max(kept_bytes);
+                }
+                Some(Node::Lowar(device)) => {
+                    let counters = device.counters();
+                    let kept_bytes = counters.peak_held * FRAME_BYTES;
+                    outcome.peak_kept_bytes = outcome.peak_kept_bytes.max(kept_bytes);
+                    outcome.xored_bytes += counters.xored_bytes;
+                }
+                Some(Node::Lossy(lossy)) => outcome.dropped += lossy.lost,
+                _ => {}
             }
         }
         let totals = self.network.totals();
         outcome.sent_bytes = totals.transmitted_bytes;
-        outcome.dropped = totals.all_dropped();
-        for node in self.topology.with_role(Role::Box) {
-            if let Some(Node::Lossy(lossy)) = self.network.device(node) {
-                outcome.dropped += lossy.lost;
-            }
-        }
+        outcome.dropped += totals.all_dropped();
     }
 }
 

@@ -1,11 +1,11 @@
-//! Who writes how much to whom, over which network.
+//! Scenes: a network, and the writes over it.
 
 use std::time::Duration;
 
 use farwrite_boxes::lowar;
 use farwrite_boxes::netrt::Config;
 use farwrite_net::{CableConfig, Loss, Policy};
-use farwrite_rc::Path;
+use farwrite_rc::PathProfile;
 
 /// How losses are repaired.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub(crate) enum Repair {
     Lowar(lowar::Config),
 }
 
-/// What the hosts are joined to.
+/// The network between the hosts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Middle {
     /// One core switch.
     Core,
-    /// Two leaves, senders at one and the receiver at the other, with a cable to each of these
-    /// spines.
+    /// Two leaf switches, with senders at one and the receiver at the other. Each has a cable to
+    /// each spine.
     Spines(usize, Policy),
 }
 
@@ -39,20 +39,21 @@ pub(crate) struct Scene {
     pub(crate) bytes: u32,
     /// Writes of each sender, one after the other.
     pub(crate) writes: u64,
-    /// How long after one another senders begin.
+    /// Time between the starts of two senders.
     pub(crate) gap_ns: u64,
     pub(crate) rate_bps: u64,
-    /// Of each cable, except for those between boxes and the core.
+    /// Delay of each cable, except for cables between boxes and the core.
     pub(crate) delay: Duration,
-    /// Of the cables between boxes and the core, if there is one.
+    /// Delay of the cables between boxes and the core.
     pub(crate) core_delay: Duration,
     pub(crate) middle: Middle,
-    /// The share of frames that are lost on the way to the receiver.
+    /// Share of frames lost on the path to the receiver.
     pub(crate) loss: f64,
-    /// The share of frames that the cable between the core and the receiver's box loses, either way.
+    /// Share of frames lost on the cable between the core and the receiver's box, in each
+    /// direction.
     pub(crate) cable_loss: f64,
     pub(crate) buffer_bytes: u64,
-    /// DCQCN.
+    /// Whether NICs use DCQCN.
     pub(crate) control: bool,
     pub(crate) ack_timeout_ns: u64,
 }
@@ -116,7 +117,7 @@ impl Scene {
         }
     }
 
-    /// From a switch to the box of a sender or of the receiver.
+    /// The cable from a switch to the box of a sender or of the receiver.
     pub(crate) fn cable_to_box(&self, receives: bool) -> CableConfig {
         let delay = match self.middle {
             Middle::Core => self.core_delay,
@@ -133,12 +134,12 @@ impl Scene {
     }
 
     /// The path between two NICs, without queues.
-    pub(crate) fn path(&self) -> Path {
+    pub(crate) fn path(&self) -> PathProfile {
         let cables = match self.middle {
             Middle::Core => 4,
             Middle::Spines(..) => 6,
         };
-        // A frame of 1106 bytes there, and an acknowledgement of 86 bytes back.
+        // The serialisation of a frame of 1106 bytes, and of an acknowledgement of 86 bytes back.
         let frames_ns = (1106 + 86) * 8_000_000_000 / self.rate_bps;
         let core_cables = match self.middle {
             Middle::Core => 2,
@@ -146,7 +147,7 @@ impl Scene {
         };
         let delay = self.delay * (cables - core_cables) + self.core_delay * core_cables;
         let delay_ns = u64::try_from(delay.as_nanos()).unwrap();
-        Path {
+        PathProfile {
             rate_bps: self.rate_bps,
             rtt_ns: 2 * delay_ns + u64::from(cables) * frames_ns,
             mtu_bytes: 1024,

@@ -10,18 +10,18 @@ use crate::{CableConfig, CableId};
 /// What happens to a cable, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// The cable goes down. Frames that are on it or are sent into it are lost. Both ends forget
-    /// pauses.
+    /// The cable goes down. Frames that are on the cable or are sent into it are lost. Both ends
+    /// clear their PFC pauses.
     Down,
     /// The cable comes up.
     Up,
-    /// Rate, delay and loss change, whether the cable is up or down. Frames that are on it arrive
-    /// when they would have arrived. The headroom of switches does not change.
+    /// Rate, delay and loss change, whether the cable is up or down. Frames that are already on the
+    /// cable keep their arrival times. The headroom of switches does not change.
     Config(CableConfig),
 }
 
-/// A change that is ready to be applied.
-pub(super) struct Planned {
+/// A scheduled change, with everything that was computed for it ahead of time.
+pub(super) struct ScheduledChange {
     cable: CableId,
     action: Action,
 }
@@ -33,7 +33,7 @@ enum Action {
 }
 
 impl Core {
-    /// Plans a change.
+    /// Schedules a change.
     ///
     /// # Panics
     /// If there is no such cable.
@@ -60,15 +60,15 @@ impl Core {
             }
         };
         let number = crate::ids::next_id(self.changes.len());
-        self.changes.push(Planned { cable, action });
+        self.changes.push(ScheduledChange { cable, action });
         self.events
             .add(at_ns.max(self.now_ns), Event::Change(number));
         Ok(())
     }
 
-    /// Applies a planned change, and returns both ends of the cable.
+    /// Applies a scheduled change. Returns the ports at both ends of the cable.
     pub(crate) fn change(&mut self, number: u32) -> [PortId; 2] {
-        let Planned { cable, action } = &self.changes[number as usize];
+        let ScheduledChange { cable, action } = &self.changes[number as usize];
         let ends = self.cables[cable.index()];
         match action {
             Action::Config(config, wires) => {

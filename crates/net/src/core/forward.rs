@@ -1,23 +1,24 @@
-//! How switches handle frames that come in.
+//! Forwarding in switches: choice of the egress port, admission to the shared buffer, trimming and
+//! PFC.
 
 use super::Core;
 use crate::arena::FrameId;
-use crate::counters::DropReason;
+use crate::counters::FrameDrop;
 use crate::ids::{PortId, next_id};
 use crate::switch::MarkAt;
 use crate::topology::Role;
 use crate::trace::Step;
 
 impl Core {
-    /// Finds the port for a frame, and puts the frame into its queue if the buffer has room.
+    /// Chooses the egress port of a frame. Puts the frame into the egress queue if the buffer has
+    /// room, trims or drops it otherwise.
     pub(crate) fn forward(&mut self, ingress: PortId, id: FrameId) {
-        self.arena[id].ingress = ingress;
         let Some(egress) = self.route(ingress, id) else {
-            self.drop_frame(ingress, id, DropReason::NoRoute);
+            self.drop_frame(ingress, id, FrameDrop::NoRoute);
             return;
         };
         let mut admitted = self.admit(ingress, egress, id);
-        if admitted == Err(DropReason::Buffer) && self.trim(egress, id) {
+        if admitted == Err(FrameDrop::Buffer) && self.trim(egress, id) {
             admitted = self.admit(ingress, egress, id);
             self.ports[egress.index()].counters.trimmed += u64::from(admitted.is_ok());
         }
@@ -29,10 +30,10 @@ impl Core {
         let queue_bytes = self.ports[egress.index()].queue_bytes(priority);
         self.mark(egress, id, MarkAt::Arrival, queue_bytes);
         self.review_pause(ingress, priority);
-        self.enqueue(egress, id);
+        self.enqueue(egress, id, ingress);
     }
 
-    /// The port that leads to the frame's destination.
+    /// The egress port toward the frame's destination; `None` if no path leads there.
     fn route(&mut self, ingress: PortId, id: FrameId) -> Option<PortId> {
         let frame = &self.arena[id].frame;
         let host = self.nodes.get(frame.dst.index())?;
@@ -44,33 +45,33 @@ impl Core {
         let queued_bytes = |number: u16| ports[first + usize::from(number)].queued_bytes();
         let router = &mut self.switches[node.number].router;
         let choice = router.choose(frame, host.number, self.now_ns, queued_bytes)?;
-        let place = first + usize::from(choice.port);
-        self.ports[place].counters.path_changes += u64::from(choice.is_change);
-        Some(PortId(next_id(place)))
+        let index = first + usize::from(choice.port);
+        self.ports[index].counters.path_changes += u64::from(choice.is_change);
+        Some(PortId(next_id(index)))
     }
 
-    /// Takes a frame into the shared buffer.
-    fn admit(&mut self, ingress: PortId, egress: PortId, id: FrameId) -> Result<(), DropReason> {
+    /// Charges a frame to the shared buffer, or says why it does not fit.
+    fn admit(&mut self, ingress: PortId, egress: PortId, id: FrameId) -> Result<(), FrameDrop> {
         let slot = &self.arena[id];
         let (bytes, priority) = (u64::from(slot.bytes), slot.frame.priority.min(7));
         let port = &self.ports[egress.index()];
         let queue_bytes = port.queue_bytes(priority);
         let switch = &mut self.switches[self.nodes[port.node.index()].number];
-        // What has no payload cannot be trimmed, so only the buffer limits it.
-        let has_payload = slot.frame.payload.carried_bytes() > 0;
-        let trim = switch.config.trim.filter(|_| has_payload);
+        // A frame without payload cannot be trimmed, so the trim limit of the queue does not apply.
+        let has_payload = || slot.frame.payload.carried_bytes() > 0;
+        let trim = switch.config.trim.filter(|_| has_payload());
         let trims = trim.filter(|trim| trim.priority != priority);
         if trims.is_some_and(|trim| queue_bytes + bytes > trim.queue_bytes)
             && !switch.buffer.is_lossless(priority)
         {
-            return Err(DropReason::Buffer);
+            return Err(FrameDrop::Buffer);
         }
         let ingress = usize::from(self.ports[ingress.index()].number);
         switch.buffer.admit(ingress, priority, bytes, queue_bytes)
     }
 
-    /// Cuts the payload off a frame. Returns `false` if the switch does not trim or there is no
-    /// payload.
+    /// Cuts the payload off a frame. Returns `false` if the switch does not trim or the frame has
+    /// no payload.
     fn trim(&mut self, egress: PortId, id: FrameId) -> bool {
         let switch = self.nodes[self.ports[egress.index()].node.index()].number;
         let slot = &mut self.arena[id];
@@ -88,17 +89,18 @@ impl Core {
         true
     }
 
-    /// Asks the peer of a port to stop or resume a priority if the buffer demands it.
+    /// Sends a PFC request to stop or resume a priority if the buffer occupancy of the port
+    /// requires a change.
     pub(super) fn review_pause(&mut self, ingress: PortId, priority: u8) {
         let port = &self.ports[ingress.index()];
         let buffer = &self.switches[self.nodes[port.node.index()].number].buffer;
         if !buffer.is_lossless(priority) {
             return;
         }
-        let stopped = port.asks & 1 << priority != 0;
+        let stopped = port.requested_stops & 1 << priority != 0;
         let stops = buffer.stops(usize::from(port.number), priority, stopped);
         if stops != stopped {
-            self.set_asks(ingress, priority, stops);
+            self.request_stop(ingress, priority, stops);
         }
     }
 }

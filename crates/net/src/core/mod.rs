@@ -1,4 +1,4 @@
-//! Everything in a network except its devices.
+//! The state of a network, except its devices.
 
 mod change;
 mod forward;
@@ -10,12 +10,12 @@ use farwrite_link::Dice;
 
 pub use change::Change;
 
-use crate::arena::{Arena, FrameId};
-use crate::counters::DropReason;
+use crate::arena::{Arena, FrameId, StoredFrame};
+use crate::counters::FrameDrop;
 use crate::events::{Event, Events};
 use crate::ids::{PortId, next_id};
 use crate::options::{NetworkError, Options};
-use crate::port::{Place, Port};
+use crate::port::{Port, PortIdentity};
 use crate::switch::Switch;
 use crate::topology::{Role, Topology};
 use crate::trace::{Step, Trace};
@@ -36,26 +36,26 @@ pub(crate) struct Core {
     switches: Vec<Switch>,
     /// Both ends of each cable.
     cables: Vec<[PortId; 2]>,
-    changes: Vec<change::Planned>,
+    changes: Vec<change::ScheduledChange>,
     framing_bytes: u32,
     reroute_ns: Option<u64>,
-    /// Source of every seed.
+    /// The generator from which all seeds are drawn.
     dice: Dice,
 }
 
-/// A node of a running network.
+/// The state of one node.
 #[derive(Debug)]
 pub(crate) struct NodeState {
     pub(crate) role: Role,
-    /// Its number among the nodes of its role.
+    /// Index among the nodes of the same role.
     pub(crate) number: usize,
-    /// Time from a frame's arrival until the node handles it.
+    /// Time from the arrival of a frame until the node handles it.
     pub(crate) latency_ns: u64,
     ports: Range<usize>,
 }
 
 impl NodeState {
-    /// The places of its ports among all ports.
+    /// The indices of the node's ports among all ports.
     pub(crate) fn ports(&self) -> Range<usize> {
         self.ports.clone()
     }
@@ -113,7 +113,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives every switch the shortest paths over the cables that are up.
+    /// Recomputes the routing tables of all switches: shortest paths over the cables that are up.
     pub(crate) fn reroute(&mut self) {
         let tables = routes::tables(&self.nodes, &self.ports);
         for (switch, groups) in self.switches.iter_mut().zip(tables) {
@@ -121,26 +121,30 @@ impl Core {
         }
     }
 
-    /// Puts a device's frame into the queue of one of its ports.
+    /// Puts a frame of a device into the egress queue of one of the device's ports.
     ///
     /// # Panics
     /// If the device has no such port.
     pub(crate) fn send(&mut self, node: NodeId, number: usize, frame: Frame) {
         let port = self.port_of(node, number);
         let bytes = frame.ip_bytes().saturating_add(self.framing_bytes);
-        let slot = crate::arena::Slot::new(frame, self.sent, bytes, port);
+        let serial = self.sent;
         self.sent += 1;
-        let id = self.arena.insert(slot);
-        self.enqueue(port, id);
+        let id = self.arena.insert(StoredFrame {
+            frame,
+            serial,
+            bytes,
+        });
+        self.enqueue(port, id, port);
     }
 
-    /// Makes a device ask its peer to stop or resume a priority.
+    /// Makes a device send a PFC request to stop or resume a priority.
     ///
     /// # Panics
     /// If the device has no such port.
-    pub(crate) fn ask(&mut self, node: NodeId, number: usize, priority: u8, stop: bool) {
+    pub(crate) fn request_pause(&mut self, node: NodeId, number: usize, priority: u8, stop: bool) {
         let port = self.port_of(node, number);
-        self.set_asks(port, priority.min(7), stop);
+        self.request_stop(port, priority.min(7), stop);
     }
 
     /// # Panics
@@ -165,23 +169,36 @@ impl Core {
         self.cables[cable.index()]
     }
 
-    /// Takes a frame off its cable. Returns `false` if the cable went down meanwhile: the frame is
-    /// lost.
-    pub(crate) fn arrive(&mut self, at: PortId, id: FrameId) -> bool {
-        let slot = &self.arena[id];
-        let (epoch, serial) = (slot.epoch, slot.serial);
+    /// Removes the next event, unless it is after `until_ns`, and moves the clock to it.
+    pub(crate) fn next_event(&mut self, until_ns: u64) -> Option<Event> {
+        let arena = &self.arena;
+        // By the time a frame arrives, events of other frames have evicted it from the caches.
+        let fetch = |event: &Event| {
+            if let Event::Arrive { frame, .. } = *event {
+                arena.prefetch(frame);
+            }
+        };
+        let (at_ns, event) = self.events.pop_until(until_ns, fetch)?;
+        self.now_ns = at_ns;
+        Some(event)
+    }
+
+    /// Takes an arriving frame off its cable. Returns `false` if the cable went down after the
+    /// frame was sent: the frame is lost.
+    pub(crate) fn arrive(&mut self, at: PortId, id: FrameId, epoch: u32) -> bool {
         let port = &mut self.ports[at.index()];
         if epoch != port.epoch {
             let sender = port.peer;
-            self.drop_frame(sender, id, DropReason::CableDown);
+            self.drop_frame(sender, id, FrameDrop::CableDown);
             return false;
         }
         port.counters.received += 1;
+        let serial = self.arena[id].serial;
         self.trace.note(self.now_ns, Step::Arrived, at, serial);
         true
     }
 
-    fn drop_frame(&mut self, at: PortId, id: FrameId, reason: DropReason) {
+    fn drop_frame(&mut self, at: PortId, id: FrameId, reason: FrameDrop) {
         let slot = self.arena.remove(id);
         self.ports[at.index()].counters.dropped[reason as usize] += 1;
         self.trace.note(self.now_ns, Step::Dropped, at, slot.serial);
@@ -216,7 +233,7 @@ fn check_headroom(config: &crate::SwitchConfig, headroom: &[u64]) -> Result<(), 
     })
 }
 
-/// All nodes, with the places of their ports.
+/// All nodes, with the indices of their ports.
 fn lay_out(topology: &Topology, options: &Options) -> Vec<NodeState> {
     let mut counts = vec![0; topology.nodes().len()];
     for end in topology.cables().iter().flat_map(|cable| cable.ends) {
@@ -243,7 +260,7 @@ fn lay_out(topology: &Topology, options: &Options) -> Vec<NodeState> {
     nodes
 }
 
-/// All ports in the order of their places, and the two ends of each cable.
+/// All ports in the order of their indices, and the two ends of each cable.
 fn plug_in(
     topology: &Topology,
     options: &Options,
@@ -265,7 +282,7 @@ fn plug_in(
         cables.push(ends.map(|(port, _)| port));
         for (at, other) in [(0, 1), (1, 0)] {
             let node = cable.ends[at];
-            let place = Place {
+            let identity = PortIdentity {
                 node,
                 // The topology was validated: MAX_PORTS is 2^15.
                 number: u16::try_from(ends[at].1).unwrap_or(u16::MAX),
@@ -280,9 +297,12 @@ fn plug_in(
                 .config
                 .wire(dice.bits())
                 .map_err(NetworkError::Cable)?;
-            ports.push((ends[at].0, Port::new(place, &cable.config, wire, weights)));
+            ports.push((
+                ends[at].0,
+                Port::new(identity, &cable.config, wire, weights),
+            ));
         }
     }
-    ports.sort_by_key(|(place, _)| *place);
+    ports.sort_by_key(|(identity, _)| *identity);
     Ok((ports.into_iter().map(|(_, port)| port).collect(), cables))
 }

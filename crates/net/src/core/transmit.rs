@@ -1,11 +1,15 @@
-//! How ports send.
+//! How ports send: frames, PFC frames and marks.
+//!
+//! A port sends while it is free. Each pass sends a due PFC frame first, and otherwise the frame
+//! that the scheduler ([`Turns`](crate::turns::Turns)) selects. A frame is charged to the shared
+//! buffer until its transmission begins.
 
 use farwrite_link::Passage;
 
 use super::Core;
 use crate::Ecn;
-use crate::arena::FrameId;
-use crate::counters::DropReason;
+use crate::arena::{FrameId, QueuedFrame};
+use crate::counters::FrameDrop;
 use crate::events::Event;
 use crate::ids::PortId;
 use crate::switch::{MarkAt, PFC_FRAME_BYTES};
@@ -13,27 +17,28 @@ use crate::topology::Role;
 use crate::trace::Step;
 
 impl Core {
-    /// Puts a frame into its queue at a port.
-    pub(super) fn enqueue(&mut self, at: PortId, id: FrameId) {
-        let serial = self.arena[id].serial;
-        self.trace.note(self.now_ns, Step::Queued, at, serial);
-        self.ports[at.index()].enqueue(&mut self.arena, id);
+    /// Puts a frame into an egress queue. The frame entered the node through the port `ingress`.
+    pub(super) fn enqueue(&mut self, at: PortId, id: FrameId, ingress: PortId) {
+        let slot = &self.arena[id];
+        self.trace.note(self.now_ns, Step::Queued, at, slot.serial);
+        let queued = slot.queued(id, ingress);
+        self.ports[at.index()].enqueue(slot.frame.priority, queued);
         self.start(at);
     }
 
-    /// Sets or clears a priority among those that a port asks its peer to stop.
-    pub(super) fn set_asks(&mut self, at: PortId, priority: u8, stop: bool) {
+    /// Updates one priority in the set that a port asks its peer to stop.
+    pub(super) fn request_stop(&mut self, at: PortId, priority: u8, stop: bool) {
         let port = &mut self.ports[at.index()];
-        let asks = port.asks & !(1 << priority) | u8::from(stop) << priority;
-        if asks != port.asks {
-            port.asks = asks;
-            port.asks_changed = true;
+        let requested_stops = port.requested_stops & !(1 << priority) | u8::from(stop) << priority;
+        if requested_stops != port.requested_stops {
+            port.requested_stops = requested_stops;
+            port.stops_changed = true;
             self.start(at);
         }
     }
 
-    /// Handles a PFC frame: the priorities in `stopped` stop, all others resume. Returns `false` if
-    /// the cable went down meanwhile: the PFC frame is lost.
+    /// Handles an arriving PFC frame: the priorities in `stopped` stop, all others resume. Returns
+    /// `false` if the cable went down after the PFC frame was sent: the PFC frame is lost.
     pub(crate) fn pause(&mut self, at: PortId, stopped: u8, epoch: u32) -> bool {
         let port = &mut self.ports[at.index()];
         if epoch != port.epoch {
@@ -51,11 +56,12 @@ impl Core {
         self.start(at);
     }
 
-    /// Sends frames while the port is free, and schedules a look at the port when it is free again. A
-    /// fast cable takes several short frames within a nanosecond.
+    /// Sends frames while the port is free, then schedules an event for the instant at which the
+    /// port is free again. A fast cable carries several short frames within one nanosecond, so this
+    /// loop can send more than one.
     ///
-    /// A switch's port with nothing to send then needs no event. A device's port always does,
-    /// because the device may have more to send.
+    /// A switch port with nothing to send needs no event: the next arrival starts it. A device port
+    /// always gets one, because the device may have more to send.
     pub(super) fn start(&mut self, at: PortId) {
         if self.ports[at.index()].free_is_due {
             return;
@@ -68,20 +74,20 @@ impl Core {
         let free_ns = port.free_ns();
         if free_ns > self.now_ns && (port.has_work() || is_device) && !port.free_is_due {
             port.free_is_due = true;
-            self.events.add(free_ns, Event::Free(at));
+            self.events.add(free_ns, Event::PortFree(at));
         }
     }
 
-    /// Sends a PFC frame if one is due, and else the frame whose turn it is.
+    /// Sends a PFC frame if one is due, and otherwise the next frame by priority and weight.
     fn send_next(&mut self, at: PortId) {
         let port = &mut self.ports[at.index()];
-        if port.asks_changed {
-            port.asks_changed = false;
+        if port.stops_changed {
+            port.stops_changed = false;
             port.counters.pauses_sent += 1;
-            let (peer, stopped) = (port.peer, port.asks);
+            let (peer, stopped) = (port.peer, port.requested_stops);
             let end_ns = port.serialise(self.now_ns, PFC_FRAME_BYTES);
-            // The loss model does not apply: a real port repeats PFC frames, so a loss costs
-            // little.
+            // The loss model does not apply to PFC frames: real ports repeat them, so the loss of
+            // one has little effect.
             if !port.down {
                 let at_ns = end_ns.saturating_add(port.delay_ns());
                 let epoch = port.epoch;
@@ -96,47 +102,48 @@ impl Core {
             }
             return;
         }
-        let Some(id) = port.dequeue(&self.arena) else {
+        let Some((queued, priority)) = port.dequeue() else {
             return;
         };
-        let bytes = u64::from(self.arena[id].bytes);
+        let bytes = u64::from(queued.bytes);
         port.counters.transmitted += 1;
         port.counters.transmitted_bytes += bytes;
         let end_ns = port.serialise(self.now_ns, bytes);
-        let slot = &self.arena[id];
-        let (ingress, priority) = (slot.ingress, slot.frame.priority.min(7));
-        self.trace.note(self.now_ns, Step::Sent, at, slot.serial);
+        self.trace.note(self.now_ns, Step::Sent, at, queued.serial);
         let is_switch = self.role_at(at) == Role::Switch;
         if is_switch {
-            self.leave_switch(at, id);
+            self.leave_switch(at, &queued, priority);
         }
-        self.onto_cable(at, id, end_ns);
+        self.onto_cable(at, queued.id, end_ns);
         if is_switch {
-            self.review_pause(ingress, priority);
+            self.review_pause(queued.ingress, priority);
         }
     }
 
-    /// Frees the frame's share of the buffer, and marks the frame if marks are made on departure.
-    fn leave_switch(&mut self, at: PortId, id: FrameId) {
-        let slot = &self.arena[id];
-        let (priority, ingress) = (slot.frame.priority.min(7), slot.ingress);
-        let bytes = u64::from(slot.bytes);
+    /// Returns the frame's bytes to the shared buffer, and marks the frame if the switch marks on
+    /// departure.
+    fn leave_switch(&mut self, at: PortId, queued: &QueuedFrame, priority: u8) {
         let port = &self.ports[at.index()];
         let queue_bytes = port.queue_bytes(priority);
         let switch = self.nodes[port.node.index()].number;
-        let number = usize::from(self.ports[ingress.index()].number);
-        self.switches[switch]
-            .buffer
-            .release(number, priority, bytes);
-        self.mark(at, id, MarkAt::Departure, queue_bytes);
+        let number = usize::from(self.ports[queued.ingress.index()].number);
+        let bytes = u64::from(queued.bytes);
+        let buffer = &mut self.switches[switch].buffer;
+        buffer.release(number, priority, bytes);
+        self.mark(at, queued.id, MarkAt::Departure, queue_bytes);
     }
 
-    /// Marks a frame with the probability for the length of its queue.
+    /// Marks a frame with the probability that belongs to the length of its egress queue.
     pub(super) fn mark(&mut self, at: PortId, id: FrameId, when: MarkAt, queue_bytes: u64) {
         let switch = self.nodes[self.ports[at.index()].node.index()].number;
+        let switch = &mut self.switches[switch];
+        let probability = switch.mark_probability(when, queue_bytes);
+        if probability <= 0.0 {
+            return;
+        }
         let slot = &mut self.arena[id];
         let capable = matches!(slot.frame.ecn, Ecn::Capable0 | Ecn::Capable1);
-        if capable && self.switches[switch].marks(when, queue_bytes) {
+        if capable && switch.marks(probability) {
             slot.frame.ecn = Ecn::Experienced;
             self.ports[at.index()].counters.marked += 1;
             self.trace.note(self.now_ns, Step::Marked, at, slot.serial);
@@ -147,17 +154,16 @@ impl Core {
     fn onto_cable(&mut self, at: PortId, id: FrameId, end_ns: u64) {
         let port = &mut self.ports[at.index()];
         if port.down {
-            self.drop_frame(at, id, DropReason::CableDown);
+            self.drop_frame(at, id, FrameDrop::CableDown);
             return;
         }
-        // A cable configuration has no copies and no flipped bits, so the payload size is not
-        // needed.
+        // A cable configuration has no duplication and no bit errors, so the link model does not
+        // need the payload size.
         let (Passage::Once(journey) | Passage::Twice(journey, _)) = port.wire.carry(0) else {
-            self.drop_frame(at, id, DropReason::Cable);
+            self.drop_frame(at, id, FrameDrop::Cable);
             return;
         };
         let (peer, epoch) = (port.peer, port.epoch);
-        self.arena[id].epoch = epoch;
         let latency_ns = self.nodes[self.ports[peer.index()].node.index()].latency_ns;
         let at_ns = end_ns
             .saturating_add(journey.delay_ns)
@@ -167,6 +173,7 @@ impl Core {
             Event::Arrive {
                 port: peer,
                 frame: id,
+                epoch,
             },
         );
     }

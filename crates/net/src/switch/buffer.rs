@@ -1,12 +1,16 @@
-//! The shared buffer of a switch: who may put a frame into it, and who is asked to stop.
+//! The shared buffer of a switch: which frames it admits, and which ports must pause their peers.
+//!
+//! A frame of a lossy priority is admitted while its egress queue is below the dynamic threshold
+//! `alpha * free bytes`. A frame of a lossless priority is charged to its ingress port: to the
+//! shared pool below the PFC threshold, and to the port's headroom beyond it.
 
 use super::config::{SwitchConfig, XoffThreshold};
-use crate::{DropReason, PRIORITIES};
+use crate::{FrameDrop, PRIORITIES};
 
-/// Counts the bytes that a switch holds. Bytes in headroom do not count in the shared pool.
+/// Occupancy of a switch's buffer. Bytes in headroom do not count in the shared pool.
 #[derive(Debug)]
 pub(crate) struct Buffer {
-    /// Bytes of the buffer without all headroom.
+    /// Bytes of the shared pool: the buffer without all headroom.
     pool_bytes: u64,
     used_bytes: u64,
     alpha: f64,
@@ -15,11 +19,11 @@ pub(crate) struct Buffer {
     xon_gap_bytes: u64,
     /// Headroom of each port, the same for each lossless priority.
     headroom_bytes: Vec<u64>,
-    /// What came in by each port and is still held.
+    /// Bytes held, by ingress port and priority.
     ingress: Vec<[Ingress; PRIORITIES]>,
 }
 
-/// Bytes that came in by one port with one priority and are still held.
+/// Bytes that entered through one port with one priority and are still in the switch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ingress {
     shared_bytes: u64,
@@ -27,7 +31,8 @@ struct Ingress {
 }
 
 impl Buffer {
-    /// An empty buffer of a validated switch; `headroom_bytes` by port.
+    /// An empty buffer for a validated configuration. `headroom_bytes` lists the headroom of each
+    /// port.
     pub(crate) fn new(config: &SwitchConfig, headroom_bytes: Vec<u64>) -> Self {
         let pfc = config.pfc.as_ref();
         let lossless = pfc.map_or(0, |pfc| pfc.mask());
@@ -44,18 +49,18 @@ impl Buffer {
         }
     }
 
-    /// Takes in a frame for a queue that has `queue_bytes`, or says why it does not fit.
+    /// Admits a frame to an egress queue that holds `queue_bytes`, or returns why it does not fit.
     pub(crate) fn admit(
         &mut self,
         ingress: usize,
         priority: u8,
         bytes: u64,
         queue_bytes: u64,
-    ) -> Result<(), DropReason> {
+    ) -> Result<(), FrameDrop> {
         let fits = self.used_bytes + bytes <= self.pool_bytes;
         if !self.is_lossless(priority) {
             if !fits || !below(queue_bytes, self.alpha, self.free_bytes()) {
-                return Err(DropReason::Buffer);
+                return Err(FrameDrop::Buffer);
             }
             self.used_bytes += bytes;
             return Ok(());
@@ -65,15 +70,17 @@ impl Buffer {
         if fits && !over {
             held.shared_bytes += bytes;
             self.used_bytes += bytes;
+            debug_assert!(held.shared_bytes <= self.used_bytes);
         } else if held.headroom_bytes + bytes <= self.headroom_bytes[ingress] {
             held.headroom_bytes += bytes;
         } else {
-            return Err(DropReason::Headroom);
+            return Err(FrameDrop::Headroom);
         }
         Ok(())
     }
 
-    /// Frees what a frame took. Headroom is freed first, so that it is available for the next stop.
+    /// Returns a frame's bytes. Headroom is freed first, so that it is available for the next
+    /// pause.
     pub(crate) fn release(&mut self, ingress: usize, priority: u8, bytes: u64) {
         let mut shared = bytes;
         if self.is_lossless(priority) {
@@ -86,7 +93,7 @@ impl Buffer {
         self.used_bytes -= shared;
     }
 
-    /// Whether a port's priority must stop. `stopped` says whether it is stopped now.
+    /// Whether an ingress port must stop a priority. `stopped` is the current state.
     pub(crate) fn stops(&self, ingress: usize, priority: u8, stopped: bool) -> bool {
         let held = self.ingress[ingress][usize::from(priority)];
         if !stopped {
@@ -95,8 +102,8 @@ impl Buffer {
         if held.headroom_bytes > 0 {
             return true;
         }
-        // A port that holds nothing resumes however low the threshold is: no departure of its own
-        // would resume it later.
+        // A port that holds nothing resumes however low the threshold is: it has no frame whose
+        // departure could make it resume later.
         let with_gap = held.shared_bytes.saturating_add(self.xon_gap_bytes);
         held.shared_bytes > 0 && !self.is_below_xoff(with_gap)
     }
@@ -114,7 +121,7 @@ impl Buffer {
         self.pool_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// Whether a port's priority has reached its threshold.
+    /// Whether an ingress port has reached the PFC threshold of a priority.
     fn is_over(&self, ingress: usize, priority: u8) -> bool {
         !self.is_below_xoff(self.ingress[ingress][usize::from(priority)].shared_bytes)
     }
@@ -169,7 +176,7 @@ mod tests {
             for bytes in held {
                 #[allow(clippy::cast_precision_loss)]
                 let off = (bytes as f64 - want).abs();
-                // A frame of each queue, times alpha.
+                // One frame for each queue, times alpha.
                 assert!(
                     off <= 100.0 * (1.0 + alpha),
                     "{alpha} {queues}: {bytes}, not {want}"
@@ -180,13 +187,13 @@ mod tests {
 
     #[test]
     fn a_queue_at_the_threshold_takes_nothing_and_one_below_it_does() {
-        // 1000 free, alpha 1/2: the threshold is 500.
+        // 1000 bytes are free and alpha is 1/2, so the threshold is 500.
         let mut buffer = lossy(1000, 0.5);
-        assert_eq!(buffer.admit(0, 0, 100, 500), Err(DropReason::Buffer));
+        assert_eq!(buffer.admit(0, 0, 100, 500), Err(FrameDrop::Buffer));
         assert_eq!(buffer.admit(0, 0, 100, 499), Ok(()));
-        // 900 free: 450.
-        assert_eq!(buffer.admit(0, 0, 100, 450), Err(DropReason::Buffer));
-        assert_eq!(buffer.admit(0, 0, 901, 0), Err(DropReason::Buffer));
+        // 900 bytes are free, so the threshold is 450.
+        assert_eq!(buffer.admit(0, 0, 100, 450), Err(FrameDrop::Buffer));
+        assert_eq!(buffer.admit(0, 0, 901, 0), Err(FrameDrop::Buffer));
         assert_eq!(buffer.admit(0, 0, 900, 0), Ok(()));
         buffer.release(0, 0, 100);
         buffer.release(1, 0, 900);
@@ -209,14 +216,14 @@ mod tests {
             assert!(!buffer.stops(0, 3, false), "{held}");
             assert_eq!(buffer.admit(0, 3, 100, 1 << 40), Ok(()));
         }
-        // At the threshold: stopped. What still comes fills the headroom and no more.
+        // At the threshold, the port stops its peer. Later frames fill the headroom and no more.
         assert!(buffer.stops(0, 3, false) && !buffer.stops(1, 3, false));
         for _ in 0..5 {
             assert_eq!(buffer.admit(0, 3, 100, 0), Ok(()));
         }
-        assert_eq!(buffer.admit(0, 3, 100, 0), Err(DropReason::Headroom));
+        assert_eq!(buffer.admit(0, 3, 100, 0), Err(FrameDrop::Headroom));
         assert_eq!(buffer.used_bytes(), 1000);
-        // 15 held: 5 leave from the headroom, then 3 until 700 are left, and one more.
+        // 15 bytes are held: 5 leave from the headroom, then 3 until 700 are left, and one more.
         for left in 0..9 {
             assert!(buffer.stops(0, 3, true), "{left}");
             buffer.release(0, 3, 100);
@@ -224,7 +231,7 @@ mod tests {
         assert!(!buffer.stops(0, 3, true));
     }
 
-    /// An empty port resumes however small the threshold is while others fill the buffer.
+    /// An empty port resumes however small the threshold is while other ports fill the buffer.
     #[test]
     fn a_port_that_holds_nothing_is_not_stopped_for_ever() {
         let config = SwitchConfig {

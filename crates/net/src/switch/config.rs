@@ -1,4 +1,4 @@
-//! What a switch is like.
+//! Configuration of switches.
 
 use std::time::Duration;
 
@@ -8,67 +8,68 @@ use serde::Deserialize;
 use crate::PRIORITIES;
 use crate::cable::CableConfig;
 
-/// Bytes of a PFC frame on a cable: 64 of Ethernet, 20 of preamble and gap (IEEE 802.1Qbb).
+/// Bytes of a PFC frame on a cable: 64 of Ethernet frame, 20 of preamble and gap (IEEE 802.1Qbb).
 pub(crate) const PFC_FRAME_BYTES: u64 = 84;
 
-/// A switch. The default stores and forwards, with 9 MiB of buffer.
+/// Configuration of a switch. The default is store and forward with a buffer of 9 MiB.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwitchConfig {
     /// Bytes of frames that all ports hold together.
     #[serde(rename = "buffer", deserialize_with = "crate::units::size")]
     pub buffer_bytes: u64,
-    /// A queue takes frames while it has fewer bytes than `alpha` times the free bytes of the
+    /// A queue admits frames while it holds fewer bytes than `alpha` times the free bytes of the
     /// shared buffer (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on Networking,
-    /// 1998). Queues of lossless priorities are bounded by [`Pfc`] instead.
+    /// 1998). Queues of lossless priorities are limited by [`Pfc`] instead.
     pub alpha: f64,
-    /// Time from a frame's last bit in until the frame joins a queue.
+    /// Time from the arrival of a frame's last bit until the frame joins an egress queue.
     #[serde(deserialize_with = "crate::units::time")]
     pub latency: Duration,
-    /// Weight of each priority; 0 is strict. Strict priorities go first, the highest first. The
-    /// others share the rest in proportion to their weights.
+    /// Weight of each priority. Weight 0 is strict: strict priorities go first, the highest first.
+    /// The others share the remaining rate in proportion to their weights.
     pub weights: [u16; PRIORITIES],
-    /// Marks of congestion.
+    /// ECN marking; `None`: no marks.
     pub ecn: Option<Red>,
-    /// Lossless priorities.
+    /// Lossless priorities; `None`: there are none.
     pub pfc: Option<Pfc>,
-    /// Payloads cut off instead of frames dropped.
+    /// Trimming of payloads instead of drops; `None`: the switch drops.
     pub trim: Option<Trim>,
     /// Which of the shortest paths a frame takes.
     pub routing: Policy,
 }
 
-/// Marking by queue length (RED on the instantaneous queue, as DCQCN sets it up: SIGCOMM 2015,
-/// section 5). `kmin_bytes = kmax_bytes` and `pmax = 1` is the step of DCTCP (SIGCOMM 2010).
+/// ECN marking by queue length (RED on the instantaneous queue, as in DCQCN: SIGCOMM 2015, section
+/// 5). `kmin_bytes = kmax_bytes` with `pmax = 1` is the step of DCTCP (SIGCOMM 2010).
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Red {
-    /// Nothing is marked up to here, in bytes of the frame's queue.
+    /// Up to this length of the frame's egress queue, in bytes, no frame is marked.
     #[serde(rename = "kmin", deserialize_with = "crate::units::size")]
     pub kmin_bytes: u64,
-    /// Everything is marked beyond here.
+    /// Beyond this length, every frame is marked.
     #[serde(rename = "kmax", deserialize_with = "crate::units::size")]
     pub kmax_bytes: u64,
-    /// The probability that is reached at `kmax_bytes`, 0 to 1; linear between.
+    /// The marking probability at `kmax_bytes`, 0 to 1. It rises linearly from 0 at `kmin_bytes`.
     pub pmax: f64,
-    /// When the queue is looked at.
+    /// When the queue length is read.
     #[serde(default)]
     pub at: MarkAt,
 }
 
-/// When a frame's queue is looked at for marking.
+/// When the queue length is read for marking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MarkAt {
-    /// When it joins the queue: the bytes before it count.
+    /// When the frame joins the queue: the bytes ahead of it count.
     Arrival,
-    /// When it leaves the queue: the bytes behind it count, so the mark is newer when it arrives.
+    /// When the frame leaves the queue: the bytes behind it count, so the mark reaches the receiver
+    /// sooner after the congestion.
     #[default]
     Departure,
 }
 
 impl Red {
-    /// Probability that a frame is marked, by the bytes of its queue.
+    /// Marking probability for a queue length in bytes.
     #[must_use]
     pub fn probability(&self, queue_bytes: u64) -> f64 {
         let ramp = Ramp {
@@ -80,30 +81,31 @@ impl Red {
     }
 }
 
-/// Priority-based flow control (IEEE 802.1Qbb), by what the switch holds of each port's input.
+/// Priority-based flow control (IEEE 802.1Qbb), by the bytes that the switch holds of each ingress
+/// port.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pfc {
     /// The lossless priorities.
     pub priorities: Vec<u8>,
-    /// How many bytes of a port's priority the shared buffer holds before the peer must stop.
+    /// Bytes in the shared buffer of one port and priority at which the peer must stop.
     pub xoff: XoffThreshold,
-    /// The peer resumes when the headroom is empty and the count is this far below `xoff`.
+    /// The peer resumes when the headroom is empty and the byte count is this far below `xoff`.
     #[serde(
         rename = "xon_gap",
         default = "Pfc::default_xon_gap",
         deserialize_with = "crate::units::size"
     )]
     pub xon_gap_bytes: u64,
-    /// Bytes reserved for what still comes after a stop, for each port and lossless priority.
-    /// `None`: what the port's cable needs ([`Pfc::headroom_of`]).
+    /// Bytes reserved for frames that arrive after a stop, for each port and lossless priority.
+    /// `None`: the value that the port's cable needs ([`Pfc::headroom_of`]).
     #[serde(
         rename = "headroom",
         default,
         deserialize_with = "crate::units::maybe_size"
     )]
     pub headroom_bytes: Option<u64>,
-    /// The longest frame, framing included. It determines the headroom.
+    /// The longest frame, framing included. The headroom depends on it.
     #[serde(
         rename = "max_frame",
         default = "Pfc::default_max_frame",
@@ -112,20 +114,20 @@ pub struct Pfc {
     pub max_frame_bytes: u64,
 }
 
-/// When a port's priority must stop.
+/// The threshold at which a priority of an ingress port stops.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum XoffThreshold {
-    /// At this multiple of the free bytes of the shared buffer.
+    /// This multiple of the free bytes of the shared buffer.
     Alpha(f64),
-    /// At this number of bytes.
+    /// This number of bytes.
     #[serde(deserialize_with = "crate::units::size")]
     Bytes(u64),
 }
 
 impl Pfc {
-    /// Flow control of some priorities. They stop at 1/16 of the free buffer, and have the headroom
-    /// that the cables need.
+    /// Flow control for some priorities, with the threshold at 1/16 of the free buffer and the
+    /// headroom that the cables need.
     #[must_use]
     pub fn new(priorities: &[u8]) -> Self {
         Self {
@@ -137,11 +139,11 @@ impl Pfc {
         }
     }
 
-    /// Bytes that can still come after a switch with this latency decides to stop a priority: the
-    /// frame that crossed the threshold, the frame that the PFC frame waits for, the PFC frame, the
-    /// frame that the peer has begun, and what the cable carries in twice its delay and the
-    /// latency. This is the calculation of IEEE 802.1Qbb, annex O, without reaction times, which
-    /// the model does not have.
+    /// Bytes that can still arrive after a switch with this latency decides to stop a priority.
+    /// They are the frame that crossed the threshold, the frame that delays the PFC frame, the PFC
+    /// frame itself, the frame that the peer has begun to send, and the bytes that the cable
+    /// carries in twice its delay plus the latency. This is the calculation of IEEE 802.1Qbb, annex
+    /// O, without reaction times, which the model does not have.
     #[must_use]
     pub fn headroom_of(&self, cable: &CableConfig, latency: Duration) -> u64 {
         let round = cable.delay.saturating_mul(2).saturating_add(latency);
@@ -155,24 +157,24 @@ impl Pfc {
         3 * 1024
     }
 
-    /// A payload of 4096 bytes with the headers of a write and Ethernet's framing, rounded up.
+    /// A payload of 4096 bytes with the headers of a write and Ethernet framing, rounded up.
     fn default_max_frame() -> u64 {
         4352
     }
 
-    /// The lossless priorities as a mask.
+    /// The lossless priorities as a bit mask.
     pub(crate) fn mask(&self) -> u8 {
         let priorities = self.priorities.iter();
         priorities.fold(0, |mask, priority| mask | 1 << (priority & 7))
     }
 }
 
-/// Trimming: a frame that finds no room loses its payload, and its headers go on (NDP, SIGCOMM
-/// 2017).
+/// Trimming (NDP, SIGCOMM 2017): a frame that finds no room loses its payload, and the switch
+/// forwards its headers.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trim {
-    /// Bytes of a queue beyond which frames are trimmed. Frames are also trimmed if
+    /// Queue length in bytes beyond which frames are trimmed. Frames are also trimmed if
     /// [`SwitchConfig::alpha`] leaves no room.
     #[serde(rename = "queue", deserialize_with = "crate::units::size")]
     pub queue_bytes: u64,
@@ -180,27 +182,28 @@ pub struct Trim {
     pub priority: u8,
 }
 
-/// Which of the ports on shortest paths a frame takes.
+/// Which port a frame takes among those on shortest paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(tag = "policy", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Policy {
-    /// By a hash of source, destination and UDP source port: a flow stays on its path (RFC 2992).
+    /// The port given by a hash of source, destination and UDP source port: a flow stays on its
+    /// path (RFC 2992).
     #[default]
     Ecmp,
-    /// A random one for each frame (Dixit et al., INFOCOM 2013).
+    /// A random port for each frame (Dixit et al., INFOCOM 2013).
     Spray,
-    /// The least loaded of `d` that are drawn and `m` that were least loaded before, for each frame
-    /// (DRILL, SIGCOMM 2017).
+    /// For each frame, the least loaded of `d` randomly drawn ports and `m` remembered ports, which
+    /// were the least loaded ones before (DRILL, SIGCOMM 2017).
     Drill {
         /// Ports drawn for a frame.
         d: usize,
         /// Ports remembered for each set of equal paths.
         m: usize,
     },
-    /// Any, with equal chance, for each run of frames of a flow without a gap (Vanini et al.,
-    /// NSDI 2017).
+    /// A random port for each flowlet: a run of frames of a flow without a gap (Vanini et al., NSDI
+    /// 2017).
     Flowlet {
-        /// The gap that ends a run.
+        /// The gap that ends a flowlet.
         #[serde(deserialize_with = "crate::units::time")]
         gap: Duration,
         /// Entries of the table of flows. Flows that share an entry count as one flow.
@@ -210,7 +213,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// The size of the table in the paper's hardware.
+    /// The table size of the paper's hardware.
     fn default_flows() -> usize {
         65_536
     }
@@ -233,15 +236,16 @@ impl Default for SwitchConfig {
 
 /// Why a switch configuration is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SwitchError {
-    /// A number is out of its range.
+    /// A number is out of range.
     #[error("switch {field} = {value}: {want}")]
     Range {
-        /// Which.
+        /// The name of the field.
         field: &'static str,
-        /// What came.
+        /// The value given.
         value: f64,
-        /// What is possible.
+        /// The accepted range.
         want: &'static str,
     },
     /// The headroom takes the whole buffer.
@@ -250,9 +254,9 @@ pub enum SwitchError {
          {buffer_bytes} bytes; give it more buffer, or fewer lossless priorities"
     )]
     Headroom {
-        /// Of all ports and lossless priorities.
+        /// Headroom of all ports and lossless priorities.
         headroom_bytes: u64,
-        /// Of the switch.
+        /// Buffer of the switch.
         buffer_bytes: u64,
     },
 }
@@ -261,7 +265,7 @@ impl SwitchConfig {
     /// Checks the values.
     ///
     /// # Errors
-    /// [`SwitchError::Range`] names the first field that is out of its range, and its value.
+    /// [`SwitchError::Range`] names the first field that is out of range, and its value.
     #[expect(
         clippy::cast_precision_loss,
         reason = "the values are for an error message"

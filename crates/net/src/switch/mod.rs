@@ -1,4 +1,4 @@
-//! Switches: a shared buffer, marks, pauses, trimming and the choice among equal paths.
+//! Switches: shared buffer, ECN marks, PFC, trimming and the choice among equal paths.
 
 mod buffer;
 mod config;
@@ -8,11 +8,11 @@ pub use config::{MarkAt, Pfc, Policy, Red, SwitchConfig, SwitchError, Trim, Xoff
 
 pub(crate) use buffer::Buffer;
 pub(crate) use config::PFC_FRAME_BYTES;
-pub(crate) use router::{Groups, Router};
+pub(crate) use router::{PortGroups, Router};
 
 use farwrite_link::Dice;
 
-/// What one switch decides by. Its queues are in its ports.
+/// The decision state of one switch. Its egress queues belong to its ports.
 #[derive(Debug)]
 pub(crate) struct Switch {
     pub(crate) config: SwitchConfig,
@@ -31,9 +31,15 @@ impl Switch {
         }
     }
 
-    /// Whether to mark a frame whose queue has `queue_bytes`, `at` this point of its way.
-    pub(crate) fn marks(&mut self, at: MarkAt, queue_bytes: u64) -> bool {
+    /// The probability of marking a frame whose egress queue holds `queue_bytes`; 0 if the switch
+    /// does not mark at this point.
+    pub(crate) fn mark_probability(&self, at: MarkAt, queue_bytes: u64) -> f64 {
         let red = self.config.ecn.filter(|red| red.at == at);
-        red.is_some_and(|red| self.marking.chance(red.probability(queue_bytes)))
+        red.map_or(0.0, |red| red.probability(queue_bytes))
+    }
+
+    /// Draws whether to mark a frame.
+    pub(crate) fn marks(&mut self, probability: f64) -> bool {
+        self.marking.chance(probability)
     }
 }

@@ -1,4 +1,4 @@
-//! Which of the equal paths a frame takes.
+//! The choice of a path among equal ones.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,12 +8,12 @@ use farwrite_link::Dice;
 use super::config::Policy;
 use crate::Frame;
 
-/// The ports on shortest paths from one switch, by destination.
+/// The ports on shortest paths from one switch, grouped: hosts with the same ports share a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Groups {
-    /// Which group leads to each host.
+pub(crate) struct PortGroups {
+    /// The group of each host.
     pub(crate) of_host: Vec<u32>,
-    /// Ports of each group, ascending. A group without ports leads nowhere.
+    /// Ports of each group, ascending. A group without ports means that no path exists.
     pub(crate) ports: Vec<Vec<u16>>,
 }
 
@@ -21,32 +21,33 @@ pub(crate) struct Groups {
 #[derive(Debug)]
 pub(crate) struct Router {
     policy: Policy,
-    groups: Groups,
-    /// Makes the hashes of switches differ, so that each spreads what another has sent to it.
+    groups: PortGroups,
+    /// Makes the hashes of different switches differ. Otherwise, all frames that one switch sends
+    /// to another would hash alike there.
     salt: u64,
     dice: Dice,
-    /// The least loaded ports of each group as DRILL remembers them.
+    /// The least loaded ports of each group, as DRILL remembers them.
     remembered: Vec<Vec<u16>>,
     flowlets: Vec<Flowlet>,
-    /// Whether several paths lead to a host, or did so before a change of the tables.
+    /// Whether several paths lead to a host, or did before a change of the tables.
     has_choice: Vec<bool>,
-    /// The port of each flow's last frame to such a host, by the hash of the flow.
-    last_ports: HashMap<u64, u16, BuildHasherDefault<Hashed>>,
+    /// The port that the last frame of each flow to such a host took, by the hash of the flow.
+    last_ports: HashMap<u64, u16, BuildHasherDefault<IdentityHasher>>,
 }
 
-/// What a router has chosen.
+/// The choice of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) port: u16,
-    /// Whether the flow's last frame took another port.
+    /// Whether the previous frame of the flow took another port.
     pub(crate) is_change: bool,
 }
 
-/// The hash of a key that is a hash.
+/// A hasher for keys that are hashes already: the identity.
 #[derive(Default)]
-struct Hashed(u64);
+struct IdentityHasher(u64);
 
-impl Hasher for Hashed {
+impl Hasher for IdentityHasher {
     fn write(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.0 = self.0 << 8 | u64::from(byte);
@@ -62,11 +63,11 @@ impl Hasher for Hashed {
     }
 }
 
-/// A run of frames of a flow.
+/// A flowlet: a run of frames of a flow without a gap.
 #[derive(Clone, Copy, Debug)]
 struct Flowlet {
     port: u16,
-    /// When the run ends unless another frame comes.
+    /// The flowlet ends at this time unless another frame arrives first.
     until_ns: u64,
 }
 
@@ -82,7 +83,7 @@ impl Router {
         };
         Self {
             policy,
-            groups: Groups::default(),
+            groups: PortGroups::default(),
             salt: dice.bits(),
             dice: Dice::new(dice.bits()),
             remembered: Vec::new(),
@@ -92,8 +93,8 @@ impl Router {
         }
     }
 
-    /// Replaces the tables, and forgets remembered ports.
-    pub(crate) fn set_groups(&mut self, groups: Groups) {
+    /// Replaces the tables. DRILL forgets its remembered ports.
+    pub(crate) fn set_groups(&mut self, groups: PortGroups) {
         self.remembered = vec![Vec::new(); groups.ports.len()];
         self.has_choice.resize(groups.of_host.len(), false);
         for (has_choice, group) in self.has_choice.iter_mut().zip(&groups.of_host) {
@@ -102,8 +103,8 @@ impl Router {
         self.groups = groups;
     }
 
-    /// The port for a frame to a host, or `None` if no path leads there. `queued_bytes` returns how
-    /// much waits at a port.
+    /// Chooses the port for a frame to a host; `None` if no path leads there. `queued_bytes`
+    /// returns the bytes in the queues of a port.
     pub(crate) fn choose(
         &mut self,
         frame: &Frame,
@@ -135,13 +136,13 @@ impl Router {
         Some(Choice { port, is_change })
     }
 
-    /// Chooses the least loaded of `d` random ports and the remembered ones, and remembers the `m`
-    /// least loaded of these.
+    /// The choice of DRILL: the least loaded of `d` random ports and the remembered ports.
+    /// Remembers the `m` least loaded of these for the next frame.
     fn drill(&mut self, group: usize, d: usize, m: usize, bytes: impl Fn(u16) -> u64) -> u16 {
         let ports = &self.groups.ports[group];
         let seen = &mut self.remembered[group];
-        // Drawn ports stand before remembered ones: of equal loads, a drawn port wins. Otherwise
-        // idle ports would never change.
+        // Drawn ports come before remembered ones, so a drawn port wins a tie. Otherwise all frames
+        // would stay on one port while all ports are idle.
         let known = seen.len();
         for _ in 0..d {
             seen.push(ports[self.dice.below(ports.len())]);
@@ -149,7 +150,7 @@ impl Router {
         seen.rotate_left(known);
         seen.sort_by_key(|&port| bytes(port));
         let best = seen[0];
-        // A port that was drawn twice, or drawn and remembered, is remembered once.
+        // A port that was drawn twice, or drawn and remembered, must be remembered only once.
         let mut kept = 0;
         for at in 0..seen.len() {
             if kept < m && !seen[..kept].contains(&seen[at]) {
@@ -163,8 +164,8 @@ impl Router {
 
     fn flowlet(&mut self, group: usize, hash: u64, now_ns: u64, gap_ns: u64) -> u16 {
         let ports = &self.groups.ports[group];
-        let place = scale(hash, self.flowlets.len());
-        let flowlet = &mut self.flowlets[place];
+        let index = scale(hash, self.flowlets.len());
+        let flowlet = &mut self.flowlets[index];
         if now_ns >= flowlet.until_ns || !ports.contains(&flowlet.port) {
             flowlet.port = ports[self.dice.below(ports.len())];
         }
@@ -178,15 +179,15 @@ impl Router {
     }
 }
 
-/// A hash as a number in `0..limit`.
+/// Scales a hash to the range `0..limit`.
 fn scale(hash: u64, limit: usize) -> usize {
-    // A product's upper half is below its second factor, so it fits.
+    // The upper half of the product is below `limit`, so it fits.
     #[allow(clippy::cast_possible_truncation)]
     let scaled = ((u128::from(hash) * limit as u128) >> 64) as usize;
     scaled
 }
 
-/// Mixes all bits into all others, as the generator of Steele, Lea and Flood does (OOPSLA 2014).
+/// Mixes all bits of a number (the finalizer of `SplitMix`: Steele, Lea and Flood, OOPSLA 2014).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -216,7 +217,7 @@ mod tests {
 
     fn router(policy: Policy, ports: u16) -> Router {
         let mut router = Router::new(policy, &mut Dice::new(7));
-        router.set_groups(Groups {
+        router.set_groups(PortGroups {
             of_host: vec![0],
             ports: vec![(0..ports).collect()],
         });
@@ -234,7 +235,7 @@ mod tests {
             let port = port.port;
             flows[usize::from(port)] += 1;
         }
-        // 1000 each, with a standard deviation of 30.
+        // The expected count is 1000 each, with a standard deviation of 30.
         assert!(flows.iter().all(|n| (850..1150).contains(n)), "{flows:?}");
     }
 
@@ -246,15 +247,15 @@ mod tests {
             let port = router.choose(&frame(1), 0, 0, |_| 0).unwrap().port;
             frames[usize::from(port)] += 1;
         }
-        // 10,000 each, with a standard deviation of 94.
+        // The expected count is 10,000 each, with a standard deviation of 94.
         assert!(
             frames.iter().all(|n| (9_500..10_500).contains(n)),
             "{frames:?}"
         );
     }
 
-    /// DRILL(1, 1): once the least loaded port is drawn, it is remembered for as long as it is
-    /// least loaded; whatever else is drawn is no better.
+    /// DRILL(1, 1): once the least loaded port is drawn, it is remembered as long as it stays the
+    /// least loaded. No other drawn port is better.
     #[test]
     fn drill_finds_the_least_loaded_port_and_remembers_it() {
         let mut router = router(Policy::Drill { d: 1, m: 1 }, 8);
@@ -262,15 +263,15 @@ mod tests {
         let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap().port);
         assert!(choices.any(|port| port == 5));
         assert!(choices.all(|port| port == 5));
-        // Now another is: the memory follows.
+        // Now another port is the least loaded: the memory follows.
         let load = |port: u16| if port == 2 { 0 } else { 1000 };
         let mut choices = (0..1000).map(|_| router.choose(&frame(1), 0, 0, load).unwrap().port);
         assert!(choices.any(|port| port == 2));
         assert!(choices.all(|port| port == 2));
     }
 
-    /// DRILL(2, 0) is the better of two draws: the worst of n ports is taken only if both draws are
-    /// it, once in n^2.
+    /// DRILL(2, 0) takes the better of two draws. It takes the worst of n ports only if both draws
+    /// give that port, with probability 1 / n^2.
     #[test]
     fn drill_without_memory_takes_the_better_of_its_draws() {
         let mut router = router(Policy::Drill { d: 2, m: 0 }, 4);
@@ -306,8 +307,8 @@ mod tests {
         }
     }
 
-    /// Under ECMP a flow changes its path when its port is no longer on a shortest path, even if one
-    /// path is left, and not again.
+    /// Under ECMP, a flow changes its path once when its port is no longer on a shortest path, even
+    /// if only one path is left.
     #[test]
     fn a_flow_that_takes_another_port_has_changed_its_path() {
         let mut router = router(Policy::Ecmp, 2);
@@ -316,7 +317,7 @@ mod tests {
             choices.flatten().filter(|choice| choice.is_change).count()
         };
         assert_eq!((changes(&mut router), changes(&mut router)), (0, 0));
-        router.set_groups(Groups {
+        router.set_groups(PortGroups {
             of_host: vec![0],
             ports: vec![vec![1]],
         });

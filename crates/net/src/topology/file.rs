@@ -1,4 +1,4 @@
-//! Networks from TOML files.
+//! Reading networks from TOML files.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,8 +10,9 @@ use crate::{Options, SwitchConfig};
 
 /// Why a file does not describe a network.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileError {
-    /// The text is not TOML, or a field is missing, unknown or unreadable. The message shows the
+    /// The text is not TOML, or a field is missing, unknown or malformed. The message shows the
     /// line.
     #[error("{0}")]
     Syntax(String),

@@ -13,38 +13,38 @@ use farwrite_link::ConfigError;
 use crate::ids::next_id;
 use crate::{CableConfig, CableId, NodeId};
 
-/// Most nodes of a network.
+/// Largest number of nodes of a network.
 pub const MAX_NODES: usize = 1 << 16;
-/// Most ports of a node.
+/// Largest number of ports of a node.
 pub const MAX_PORTS: usize = 1 << 15;
 
-/// What a node does with frames.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sends and receives frames. A device; paths begin and end here.
+    /// Sends and receives frames. Hosts are devices; paths begin and end at hosts.
     Host,
     /// Forwards frames.
     Switch,
-    /// Sits in a path and sends on what it chooses. A device; it does not count in the length of a
-    /// path.
+    /// Processes frames inside a path and sends on those that it chooses. Boxes are devices; they
+    /// do not count in the length of a path.
     Box,
 }
 
 /// A node of a topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name in files.
+    /// Name in files and error messages.
     pub name: String,
-    /// What it does.
+    /// The role of the node.
     pub role: Role,
 }
 
 /// A cable of a topology.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cable {
-    /// The nodes that it joins.
+    /// The two nodes that the cable joins.
     pub ends: [NodeId; 2],
-    /// What it is like.
+    /// Rate, delay and loss.
     pub config: CableConfig,
 }
 
@@ -54,45 +54,46 @@ pub struct Cable {
 pub struct Topology {
     nodes: Vec<Node>,
     cables: Vec<Cable>,
-    /// How many of the nodes are hosts.
+    /// Number of nodes that are hosts.
     hosts: usize,
 }
 
 /// Why a topology is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TopologyError {
-    /// A parameter of a shape is out of its range.
+    /// A parameter of a shape is out of range.
     #[error("{field} = {value}: {want}")]
     Size {
-        /// Which parameter.
+        /// The name of the parameter.
         field: &'static str,
-        /// What came.
+        /// The value given.
         value: usize,
-        /// What is possible.
+        /// The accepted range.
         want: &'static str,
     },
     /// There are more nodes than [`MAX_NODES`].
     #[error("the topology has {nodes} nodes; a network has at most {MAX_NODES}")]
     Nodes {
-        /// How many.
+        /// Number of nodes.
         nodes: usize,
     },
     /// A node has more ports than [`MAX_PORTS`].
     #[error("{name} has {ports} ports; a node has at most {MAX_PORTS}")]
     Ports {
-        /// Of which node.
+        /// The name of the node.
         name: String,
-        /// How many.
+        /// Number of its ports.
         ports: usize,
     },
     /// A cable joins a node to itself, or to a node that does not exist.
     #[error("cable {cable} joins node {} and node {}, which are not two of the {nodes} nodes", ends[0].0, ends[1].0)]
     Ends {
-        /// Which cable.
+        /// Index of the cable.
         cable: usize,
-        /// What it joins.
+        /// The nodes at its ends.
         ends: [NodeId; 2],
-        /// How many nodes there are.
+        /// Number of nodes.
         nodes: usize,
     },
     /// A cable configuration is invalid.
@@ -102,7 +103,7 @@ pub enum TopologyError {
         from: String,
         /// The name of the other.
         to: String,
-        /// What is wrong.
+        /// The reason.
         source: ConfigError,
     },
 }
@@ -131,28 +132,34 @@ impl Topology {
         id
     }
 
-    /// Puts a box into a cable, next to its second end. Port 0 of the box is the new end of the
-    /// cable. Port 1 is joined to the old end by a new cable of the same rate without delay or
-    /// loss.
+    /// Inserts a box into a cable, beside the node at one of its ends. Port 0 of the box becomes
+    /// the new end of the cable. A new cable of the same rate without delay or loss joins port 1 to
+    /// the node.
     ///
     /// # Panics
-    /// If there is no such cable.
-    pub fn insert_box(&mut self, cable: CableId, name: impl Into<String>) -> NodeId {
+    /// If there is no such cable, or the node is not at one of its ends.
+    pub fn insert_box(
+        &mut self,
+        cable: CableId,
+        beside: NodeId,
+        name: impl Into<String>,
+    ) -> NodeId {
         let middle = self.add(Role::Box, name);
         let long = &mut self.cables[cable.index()];
-        let end = std::mem::replace(&mut long.ends[1], middle);
+        let end = long.ends.iter_mut().find(|end| **end == beside);
+        *end.unwrap_or_else(|| panic!("{beside} is not at an end of cable {}", cable.0)) = middle;
         let short = CableConfig::new(long.config.rate_bps, Duration::ZERO);
-        self.connect(middle, end, short);
+        self.connect(middle, beside, short);
         middle
     }
 
-    /// All nodes; a [`NodeId`] is a place in it.
+    /// All nodes. A [`NodeId`] is an index into this slice.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// All cables; a [`CableId`] is a place in it.
+    /// All cables. A [`CableId`] is an index into this slice.
     #[must_use]
     pub fn cables(&self) -> &[Cable] {
         &self.cables
@@ -171,7 +178,7 @@ impl Topology {
         self.with_role(Role::Host)
     }
 
-    /// The first node of a name.
+    /// The first node with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<NodeId> {
         let at = self.nodes.iter().position(|node| node.name == name)?;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use super::{MAX_NODES, Role, Topology, TopologyError};
 use crate::{CableConfig, NodeId};
 
-/// Most cables between the leaves and spines of a site.
+/// Largest number of cables between the leaves and spines of a site.
 const MAX_SPINE_CABLES: usize = 1 << 20;
 
 /// A topology by name and parameters. Hosts are named `host0`, `host1` and so on, in the order that
@@ -22,7 +22,7 @@ pub enum Shape {
     Dumbbell {
         /// Hosts at the left switch.
         left: usize,
-        /// Hosts at the right switch, which come after those at the left one.
+        /// Hosts at the right switch. They come after the hosts of the left switch.
         right: usize,
         /// From each host to its switch.
         host_cable: CableConfig,
@@ -31,9 +31,9 @@ pub enum Shape {
     },
     /// Switches in a row, `switch0` and so on, with hosts at each.
     Chain {
-        /// How many switches.
+        /// Number of switches.
         switches: usize,
-        /// Hosts at each, one after the other.
+        /// Hosts at each switch, switch by switch.
         hosts_per_switch: usize,
         /// From each host to its switch.
         host_cable: CableConfig,
@@ -42,7 +42,7 @@ pub enum Shape {
     },
     /// Hosts around one switch, `switch0`.
     Star {
-        /// How many hosts.
+        /// Number of hosts.
         hosts: usize,
         /// From each host to the switch.
         cable: CableConfig,
@@ -50,10 +50,11 @@ pub enum Shape {
     /// A two-level Clos network.
     LeafSpine(LeafSpine),
     /// A three-level fat tree of switches with `k` ports (Al-Fares, Loukissas and Vahdat, SIGCOMM
-    /// 2008): `k` pods of `k / 2` switches `edge0` and so on, and as many `aggregation0` and so on;
-    /// `k^2 / 4` switches `core0` and so on; `k^3 / 4` hosts, pod by pod.
+    /// 2008). It has `k` pods, each with `k / 2` switches `edge0`, `edge1`, ... and as many
+    /// `aggregation0`, `aggregation1`, ...; `k^2 / 4` switches `core0`, `core1`, ...; and `k^3 / 4`
+    /// hosts, pod by pod.
     FatTree {
-        /// Ports of each switch; even.
+        /// Ports of each switch; an even number.
         k: usize,
         /// From each host to its edge switch.
         host_cable: CableConfig,
@@ -63,16 +64,16 @@ pub enum Shape {
         core_cable: CableConfig,
     },
     /// Equal datacenters, each a two-level Clos network whose spines are joined to one border
-    /// switch (`site0-leaf0`, `site0-spine0`, `site0-border` and so on); each border switch is
-    /// joined to each other one.
+    /// switch. Switches are named `site0-leaf0`, `site0-spine0`, `site0-border` and so on. A cable
+    /// joins the border switches of each pair of sites.
     Datacenters {
-        /// How many.
+        /// Number of datacenters.
         sites: usize,
-        /// Each of them.
+        /// The network of each datacenter.
         site: LeafSpine,
         /// From each spine to the border switch of its site.
         border_cable: CableConfig,
-        /// Between the border switches of each two sites.
+        /// Between the border switches of each pair of sites.
         long_cable: CableConfig,
     },
 }
@@ -82,11 +83,11 @@ pub enum Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeafSpine {
-    /// How many leaves.
+    /// Number of leaves.
     pub leaves: usize,
-    /// How many spines.
+    /// Number of spines.
     pub spines: usize,
-    /// Hosts at each leaf, one leaf after the other.
+    /// Hosts at each leaf, leaf by leaf.
     pub hosts_per_leaf: usize,
     /// From each host to its leaf.
     pub host_cable: CableConfig,
@@ -95,7 +96,7 @@ pub struct LeafSpine {
 }
 
 impl Shape {
-    /// The nodes and cables.
+    /// Builds the nodes and cables.
     ///
     /// # Errors
     /// [`TopologyError`].
@@ -198,7 +199,7 @@ impl LeafSpine {
     }
 }
 
-/// Adds a fat tree. The cables are those of hosts, pods and core.
+/// Adds a fat tree. The three cables are those of hosts, pods and core.
 fn fat_tree(
     topology: &mut Topology,
     k: usize,
@@ -224,7 +225,8 @@ fn fat_tree(
                 topology.connect(edge, aggregation, pod_cable);
             }
         }
-        // The i-th aggregation switch of every pod has the i-th k / 2 cores.
+        // The i-th aggregation switch of every pod connects to the i-th group of k / 2 core
+        // switches.
         for (&aggregation, its_cores) in pod_aggregations.iter().zip(cores.chunks(half)) {
             for &core in its_cores {
                 topology.connect(aggregation, core, core_cable);
@@ -234,7 +236,7 @@ fn fat_tree(
     Ok(())
 }
 
-/// Adds datacenters. The cables are those from spine to border and from border to border.
+/// Adds datacenters. The two cables are spine to border and border to border.
 fn datacenters(
     topology: &mut Topology,
     sites: usize,
@@ -265,7 +267,7 @@ fn datacenters(
     Ok(())
 }
 
-/// Adds a host, named by its number.
+/// Adds a host, named by its index.
 fn host(topology: &mut Topology) -> NodeId {
     let number = topology.hosts;
     topology.add(Role::Host, format!("host{number}"))

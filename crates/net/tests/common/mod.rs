@@ -1,4 +1,4 @@
-//! A host that sends by a script and notes what comes, and short ways to say the usual things.
+//! A host that sends by a script and records what it receives, and helpers for tests.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::collections::VecDeque;
@@ -12,20 +12,20 @@ use farwrite_wire::header::Bth;
 
 pub(crate) const GBIT: u64 = 1_000_000_000;
 
-/// RC RDMA WRITE Middle: nothing but a BTH before the payload. With `framing_bytes: 38`, a payload
-/// of 1000 bytes takes 1082 on the cable.
+/// RC RDMA WRITE Middle: its only header is a BTH. With `framing_bytes: 38`, a payload of 1000
+/// bytes takes 1082 bytes on the cable.
 const WRITE: [u8; 12] = [0x07, 0x40, 0xFF, 0xFF, 0, 0, 0, 1, 0, 0, 0, 0];
 
-/// A host, or with `forwards` a box of two ports.
+/// A host; with `forwards`, a box with two ports.
 #[derive(Default)]
 pub(crate) struct Host {
-    /// What to send, and not before when; in order.
+    /// Frames to send, in order, each with its earliest time.
     pub(crate) script: VecDeque<(u64, Frame)>,
-    /// Frames that came, and when.
+    /// Received frames and their times.
     pub(crate) got: Vec<(u64, Frame)>,
-    /// Whether frames go on by the other port instead.
+    /// Whether the node forwards frames through its other port.
     pub(crate) forwards: bool,
-    /// Things to do beside the script.
+    /// Outputs beside the script.
     pub(crate) outputs: VecDeque<Output>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn network(topology: &Topology, options: &Options, seed: u64) -> Netw
     Network::new(topology, options, seed, device).unwrap()
 }
 
-/// Has a host send frames one after the other, the first not before `at_ns`.
+/// Makes a host send frames one after the other, the first not before `at_ns`.
 pub(crate) fn send(
     network: &mut Network<Host>,
     at_ns: u64,
@@ -103,7 +103,7 @@ pub(crate) fn hosts(topology: &Topology) -> Vec<NodeId> {
     topology.hosts().collect()
 }
 
-/// What all ports of a node have done together.
+/// The sum of the counters of all ports of a node.
 pub(crate) fn sum(network: &Network<Host>, node: NodeId) -> PortCounters {
     let mut sum = PortCounters::default();
     for port in network.counters(node) {
@@ -112,9 +112,10 @@ pub(crate) fn sum(network: &Network<Host>, node: NodeId) -> PortCounters {
     sum
 }
 
-/// Every frame is delivered, in flight, or counted as dropped; at each port and as a whole.
+/// Checks that every frame is delivered, in flight, or counted as dropped: at each port, and in
+/// total.
 pub(crate) fn check_conservation(network: &Network<Host>, topology: &Topology) {
-    use farwrite_net::DropReason::{Buffer, Cable, CableDown, Headroom, NoRoute};
+    use farwrite_net::FrameDrop::{Buffer, Cable, CableDown, Headroom, NoRoute};
     let totals = network.totals();
     let in_flight = network.in_flight() as u64;
     assert_eq!(

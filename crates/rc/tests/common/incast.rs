@@ -1,4 +1,4 @@
-//! N senders write to one receiver: the settings of two public simulators.
+//! N senders write to one receiver, with the settings of two public simulators.
 
 use std::time::Duration;
 
@@ -7,9 +7,11 @@ use farwrite_net::{
     Ports, Red, Role, Shape, SwitchConfig, Topology,
 };
 use farwrite_rate::DcqcnOptions;
-use farwrite_rc::{Completion, Connection, FIRST_QPN, Nic, Path, Remote, Request, Transport};
+use farwrite_rc::{
+    Completion, Connection, FIRST_QPN, Nic, PathProfile, RdmaTransport, Remote, Request,
+};
 
-/// A NIC that notes when its requests are done.
+/// A NIC that records when its requests complete.
 pub(crate) struct Host {
     pub(crate) nic: Nic,
     pub(crate) done_ns: Option<u64>,
@@ -33,7 +35,7 @@ impl Device for Host {
     }
 }
 
-/// One row of the comparison.
+/// A transport of the comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Setup {
     /// Go-Back-N, PFC, no congestion control.
@@ -51,20 +53,20 @@ pub(crate) enum Setup {
 pub(crate) const RATE_BPS: u64 = 50_000_000_000;
 const PRIORITY: u8 = 3;
 
-/// Who writes how much to whom.
+/// Senders, receiver and sizes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     senders: usize,
     bytes: u32,
-    /// How long after one another they begin.
+    /// Interval between the starts of two senders.
     gap_ns: u64,
-    /// `None`: a star. Else two leaves of 15 hosts with 8 spines, and the receiver at the other
+    /// `None`: a star. Otherwise two leaves of 15 hosts with 8 spines; the receiver is at the other
     /// leaf.
     routing: Option<Policy>,
 }
 
 impl Scene {
-    /// 500 KB from each sender, begun 10 us apart, to one of the 64 hosts of a switch.
+    /// Each sender writes 500 KB to one of the 64 hosts of a switch. Starts are 10 us apart.
     pub(crate) fn star(senders: usize) -> Self {
         Self {
             senders,
@@ -74,7 +76,7 @@ impl Scene {
         }
     }
 
-    /// 1 MB from each host of a leaf, begun together, to one host of another leaf.
+    /// Each host of a leaf writes 1 MB to one host of another leaf. All start together.
     pub(crate) fn leaves(routing: Policy) -> Self {
         Self {
             senders: 15,
@@ -99,8 +101,8 @@ impl Scene {
         shape.build().unwrap()
     }
 
-    pub(crate) fn path(&self, setup: Setup) -> Path {
-        Path {
+    pub(crate) fn path(&self, setup: Setup) -> PathProfile {
+        PathProfile {
             rate_bps: RATE_BPS,
             rtt_ns: if self.routing.is_none() { 4_352 } else { 8_700 },
             mtu_bytes: if matches!(setup, Setup::Eqds) {
@@ -113,12 +115,12 @@ impl Scene {
     }
 }
 
-/// What came of one run.
+/// The outcome of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Completion times in nanoseconds, ascending.
     pub(crate) fct_ns: Vec<u64>,
-    /// When the last one was done, since the first one began.
+    /// Time from the first start to the last completion.
     pub(crate) last_ns: u64,
     pub(crate) repeated: u64,
     pub(crate) trimmed: u64,
@@ -133,7 +135,7 @@ impl Outcome {
         sum as f64 / self.fct_ns.len() as f64 / 1000.0
     }
 
-    /// The largest of up to 99 values; for more, the one that 1 % exceed.
+    /// The largest of up to 99 values; for more values, the one that 1% exceed.
     pub(crate) fn p99_us(&self) -> f64 {
         let at = (self.fct_ns.len() * 99).div_ceil(100) - 1;
         self.fct_ns[at] as f64 / 1000.0
@@ -141,13 +143,13 @@ impl Outcome {
 }
 
 impl Setup {
-    fn transport(self) -> Transport {
+    fn transport(self) -> RdmaTransport {
         match self {
-            Self::RoceAlone => Transport::RoceNocc,
-            Self::Roce => Transport::Roce,
-            Self::RoceLossy => Transport::RoceLossy,
-            Self::Irn => Transport::Irn,
-            Self::Eqds => Transport::Eqds,
+            Self::RoceAlone => RdmaTransport::RoceNocc,
+            Self::Roce => RdmaTransport::Roce,
+            Self::RoceLossy => RdmaTransport::RoceLossy,
+            Self::Irn => RdmaTransport::Irn,
+            Self::Eqds => RdmaTransport::Eqds,
         }
     }
 
@@ -162,8 +164,8 @@ impl Setup {
         let lossless = matches!(self, Self::RoceAlone | Self::Roce);
         let pfc = lossless.then(|| Pfc::new(&[PRIORITY]));
         let base = self.transport().switch(&[PRIORITY], &scene.path(self));
-        // ns-3 sets 1048 bytes aside for each of 8 queues of 64 ports. It matters where frames are
-        // dropped.
+        // ns-3 reserves 1048 bytes for each of 8 queues of 64 ports. This matters only where frames
+        // are dropped.
         let aside = if matches!(self, Self::RoceLossy) {
             8 * 64 * 1048
         } else {
@@ -226,7 +228,7 @@ impl Setup {
     fn connect(
         self,
         network: &mut Network<Host>,
-        path: &Path,
+        path: &PathProfile,
         sender: NodeId,
         (receiver, number): (NodeId, u16),
     ) {

@@ -1,4 +1,4 @@
-//! Two queue pairs that exchange packets by hand, and messages for them.
+//! Two queue pairs whose packets the test carries, and messages for them.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub(crate) mod incast;
@@ -7,12 +7,12 @@ pub(crate) mod network;
 use farwrite_net::Payload;
 use farwrite_rc::{Completion, Memory, Packet, QpConfig, QueuePair, Remote, Request};
 
-/// What [`Ends::b`] has registered: its key, its address, its size.
+/// The memory of [`Ends::b`]: key, address, size.
 pub(crate) const RKEY: u32 = 0x77;
 pub(crate) const ADDR: u64 = 0x1_0000;
 pub(crate) const BYTES: usize = 64 << 10;
 
-/// `a` asks, `b` answers.
+/// `a` is the requester, `b` the responder.
 pub(crate) struct Ends {
     pub(crate) a: QueuePair,
     pub(crate) b: QueuePair,
@@ -20,7 +20,7 @@ pub(crate) struct Ends {
     pub(crate) now_ns: u64,
 }
 
-/// MTU 256, an acknowledgement with the last packet only, a timeout of 1000 ns.
+/// MTU 256, an acknowledgement with the last packet only, and a timeout of 1000 ns.
 pub(crate) fn config() -> QpConfig {
     QpConfig {
         mtu_bytes: 256,
@@ -47,7 +47,7 @@ impl Ends {
         }
     }
 
-    /// All that `a` can send now.
+    /// All packets that `a` can send now.
     pub(crate) fn a_sends(&mut self) -> Vec<Packet> {
         drain(&mut self.a, self.now_ns, &self.memory[0])
     }
@@ -70,7 +70,7 @@ impl Ends {
         }
     }
 
-    /// Exchanges packets without loss until both ends are silent. Returns all opcodes, in order.
+    /// Exchanges packets without loss until both ends are silent. Returns all opcodes in order.
     pub(crate) fn run(&mut self) -> Vec<u8> {
         let mut opcodes = Vec::new();
         loop {
@@ -85,7 +85,7 @@ impl Ends {
         }
     }
 
-    /// Moves the time to the next timeout of `a`.
+    /// Advances the time to the next timeout of `a`.
     pub(crate) fn wait(&mut self) -> u64 {
         self.now_ns = self.a.next_timeout().expect("a has no timer");
         self.a.handle_timeout(self.now_ns);
@@ -109,7 +109,7 @@ pub(crate) fn psns(packets: &[Packet]) -> Vec<u32> {
     packets.iter().map(|packet| packet.header.bth.psn).collect()
 }
 
-/// Bytes that differ from message to message.
+/// A message whose bytes depend on the seed.
 pub(crate) fn message(seed: usize, bytes: usize) -> Vec<u8> {
     let byte = |at: usize| u8::try_from((at * 7 + at / 256 + seed * 31) % 251).unwrap();
     (0..bytes).map(byte).collect()

@@ -1,4 +1,4 @@
-//! Networks of NICs, with boxes that copy and check frames.
+//! Networks of NICs, with boxes that duplicate and check frames.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,15 +17,15 @@ pub(crate) enum Node {
     Middle(Middle),
 }
 
-/// A box of two ports.
+/// A box with two ports.
 #[derive(Default)]
 pub(crate) struct Middle {
     pub(crate) outputs: VecDeque<Output>,
-    /// Each frame goes on twice, and has to survive as bytes.
+    /// Whether the box sends each frame twice, after a round trip through bytes.
     pub(crate) copies: bool,
-    /// Opcodes that came by.
+    /// Opcodes seen.
     pub(crate) opcodes: BTreeSet<u8>,
-    /// Frames that came by.
+    /// Frames seen.
     pub(crate) frames: u64,
 }
 
@@ -64,7 +64,8 @@ impl Middle {
     }
 }
 
-/// The frame becomes a packet that parses and has the right ICRC, and the same frame again.
+/// Checks that the frame becomes a packet that parses and has the right ICRC, and becomes the same
+/// frame again. Returns its opcode.
 fn check_bytes(frame: &Frame) -> u8 {
     let datagram = frame.to_datagram().unwrap();
     let flow = Flow::new(datagram.src, datagram.dst).unwrap();
@@ -75,7 +76,7 @@ fn check_bytes(frame: &Frame) -> u8 {
     let packet = Packet::parse(&datagram.payload).unwrap();
     let mut back = Frame::from_datagram(&datagram).unwrap();
     if let Header::Roce(header) = &mut back.header {
-        // The pad count is set when bytes are made.
+        // Serialization sets the pad count.
         header.bth.pad_bytes = 0;
     }
     if let Payload::Bytes(_) = frame.payload {
@@ -127,7 +128,7 @@ pub(crate) fn connect(
     peer_qpn
 }
 
-/// Connects a new queue pair of both NICs, each end under a controller.
+/// Connects a new queue pair of both NICs, with a controller at each end.
 pub(crate) fn connect_under(
     network: &mut Network<Node>,
     [a, b]: [(NodeId, u32); 2],
@@ -145,7 +146,7 @@ pub(crate) fn connect_under(
     }
 }
 
-/// A connection without pace at priority 3.
+/// A connection without rate limit at priority 3.
 pub(crate) fn connection() -> Connection {
     Connection {
         peer: NodeId(0),

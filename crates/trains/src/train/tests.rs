@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The sum in one's complement of big-endian words, as RFC 1071 defines it.
+/// The one's complement sum of big-endian words, as RFC 1071 defines it.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| match pair {
         [high, low] => u32::from(*high) << 8 | u32::from(*low),
@@ -16,7 +16,7 @@ fn sum(bytes: &[u8]) -> u16 {
     u16::try_from(sum).expect("folded")
 }
 
-/// The sum of a pseudo header, which kernels leave as an incomplete checksum.
+/// The sum of a pseudo header, which the kernel leaves as an incomplete checksum.
 fn pseudo(packet: &[u8], protocol: u8, transport: usize) -> u16 {
     let addresses = if packet[0] >> 4 == 4 {
         &packet[12..20]
@@ -39,7 +39,7 @@ struct Shape {
     segment: usize,
 }
 
-/// What a kernel hands over: the header of the device, and the packet.
+/// The data that a kernel passes: the header of the device, and the packet.
 fn gso(shape: Shape) -> ([u8; VNET_BYTES], Vec<u8>) {
     let Shape {
         v6,
@@ -95,7 +95,7 @@ fn gso(shape: Shape) -> ([u8; VNET_BYTES], Vec<u8>) {
 }
 
 /// The bytes of a run: the device's header and the packet.
-fn bytes(run: &Run) -> ([u8; VNET_BYTES], Vec<u8>) {
+fn bytes(run: &SegmentRun) -> ([u8; VNET_BYTES], Vec<u8>) {
     let mut scratch = Scratch::default();
     let [vnet, headers, payload] = run.parts(&mut scratch);
     let vnet = vnet.try_into().expect("ten bytes");
@@ -107,8 +107,8 @@ fn segments(shape: Shape) -> Vec<Segment> {
     Train::new(vnet, &packet).into_segments().collect()
 }
 
-fn join(segments: &[Segment]) -> Run {
-    let mut run = Run::new(segments[0].clone());
+fn join(segments: &[Segment]) -> SegmentRun {
+    let mut run = SegmentRun::new(segments[0].clone());
     for segment in &segments[1..] {
         run.extend(segment.clone()).expect("it follows");
     }
@@ -147,7 +147,8 @@ proptest! {
         prop_assert_eq!(bytes(&join(&segments)), (vnet, packet));
     }
 
-    /// Cut at any two places, the headers and the checksums are those of packets sent so.
+    /// For a cut at any two positions, the headers and checksums equal those of packets sent in
+    /// that way.
     #[test]
     fn parts_of_a_train_are_sound_packets(shape in shapes(), from: prop::sample::Index, to: prop::sample::Index) {
         let (vnet, whole) = gso(shape);
@@ -197,7 +198,7 @@ proptest! {
         prop_assert_eq!(&cut_vnet[6..], &vnet[6..]);
     }
 
-    /// Whatever a device hands over, nothing panics, and nothing is lost or added.
+    /// For any data from a device, nothing panics, and no byte is lost or added.
     #[test]
     fn any_bytes_pass_unchanged(vnet: [u8; VNET_BYTES], gso in 0..6u8, packet in prop::collection::vec(any::<u8>(), 0..3000)) {
         let vnet = [vnet[0], gso, vnet[2], vnet[3], vnet[4], vnet[5], vnet[6] & 63, 0, vnet[8], 0];
@@ -207,12 +208,12 @@ proptest! {
         }
         for segment in &mut segments {
             segment.mark();
-            bytes(&Run::new(segment.clone()));
+            bytes(&SegmentRun::new(segment.clone()));
         }
     }
 }
 
-/// Packets of the same flow and the same length that are marked differently do not leave together.
+/// Packets of the same flow and length with different marks do not leave together.
 #[test]
 fn runs_end_at_gaps_marks_and_other_trains() {
     let shape = Shape {
@@ -224,7 +225,7 @@ fn runs_end_at_gaps_marks_and_other_trains() {
     };
     let mut segments = segments(shape);
     assert!(segments[1].mark());
-    let mut run = Run::new(segments[0].clone());
+    let mut run = SegmentRun::new(segments[0].clone());
     assert!(run.extend(segments[1].clone()).is_err());
     assert!(run.extend(segments[2].clone()).is_err());
     assert!(run.extend(segments[0].clone()).is_err());
@@ -233,7 +234,7 @@ fn runs_end_at_gaps_marks_and_other_trains() {
     assert_eq!(run.len(), 1);
 }
 
-/// A single packet keeps everything but its mark.
+/// A mark is the only change to a single packet.
 #[test]
 fn single_packets_are_marked_in_place() {
     for v6 in [false, true] {

@@ -1,16 +1,20 @@
-//! A block whose packets are coming in.
+//! A block of which packets arrive: its coding units and the set of packets that are present.
+//!
+//! The units hold the XOR of the packets that arrived. When a class lacks exactly one packet, the
+//! box XORs the repair packet into the unit of the class, and the result is the missing packet. It
+//! is used only if its ICRC, queue pair, PSN and length are right.
 
 use alloc::vec::Vec;
 
 use crate::frame::{Envelope, View};
-use crate::lowar::coding::{Shape, Unit};
-use crate::lowar::format::{Repair, Report, SPANS};
-use crate::packets::{Data, Kind};
+use crate::lowar::coding::{CodingUnit, Shape};
+use crate::lowar::format::{LossReport, RepairId, SPANS};
+use crate::packets::{DataPacket, PacketKind};
 use crate::psn;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 use farwrite_wire::packet::Packet;
 
-/// Losses with at most this number of good packets between them are one burst.
+/// Losses with at most this number of received packets between them belong to one burst.
 const MAX_BURST_GAP: u16 = 3;
 
 /// Packets of a block by position, one bit each.
@@ -28,59 +32,59 @@ impl Bits {
 }
 
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct IncomingBlock {
     pub(crate) base: u32,
     pub(crate) shape: Shape,
-    pub(crate) units: Vec<Unit>,
-    /// Data packets, once known.
+    pub(crate) units: Vec<CodingUnit>,
+    /// Number of data packets, once known.
     packets: Option<u16>,
     /// Whether the last packet ends a message, once `packets` is known.
     pub(crate) ends_message: bool,
-    /// Packets that came or were recovered.
-    got: Bits,
+    /// Packets that arrived or were recovered.
+    present: Bits,
     /// Packets that were recovered.
     recovered: Bits,
-    /// All packets before this one have arrived.
+    /// All packets before this position are present.
     first_missing: u16,
-    /// One after the last packet that is there.
+    /// One after the highest position that is present.
     seen: u16,
 }
 
-/// What a repair packet does for a block.
+/// The result of a repair packet.
 #[derive(Debug)]
 pub(crate) enum Repaired {
-    /// Its class lacks nothing.
+    /// No packet of its class is missing.
     Nothing,
-    /// A packet was recovered: its frame.
-    Packet(Data, Vec<u8>),
-    /// A packet was put together, and does not verify.
+    /// A packet was recovered. This is its frame.
+    Packet(DataPacket, Vec<u8>),
+    /// The reconstructed packet failed verification.
     NotVerified,
-    /// The class lacks more than one packet.
+    /// More than one packet of the class is missing.
     Hopeless,
 }
 
-impl Block {
-    pub(crate) fn new(base: u32, shape: Shape, units: Vec<Unit>) -> Self {
+impl IncomingBlock {
+    pub(crate) fn new(base: u32, shape: Shape, units: Vec<CodingUnit>) -> Self {
         Self {
             base,
             shape,
             units,
             packets: None,
             ends_message: false,
-            got: Bits::default(),
+            present: Bits::default(),
             recovered: Bits::default(),
             first_missing: 0,
             seen: 0,
         }
     }
 
-    /// The place of a PSN, if it is within the longest block that this one can be.
+    /// The position of a PSN in the block, if the block can contain it.
     pub(crate) fn position(&self, psn: u32) -> Option<u16> {
         let position = u16::try_from(psn::distance(self.base, psn)).ok()?;
         (position < self.end()).then_some(position)
     }
 
-    /// One after the last position that is possible.
+    /// One after the last possible position.
     pub(crate) fn end(&self) -> u16 {
         self.packets.unwrap_or(self.shape.packets())
     }
@@ -91,7 +95,7 @@ impl Block {
     }
 
     pub(crate) fn has(&self, position: u16) -> bool {
-        self.got.get(position)
+        self.present.get(position)
     }
 
     pub(crate) fn first_missing(&self) -> u16 {
@@ -102,13 +106,13 @@ impl Block {
         self.first_missing >= self.end()
     }
 
-    /// Ends the block before a position up to which it is complete.
+    /// Shortens the block to `packets`. All packets before this position must be present.
     pub(crate) fn cut(&mut self, packets: u16) {
         self.packets = Some(packets);
     }
 
-    /// Adds a packet that was not there. The caller has checked its ICRC and [`Self::has`]: adding
-    /// a packet twice takes it away.
+    /// Adds a packet. The caller must have checked its ICRC, and with [`Self::has`] that it is not
+    /// present: adding a packet twice would remove it.
     pub(crate) fn add(&mut self, position: u16, ipv4_id: u16, payload: &[u8], ends_block: bool) {
         let class = self.shape.class_of(position);
         self.units[class].add(ipv4_id, payload);
@@ -120,15 +124,15 @@ impl Block {
     }
 
     fn mark(&mut self, position: u16) {
-        self.got.set(position);
+        self.present.set(position);
         self.seen = self.seen.max(position + 1);
-        while self.first_missing < self.shape.packets() && self.got.get(self.first_missing) {
+        while self.first_missing < self.shape.packets() && self.present.get(self.first_missing) {
             self.first_missing += 1;
         }
     }
 
-    /// Whether a repair packet is of a block like this one.
-    pub(crate) fn matches(&self, shape: Shape, repair: &Repair) -> bool {
+    /// Whether a repair packet can belong to this block.
+    pub(crate) fn matches(&self, shape: Shape, repair: &RepairId) -> bool {
         let length = repair.packets;
         shape == self.shape
             && repair.base == self.base
@@ -136,19 +140,20 @@ impl Block {
             && self.seen <= length
     }
 
-    /// Takes in a repair packet that [`matches`](Self::matches), in the envelope of its frame.
+    /// Applies a repair packet that [`matches`](Self::matches). A recovered packet gets the headers
+    /// of `envelope`.
     pub(crate) fn repair(
         &mut self,
-        key: &Key,
-        repair: &Repair,
+        key: &StreamKey,
+        repair: &RepairId,
         unit: &[u8],
         envelope: &Envelope,
     ) -> Repaired {
         self.packets = Some(repair.packets);
         self.ends_message = repair.last_bytes.is_some();
         let class = usize::from(repair.unit);
-        let mut missing =
-            (0..repair.packets).filter(|&at| self.shape.class_of(at) == class && !self.got.get(at));
+        let mut missing = (0..repair.packets)
+            .filter(|&at| self.shape.class_of(at) == class && !self.present.get(at));
         let Some(position) = missing.next() else {
             return Repaired::Nothing;
         };
@@ -167,14 +172,14 @@ impl Block {
         }
     }
 
-    /// The packet that is left in a unit, if it is the one that is missing.
+    /// Returns the packet in the unit if it is a valid packet and the one missing at `position`.
     fn verify(
         &self,
-        key: &Key,
-        repair: &Repair,
+        key: &StreamKey,
+        repair: &RepairId,
         position: u16,
         envelope: &Envelope,
-    ) -> Option<(Data, Vec<u8>)> {
+    ) -> Option<(DataPacket, Vec<u8>)> {
         let class = self.shape.class_of(position);
         let (ipv4_id, payload) = self.units[class].packet()?;
         let last = position + 1 == repair.packets;
@@ -184,18 +189,18 @@ impl Block {
         }
         let frame = envelope.wrap(ipv4_id, payload);
         let view = View::parse(&frame).filter(View::icrc_holds)?;
-        let Kind::Data(data) = Kind::of(&Packet::parse(view.payload()).ok()?) else {
+        let PacketKind::Data(data) = PacketKind::of(&Packet::parse(view.payload()).ok()?) else {
             return None;
         };
         let psn = psn::add(self.base, u32::from(position));
-        let same = Key::new(&view, data.qpn, data.space) == *key && data.psn == psn;
+        let same = StreamKey::new(&view, data.qpn, data.space) == *key && data.psn == psn;
         same.then_some((data, frame))
     }
 
-    /// Counts packets, losses and bursts when the block is over.
-    pub(crate) fn tally(&self, report: &mut Report) {
+    /// Adds the block's packets, losses and bursts to a report, when the block has ended.
+    pub(crate) fn count_into(&self, report: &mut LossReport) {
         let end = self.packets.unwrap_or(self.seen);
-        let lost = |at: &u16| !self.got.get(*at) || self.recovered.get(*at);
+        let lost = |at: &u16| !self.present.get(*at) || self.recovered.get(*at);
         add(&mut report.packets, u32::from(end));
         let mut burst: Option<(u16, u16)> = None;
         for at in (0..end).filter(lost) {
@@ -212,7 +217,7 @@ impl Block {
     }
 }
 
-fn count(burst: Option<(u16, u16)>, report: &mut Report) {
+fn count(burst: Option<(u16, u16)>, report: &mut LossReport) {
     let Some((from, to)) = burst else { return };
     let span = u32::from(to - from) + 1;
     add(&mut report.bursts, 1);

@@ -1,50 +1,52 @@
-//! A stream of one-packet messages of an unreliable connection, such as those of SDR: each packet
-//! passes at once, and recovered ones are added.
+//! A stream of one-packet messages of an unreliable connection, for instance those of SDR. Each
+//! packet passes at once. Recovered packets follow when their repair packet arrives.
 //!
-//! Each message is one packet, so messages do not make blocks. Blocks are runs of PSNs instead: the
-//! next block begins where the one before ends, also when packets of both were lost.
+//! On reliable connections, the end of a message ends a block. Here each message is one packet, so
+//! a block is a run of consecutive PSNs: each block begins where the previous one ends, even if
+//! packets of both were lost.
 
 use alloc::vec::Vec;
 
-use super::block::{Block, Repaired};
-use super::shared::Shared;
+use super::block::{IncomingBlock, Repaired};
+use super::shared::DecoderShared;
 use crate::frame::View;
 use crate::lowar::coding::Shape;
-use crate::lowar::format::{Repair, Report};
-use crate::packets::Data;
+use crate::lowar::format::{LossReport, RepairId};
+use crate::packets::DataPacket;
 use crate::psn;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
 #[derive(Debug)]
-pub(super) struct Singles {
-    key: Key,
+pub(super) struct SinglesStream {
+    key: StreamKey,
     shape: Shape,
-    block: Option<Block>,
-    /// Where the next block begins, if that is known.
+    block: Option<IncomingBlock>,
+    /// The first PSN of the next block, if known.
     next: Option<u32>,
-    pub(super) report: Report,
+    pub(super) report: LossReport,
 }
 
-impl Singles {
-    pub(super) fn new(key: Key, shape: Shape) -> Self {
+impl SinglesStream {
+    pub(super) fn new(key: StreamKey, shape: Shape) -> Self {
         Self {
             key,
             shape,
             block: None,
             next: None,
-            report: Report::default(),
+            report: LossReport::default(),
         }
     }
 
-    pub(super) fn announce(&mut self, psn: u32, shape: Shape, shared: &mut Shared) {
+    pub(super) fn announce(&mut self, psn: u32, shape: Shape, shared: &mut DecoderShared) {
         self.close(shared);
         self.shape = shape;
         self.next = Some(psn);
     }
 
-    /// Notes a data packet with a right ICRC. The packet itself passes.
-    pub(super) fn note(&mut self, data: &Data, view: &View<'_>, shared: &mut Shared) {
-        let past = |block: &Block| psn::distance(block.base, data.psn) >= i32::from(block.end());
+    /// Adds a data packet with a valid ICRC to its block. The caller forwards the packet.
+    pub(super) fn note(&mut self, data: &DataPacket, view: &View<'_>, shared: &mut DecoderShared) {
+        let past =
+            |block: &IncomingBlock| psn::distance(block.base, data.psn) >= i32::from(block.end());
         if self.block.as_ref().is_some_and(past) {
             self.close(shared);
         }
@@ -68,22 +70,22 @@ impl Singles {
         }
     }
 
-    /// Takes in a repair packet, and returns the packet that it recovers.
+    /// Applies a repair packet. Returns the packet that it recovers.
     pub(super) fn repair(
         &mut self,
         shape: Shape,
-        (repair, unit): (&Repair, &[u8]),
+        (repair, unit): (&RepairId, &[u8]),
         view: &View<'_>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
     ) -> Option<Vec<u8>> {
         let after = psn::add(repair.base, u32::from(repair.packets));
         let under_way = self.block.as_ref().map(|block| block.base).or(self.next);
         let distance = under_way.map(|base| psn::distance(base, repair.base));
         if under_way.is_some_and(|base| psn::distance(base, after) <= 0) {
-            // Of a block that is over.
+            // The repair packet belongs to a block that has ended.
             return None;
         }
-        let matches = |block: &Block| block.matches(shape, repair);
+        let matches = |block: &IncomingBlock| block.matches(shape, repair);
         if !self.block.as_ref().is_some_and(matches) {
             self.close(shared);
             self.shape = shape;
@@ -110,16 +112,16 @@ impl Singles {
         None
     }
 
-    fn open(&mut self, base: u32, shared: &mut Shared) {
+    fn open(&mut self, base: u32, shared: &mut DecoderShared) {
         let units = shared.pool.allocate(usize::from(self.shape.units()));
         if units.is_none() {
             shared.counters.units_full += 1;
         }
-        self.block = units.map(|units| Block::new(base, self.shape, units));
+        self.block = units.map(|units| IncomingBlock::new(base, self.shape, units));
     }
 
-    /// Ends the block under way.
-    pub(super) fn close(&mut self, shared: &mut Shared) {
+    /// Ends the open block.
+    pub(super) fn close(&mut self, shared: &mut DecoderShared) {
         let Some(block) = self.block.take() else {
             return;
         };
@@ -127,7 +129,7 @@ impl Singles {
         if !block.is_complete() {
             shared.counters.given_up += 1;
         }
-        block.tally(&mut self.report);
+        block.count_into(&mut self.report);
         shared.pool.release(block.units);
     }
 }

@@ -1,102 +1,105 @@
-//! A stream of a reliable connection: its packets leave in order, or as they come.
+//! A stream of a reliable connection. A state machine ([`Phase`]) follows the sender's blocks.
 //!
-//! A path keeps the order of the packets of one connection, so the stream itself is the clock: the
-//! repair packets of a block come before the packets of the next one. A block whose packets are
-//! missing then is given up at once. The hold time is for streams that fall silent.
+//! Within a block, packets are forwarded in order. Packets after a missing one wait for repair.
+//!
+//! The path keeps the order of the packets of a connection, so no timer is needed to detect the end
+//! of a block: the repair packets of a block arrive before the packets of the next block. If
+//! packets are still missing then, the block is given up at once. The hold time only matters when
+//! the stream falls silent.
 
 use alloc::vec::Vec;
 
-use super::block::{Block, Repaired};
-use super::shared::{Held, Shared};
+use super::block::{IncomingBlock, Repaired};
+use super::shared::{DecoderShared, HeldFrames};
 use crate::frame::View;
 use crate::lowar::coding::Shape;
-use crate::lowar::format::{Repair, Report};
-use crate::packets::{Data, Sequence};
+use crate::lowar::format::{LossReport, RepairId};
+use crate::packets::{DataPacket, Sequence};
 use crate::psn;
-use crate::streams::Key;
+use crate::streams::StreamKey;
 
-/// How long a stream with an unrepaired loss waits for the sender to go back. Then it is followed
-/// again from the next message on.
+/// How long a stream with an unrepaired loss waits for the sender to go back. After that, tracking
+/// resumes at the next message.
 const MAX_LOST_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
-pub(super) struct Stream {
-    key: Key,
+pub(super) struct OrderedStream {
+    key: StreamKey,
     shape: Shape,
     sequence: Sequence,
     phase: Phase,
-    held: Held,
-    pub(super) report: Report,
+    held: HeldFrames,
+    pub(super) report: LossReport,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// It is not known where blocks begin. All passes.
+    /// The start of the next block is unknown. All packets pass.
     Unknown,
-    /// A block begins with the packet that `sequence` says.
+    /// No block is open. The next one begins with the PSN that `sequence` predicts.
     Between {
-        /// Whether the message of the packet before goes on.
+        /// Whether the next packet continues a message.
         in_message: bool,
     },
-    /// Packets came of a message whose first is missing. They wait for a repair packet, which says
-    /// where their block begins.
+    /// The first packet of a message is missing, so the start of the block is unknown. Packets wait
+    /// for a repair packet, which names the start.
     Unplaced,
-    /// Packets are checked off in a block.
-    Within(Block),
-    /// A packet could not be recovered. All passes until the sender goes back to it.
+    /// A block is open.
+    Within(IncomingBlock),
+    /// The packet `psn` could not be recovered. All packets pass until the sender repeats it.
     Lost { psn: u32, since_ns: u64 },
 }
 
-impl Stream {
-    pub(super) fn new(key: Key, shape: Shape) -> Self {
+impl OrderedStream {
+    pub(super) fn new(key: StreamKey, shape: Shape) -> Self {
         Self {
             key,
             shape,
             sequence: Sequence::new(),
             phase: Phase::Unknown,
-            held: Held::default(),
-            report: Report::default(),
+            held: HeldFrames::default(),
+            report: LossReport::default(),
         }
     }
 
-    /// Gives back all that the stream holds.
-    pub(super) fn release(mut self, shared: &mut Shared) -> Vec<Vec<u8>> {
+    /// Ends the stream. Returns the frames that it holds.
+    pub(super) fn release(mut self, shared: &mut DecoderShared) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         self.flush(shared, &mut out);
         out
     }
 
-    /// The sender begins a block with this packet, and uses this shape.
+    /// The other box announces that a block begins with this PSN, in this shape.
     pub(super) fn announce(
         &mut self,
         psn: u32,
         shape: Shape,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         self.flush(shared, out);
         self.shape = shape;
-        self.resume(psn, true);
+        self.expect_block(psn, true);
     }
 
-    /// Takes in a data packet with a right ICRC.
+    /// Processes a data packet with a valid ICRC.
     pub(super) fn handle(
         &mut self,
         now_ns: u64,
-        data: Data,
+        data: DataPacket,
         frame: Vec<u8>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         self.leave_block(now_ns, &data, shared, out);
         match &self.phase {
             Phase::Unknown => {}
             Phase::Unplaced => return self.hold(now_ns, data, frame, shared, out),
-            Phase::Within(_) => return self.take(now_ns, data, frame, shared, out),
+            Phase::Within(_) => return self.add_to_block(now_ns, data, frame, shared, out),
             Phase::Lost { psn, since_ns } => {
                 let late = now_ns.saturating_sub(*since_ns) > MAX_LOST_NS;
                 if data.psn == *psn || (late && data.starts_message()) {
-                    self.open(data.psn, shared);
+                    self.open_block(data.psn, shared);
                 }
             }
             Phase::Between { in_message } => {
@@ -105,18 +108,18 @@ impl Stream {
             }
         }
         match self.phase {
-            Phase::Within(_) => self.take(now_ns, data, frame, shared, out),
+            Phase::Within(_) => self.add_to_block(now_ns, data, frame, shared, out),
             Phase::Unplaced => self.hold(now_ns, data, frame, shared, out),
             _ => out.push(frame),
         }
     }
 
-    /// Keeps an acknowledgement behind READ responses that wait.
+    /// Holds an acknowledgement behind READ responses that wait.
     pub(super) fn handle_ack(
         &mut self,
         now_ns: u64,
         frame: Vec<u8>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         if self.held.buffer.is_empty() {
@@ -127,20 +130,25 @@ impl Stream {
         }
     }
 
-    /// Ends the wait of the frames that are held.
-    pub(super) fn hold_ended(&mut self, now_ns: u64, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Releases the held frames, because their hold time is over.
+    pub(super) fn hold_ended(
+        &mut self,
+        now_ns: u64,
+        shared: &mut DecoderShared,
+        out: &mut Vec<Vec<u8>>,
+    ) {
         shared.counters.hold_ended += 1;
         self.give_up(now_ns, shared, out);
     }
 
-    /// Takes in a repair packet.
+    /// Processes a repair packet.
     pub(super) fn repair(
         &mut self,
         now_ns: u64,
         shape: Shape,
-        (repair, unit): (&Repair, &[u8]),
+        (repair, unit): (&RepairId, &[u8]),
         view: &View<'_>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         self.find_block(now_ns, shape, repair, shared, out);
@@ -151,7 +159,7 @@ impl Stream {
             self.flush(shared, out);
             self.shape = shape;
             let after = psn::add(repair.base, u32::from(repair.packets));
-            return self.resume(after, repair.last_bytes.is_none());
+            return self.expect_block(after, repair.last_bytes.is_none());
         }
         match block.repair(&self.key, repair, unit, &view.envelope()) {
             Repaired::Nothing => {}
@@ -170,12 +178,12 @@ impl Stream {
         }
     }
 
-    /// Ends the block under way if a packet belongs behind it.
+    /// Ends the open block if this packet comes after it.
     fn leave_block(
         &mut self,
         now_ns: u64,
-        data: &Data,
-        shared: &mut Shared,
+        data: &DataPacket,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         match &mut self.phase {
@@ -203,31 +211,38 @@ impl Stream {
         }
     }
 
-    /// Opens the block that a packet belongs to, between two blocks.
-    fn enter_block(&mut self, now_ns: u64, data: &Data, in_message: bool, shared: &mut Shared) {
+    /// In [`Phase::Between`], opens the block that this packet belongs to.
+    fn enter_block(
+        &mut self,
+        now_ns: u64,
+        data: &DataPacket,
+        in_message: bool,
+        shared: &mut DecoderShared,
+    ) {
         let gap = self.sequence.gap(data.psn).unwrap_or(0);
         let starts = data.starts_message();
         if gap < 0 {
-            // A copy: a sender that goes back is announced.
+            // A copy: if the sender had gone back, the other box would have announced it.
         } else if starts && gap == 0 {
-            self.open(data.psn, shared);
+            self.open_block(data.psn, shared);
         } else if starts || (in_message && gap >= i32::from(self.shape.packets())) {
-            self.lose(now_ns);
+            self.note_missing(now_ns);
         } else if in_message {
             let base = self.sequence.least().unwrap_or(data.psn);
-            self.open(base, shared);
+            self.open_block(base, shared);
         } else {
             self.phase = Phase::Unplaced;
         }
     }
 
-    /// Opens or places the block that a repair packet is of, if that is possible.
+    /// Opens the block of a repair packet if it is not open yet and its start follows from the
+    /// state.
     fn find_block(
         &mut self,
         now_ns: u64,
         shape: Shape,
-        repair: &Repair,
-        shared: &mut Shared,
+        repair: &RepairId,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         let after = psn::add(repair.base, u32::from(repair.packets));
@@ -236,22 +251,22 @@ impl Stream {
             Phase::Lost { .. } => {}
             Phase::Unknown => {
                 self.shape = shape;
-                self.resume(after, in_message);
+                self.expect_block(after, in_message);
             }
             Phase::Between { .. } => {
                 let gap = self.sequence.gap(repair.base).unwrap_or(0);
                 if gap == 0 {
                     self.shape = shape;
-                    self.open(repair.base, shared);
+                    self.open_block(repair.base, shared);
                 } else if gap > 0 {
-                    self.lose(now_ns);
+                    self.note_missing(now_ns);
                 } else if self
                     .sequence
                     .gap(psn::sub(after, 1))
                     .is_some_and(|gap| gap >= 0)
                 {
                     self.shape = shape;
-                    self.resume(after, in_message);
+                    self.expect_block(after, in_message);
                 }
             }
             Phase::Unplaced => {
@@ -259,7 +274,7 @@ impl Stream {
                 let within = |psn| (0..packets).contains(&psn::distance(repair.base, psn));
                 if self.held.buffer.psns().all(within) {
                     self.shape = shape;
-                    self.place(repair.base, shared);
+                    self.open_for_held(repair.base, shared);
                     self.send_ready(shared, out);
                 } else {
                     self.give_up(now_ns, shared, out);
@@ -275,11 +290,11 @@ impl Stream {
                     && behind == i32::from(block.first_missing())
                     && self.held.buffer.is_empty()
                 {
-                    // The sender has cut the block short.
+                    // The sender has ended the block early.
                     block.cut(block.first_missing());
                     self.close_if_complete(shared, out);
                     self.shape = shape;
-                    self.open(repair.base, shared);
+                    self.open_block(repair.base, shared);
                 } else if behind >= i32::from(block.end()) {
                     self.give_up(now_ns, shared, out);
                 }
@@ -287,11 +302,12 @@ impl Stream {
         }
     }
 
-    /// Begins a block. Without units, all passes until a repair packet says where the next begins.
-    fn open(&mut self, base: u32, shared: &mut Shared) {
+    /// Opens a block. Without free coding units, all packets pass until a repair packet names the
+    /// start of the next block.
+    fn open_block(&mut self, base: u32, shared: &mut DecoderShared) {
         let units = shared.pool.allocate(usize::from(self.shape.units()));
         self.phase = match units {
-            Some(units) => Phase::Within(Block::new(base, self.shape, units)),
+            Some(units) => Phase::Within(IncomingBlock::new(base, self.shape, units)),
             None => {
                 shared.counters.units_full += 1;
                 Phase::Unknown
@@ -299,9 +315,9 @@ impl Stream {
         };
     }
 
-    /// Begins the block of the packets that wait.
-    fn place(&mut self, base: u32, shared: &mut Shared) {
-        self.open(base, shared);
+    /// Opens a block, and adds the held packets to it.
+    fn open_for_held(&mut self, base: u32, shared: &mut DecoderShared) {
+        self.open_block(base, shared);
         let Phase::Within(block) = &mut self.phase else {
             return;
         };
@@ -314,13 +330,13 @@ impl Stream {
         }
     }
 
-    /// Adds a packet to the block under way.
-    fn take(
+    /// Adds a packet to the open block.
+    fn add_to_block(
         &mut self,
         now_ns: u64,
-        data: Data,
+        data: DataPacket,
         frame: Vec<u8>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         let Phase::Within(block) = &mut self.phase else {
@@ -345,13 +361,13 @@ impl Stream {
         self.close_if_complete(shared, out);
     }
 
-    /// Sends a packet of the block on if nothing is missing before it.
+    /// Forwards a packet of the block if none is missing before it. Otherwise, holds it.
     fn deliver(
         &mut self,
         now_ns: u64,
-        data: Data,
+        data: DataPacket,
         frame: Vec<u8>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         let Phase::Within(block) = &self.phase else {
@@ -359,7 +375,7 @@ impl Stream {
         };
         let (base, ready) = (block.base, i32::from(block.first_missing()));
         if psn::distance(base, data.psn) < ready {
-            // It was the first one missing, so all that waits comes after it.
+            // This was the first missing packet, so all held packets come after it.
             self.sequence.follow(&data);
             out.push(frame);
             self.send_ready(shared, out);
@@ -368,8 +384,8 @@ impl Stream {
         }
     }
 
-    /// Sends the packets that wait for none before them.
-    fn send_ready(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Forwards the held packets that have no missing packet before them.
+    fn send_ready(&mut self, shared: &mut DecoderShared, out: &mut Vec<Vec<u8>>) {
         if let Phase::Within(block) = &self.phase
             && !self.held.buffer.is_empty()
         {
@@ -378,13 +394,13 @@ impl Stream {
         }
     }
 
-    /// Keeps a packet. If there is no room, nothing waits any longer.
+    /// Holds a packet. If there is no room, gives the block up.
     fn hold(
         &mut self,
         now_ns: u64,
-        data: Data,
+        data: DataPacket,
         frame: Vec<u8>,
-        shared: &mut Shared,
+        shared: &mut DecoderShared,
         out: &mut Vec<Vec<u8>>,
     ) {
         if let Err(frame) = self.held.push(now_ns, self.key, data, frame, shared) {
@@ -393,7 +409,13 @@ impl Stream {
         }
     }
 
-    fn send_before(&mut self, base: u32, before: i32, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    fn send_before(
+        &mut self,
+        base: u32,
+        before: i32,
+        shared: &mut DecoderShared,
+        out: &mut Vec<Vec<u8>>,
+    ) {
         while let Some(waiting) = self.held.pop_before(self.key, base, before, shared) {
             if let Some(data) = waiting.data {
                 self.sequence.follow(&data);
@@ -402,7 +424,7 @@ impl Stream {
         }
     }
 
-    fn close_if_complete(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    fn close_if_complete(&mut self, shared: &mut DecoderShared, out: &mut Vec<Vec<u8>>) {
         if let Phase::Within(block) = &self.phase
             && block.is_complete()
         {
@@ -412,8 +434,8 @@ impl Stream {
         }
     }
 
-    /// Lets all go on, and waits for the sender to go back.
-    fn give_up(&mut self, now_ns: u64, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Forwards all held frames, and waits for the sender to go back.
+    fn give_up(&mut self, now_ns: u64, shared: &mut DecoderShared, out: &mut Vec<Vec<u8>>) {
         shared.counters.given_up += 1;
         let lost = match &self.phase {
             Phase::Within(block) => psn::add(block.base, u32::from(block.first_missing())),
@@ -426,34 +448,34 @@ impl Stream {
         };
     }
 
-    /// Notes that a packet is missing which no block can recover.
-    fn lose(&mut self, now_ns: u64) {
+    /// Records that the expected packet is lost and no block can recover it.
+    fn note_missing(&mut self, now_ns: u64) {
         self.phase = Phase::Lost {
             psn: self.sequence.least().unwrap_or(0),
             since_ns: now_ns,
         };
     }
 
-    /// Says that a block begins with this packet.
-    fn resume(&mut self, psn: u32, in_message: bool) {
+    /// Sets the PSN with which the next block begins.
+    fn expect_block(&mut self, psn: u32, in_message: bool) {
         self.sequence.set(psn);
         self.phase = Phase::Between { in_message };
     }
 
-    /// Sends all that waits, in order, and drops the block.
-    fn flush(&mut self, shared: &mut Shared, out: &mut Vec<Vec<u8>>) {
+    /// Forwards all held frames in order, and drops the block.
+    fn flush(&mut self, shared: &mut DecoderShared, out: &mut Vec<Vec<u8>>) {
         let first = self.held.buffer.psns().next();
         if let Some(first) = first {
-            // Every distance from the first is far below this.
+            // All distances from the first frame are far below this limit.
             self.send_before(first, i32::MAX, shared, out);
         }
         self.drop_block(shared);
     }
 
-    fn drop_block(&mut self, shared: &mut Shared) {
+    fn drop_block(&mut self, shared: &mut DecoderShared) {
         let phase = core::mem::replace(&mut self.phase, Phase::Unknown);
         if let Phase::Within(block) = phase {
-            block.tally(&mut self.report);
+            block.count_into(&mut self.report);
             shared.pool.release(block.units);
         }
     }

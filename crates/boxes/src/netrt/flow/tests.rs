@@ -1,4 +1,4 @@
-//! The table of P11.4, row by row, and what is special about it.
+//! Tests the table of P11.4 row by row, and special cases.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,22 +8,22 @@ use crate::packets::test::data;
 
 const MS: u64 = 1_000_000;
 
-/// A flow and what it shares with others.
+/// A flow, with the state that flows share.
 struct Rig {
-    flow: Flow,
-    shared: Shared,
+    flow: DestinationFlow,
+    shared: FlowShared,
     config: Config,
     now_ns: u64,
 }
 
-/// What an event led to.
+/// The observed effect of an event.
 #[derive(Debug, PartialEq, Eq)]
-struct Result {
+struct Observed {
     state: State,
     expected: u32,
-    /// First bytes of the frames that went to the NIC: the low byte of a PSN, or [`ACK`].
+    /// The first byte of each frame that went to the NIC: the low byte of its PSN, or [`ACK`].
     out: Vec<u8>,
-    /// Distances of the packets that were requested.
+    /// Distances of the requested packets from the expected one.
     wants: Option<Vec<u32>>,
 }
 
@@ -48,9 +48,9 @@ impl Rig {
             ..Config::new(1_000_000_000, 1000)
         };
         Self {
-            flow: Flow::new(psn),
-            shared: Shared {
-                room: Room::new(1000),
+            flow: DestinationFlow::new(psn),
+            shared: FlowShared {
+                room: BufferBudget::new(1000),
                 repair_ns: 0,
                 counters: Counters::default(),
             },
@@ -59,7 +59,7 @@ impl Rig {
         }
     }
 
-    /// PSN 5 is expected.
+    /// A flow in this state that expects PSN 5.
     fn at(state: State) -> Self {
         let mut rig = Self::new(5);
         if state != State::Ordered {
@@ -73,7 +73,7 @@ impl Rig {
         rig
     }
 
-    fn on(&mut self, event: Event) -> Result {
+    fn on(&mut self, event: Event) -> Observed {
         let (flow, shared, now_ns) = (&mut self.flow, &mut self.shared, self.now_ns);
         let mut out = Vec::new();
         let frame = |psn: u32| vec![psn.to_be_bytes()[3]; 10];
@@ -96,7 +96,7 @@ impl Rig {
             assert_eq!(psn, flow.expected());
             (0..200).filter(|&at| request.wants(at)).collect()
         });
-        Result {
+        Observed {
             state: flow.state,
             expected: flow.expected(),
             out: out.iter().map(|frame| frame[0]).collect(),
@@ -105,13 +105,13 @@ impl Rig {
     }
 }
 
-/// An event, the next state and expected PSN, what goes to the NIC, what is requested.
+/// An event, the next state, the next expected PSN, the frames to the NIC, the requested distances.
 type Row = (Event, State, u32, &'static [u8], Option<&'static [u32]>);
 
 #[track_caller]
 fn check(state: State, rows: &[Row]) {
     for &(event, state_after, expected, out, wants) in rows {
-        let want = Result {
+        let want = Observed {
             state: state_after,
             expected,
             out: out.to_vec(),
@@ -201,7 +201,7 @@ fn events_in_waiting() {
             (Wait(100 * MS), Waiting, 5, &[], None),
         ],
     );
-    // After the hold time, a mark ends the wait for a sender that does not go back.
+    // After the hold time, a mark ends the wait if the sender does not go back.
     let mut rig = Rig::at(Waiting);
     rig.on(Wait(10 * MS));
     let result = rig.on(Mark { next: 9, last: 8 });
@@ -212,7 +212,7 @@ fn events_in_waiting() {
 fn without_room_all_goes_on() {
     for event in [Packet(9), Ack] {
         let mut rig = Rig::new(5);
-        rig.shared.room = Room::new(2);
+        rig.shared.room = BufferBudget::new(2);
         rig.on(Packet(7));
         rig.on(Packet(8));
         let result = rig.on(event);
@@ -272,7 +272,7 @@ fn psns_wrap() {
     );
 }
 
-/// A lost request, a lost repeat and a lost notice look alike: nothing comes.
+/// A lost request, a lost repeat and a lost notice look alike: nothing arrives.
 #[test]
 fn what_does_not_come_is_requested_again_until_the_hold_time_ends() {
     let mut rig = Rig::new(5);
@@ -286,7 +286,7 @@ fn what_does_not_come_is_requested_again_until_the_hold_time_ends() {
     assert_eq!(rig.flow.next_ns(&rig.config), None);
 }
 
-/// Else, repeats that queue up behind each other would be requested again and again.
+/// Otherwise, the flow would request packets again while their repeats wait in a queue.
 #[test]
 fn slow_repeats_are_requested_again_later() {
     let mut rig = Rig::new(0);
@@ -298,7 +298,7 @@ fn slow_repeats_are_requested_again_later() {
     assert_eq!(rig.on(Packet(3)).wants, Some(vec![0]));
     assert_eq!(rig.on(Wait(8 * MS - 1)).wants, None);
     assert_eq!(rig.on(Wait(1)).wants, Some(vec![0]));
-    // A fast one counts for little at first.
+    // One fast repeat lowers the estimate only a little.
     rig.on(Repeat(2));
     rig.on(Packet(5));
     rig.on(Repeat(4));
@@ -345,7 +345,8 @@ fn packets_that_overtook_others_are_not_requested_within_the_delay() {
     assert_eq!(rig.on(Wait(MS)).wants, None);
 }
 
-/// The request that was planned for a hole is not sent for the next one, which is younger.
+/// The planned time of a request belongs to one hole. It does not apply to the next hole, which is
+/// younger.
 #[test]
 fn a_hole_that_closes_takes_its_request_along() {
     let mut rig = Rig::new(5);
@@ -360,7 +361,7 @@ fn a_hole_that_closes_takes_its_request_along() {
     assert_eq!(rig.on(Wait(600)).wants, Some(vec![0]));
 }
 
-/// Otherwise, a box with this setting is due again and again at the same time.
+/// Otherwise, a box with this setting would be due at the same time forever.
 #[test]
 fn a_request_is_never_repeated_at_once() {
     let mut rig = Rig::new(5);

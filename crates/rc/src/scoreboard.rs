@@ -1,37 +1,40 @@
-//! What a requester knows of single packets, for selective repeat (IRN, SIGCOMM 2018).
+//! The scoreboard of a requester with selective repeat (IRN, SIGCOMM 2018; like TCP's SACK
+//! scoreboard).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use farwrite_net::Payload;
 
-/// Which packets after the oldest have arrived, and which are to be sent again.
+/// State of each packet after the oldest unacknowledged one: arrived, or to be retransmitted. All
+/// packets are named by count.
 ///
-/// A packet is lost when one sent after it is known to have arrived. It is sent again once for
-/// that; if it is lost again, the timeout repeats it. All is kept by count.
+/// A packet is lost when a packet that was sent later is known to have arrived. For that reason it
+/// is retransmitted once. If the retransmission is lost too, the timeout retransmits it again.
 #[derive(Debug, Default)]
-pub(crate) struct Selective {
-    /// Packets that have arrived after a gap; those of READ responses with their payload.
+pub(crate) struct Scoreboard {
+    /// Packets that have arrived after a gap. Packets of READ responses are kept with their
+    /// payload.
     early: BTreeMap<u64, Payload>,
-    /// READs that wait at the peer, by their first packet: it does them when the gap before is
-    /// closed.
+    /// READs that the peer has received after a gap, by their first packet. The peer executes them
+    /// when the gap is closed.
     waiting_reads: BTreeSet<u64>,
-    /// Ranges to send again: their first packet and one more than their last. The first range
-    /// begins with a packet that has not arrived.
+    /// Ranges to retransmit, as first packet and end (exclusive). The first range always begins
+    /// with a packet that has not arrived.
     lost: BTreeMap<u64, u64>,
-    /// Requests before this were looked at for gaps.
+    /// Requests below this count have been checked for gaps.
     request_scan: u64,
-    /// Responses before this were looked at for gaps.
+    /// Responses below this count have been checked for gaps.
     response_scan: u64,
 }
 
-impl Selective {
-    /// Takes in that a request's packet has arrived after a gap. Returns whether this is new.
+impl Scoreboard {
+    /// Records that a request packet has arrived after a gap. Returns whether this is new.
     pub(crate) fn request_arrived(&mut self, count: u64) -> bool {
         let empty = Payload::Bytes([].into());
         self.early.insert(count, empty).is_none()
     }
 
-    /// Takes in that a READ waits at the peer.
+    /// Records that the peer has received a READ after a gap. Returns whether this is new.
     pub(crate) fn read_waits(&mut self, first: u64) -> bool {
         self.waiting_reads.insert(first)
     }
@@ -40,14 +43,14 @@ impl Selective {
         self.waiting_reads.contains(&first)
     }
 
-    /// Takes in a packet of a response.
+    /// Records a response packet. Returns whether it is new.
     pub(crate) fn response_arrived(&mut self, count: u64, payload: Payload) -> bool {
         let new = self.early.insert(count, payload).is_none();
         self.prune();
         new
     }
 
-    /// Removes the payload of a response packet.
+    /// Removes and returns the payload of a response packet.
     pub(crate) fn take(&mut self, count: u64) -> Option<Payload> {
         self.early.remove(&count)
     }
@@ -56,20 +59,20 @@ impl Selective {
         self.early.contains_key(&count)
     }
 
-    /// The first packet at or after `count` that has arrived, if it is before `end`; else `end`.
+    /// The first arrived packet from `count` to before `end`; `end` if there is none.
     pub(crate) fn next_arrived(&self, count: u64, end: u64) -> u64 {
         let next = self.early.range(count..end).next();
         next.map_or(end, |(count, _)| *count)
     }
 
-    /// Packets from the last look up to `end` that were not looked at for gaps before.
+    /// The request packets before `end` that were not checked for gaps yet. Marks them as checked.
     pub(crate) fn scan_requests(&mut self, oldest: u64, end: u64) -> core::ops::Range<u64> {
         let from = self.request_scan.max(oldest);
         self.request_scan = self.request_scan.max(end);
         from..end
     }
 
-    /// The same for responses.
+    /// Same as [`scan_requests`](Self::scan_requests), for responses.
     pub(crate) fn scan_responses(&mut self, oldest: u64, end: u64) -> core::ops::Range<u64> {
         let from = self.response_scan.max(oldest);
         self.response_scan = self.response_scan.max(end);
@@ -85,7 +88,7 @@ impl Selective {
         }
     }
 
-    /// Marks what has not arrived in a range as lost. Returns whether there is something.
+    /// Marks the packets of a range that have not arrived as lost. Returns whether there are any.
     pub(crate) fn lose_missing(&mut self, from: u64, end: u64) -> bool {
         let (mut from, mut lost) = (from, false);
         while from < end {
@@ -105,19 +108,19 @@ impl Selective {
         self.early.last_key_value().map_or(0, |(count, _)| *count)
     }
 
-    /// A packet counts as lost although its arrival was reported: the peer could not do it, or its
-    /// acknowledgement was lost.
+    /// Marks a packet as lost although its arrival was reported: the peer could not execute it, or
+    /// its acknowledgement was lost.
     pub(crate) fn lose_again(&mut self, count: u64) {
         self.early.remove(&count);
         self.lose(count, count + 1);
     }
 
-    /// The first lost packet and one more than the last of its range.
+    /// The first range of lost packets: its first packet and its end (exclusive).
     pub(crate) fn next_lost(&self) -> Option<(u64, u64)> {
         self.lost.first_key_value().map(|(from, end)| (*from, *end))
     }
 
-    /// Takes in that lost packets before `end` were sent again.
+    /// Records that lost packets before `end` were retransmitted.
     pub(crate) fn repeated(&mut self, end: u64) {
         if let Some((_, to)) = self.lost.pop_first() {
             self.lose(end, to);
@@ -125,7 +128,7 @@ impl Selective {
         }
     }
 
-    /// Takes in that all packets before `oldest` are done.
+    /// Records that all packets before `oldest` are complete.
     pub(crate) fn advance(&mut self, oldest: u64) {
         while self
             .early
@@ -156,7 +159,7 @@ impl Selective {
         };
     }
 
-    /// Drops what has arrived from the beginning of the lost ranges.
+    /// Removes arrived packets from the start of the lost ranges.
     fn prune(&mut self) {
         while let Some((from, end)) = self.next_lost() {
             let mut first = from;
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn what_arrives_after_all_is_not_sent_again() {
-        let mut state = Selective::default();
+        let mut state = Scoreboard::default();
         state.lose(5, 8);
         assert!(state.request_arrived(9));
         assert!(!state.request_arrived(9));
@@ -195,7 +198,7 @@ mod tests {
 
     #[test]
     fn each_packet_is_looked_at_once() {
-        let mut state = Selective::default();
+        let mut state = Scoreboard::default();
         assert_eq!(state.scan_requests(10, 14), 10..14);
         assert!(state.scan_requests(10, 12).is_empty());
         assert_eq!(state.scan_requests(11, 16), 14..16);

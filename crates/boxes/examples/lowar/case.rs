@@ -1,0 +1,161 @@
+//! Connections over a long path, and what they achieve.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use farwrite_boxes::Backpressure;
+use farwrite_boxes::lowar::{Coding, Config, Lowar};
+use farwrite_net::{Loss, Payload};
+use farwrite_rc::{QpConfig, Remote, Request};
+
+use crate::network::{self, Setting};
+
+pub(crate) const MB: u32 = 1_000_000;
+const RKEY: u32 = 1;
+const MTU_BYTES: u32 = 1024;
+const SEED: u64 = 9;
+/// Far above the time for which a box holds packets.
+const MIN_ACK_TIMEOUT_NS: u64 = 20_000_000;
+
+/// Connections that always have messages to send.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) rate_bps: u64,
+    pub(crate) rtt: Duration,
+    pub(crate) loss: Loss,
+    pub(crate) coding: Option<Coding>,
+    pub(crate) message_bytes: u32,
+    pub(crate) connections: u32,
+    /// Messages that are posted and not done, of all connections.
+    pub(crate) queue: u64,
+    pub(crate) seconds: f64,
+}
+
+impl Case {
+    /// What the path is like, for a person.
+    pub(crate) fn conditions(&self) -> String {
+        format!(
+            "{} Gbit/s, round trip of {}, MTU of {MTU_BYTES} bytes, seed {SEED}",
+            self.rate_bps as f64 / 1e9,
+            spaced(self.rtt),
+        )
+    }
+
+    /// The same, and how goodput of these `messages` is measured.
+    pub(crate) fn goodput_conditions(&self, messages: &str) -> String {
+        format!(
+            "{}, {} {messages} under way, a run of {} s for each number",
+            self.conditions(),
+            self.queue,
+            self.seconds,
+        )
+    }
+
+    /// The path, and its queue pairs. It loses packets with the numbers in `lost` too.
+    fn path(&self, lost: Option<BTreeSet<u64>>) -> (network::Path<Lowar>, Vec<u32>) {
+        let config = self.coding.map(|coding| Config {
+            coding,
+            ..Config::default()
+        });
+        let setting = Setting {
+            rate_bps: self.rate_bps,
+            delay: self.rtt / 2,
+            loss: self.loss,
+            seed: SEED,
+            boxes: [config.clone(), config],
+            backpressure: Backpressure::default(),
+        };
+        let mut path = match lost {
+            Some(lost) => network::Path::<Lowar>::with_lost(&setting, lost),
+            None => network::Path::<Lowar>::new(&setting),
+        };
+        let config = QpConfig {
+            mtu_bytes: MTU_BYTES,
+            window_packets: 200_000,
+            ack_timeout_ns: (4 * self.rtt.as_nanos() as u64).max(MIN_ACK_TIMEOUT_NS),
+            retry_limit: 255,
+            ..QpConfig::new(2)
+        };
+        let qpns = (0..self.connections).map(|number| path.connect(number, config));
+        let qpns = qpns.collect();
+        let memory = &mut path.nic(1).memory;
+        let registered = memory.register_ghost(RKEY, 0, u64::from(MB));
+        registered.expect("a free key");
+        (path, qpns)
+    }
+
+    /// The goodput between the start and the end of a run, in Gbit/s.
+    pub(crate) fn goodput_gbps(&self) -> f64 {
+        self.goodput_of(None)
+    }
+
+    /// The same, where the path loses packets with these numbers too.
+    pub(crate) fn goodput_of(&self, lost: Option<BTreeSet<u64>>) -> f64 {
+        let (mut path, qpns) = self.path(lost);
+        let queue = self.queue / u64::from(self.connections);
+        let mut done = vec![0; qpns.len()];
+        let (mut posted, mut now_ns) = (vec![0; qpns.len()], 0);
+        let end_ns = (self.seconds * 1e9) as u64;
+        while now_ns < end_ns {
+            for (at, qpn) in qpns.iter().enumerate() {
+                while posted[at] < done[at] + queue {
+                    post(&mut path, *qpn, posted[at], self.message_bytes);
+                    posted[at] += 1;
+                }
+            }
+            now_ns += 100_000;
+            path.network.run_until(now_ns);
+            for (at, qpn) in qpns.iter().enumerate() {
+                done[at] += path.completions(0, *qpn).len() as u64;
+            }
+        }
+        // The first round trip brings nothing.
+        let useful_s = self.seconds - self.rtt.as_secs_f64();
+        let messages: u64 = done.iter().sum();
+        messages as f64 * f64::from(self.message_bytes) * 8e-9 / useful_s
+    }
+
+    /// From the post of a message until its acknowledgement, for messages one after the other, in us.
+    /// A message of a packet goes before them, so that the boxes know each other.
+    pub(crate) fn times_us(&self, count: u64, lost: Option<BTreeSet<u64>>) -> Vec<f64> {
+        let (mut path, qpns) = self.path(lost);
+        let qpn = qpns[0];
+        post(&mut path, qpn, 0, 1000);
+        path.network
+            .run_until(2 * self.rtt.as_nanos() as u64 + 1_000_000);
+        path.completions(0, qpn);
+        let step_ns = (self.rtt.as_nanos() as u64 / 10_000).clamp(100, 5_000);
+        let mut time_us = |number| {
+            let began_ns = path.network.now_ns();
+            post(&mut path, qpn, number, self.message_bytes);
+            while path.completions(0, qpn).is_empty() {
+                let now_ns = path.network.now_ns();
+                path.network.run_until(now_ns + step_ns);
+            }
+            (path.network.now_ns() - began_ns) as f64 / 1000.0
+        };
+        (1..=count).map(&mut time_us).collect()
+    }
+}
+
+/// As in "40 ms".
+pub(crate) fn spaced(time: Duration) -> String {
+    let text = format!("{time:?}");
+    let unit = text.find(char::is_alphabetic).expect("a unit");
+    let (number, unit) = text.split_at(unit);
+    // ASCII, as in the documents.
+    format!("{number} {}", unit.replace('µ', "u"))
+}
+
+fn post(path: &mut network::Path<Lowar>, qpn: u32, number: u64, bytes: u32) {
+    let request = Request::Write {
+        data: Payload::Ghost(bytes),
+        to: Remote {
+            rkey: RKEY,
+            addr: 0,
+        },
+        imm: None,
+    };
+    let posted = path.nic(0).post(qpn, number, request);
+    posted.expect("a queue pair");
+}

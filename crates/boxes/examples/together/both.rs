@@ -1,0 +1,346 @@
+//! Both paths in one network: a NIC 40 ms away writes to a receiver in a data center, where 15 others
+//! write to the same receiver at once, again and again.
+//!
+//! ```text
+//! remote ── box ══ 10 Gbit/s, 20 ms, loses ══ core ── box ── box ── receiver
+//! local, 15 of them ── box ── 50 Gbit/s ──────┘
+//! ```
+//!
+//! LoWAR boxes stand beside the remote NIC and the receiver, NetRT boxes beside all in the data
+//! center. A NetRT box has one set of waits, so it serves the short paths only. DCQCN paces the local
+//! NICs, and the cable the remote one.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use farwrite_boxes::{Backpressure, BoxDevice, lowar};
+use farwrite_experiment::{Flow, Workload};
+use farwrite_net::{CableConfig, Loss, Network, NodeId, Options, Payload, Role, Topology};
+use farwrite_rate::DcqcnOptions;
+use farwrite_rc::{Connection, FIRST_QPN, PathProfile, RdmaTransport, Remote, Request};
+
+use crate::racks::{self, BACKPRESSURE, Host, Node, Outcome, PRIORITY, Racks, Repair, Scene};
+use crate::{COSTS, Counts, ENDPOINTS, Endpoints, Sum, in_turn, run_endpoints};
+
+const LOCAL: usize = 15;
+const LOCAL_BYTES: u32 = 500_000;
+const LOCAL_GAP_NS: u64 = 10_000;
+/// From one incast to the next.
+const ROUND_NS: u64 = 50_000_000;
+/// The place of the remote host, behind the local ones.
+const REMOTE: usize = LOCAL;
+const RECEIVER: usize = LOCAL + 1;
+const REMOTE_BYTES: u32 = 5_000_000;
+const REMOTE_BPS: u64 = 10_000_000_000;
+const REMOTE_DELAY: Duration = Duration::from_millis(20);
+const LOSS: f64 = 1e-4;
+const RKEY: u32 = 1;
+const STEP_NS: u64 = 10_000;
+
+/// What stands in the path of NICs.
+struct Boxes {
+    name: &'static str,
+    lowar: bool,
+    netrt: bool,
+    transport: RdmaTransport,
+}
+
+const WAYS: [Boxes; 5] = [
+    Boxes {
+        name: "Go-Back-N",
+        lowar: false,
+        netrt: false,
+        transport: RdmaTransport::RoceLossy,
+    },
+    Boxes {
+        name: "Go-Back-N, LoWAR",
+        lowar: true,
+        netrt: false,
+        transport: RdmaTransport::RoceLossy,
+    },
+    Boxes {
+        name: "Go-Back-N, NetRT",
+        lowar: false,
+        netrt: true,
+        transport: RdmaTransport::RoceLossy,
+    },
+    Boxes {
+        name: "Go-Back-N, both boxes",
+        lowar: true,
+        netrt: true,
+        transport: RdmaTransport::RoceLossy,
+    },
+    Boxes {
+        name: "IRN",
+        lowar: false,
+        netrt: false,
+        transport: RdmaTransport::Irn,
+    },
+];
+
+/// The writes over the long path, and those of the incasts.
+#[derive(Default)]
+struct Sums {
+    remote: Sum,
+    local: Sum,
+    costs: Counts,
+}
+
+/// Prints the table of all ways, with this number of writes over the long path.
+pub(crate) fn print(writes: u64) {
+    let [wire, coded, repeated, dropped, kept] = COSTS;
+    println!(
+        "both at once, loss {LOSS:.0e}    {:>10} {:>10} {:>10} {:>10} {wire:>6} {coded:>6} \
+         {repeated:>9} {dropped:>9} {kept:>9} {:>7}",
+        "40 ms: us", "p99", "incast: us", "p99", "failed"
+    );
+    for way in &WAYS {
+        row(way.name, &nics(way, writes));
+    }
+    for ends in &ENDPOINTS {
+        row(ends.name, &endpoints(ends, writes));
+    }
+}
+
+fn row(name: &str, sums: &Sums) {
+    let [remote, remote_p99] = sums.remote.mean_and_p99_us();
+    let [local, local_p99] = sums.local.mean_and_p99_us();
+    let bytes = |sum: &Sum, each: u32| sum.writes() * u64::from(each);
+    let (far, near) = (
+        bytes(&sums.remote, REMOTE_BYTES),
+        bytes(&sums.local, LOCAL_BYTES),
+    );
+    println!(
+        "{name:<26} {remote:>10.0} {remote_p99:>10.0} {local:>10.0} {local_p99:>10.0} {} {:>7}",
+        // Cables from the remote NIC, and from a local one.
+        sums.costs.columns(far + near, 5 * far + 5 * near),
+        sums.remote.failed + sums.local.failed
+    );
+}
+
+/// The incast, which has the local cables and the switch.
+fn scene() -> Scene {
+    Scene {
+        buffer_bytes: 9 << 20,
+        ..Scene::incast(LOCAL)
+    }
+}
+
+/// What the remote NIC assumes of its path.
+fn remote_path() -> PathProfile {
+    PathProfile {
+        rate_bps: REMOTE_BPS,
+        rtt_ns: 40_010_000,
+        ..scene().path()
+    }
+}
+
+/// Hosts, the places of boxes, and two places before the receiver: the first for NetRT. In the
+/// places are nodes of a role.
+fn topology(in_place: Role) -> (Topology, Vec<NodeId>, Vec<NodeId>) {
+    let scene = scene();
+    let mut topology = Topology::new();
+    let short = CableConfig::new(scene.rate_bps, scene.delay);
+    let slow = CableConfig::new(REMOTE_BPS, scene.delay);
+    let long = CableConfig {
+        loss: Loss::Iid { loss_packet: LOSS },
+        ..CableConfig::new(REMOTE_BPS, REMOTE_DELAY)
+    };
+    let core = topology.add(Role::Switch, "core");
+    let (mut hosts, mut places) = (Vec::new(), Vec::new());
+    for number in 0..=RECEIVER {
+        let host = topology.add(Role::Host, format!("host{number}"));
+        let place = topology.add(in_place, format!("place{number}"));
+        let (near, far) = match number {
+            REMOTE => (slow, long),
+            _ => (short, short),
+        };
+        topology.connect(host, place, near);
+        if number == RECEIVER {
+            let first = topology.add(in_place, "first");
+            topology.connect(place, first, short);
+            topology.connect(first, core, short);
+            places.push(place);
+            places.push(first);
+        } else {
+            topology.connect(place, core, far);
+            places.push(place);
+        }
+        hosts.push(host);
+    }
+    (topology, hosts, places)
+}
+
+fn build(way: &Boxes) -> Racks {
+    let scene = scene();
+    let (topology, hosts, places) = topology(Role::Box);
+    let netrt = scene.netrt(32);
+    let device = |id, node: &farwrite_net::Node| {
+        if node.role == Role::Host {
+            return Node::Host(Box::new(Host::new(id)));
+        }
+        let place = places.iter().position(|place| *place == id);
+        match place {
+            Some(REMOTE | RECEIVER) if way.lowar => {
+                let config = lowar::Config::default();
+                Node::Lowar(Box::new(BoxDevice::new(config, 0, Backpressure::default())))
+            }
+            Some(at) if way.netrt && at != REMOTE && at != RECEIVER => {
+                Node::Box(Box::new(BoxDevice::new(netrt.clone(), 0, BACKPRESSURE)))
+            }
+            _ => Node::Wire(Vec::new()),
+        }
+    };
+    let options = Options::with_switches(racks::switch(&scene, &Repair::Gbn));
+    let network = Network::new(&topology, &options, 1, device);
+    let mut racks = Racks {
+        network: network.expect("a possible network"),
+        hosts,
+        boxes: Vec::new(),
+        topology,
+    };
+    connect(&mut racks, way.transport);
+    racks
+}
+
+fn connect(racks: &mut Racks, transport: RdmaTransport) {
+    let (scene, remote) = (scene(), remote_path());
+    let dcqcn = DcqcnOptions::ns3(scene.rate_bps);
+    for at in 0..=RECEIVER {
+        transport.prepare(&mut racks.host(at).nic, &scene.path(), dcqcn);
+    }
+    let memory = &mut racks.host(RECEIVER).nic.memory;
+    let registered = memory.register_ghost(RKEY, 0, u64::from(REMOTE_BYTES));
+    registered.expect("a free key");
+    for (sender, number) in (0..RECEIVER).zip(0u16..) {
+        let qpn = FIRST_QPN + u32::from(number);
+        for (at, peer, peer_qpn) in [(sender, RECEIVER, qpn), (RECEIVER, sender, FIRST_QPN)] {
+            let to = Connection {
+                peer: racks.hosts[peer],
+                src_port: 49_152 + number,
+                priority: PRIORITY,
+                rate_bps: None,
+            };
+            let path = match sender {
+                REMOTE => remote,
+                _ => scene.path(),
+            };
+            let mut config = transport.config(peer_qpn, &path);
+            config.retry_limit = 255;
+            let nic = &mut racks.host(at).nic;
+            let own = nic.connect(to, config).expect("a possible queue pair");
+            let control = transport.control(&path, dcqcn).filter(|_| sender != REMOTE);
+            if let Some(control) = control {
+                nic.set_control(own, control).expect("a queue pair");
+            }
+        }
+    }
+}
+
+fn nics(way: &Boxes, writes: u64) -> Sums {
+    let mut racks = build(way);
+    let mut sums = Sums::default();
+    // The request under way at the remote NIC, and when it began.
+    let mut remote = (0, 0);
+    let mut rounds = 0;
+    post(&mut racks, REMOTE, 0, REMOTE_BYTES);
+    for now_ns in (0..).step_by(usize::try_from(STEP_NS).expect("small")) {
+        racks.network.run_until(now_ns);
+        if let Some(done_ns) = racks.host_ref(REMOTE).done_ns.get(&remote.0) {
+            let took_ns = done_ns - remote.1;
+            sums.remote.times_us.push(took_ns as f64 / 1000.0);
+            remote = (remote.0 + 1, now_ns);
+            if remote.0 == writes {
+                break;
+            }
+            post(&mut racks, REMOTE, remote.0, REMOTE_BYTES);
+        }
+        let (round, since_ns) = (now_ns / ROUND_NS, now_ns % ROUND_NS);
+        let sender = usize::try_from(since_ns / LOCAL_GAP_NS).expect("small");
+        if sender < LOCAL && since_ns.is_multiple_of(LOCAL_GAP_NS) {
+            post(&mut racks, sender, round, LOCAL_BYTES);
+            rounds = round + 1;
+        }
+    }
+    // The last incast goes on to its end.
+    let now_ns = racks.network.now_ns();
+    racks.network.run_until(now_ns + ROUND_NS);
+    for sender in 0..LOCAL {
+        for round in 0..rounds {
+            let began_ns = round * ROUND_NS + sender as u64 * LOCAL_GAP_NS;
+            match racks.host_ref(sender).done_ns.get(&round) {
+                Some(done_ns) => {
+                    let took_ns = done_ns - began_ns;
+                    sums.local.times_us.push(took_ns as f64 / 1000.0);
+                }
+                None => sums.local.failed += 1,
+            }
+        }
+    }
+    let mut outcome = Outcome::default();
+    racks.count(&mut outcome);
+    sums.costs.add(&outcome);
+    sums
+}
+
+fn post(racks: &mut Racks, sender: usize, number: u64, bytes: u32) {
+    let request = Request::Write {
+        data: Payload::Ghost(bytes),
+        to: Remote {
+            rkey: RKEY,
+            addr: 0,
+        },
+        imm: None,
+    };
+    let nic = &mut racks.host(sender).nic;
+    nic.post(FIRST_QPN, number, request).expect("a queue pair");
+}
+
+/// The incasts that begin while the remote writes last, as with NICs. How many these are is known
+/// after a run.
+fn endpoints(ends: &Endpoints, writes: u64) -> Sums {
+    let mut rounds = writes;
+    loop {
+        let (sums, needed) = endpoints_with(ends, writes, rounds);
+        // Incasts after the last remote write change nothing before it.
+        match needed.cmp(&rounds) {
+            Ordering::Equal => return sums,
+            Ordering::Less => rounds = needed,
+            Ordering::Greater => rounds = needed + needed / 4,
+        }
+    }
+}
+
+/// What came of this number of incasts, and how many begin while the remote writes last.
+fn endpoints_with(ends: &Endpoints, writes: u64, rounds: u64) -> (Sums, u64) {
+    let (topology, ..) = topology(Role::Switch);
+    let mut workload = Workload::default();
+    let remote = Flow::new(REMOTE, RECEIVER, u64::from(REMOTE_BYTES), 0);
+    in_turn(&mut workload, remote, writes);
+    for round in 0..rounds {
+        for sender in 0..LOCAL {
+            let start_ns = round * ROUND_NS + sender as u64 * LOCAL_GAP_NS;
+            let flow = Flow::new(sender, RECEIVER, u64::from(LOCAL_BYTES), start_ns);
+            workload.flows.push(flow);
+        }
+    }
+    let run = run_endpoints(&scene(), &topology, &workload, ends, None, 1);
+    let mut sums = Sums::default();
+    let mut last_ns = 0;
+    for (flow, wanted) in run.flows.iter().zip(&workload.flows) {
+        let sum = match wanted.src {
+            REMOTE => {
+                let end_ns = flow
+                    .start_ns
+                    .zip(flow.time_ns())
+                    .map(|(start, took)| start + took);
+                last_ns = last_ns.max(end_ns.unwrap_or(0));
+                &mut sums.remote
+            }
+            _ => &mut sums.local,
+        };
+        sum.take(flow.time_ns(), flow.end);
+    }
+    sums.costs.add_endpoints(&run, &workload, ends);
+    (sums, last_ns.div_ceil(ROUND_NS))
+}

@@ -1,0 +1,360 @@
+//! The last figure of NetRT's paper (figure 10, claim N10) in virtual time, made smaller: servers
+//! behind top-of-rack switches send flows of the `WebSearch` sizes to each other, at random times.
+//! Go-Back-N behind NetRT boxes beside Go-Back-N alone, Go-Back-N with PFC, and IRN.
+//!
+//! The paper has 16 racks of 32 servers and 4 core switches: `--paper`. Without it, 4 racks of 16
+//! servers and 2 core switches have the same ratio of 4 between servers and core. `--flows N` sets
+//! the number of flows, 1000 unless given; all ways have the same ones. `--load L --buffer KIB` has
+//! one load of the cables between racks and core, and one buffer of the switches. `--csv FILE` writes
+//! the results as rows.
+
+#[path = "../../tests/common/racks.rs"]
+mod racks;
+mod results;
+#[path = "../common/rows.rs"]
+mod rows;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use farwrite_boxes::BoxDevice;
+use farwrite_experiment::Sizes;
+use farwrite_link::Dice;
+use farwrite_net::{CableConfig, Network, NodeId, Options, Payload, Policy, Role, Topology};
+use farwrite_rate::{DcqcnOptions, RateControl};
+use farwrite_rc::{Connection, FIRST_QPN, Nic, QpConfig, RdmaTransport, Remote, Request};
+use racks::{BACKPRESSURE, Host, Node, PRIORITY, Racks, Repair, Scene};
+use results::{Sum, print_row};
+use rows::Rows;
+
+const CORE_BPS: u64 = 100_000_000_000;
+const RKEY: u32 = 1;
+/// Flows up to this length are short.
+const SHORT_BYTES: u64 = 100_000;
+/// Of the flows.
+const SEED: u64 = 5;
+
+/// A flow of the workload.
+#[derive(Clone, Copy)]
+struct Flow {
+    start_ns: u64,
+    src: usize,
+    dst: usize,
+    bytes: u64,
+}
+
+/// The hosts and switches.
+#[derive(Clone, Copy)]
+struct Size {
+    racks: usize,
+    /// In each rack.
+    servers: usize,
+    cores: usize,
+}
+
+impl Size {
+    fn hosts(self) -> usize {
+        self.racks * self.servers
+    }
+}
+
+/// The arguments.
+struct Args {
+    size: Size,
+    flows: usize,
+    /// Load and buffers in KiB.
+    settings: Vec<(f64, u64)>,
+    csv: Option<PathBuf>,
+}
+
+fn arguments() -> Args {
+    let mut parsed = Args {
+        size: Size {
+            racks: 4,
+            servers: 16,
+            cores: 2,
+        },
+        flows: 1000,
+        settings: vec![(0.5, 2048), (0.8, 1024), (0.8, 512)],
+        csv: None,
+    };
+    let (mut load, mut buffer) = (None, None);
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--paper" => {
+                parsed.size = Size {
+                    racks: 16,
+                    servers: 32,
+                    cores: 4,
+                };
+            }
+            "--flows" => {
+                let number = args.next().and_then(|number| number.parse().ok());
+                parsed.flows = number
+                    .filter(|number| (100..=65_535).contains(number))
+                    .expect("--flows needs a number from 100 to 65535");
+            }
+            "--load" => load = args.next().and_then(|number| number.parse().ok()),
+            "--buffer" => buffer = args.next().and_then(|number| number.parse().ok()),
+            "--csv" => parsed.csv = Some(args.next().expect("--csv needs a file").into()),
+            _ => panic!("{arg}: the options are --paper, --flows, --load, --buffer and --csv"),
+        }
+    }
+    match (load, buffer) {
+        (Some(load), Some(buffer)) => parsed.settings = vec![(load, buffer)],
+        (None, None) => {}
+        _ => panic!("--load and --buffer need numbers, and each other"),
+    }
+    parsed
+}
+
+fn main() {
+    let Args {
+        size,
+        flows: count,
+        settings,
+        csv,
+    } = arguments();
+    let began = Instant::now();
+    let rows = Rows::new();
+    for (load, buffer_kib) in settings {
+        let flows = workload(size, load, count);
+        let scene = Scene {
+            buffer_bytes: buffer_kib << 10,
+            ..Scene::spines(size.cores, Policy::Ecmp)
+        };
+        println!(
+            "{} servers, load {load}, {buffer_kib} KiB, {count} flows; times in us\n{:<22} {:>9} \
+             {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            size.hosts(),
+            "",
+            "short",
+            "change",
+            "p90",
+            "change",
+            "long",
+            "p90",
+            "repeated",
+            "timeouts",
+            "dropped"
+        );
+        let name = format!("load {load}, {buffer_kib} KiB");
+        let panel = rows.panel("N10", &name, &conditions(size, &scene, count));
+        let netrt = |products| Repair::NetRt(scene.netrt(products));
+        // All that fits into the path without queues, as IRN limits itself.
+        let narrow = Some(scene.path().round_trip_packets());
+        let ways = [
+            ("Go-Back-N", Repair::Gbn, None),
+            ("Go-Back-N and PFC", Repair::GbnPfc, None),
+            ("IRN", Repair::Irn, None),
+            ("NetRT, pool 1 BDP", netrt(1), None),
+            ("NetRT, pool 32 BDP", netrt(32), None),
+            ("NetRT, pool 4096 BDP", netrt(4096), None),
+            ("window 1 BDP: GBN", Repair::Gbn, narrow),
+            ("window 1 BDP: NetRT 1", netrt(1), narrow),
+            ("window 1 BDP: NetRT 32", netrt(32), narrow),
+        ];
+        let mut plain = None;
+        for (name, repair, window) in ways {
+            let sum = run(&scene, &repair, window, size, &flows);
+            print_row(name, &sum, plain.get_or_insert_with(|| sum.clone()));
+            for (measure, value) in sum.measures() {
+                panel.add(name, load, measure, value);
+            }
+        }
+    }
+    rows.write(csv.as_deref());
+    println!("paper: short flows 13.5 to 24.5% below Go-Back-N, tail up to 46.8%");
+    println!("{:.0} s", began.elapsed().as_secs_f64());
+}
+
+/// The network and its flows, for a person.
+fn conditions(size: Size, scene: &Scene, flows: usize) -> String {
+    format!(
+        "{} servers in {} racks at {} Gbit/s, {} core switches at {} Gbit/s, MTU of {} bytes, ECMP, \
+         DCQCN, {flows} flows of the WebSearch sizes, seed {SEED}",
+        size.hosts(),
+        size.racks,
+        scene.rate_bps / 1_000_000_000,
+        size.cores,
+        CORE_BPS / 1_000_000_000,
+        scene.path().mtu_bytes,
+    )
+}
+
+/// Flows that fill the cables between racks and core to this share.
+fn workload(size: Size, load: f64, count: usize) -> Vec<Flow> {
+    let mut dice = Dice::new(SEED);
+    let sizes = Sizes::web_search();
+    let hosts = size.hosts();
+    // The share of flows that leave their rack.
+    let leave = (hosts - size.servers) as f64 / (hosts - 1) as f64;
+    let core_bps = load * CORE_BPS as f64 * (size.cores * size.racks) as f64;
+    let gap_ns = sizes.mean() * 8e9 * leave / core_bps;
+    let mut now_ns = 0.0;
+    let mut flow = |_| {
+        let share = (dice.bits() >> 11) as f64 / (1u64 << 53) as f64;
+        now_ns -= gap_ns * (1.0 - share).ln();
+        let src = dice.below(hosts);
+        let dst = (src + 1 + dice.below(hosts - 1)) % hosts;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let start_ns = now_ns as u64;
+        Flow {
+            start_ns,
+            src,
+            dst,
+            bytes: sizes.draw(&mut dice),
+        }
+    };
+    (0..count).map(&mut flow).collect()
+}
+
+fn build(scene: &Scene, repair: &Repair, size: Size) -> Racks {
+    let mut topology = Topology::new();
+    let cable = CableConfig::new(scene.rate_bps, scene.delay);
+    let core_cable = CableConfig::new(CORE_BPS, scene.delay);
+    let racks: Vec<_> = (0..size.racks)
+        .map(|rack| topology.add(Role::Switch, format!("rack{rack}")))
+        .collect();
+    for number in 0..size.cores {
+        let core = topology.add(Role::Switch, format!("core{number}"));
+        for rack in &racks {
+            topology.connect(*rack, core, core_cable);
+        }
+    }
+    let (mut hosts, mut boxes) = (Vec::new(), Vec::new());
+    for number in 0..size.hosts() {
+        let host = topology.add(Role::Host, format!("host{number}"));
+        let rack = racks[number / size.servers];
+        hosts.push(host);
+        if matches!(repair, Repair::GbnPfc) {
+            // The wire in the place of a box would not pass a pause on to the NIC.
+            let whole = CableConfig::new(scene.rate_bps, 2 * scene.delay);
+            topology.connect(host, rack, whole);
+            continue;
+        }
+        let path_box = topology.add(Role::Box, format!("box{number}"));
+        topology.connect(host, path_box, cable);
+        topology.connect(rack, path_box, cable);
+        boxes.push(path_box);
+    }
+    let device = |id, node: &farwrite_net::Node| match (node.role, repair) {
+        (Role::Box, Repair::NetRt(config)) => {
+            let device = BoxDevice::new(config.clone(), 0, BACKPRESSURE);
+            Node::Box(Box::new(device))
+        }
+        (Role::Box, _) => Node::Wire(Vec::new()),
+        _ => Node::Host(Box::new(Host::new(id))),
+    };
+    let options = Options::with_switches(racks::switch(scene, repair));
+    let network = Network::new(&topology, &options, 1, device);
+    Racks {
+        network: network.expect("a possible network"),
+        hosts,
+        boxes,
+        topology,
+    }
+}
+
+/// Joins the hosts of all flows; the queue pairs of their senders.
+fn join(
+    racks: &mut Racks,
+    scene: &Scene,
+    repair: &Repair,
+    window: Option<u32>,
+    flows: &[Flow],
+) -> Vec<u32> {
+    let transport = match repair {
+        Repair::Irn => RdmaTransport::Irn,
+        _ => RdmaTransport::Roce,
+    };
+    let path = scene.path();
+    let dcqcn = DcqcnOptions::ns3(scene.rate_bps);
+    for at in 0..racks.hosts.len() {
+        let nic = &mut racks.host(at).nic;
+        transport.prepare(nic, &path, dcqcn);
+        let region = nic.memory.register_ghost(RKEY, 0, u64::from(u32::MAX));
+        region.expect("a free key");
+    }
+    let mut pairs = vec![FIRST_QPN; racks.hosts.len()];
+    let mut senders = Vec::new();
+    for (flow, number) in flows.iter().zip(0u16..) {
+        let own = [pairs[flow.src], pairs[flow.dst]];
+        for (at, peer, qpn, peer_qpn) in [
+            (flow.src, flow.dst, own[0], own[1]),
+            (flow.dst, flow.src, own[1], own[0]),
+        ] {
+            let to = (racks.hosts[peer], 49_152 + number % 16_384);
+            let nic = &mut racks.host(at).nic;
+            let mut config = transport.config(peer_qpn, &path);
+            config.retry_limit = 255;
+            config.window_packets = window.unwrap_or(config.window_packets);
+            let control = transport.control(&path, dcqcn);
+            assert_eq!(connect(nic, to, config, control), qpn);
+            pairs[at] += 1;
+        }
+        senders.push(own[0]);
+    }
+    senders
+}
+
+/// `window`: packets of a flow that may be unacknowledged; `None`: as the transport has it.
+fn run(scene: &Scene, repair: &Repair, window: Option<u32>, size: Size, flows: &[Flow]) -> Sum {
+    let mut racks = build(scene, repair, size);
+    let qpns = join(&mut racks, scene, repair, window, flows);
+    for (number, (flow, qpn)) in (0..).zip(flows.iter().zip(qpns)) {
+        racks.network.run_until(flow.start_ns);
+        let request = Request::Write {
+            data: Payload::Ghost(u32::try_from(flow.bytes).expect("below 4 GB")),
+            to: Remote {
+                rkey: RKEY,
+                addr: 0,
+            },
+            imm: None,
+        };
+        let nic = &mut racks.host(flow.src).nic;
+        nic.post(qpn, number, request).expect("a queue pair");
+    }
+    let mut sum = Sum::default();
+    for (number, flow) in (0..).zip(flows) {
+        let done_ns = loop {
+            if let Some(done_ns) = racks.host_ref(flow.src).done_ns.get(&number) {
+                break *done_ns;
+            }
+            let now_ns = racks.network.now_ns();
+            assert!(now_ns < 60_000_000_000, "a flow is not done");
+            racks.network.run_until(now_ns + 1_000_000);
+        };
+        let time_us = (done_ns - flow.start_ns) as f64 / 1000.0;
+        let times = if flow.bytes <= SHORT_BYTES {
+            &mut sum.short
+        } else {
+            &mut sum.long
+        };
+        times.push(time_us);
+    }
+    sum.short.sort_by(f64::total_cmp);
+    sum.long.sort_by(f64::total_cmp);
+    racks.count(&mut sum.counts);
+    sum
+}
+
+fn connect(
+    nic: &mut Nic,
+    (peer, src_port): (NodeId, u16),
+    config: QpConfig,
+    control: Option<Box<dyn RateControl + Send>>,
+) -> u32 {
+    let to = Connection {
+        peer,
+        src_port,
+        priority: PRIORITY,
+        rate_bps: None,
+    };
+    let qpn = nic.connect(to, config).expect("a possible queue pair");
+    if let Some(control) = control {
+        nic.set_control(qpn, control).expect("a queue pair");
+    }
+    qpn
+}
