@@ -1,10 +1,13 @@
-//! How fast an all-reduce of 64 MB is, beside a copy of memory and a TCP stream on this machine.
+//! Measures an all-reduce of 64 MB, and compares it with a copy of memory and a TCP stream on this
+//! machine.
 //!
-//! Ranks are threads that talk over loopback sockets. An all-reduce of b bytes among n ranks sends
-//! and receives 2 b (n - 1) / n bytes at each rank, so "bus" is that much by its time.
+//! Ranks are threads that communicate over loopback sockets. In an all-reduce of b bytes among n
+//! ranks, each rank sends and receives 2 b (n - 1) / n bytes. "bus" is this amount divided by the
+//! time.
 //!
-//! `cargo run --release -p farwrite-collectives --example bench [MEGABYTES [PACKET [PACKETS]]]`, where
-//! PACKET is the bytes of a packet, and PACKETS how many make a segment.
+//! `cargo run --release -p farwrite-collectives --example bench [MEGABYTES [PACKET [PACKETS]]]`,
+//! where PACKET is the size of a packet in bytes, and PACKETS is the number of packets in a
+//! segment.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -18,7 +21,7 @@ use farwrite_collectives::{
 const ROUNDS: usize = 5;
 const WAIT: Duration = Duration::from_secs(120);
 
-/// Gigabytes a second.
+/// Gigabytes per second.
 fn rate(bytes: f64, time: Duration) -> f64 {
     bytes / time.as_secs_f64() / 1e9
 }
@@ -56,7 +59,7 @@ fn kernels(bytes: usize, memcpy: Duration) -> Result<(), Box<dyn Error>> {
             std::hint::black_box(&mut target);
             Ok(time)
         })?;
-        // A sum reads two streams and writes one, a copy reads one.
+        // A sum reads two streams and writes one. A copy reads one.
         println!(
             "sum of {element:<9} {:6.2} GB/s, {:.2} of memcpy",
             rate(bytes as f64, time),
@@ -141,7 +144,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for ranks in [2, 4] {
         let time = all_reduce(ranks, bytes, &options)?;
         let moved = 2.0 * bytes as f64 * (ranks as f64 - 1.0) / ranks as f64;
-        // All ranks share the machine: together they move this much.
+        // All ranks share the machine: together they move this amount.
         let together = rate(moved * ranks as f64, time);
         println!(
             "all-reduce of {megabytes} MB, {ranks} ranks: {:.1} ms, bus {:.2} GB/s, together {together:.2} \

@@ -1,10 +1,11 @@
 //! The memory of an operation.
 #![allow(unsafe_code)]
 
-/// Memory that an operation reads or writes. It has no alignment to keep.
+/// Memory that an operation reads or writes. It needs no alignment.
 ///
-/// No packet is ever placed in it and none is sent from it: data passes through buffers of the
-/// member. So an operation that has ended, however it ended, does not touch it any more.
+/// The fabric never places a packet in this memory and never sends one from it: data passes through
+/// buffers of the member. So an operation that has ended, for any reason, does not access it any
+/// more.
 #[derive(Debug)]
 pub struct Buffer(Inner);
 
@@ -14,24 +15,24 @@ enum Inner {
     Raw { base: *mut u8, length: usize },
 }
 
-// SAFETY: a vector is `Send`. The caller of `from_raw_parts` gives access to the bytes to whichever
-// thread holds the buffer.
+// SAFETY: a vector is `Send`. The caller of `from_raw_parts` permits any thread that holds the
+// buffer to access the bytes.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// Memory of a caller that Rust does not own, such as a tensor's.
+    /// Wraps memory of a caller that Rust does not own, for example the memory of a tensor.
     ///
     /// # Safety
-    /// Bytes `base..base + length` must be valid for reads, and for writes if it is an output, from
-    /// any thread, and nobody else may write them, nor read an output's, until the buffer is
-    /// dropped or given back. That is when the operation's [`Ticket`](crate::Ticket) is done, or
-    /// when the [`Communicator`](crate::Communicator) or [`Member`](crate::Member) is dropped.
-    /// `base` may be dangling if `length` is 0.
+    /// Bytes `base..base + length` must be valid for reads from any thread, and for writes too if
+    /// the buffer is an output. No other code may write them, or read those of an output, until the
+    /// buffer is dropped or given back. That happens when the operation's [`Ticket`](crate::Ticket)
+    /// is done, or when the [`Communicator`](crate::Communicator) or [`Member`](crate::Member) is
+    /// dropped. `base` may be dangling if `length` is 0.
     pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {
         Self(Inner::Raw { base, length })
     }
 
-    /// Bytes of it.
+    /// The size of the buffer in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -40,13 +41,13 @@ impl Buffer {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Whether the buffer has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The vector that it was made from; `None` for memory of a caller.
+    /// The vector that the buffer was created from; `None` for memory of a caller.
     #[must_use]
     pub fn into_vec(self) -> Option<Vec<u8>> {
         match self.0 {
@@ -59,8 +60,8 @@ impl Buffer {
         match &self.0 {
             Inner::Owned(bytes) => bytes,
             Inner::Raw { length: 0, .. } => &[],
-            // SAFETY: valid for reads, and not written by others, as the caller of `from_raw_parts`
-            // promises for as long as the buffer exists. Writes of ours need `&mut self`.
+            // SAFETY: the bytes are valid for reads and not written by others, as the caller of
+            // `from_raw_parts` guarantees while the buffer exists. Our own writes need `&mut self`.
             Inner::Raw { base, length } => unsafe { std::slice::from_raw_parts(*base, *length) },
         }
     }
@@ -69,7 +70,7 @@ impl Buffer {
         match &mut self.0 {
             Inner::Owned(bytes) => bytes,
             Inner::Raw { length: 0, .. } => &mut [],
-            // SAFETY: as above, valid for writes, and not read by others.
+            // SAFETY: as above, and the bytes are also valid for writes and not read by others.
             Inner::Raw { base, length } => unsafe {
                 std::slice::from_raw_parts_mut(*base, *length)
             },
@@ -83,18 +84,18 @@ impl From<Vec<u8>> for Buffer {
     }
 }
 
-/// The memory of an operation: what it reads and what it writes. [`Operation`](crate::Operation)
-/// says which of them an operation takes, and how long each is. They must not overlap.
+/// The memory of an operation: its input and its output. [`Operation`](crate::Operation) defines
+/// which of them an operation needs, and how long each one is. They must not overlap.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    /// What is read.
+    /// The memory that the operation reads.
     pub input: Option<Buffer>,
-    /// What is written, and also read where the operation works in place.
+    /// The memory that the operation writes. An operation in place also reads it.
     pub output: Option<Buffer>,
 }
 
 impl Buffers {
-    /// One buffer that is read and written.
+    /// One buffer that the operation reads and writes.
     pub fn in_place(buffer: impl Into<Buffer>) -> Self {
         Self {
             input: None,
@@ -102,7 +103,7 @@ impl Buffers {
         }
     }
 
-    /// A buffer that is read, and one that is written.
+    /// One buffer that the operation reads, and one that it writes.
     pub fn new(input: impl Into<Buffer>, output: impl Into<Buffer>) -> Self {
         Self {
             input: Some(input.into()),
@@ -110,7 +111,7 @@ impl Buffers {
         }
     }
 
-    /// A buffer that is read.
+    /// One buffer that the operation reads.
     pub fn input(buffer: impl Into<Buffer>) -> Self {
         Self {
             input: Some(buffer.into()),

@@ -1,4 +1,4 @@
-//! A member over UDP, with a thread that drives it.
+//! A member over UDP, with a thread that runs it.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,36 +11,37 @@ use farwrite::{Endpoint, RealTime, UdpConfig, UdpFabric};
 
 use crate::buffer::Buffers;
 use crate::error::CollectiveError;
+use crate::group_view::GroupView;
 use crate::member::{Member, OperationId};
 use crate::operation::Operation;
 use crate::options::{GroupOptions, OperationOptions};
 use crate::plan::{self, Plan};
 use crate::seal;
-use crate::sizes::Place;
 use crate::ticket::{Completion, Ticket};
 
-/// Longest sleep of the thread. Packets, timers and calls end it at once.
+/// The longest sleep of the thread. Packets, timers and calls end the sleep at once.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// How a [`Communicator`] is made.
+/// How a [`Communicator`] is created.
 #[derive(Clone)]
 pub struct CommunicatorOptions {
-    /// Address of this rank, which the others send to: not the unspecified address. Port 0: a free
-    /// one.
+    /// The address of this rank, to which the other ranks send. It must not be the unspecified
+    /// address. Port 0 selects a free port.
     pub address: SocketAddr,
-    /// A secret of all ranks. With it, [`Communicator::info`] is encrypted and authenticated, so it
-    /// can travel by a way that others read. Without it, the information must travel confidentially.
+    /// A secret that all ranks share. With it, [`Communicator::info`] is encrypted and
+    /// authenticated, so it can travel over a channel that others can read. Without it, the
+    /// information must travel confidentially.
     pub key: Option<[u8; 32]>,
     /// How the group works.
     pub group: GroupOptions,
-    /// How long dropping a communicator waits for other ranks to confirm the data that was sent to
-    /// them.
+    /// How long the drop of a communicator waits for other ranks to confirm the data that it sent
+    /// to them.
     pub linger: Duration,
 }
 
 impl CommunicatorOptions {
-    /// The defaults at an address: no key, 5 seconds to linger, and [`GroupOptions::loopback`] at a
-    /// loopback address, else those of [`GroupOptions::default`].
+    /// The defaults for an address: no key, a linger time of 5 seconds, and
+    /// [`GroupOptions::loopback`] for a loopback address, otherwise [`GroupOptions::default`].
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
         let group = match address.ip().is_loopback() {
@@ -67,24 +68,25 @@ impl std::fmt::Debug for CommunicatorOptions {
     }
 }
 
-/// One rank of one group over UDP sockets, with a thread of its own that makes progress.
+/// One rank of one group over UDP sockets, with its own thread that makes progress.
 ///
-/// Any thread may call it, and no call but [`Ticket::wait`] waits for another rank. Operations start
-/// in the order of [`Communicator::submit`], which must be the same at all ranks; any number can be
-/// in flight. Dropping it ends the operations that still run as failed, and waits up to
-/// [`CommunicatorOptions::linger`] until the others have what was sent.
+/// Any thread may call it. No call except [`Ticket::wait`] waits for another rank. Operations start
+/// in the order of [`Communicator::submit`], which must be the same at all ranks. Any number of
+/// operations can be in flight. Dropping the communicator ends the operations that still run as
+/// failed. The drop waits up to [`CommunicatorOptions::linger`] until the other ranks have received
+/// what this rank sent.
 pub struct Communicator {
-    place: Place,
+    view: GroupView,
     key: Option<[u8; 32]>,
-    /// As it is given out.
+    /// The information as [`Communicator::info`] returns it.
     info: Vec<u8>,
     calls: Sender<Call>,
     waker: Waker,
-    /// `None` once it is joined.
+    /// `None` after the thread is joined.
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread is asked to do.
+/// A request to the thread.
 enum Call {
     Connect(Vec<Vec<u8>>, Sender<Result<(), CollectiveError>>),
     Start(Box<Start>),
@@ -101,12 +103,11 @@ struct Start {
 }
 
 impl Communicator {
-    /// Binds a socket and starts the thread. The group is usable after
-    /// [`Communicator::connect`].
+    /// Binds a socket and starts the thread. The group is usable after [`Communicator::connect`].
     ///
     /// # Errors
-    /// [`CollectiveError::Argument`], [`CollectiveError::Endpoint`] where the socket or the thread
-    /// cannot be had.
+    /// [`CollectiveError::Argument`], or [`CollectiveError::Endpoint`] if the socket or the thread
+    /// cannot be created.
     pub fn new(
         rank: usize,
         size: usize,
@@ -122,7 +123,7 @@ impl Communicator {
         }
         let mut endpoint = Endpoint::over_udp(&UdpConfig::new(options.address))?;
         let waker = endpoint.fabric_mut().waker();
-        let place = options.group.place(rank, size);
+        let view = options.group.view(rank, size);
         let member = Member::new(endpoint, rank, size, options.group)?;
         let info = member.info()?;
         let info = match &options.key {
@@ -140,7 +141,7 @@ impl Communicator {
         let thread = builder.spawn(move || driver.run());
         let thread = thread.map_err(CollectiveError::thread)?;
         Ok(Self {
-            place,
+            view,
             key: options.key,
             info,
             calls,
@@ -152,29 +153,29 @@ impl Communicator {
     /// This rank.
     #[must_use]
     pub fn rank(&self) -> usize {
-        self.place.rank
+        self.view.rank
     }
 
-    /// Ranks of the group.
+    /// The number of ranks in the group.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.place.ranks
+        self.view.ranks
     }
 
-    /// What the other ranks need to [connect](Communicator::connect). Without
-    /// [`CommunicatorOptions::key`] it holds secrets: it must travel confidentially.
+    /// The information that the other ranks need to [connect](Communicator::connect). Without
+    /// [`CommunicatorOptions::key`] it contains secrets and must travel confidentially.
     ///
     /// # Errors
-    /// None today; those of a fabric that makes its information late.
+    /// None today. The result allows for a fabric that creates its information late.
     pub fn info(&self) -> Result<Vec<u8>, CollectiveError> {
         Ok(self.info.clone())
     }
 
-    /// Joins this rank to all others. `infos` has what [`Communicator::info`] of each rank gave, in
-    /// the order of ranks, its own included. It does not wait for the others.
+    /// Joins this rank to all others. `infos` holds the result of [`Communicator::info`] of each
+    /// rank, in the order of ranks, including this rank. The call does not wait for the others.
     ///
     /// # Errors
-    /// [`CollectiveError::Info`] names the rank whose information will not do, and why;
+    /// [`CollectiveError::Info`] names the rank whose information is invalid, and the reason;
     /// [`CollectiveError::Argument`].
     pub fn connect(&self, infos: Vec<Vec<u8>>) -> Result<(), CollectiveError> {
         let open = |(rank, info): (usize, Vec<u8>)| match &self.key {
@@ -188,14 +189,14 @@ impl Communicator {
         self.call(Call::Connect(infos?, answer));
         answered
             .recv()
-            .unwrap_or_else(|_| Err(CollectiveError::stopped(self.place.rank)))
+            .unwrap_or_else(|_| Err(CollectiveError::stopped(self.view.rank)))
     }
 
-    /// Starts an operation with the defaults: exact, with [`GroupOptions::timeout`].
+    /// Starts an operation with the default options: exact, with [`GroupOptions::timeout`].
     ///
     /// # Errors
-    /// [`CollectiveError::Argument`]; the buffers are dropped then. All else that goes wrong is the
-    /// ticket's outcome.
+    /// [`CollectiveError::Argument`]; the buffers are dropped in this case. Every other failure is
+    /// the outcome of the ticket.
     pub fn submit(
         &self,
         operation: Operation,
@@ -214,8 +215,8 @@ impl Communicator {
         options: OperationOptions,
         buffers: Buffers,
     ) -> Result<Ticket, CollectiveError> {
-        let plan = plan::plan(&self.place, &operation, options, &buffers)?;
-        let (completion, ticket) = Completion::new(self.place.rank);
+        let plan = plan::plan(&self.view, &operation, options, &buffers)?;
+        let (completion, ticket) = Completion::new(self.view.rank);
         self.call(Call::Start(Box::new(Start {
             plan,
             buffers,
@@ -225,8 +226,8 @@ impl Communicator {
         Ok(ticket)
     }
 
-    /// How often the bounded operations of this rank were cut, and what that cost. Operations count
-    /// that had a limit.
+    /// How often a deadline cut the bounded operations of this rank, and how much data that cost.
+    /// Only operations that had a limit count.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let (answer, answered) = mpsc::channel();
@@ -234,14 +235,14 @@ impl Communicator {
         answered.recv().unwrap_or_default()
     }
 
-    /// Ends the group: operations that run, and those that are submitted later, fail with
+    /// Ends the group. Operations that run, and operations that are submitted later, fail with
     /// [`CollectiveError::Ended`] and this reason.
     pub fn abort(&self, reason: &str) {
         self.call(Call::Abort(reason.to_owned()));
     }
 
     fn call(&self, call: Call) {
-        // A thread that has ended drops the call, which ends its ticket.
+        // If the thread has ended, the call is dropped, which ends its ticket.
         let _ = self.calls.send(call);
         self.waker.wake();
     }
@@ -251,8 +252,8 @@ impl std::fmt::Debug for Communicator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The key and the information are secrets.
         f.debug_struct("Communicator")
-            .field("rank", &self.place.rank)
-            .field("size", &self.place.ranks)
+            .field("rank", &self.view.rank)
+            .field("size", &self.view.ranks)
             .finish_non_exhaustive()
     }
 }
@@ -261,17 +262,17 @@ impl Drop for Communicator {
     fn drop(&mut self) {
         self.call(Call::Stop);
         if let Some(thread) = self.thread.take() {
-            // A panic was reported on the thread itself.
+            // The thread itself has already reported a panic.
             let _ = thread.join();
         }
     }
 }
 
-/// What runs on the thread.
+/// The state of the thread.
 struct Driver {
     member: Member<UdpFabric>,
     calls: Receiver<Call>,
-    /// Of the operations that run.
+    /// The completions of the operations that run.
     completions: Vec<(OperationId, Completion)>,
     linger: Duration,
 }

@@ -1,9 +1,9 @@
-//! What the values of a tensor are, and how values are joined.
+//! The types of tensor values, and how values are combined.
 
 use std::fmt;
 
-/// The type of a tensor's values, in the byte order of the machine. All ranks of a group must have
-/// the same byte order.
+/// The type of the values of a tensor, in the byte order of the machine. All ranks of a group must
+/// have the same byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementType {
     /// IEEE 754 binary64.
@@ -20,12 +20,12 @@ pub enum ElementType {
     I32,
     /// Unsigned integers of 8 bits.
     U8,
-    /// One byte: 0 is false, all else is true. Results are 0 and 1.
+    /// One byte: 0 is false, every other value is true. Results are 0 and 1.
     Bool,
 }
 
 impl ElementType {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Self; 8] = [
         Self::F64,
         Self::F32,
@@ -37,7 +37,7 @@ impl ElementType {
         Self::Bool,
     ];
 
-    /// Bytes of a value.
+    /// The size of a value in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
@@ -54,7 +54,7 @@ impl ElementType {
         matches!(self, Self::F64 | Self::F32 | Self::F16 | Self::Bf16)
     }
 
-    /// The number that stands for the type in messages.
+    /// The number that represents the type in messages.
     pub(crate) const fn code(self) -> u8 {
         self as u8 + 1
     }
@@ -75,7 +75,7 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// How the values of several ranks become one.
+/// How the values of several ranks are combined into one.
 ///
 /// | | floats | integers | bool |
 /// |---|---|---|---|
@@ -93,25 +93,25 @@ pub enum Reduction {
     Sum,
     /// The sum, divided by the number of ranks.
     Mean,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The greatest.
+    /// The maximum.
     Max,
     /// The product.
     Product,
 }
 
 impl Reduction {
-    /// All of them.
+    /// All reductions.
     pub const ALL: [Self; 5] = [Self::Sum, Self::Mean, Self::Min, Self::Max, Self::Product];
 
-    /// Whether values of a type can be reduced so.
+    /// Whether this reduction supports values of the type.
     #[must_use]
     pub const fn supports(self, element: ElementType) -> bool {
         !matches!((self, element), (Self::Mean, ElementType::Bool))
     }
 
-    /// The number that stands for the reduction in messages.
+    /// The number that represents the reduction in messages.
     pub(crate) const fn code(self) -> u8 {
         self as u8 + 1
     }

@@ -1,21 +1,23 @@
-//! Why an operation, or a group, cannot go on.
+//! Why an operation, or a group, cannot continue.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Why an operation failed, or could not begin.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CollectiveError {
-    /// An argument that no operation can have. Nothing was sent: other ranks do not know of it.
+    /// An argument that is invalid for every operation. Nothing was sent: other ranks do not know
+    /// about the operation.
     #[error("rank {rank}: {argument} = {value}: {expected}")]
     Argument {
         /// This rank.
         rank: usize,
-        /// Which argument.
+        /// The name of the argument.
         argument: &'static str,
         /// Its value.
         value: String,
-        /// What would do.
+        /// The values that are valid.
         expected: String,
     },
     /// Another rank runs another operation, or the same one on other data.
@@ -28,33 +30,33 @@ pub enum CollectiveError {
         operation: u64,
         /// The other rank.
         rank: usize,
-        /// Which argument.
+        /// The name of the argument.
         argument: &'static str,
-        /// What the other rank has.
+        /// The value at the other rank.
         theirs: String,
-        /// What this rank has.
+        /// The value at this rank.
         ours: String,
     },
-    /// The information of another rank will not do.
+    /// The information of another rank is invalid.
     #[error("rank {rank}: {problem}")]
     Info {
         /// The rank.
         rank: usize,
-        /// What is wrong with it.
+        /// The problem with the information.
         problem: String,
     },
-    /// The deadline of an operation came.
+    /// The deadline of an operation has passed.
     #[error("operation {operation} ({name}) is not done after {after:?}: rank {rank} {state}")]
     Timeout {
         /// Number of the operation in the group, counted from 0.
         operation: u64,
-        /// What it is.
+        /// The name of the operation.
         name: &'static str,
         /// How long it was allowed to take.
         after: Duration,
         /// The rank that it waits for.
         rank: usize,
-        /// What is known of that rank.
+        /// What this rank knows about the state of that rank.
         state: String,
     },
     /// A queue pair to a rank broke.
@@ -62,31 +64,31 @@ pub enum CollectiveError {
     Connection {
         /// The rank.
         rank: usize,
-        /// How it ended.
+        /// How the queue pair ended.
         problem: String,
     },
     /// A rank ended the group: by [`Communicator::abort`](crate::Communicator::abort), or because
-    /// an operation failed there.
+    /// an operation failed at that rank.
     #[error("rank {rank} ended the group: {reason}")]
     Ended {
         /// The rank, which may be this one.
         rank: usize,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The group is not connected yet.
     #[error("the group is not connected: call connect with the information of all ranks first")]
     NotConnected,
-    /// The wait is over, and the operation is not.
+    /// The wait timed out while the operation still runs.
     #[error("the operation still runs")]
     StillRunning,
-    /// The endpoint cannot go on.
+    /// The endpoint cannot continue.
     #[error(transparent)]
     Endpoint(Arc<farwrite::Error>),
 }
 
 impl CollectiveError {
-    /// The operating system gives no thread.
+    /// The operating system cannot create a thread.
     pub(crate) fn thread(source: std::io::Error) -> Self {
         Self::system("starting the thread of a communicator", source)
     }
@@ -97,7 +99,7 @@ impl CollectiveError {
         farwrite::Error::from(farwrite::fabric::contract::FabricError::Io { what, source }).into()
     }
 
-    /// A rank starts no more operations.
+    /// The rank starts no more operations.
     pub(crate) fn left(rank: usize) -> Self {
         let reason = "it has left".into();
         Self::Ended { rank, reason }

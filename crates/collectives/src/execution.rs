@@ -1,18 +1,18 @@
-//! An operation on its way: which bytes of which step are done.
+//! An operation in progress: which bytes of which step are done.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
-use farwrite::deadline::Timeouts;
-use farwrite::{Endpoint, Fabric};
+use farwrite::Fabric;
 
-use crate::bounded::Bounded;
-use crate::bounded::lane::BoundedLane;
+use crate::bounded::learned::Learned;
+use crate::bounded::{Bounded, BoundedGroup};
 use crate::buffer::{Buffer, Buffers};
-use crate::element::{ElementType, Reduction};
+use crate::element::Reduction;
 use crate::error::CollectiveError;
+use crate::index::{to_range, to_usize};
 use crate::kernel;
-use crate::operation::{Algorithm, name};
+use crate::mismatch::{self, Mismatch};
+use crate::operation::name;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::schedule::{Action, Step};
@@ -27,14 +27,14 @@ pub(crate) struct Execution {
     plan: Plan,
     ranks: u32,
     buffers: Buffers,
-    /// What the steps work on, where that is not the output.
+    /// The memory that the steps work on, if it is not the output.
     copy: Option<Buffer>,
     steps: Vec<StepProgress>,
-    /// By rank: what is left to send to it and to receive from it.
+    /// By rank: the ranges that remain to be sent to it and received from it.
     queues: Vec<Queues>,
-    /// Steps that are not done.
+    /// The number of steps that are not done.
     left: usize,
-    /// Of a bounded operation, whose steps begin when its first phase is over.
+    /// The state of a bounded operation. Its steps begin when its first phase has ended.
     bounded: Option<Bounded>,
 }
 
@@ -43,7 +43,7 @@ struct StepProgress {
     step: Step,
     /// Bytes from the start of the range up to here are done.
     done: u64,
-    /// Earlier steps that touch the same bytes.
+    /// The indices of earlier steps that access the same bytes.
     after: Vec<usize>,
 }
 
@@ -54,13 +54,13 @@ struct Queues {
 }
 
 impl Execution {
-    /// An operation that begins at the first of two times and may take the second. `OrderedOperations` or
-    /// `SendsAndReceives` sets its number.
+    /// An operation that begins at the first of the two times and may take as long as the second.
+    /// `OrderedOperations` or `SendsAndReceives` sets its number.
     pub(crate) fn new(times_ns: [u64; 2], ranks: usize, mut plan: Plan, buffers: Buffers) -> Self {
-        let bounded = plan.bounded.take();
-        let working_memory = bounded.as_ref().map(|bounded| {
+        let mut bounded = plan.bounded.take();
+        let working_memory = bounded.as_mut().map(|bounded| {
             let source = buffers.input.as_ref().or(buffers.output.as_ref());
-            bounded.working_memory(source.map_or(&[][..], Buffer::as_slice))
+            bounded.prepare(source.map_or(&[][..], Buffer::as_slice))
         });
         let mut execution = Self {
             number: 0,
@@ -90,7 +90,7 @@ impl Execution {
         name(self.plan.descriptor.operation)
     }
 
-    /// Whether it is between two ranks.
+    /// Whether the operation is between two ranks only.
     pub(crate) fn is_point(&self) -> bool {
         self.plan.point.is_some()
     }
@@ -106,7 +106,7 @@ impl Execution {
             return;
         }
         if self.plan.on_copy {
-            let length = usize_of(self.plan.descriptor.bytes);
+            let length = to_usize(self.plan.descriptor.bytes);
             let copy = if input.is_empty() {
                 vec![0; length]
             } else {
@@ -114,8 +114,8 @@ impl Execution {
             };
             self.copy = Some(copy.into());
         } else if let (Some((range, at)), Some(output)) = (&self.plan.before, output) {
-            let bytes = &input[slice(range)];
-            let at = usize_of(*at);
+            let bytes = &input[to_range(range)];
+            let at = to_usize(*at);
             output.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
         }
     }
@@ -125,31 +125,35 @@ impl Execution {
         self.left == 0 && self.has_collected()
     }
 
-    /// Whether the operation ends in time.
+    /// Whether the operation ends by a deadline.
     pub(crate) fn is_bounded(&self) -> bool {
         self.bounded.is_some()
     }
 
     /// Whether the steps can begin.
-    fn has_collected(&self) -> bool {
+    pub(crate) fn has_collected(&self) -> bool {
         self.bounded.as_ref().is_none_or(Bounded::has_collected)
     }
 
-    /// When the first phase of a bounded operation ends.
+    /// The time at which the first phase of a bounded operation ends.
     pub(crate) fn limit_ns(&self) -> Option<u64> {
         self.bounded.as_ref().and_then(Bounded::deadline_ns)
     }
 
-    /// Goes on with the first phase of a bounded operation. Returns whether it did anything.
+    /// Whether a bounded operation has handed all messages of its first phase to the queue pairs.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.bounded.as_ref().is_none_or(Bounded::is_sent)
+    }
+
+    /// Continues the first phase of a bounded operation. The phase ends only if `may_end` is true.
+    /// Returns whether it did anything.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn collect<F: Fabric>(
         &mut self,
-        endpoint: &mut Endpoint<F>,
-        lanes: &mut [Option<BoundedLane>],
-        timeouts: &mut Timeouts,
-        now_ns: u64,
+        group: BoundedGroup<'_, F>,
+        may_end: bool,
     ) -> Result<bool, farwrite::Error> {
         let Buffers { input, output } = &mut self.buffers;
         let source = input.as_ref().or(output.as_ref());
@@ -157,20 +161,13 @@ impl Execution {
         let (Some(bounded), Some(work)) = (&mut self.bounded, &mut self.copy) else {
             return Ok(false);
         };
-        bounded.progress(
-            endpoint,
-            lanes,
-            timeouts,
-            source,
-            work.as_mut_slice(),
-            now_ns,
-        )
+        bounded.progress(group, source, work.as_mut_slice(), may_end)
     }
 
     /// Learns from a bounded operation that is done.
-    pub(crate) fn settle(&self, lanes: &mut [Option<BoundedLane>], timeouts: &mut Timeouts) {
+    pub(crate) fn settle(&self, learned: &mut Learned) {
         if let (Some(bounded), Some(work)) = (&self.bounded, &self.copy) {
-            bounded.settle(lanes, timeouts, work.as_slice());
+            bounded.settle(learned, work.as_slice());
         }
     }
 
@@ -184,8 +181,8 @@ impl Execution {
         !self.queues[peer].receives.is_empty()
     }
 
-    /// A rank that the operation waits for: one of which it wants bytes, or else one to which it
-    /// has some to send.
+    /// A rank that the operation waits for: one that it must receive bytes from, or otherwise one
+    /// that it must send bytes to.
     pub(crate) fn waits_for(&self) -> Option<usize> {
         let receives = (0..self.queues.len()).find(|&peer| self.receives_from(peer));
         receives.or_else(|| (0..self.queues.len()).find(|&peer| self.sends_to(peer)))
@@ -212,10 +209,10 @@ impl Execution {
             offset: done - step.range.start,
             descriptor: self.descriptor(step),
         };
-        Some((header, &bytes[slice(&(*done..end))]))
+        Some((header, &bytes[to_range(&(*done..end))]))
     }
 
-    /// The segment of [`Execution::next_send`], of `bytes` bytes, is on its way.
+    /// Notes that the segment of [`Execution::next_send`], of `bytes` bytes, is in flight.
     pub(crate) fn sent(&mut self, peer: usize, bytes: usize) {
         let index = self.queues[peer].sends[0];
         self.steps[index].done += bytes as u64;
@@ -225,11 +222,11 @@ impl Execution {
         }
     }
 
-    /// Takes in the next segment from a rank. `false`: not yet, earlier steps are not done with the
-    /// same bytes.
+    /// Processes the next segment from a rank. Returns `false` if earlier steps still use the same
+    /// bytes.
     ///
     /// # Errors
-    /// [`CollectiveError::Mismatch`] where it is not the one that this rank expects.
+    /// [`CollectiveError::Mismatch`] if it is not the segment that this rank expects.
     pub(crate) fn receive(
         &mut self,
         peer: usize,
@@ -247,7 +244,7 @@ impl Execution {
         let whole = step.range.end == range.end;
         let memory = self.copy.as_mut().or(self.buffers.output.as_mut());
         let memory = memory.map_or(&mut [][..], Buffer::as_mut_slice);
-        let target = &mut memory[slice(&range)];
+        let target = &mut memory[to_range(&range)];
         match (action, self.plan.values) {
             (Action::Reduce { last }, Some((element, reduction))) => {
                 kernel::reduce(element, reduction, target, payload);
@@ -265,7 +262,7 @@ impl Execution {
         Ok(true)
     }
 
-    /// Up to where the bytes of a step are free of earlier steps.
+    /// The end of the bytes of a step that earlier steps no longer use.
     fn ready_to(&self, index: usize) -> u64 {
         let range = &self.steps[index].step.range;
         let earlier = self.steps[index].after.iter();
@@ -298,63 +295,36 @@ impl Execution {
         header: &Header,
         payload: &[u8],
     ) -> Result<(), CollectiveError> {
-        let (ours, theirs) = (self.descriptor(step), header.descriptor);
-        let pairs = [
-            (
-                "operation",
-                name(theirs.operation).to_owned(),
-                name(ours.operation).to_owned(),
-            ),
-            named(
-                &ElementType::ALL,
-                "element type",
-                theirs.element,
-                ours.element,
-            ),
-            named(
-                &Reduction::ALL,
-                "reduction",
-                theirs.reduction,
-                ours.reduction,
-            ),
-            number("root", theirs.root, ours.root),
-            (
-                "delivery",
-                delivery(theirs.is_bounded),
-                delivery(ours.is_bounded),
-            ),
-            number("bytes", theirs.bytes, ours.bytes),
-            named(
-                &Algorithm::ALL,
-                "algorithm",
-                theirs.algorithm,
-                ours.algorithm,
-            ),
-            number("offset", header.offset, done - step.range.start),
-        ];
-        let different = pairs.into_iter().find(|(_, theirs, ours)| theirs != ours);
-        let too_long = payload.len() as u64 > step.range.end - done || payload.is_empty();
-        let length = too_long.then(|| {
-            let left = format!("at most {}", step.range.end - done);
-            ("bytes of a segment", payload.len().to_string(), left)
-        });
-        match different.or(length) {
-            None => Ok(()),
-            Some((argument, theirs, ours)) => Err(CollectiveError::Mismatch {
-                operation: self.number,
-                rank: peer,
-                argument,
-                theirs,
-                ours,
-            }),
-        }
+        let expected = Header {
+            number: self.number,
+            offset: done - step.range.start,
+            descriptor: self.descriptor(step),
+        };
+        let left = step.range.end - done;
+        let found = mismatch::find(header, &expected, payload.len() as u64, left);
+        found.map_or(
+            Ok(()),
+            |Mismatch {
+                 argument,
+                 theirs,
+                 ours,
+             }| {
+                Err(CollectiveError::Mismatch {
+                    operation: self.number,
+                    rank: peer,
+                    argument,
+                    theirs,
+                    ours,
+                })
+            },
+        )
     }
 
-    /// The end of an operation whose steps are done.
+    /// Ends an operation whose steps are done.
     pub(crate) fn finish(mut self, now_ns: u64) -> (Report, Buffers) {
         if let (Some(copy), Some(output)) = (&self.copy, &mut self.buffers.output) {
             let result = self.plan.after.clone().unwrap_or(0..0);
-            let bytes = &copy.as_slice()[slice(&result)];
+            let bytes = &copy.as_slice()[to_range(&result)];
             output.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
         }
         let missing = match (&self.bounded, &self.copy) {
@@ -371,46 +341,21 @@ impl Execution {
             missing_bytes: missing_bytes.sum(),
             limit: limit_ns.map(std::time::Duration::from_nanos),
             missing,
+            repair: self.bounded.as_ref().and_then(Bounded::repair),
             elapsed: std::time::Duration::from_nanos(now_ns.saturating_sub(self.started_ns)),
             timeout: std::time::Duration::from_nanos(self.timeout_ns),
         };
         (report, self.buffers)
     }
 
-    /// The memory of an operation that does not go on.
+    /// Returns the memory of an operation that does not continue.
     pub(crate) fn into_buffers(self) -> Buffers {
         self.buffers
     }
 }
 
-fn delivery(is_bounded: bool) -> String {
-    if is_bounded { "bounded" } else { "exact" }.to_owned()
-}
-
-/// Two codes of one of `all`, by name. Codes count from 1; 0 stands for none.
-fn named<T: ToString>(
-    all: &[T],
-    argument: &'static str,
-    theirs: u8,
-    ours: u8,
-) -> (&'static str, String, String) {
-    let name = |code: u8| {
-        let value = usize::from(code).checked_sub(1).and_then(|at| all.get(at));
-        value.map_or_else(|| "none".to_owned(), ToString::to_string)
-    };
-    (argument, name(theirs), name(ours))
-}
-
-fn number<T: ToString>(
-    argument: &'static str,
-    theirs: T,
-    ours: T,
-) -> (&'static str, String, String) {
-    (argument, theirs.to_string(), ours.to_string())
-}
-
-/// Which earlier steps each step must wait for: those that touch bytes in common, of which one
-/// writes.
+/// Finds the earlier steps that each step must wait for: those that access the same bytes, if one
+/// of the two writes them.
 fn with_dependencies(steps: &[Step]) -> Vec<StepProgress> {
     let conflict = |a: &Step, b: &Step| {
         let input = a.action == Action::SendInput || b.action == Action::SendInput;
@@ -426,13 +371,4 @@ fn with_dependencies(steps: &[Step]) -> Vec<StepProgress> {
             .collect(),
     };
     steps.iter().enumerate().map(progress).collect()
-}
-
-fn slice(range: &Range<u64>) -> Range<usize> {
-    usize_of(range.start)..usize_of(range.end)
-}
-
-/// A place within memory.
-fn usize_of(place: u64) -> usize {
-    usize::try_from(place).expect("places lie within memory")
 }

@@ -1,54 +1,55 @@
-//! The collective operations of a rank that run, in their order.
+//! The running collective operations of a rank, in order.
 
 use std::collections::VecDeque;
 
-use farwrite::deadline::{Tally, Timeouts};
+use farwrite::deadline::Tally;
 use farwrite::{Endpoint, Fabric};
 
-use crate::bounded::BoundedOptions;
-use crate::bounded::lane::BoundedLane;
+use crate::bounded::BoundedGroup;
+use crate::bounded::learned::Learned;
+use crate::bounded::qp::BoundedQp;
 use crate::error::CollectiveError;
+use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
-use crate::lane::Lane;
 use crate::member::OperationId;
-use crate::segment::{HEADER_BYTES, Header};
 
-/// Operations that make progress at a time; later ones wait.
+/// The maximum number of operations that make progress at the same time. Later ones wait.
 const ACTIVE: usize = 8;
 
 /// The collective operations of a rank.
 ///
-/// Between two ranks, segments go in the order of operations. So a segment that has arrived is for
-/// the oldest operation that wants one from that rank, or for one that has not begun here.
+/// Between two ranks, segments are sent in the order of operations. So a segment that has arrived
+/// belongs to the oldest operation that waits for one from that rank, or to an operation that has
+/// not begun here.
 #[derive(Debug)]
 pub(crate) struct OrderedOperations {
-    /// By rank; `None` for this one.
-    pub(crate) lanes: Vec<Option<Lane>>,
-    /// The same, for contributions to bounded operations.
-    pub(crate) bounded_lanes: Vec<Option<BoundedLane>>,
-    timeouts: Timeouts,
-    /// Operations that are not over, in order.
+    /// By rank; `None` for this rank.
+    pub(crate) qps: Vec<Option<ExactQp>>,
+    /// The same for contributions to bounded operations.
+    pub(crate) bounded_qps: Vec<Option<BoundedQp>>,
+    learned: Learned,
+    /// The operations that have not ended, in order.
     running: VecDeque<(OperationId, Execution)>,
-    /// Operations that were started.
+    /// The number of operations that were started.
     started: u64,
 }
 
 impl OrderedOperations {
     pub(crate) fn new(
-        lanes: Vec<Option<Lane>>,
-        bounded_lanes: Vec<Option<BoundedLane>>,
-        options: BoundedOptions,
+        qps: Vec<Option<ExactQp>>,
+        bounded_qps: Vec<Option<BoundedQp>>,
+        learned: Learned,
     ) -> Self {
         Self {
-            lanes,
-            bounded_lanes,
-            timeouts: Timeouts::new(options.policy, options.bounds),
+            qps,
+            bounded_qps,
+            learned,
             running: VecDeque::new(),
             started: 0,
         }
     }
 
-    /// Operations that were started; the number of the next one.
+    /// The number of operations that were started. This is also the number of the next one.
     pub(crate) fn started(&self) -> u64 {
         self.started
     }
@@ -63,32 +64,36 @@ impl OrderedOperations {
         self.running.iter().map(|(_, execution)| execution)
     }
 
-    /// All operations that are not over.
+    /// Removes all operations that have not ended.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (OperationId, Execution)> {
         self.running.drain(..)
     }
 
-    /// An operation that is over.
+    /// Removes an operation that has ended.
     pub(crate) fn take_done(&mut self) -> Option<(OperationId, Execution)> {
         let mut active = self.running.iter().take(ACTIVE);
         let place = active.position(|(_, execution)| execution.is_done())?;
         let (id, execution) = self.running.remove(place)?;
-        execution.settle(&mut self.bounded_lanes, &mut self.timeouts);
+        execution.settle(&mut self.learned);
         Some((id, execution))
     }
 
-    /// When the first phase of a bounded operation ends.
+    /// The time at which the first phase ends, for the oldest bounded operation in that phase.
     pub(crate) fn limit_ns(&self) -> Option<u64> {
-        self.running().find_map(Execution::limit_ns)
+        let mut running = self.running();
+        running
+            .find(|execution| !execution.has_collected())?
+            .limit_ns()
     }
 
-    /// Bounded operations are cut: how often, and what that cost.
+    /// How often a deadline cut bounded operations, and how much data that cost.
     pub(crate) fn tally(&self) -> Tally {
-        self.timeouts.tally()
+        self.learned.tally()
     }
 
-    /// Goes on with the first phase of the oldest bounded operation. One at a time is in it: the
-    /// records of one say where the next one's messages begin.
+    /// Continues the first phase of bounded operations. An operation begins when all earlier ones
+    /// have handed their messages to the queue pairs, and ends after them. Returns whether it did
+    /// anything.
     ///
     /// # Errors
     /// Those of the endpoint.
@@ -97,23 +102,28 @@ impl OrderedOperations {
         endpoint: &mut Endpoint<F>,
         now_ns: u64,
     ) -> Result<bool, farwrite::Error> {
-        for lane in self.bounded_lanes.iter_mut().flatten() {
-            lane.tend(endpoint)?;
+        let (mut moved, mut may_end) = (false, true);
+        for qp in self.bounded_qps.iter_mut().flatten() {
+            moved |= qp.tend(endpoint)?;
         }
-        let mut active = self.running.iter_mut().take(ACTIVE);
-        let oldest = active.find(|(_, execution)| execution.is_bounded());
-        let Some((_, oldest)) = oldest else {
-            return Ok(false);
-        };
-        oldest.collect(
-            endpoint,
-            &mut self.bounded_lanes,
-            &mut self.timeouts,
-            now_ns,
-        )
+        let active = self.running.iter_mut().take(ACTIVE);
+        for (_, execution) in active.filter(|(_, execution)| execution.is_bounded()) {
+            let group = BoundedGroup {
+                endpoint: &mut *endpoint,
+                qps: &mut self.bounded_qps,
+                learned: &mut self.learned,
+                now_ns,
+            };
+            moved |= execution.collect(group, may_end)?;
+            may_end &= execution.has_collected();
+            if !execution.is_sent() {
+                break;
+            }
+        }
+        Ok(moved)
     }
 
-    /// Passes on one segment in each direction for each operation and rank. Returns how many.
+    /// Sends and receives one segment for each operation and rank. Returns the number of segments.
     ///
     /// # Errors
     /// As [`OrderedOperations::receive`].
@@ -124,7 +134,7 @@ impl OrderedOperations {
     ) -> Result<usize, CollectiveError> {
         let mut segments = 0;
         for place in 0..self.running.len().min(ACTIVE) {
-            for peer in 0..self.lanes.len() {
+            for peer in 0..self.qps.len() {
                 segments += usize::from(self.receive(endpoint, place, peer)?);
                 segments += usize::from(self.send(endpoint, place, peer, most)?);
             }
@@ -132,7 +142,8 @@ impl OrderedOperations {
         Ok(segments)
     }
 
-    /// Sends one segment of an operation to a rank, if one is ready and it is its turn.
+    /// Sends one segment of an operation to a rank, if a segment is ready and the operation is
+    /// next.
     fn send<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
@@ -140,7 +151,7 @@ impl OrderedOperations {
         peer: usize,
         most: u64,
     ) -> Result<bool, CollectiveError> {
-        let Some(lane) = self.lanes[peer].as_mut().filter(|lane| lane.has_room()) else {
+        let Some(qp) = self.qps[peer].as_mut().filter(|qp| qp.has_room()) else {
             return Ok(false);
         };
         let mut earlier = self.running.range(..place);
@@ -152,14 +163,14 @@ impl OrderedOperations {
             return Ok(false);
         };
         let bytes = payload.len();
-        let sent = lane.send(endpoint, &header.encode(), payload)?;
+        let sent = qp.send(endpoint, &header.encode(), payload)?;
         if sent {
             execution.sent(peer, bytes);
         }
         Ok(sent)
     }
 
-    /// Takes in one segment of an operation from a rank, if it is there and can be used.
+    /// Processes one segment of an operation from a rank, if it has arrived and can be used.
     ///
     /// # Errors
     /// [`CollectiveError::Mismatch`], [`CollectiveError::Connection`], and those of the endpoint.
@@ -169,7 +180,7 @@ impl OrderedOperations {
         place: usize,
         peer: usize,
     ) -> Result<bool, CollectiveError> {
-        let Some(lane) = &mut self.lanes[peer] else {
+        let Some(qp) = &mut self.qps[peer] else {
             return Ok(false);
         };
         let execution = &self.running[place].1;
@@ -180,11 +191,9 @@ impl OrderedOperations {
             rank: peer,
             problem,
         };
-        let Some(bytes) = lane.front(endpoint).map_err(broken)? else {
+        let Some((header, payload)) = qp.front_segment(endpoint).map_err(broken)? else {
             return Ok(false);
         };
-        let header = Header::decode(bytes);
-        let header = header.ok_or_else(|| broken("a segment has no header".into()))?;
         let number = execution.number;
         if header.number != number {
             let mut earlier = self.running.range(..place);
@@ -200,9 +209,9 @@ impl OrderedOperations {
             });
         }
         let execution = &mut self.running[place].1;
-        let taken = execution.receive(peer, &header, &bytes[HEADER_BYTES..])?;
+        let taken = execution.receive(peer, &header, payload)?;
         if taken {
-            lane.release(endpoint)?;
+            qp.release(endpoint)?;
         }
         Ok(taken)
     }

@@ -1,4 +1,4 @@
-//! What one rank must know of the others before they can be connected.
+//! The information that one rank needs about the others before they can be connected.
 //!
 //! ```text
 //!   0  [u8; 4]  "FWCL"
@@ -15,9 +15,11 @@
 //!  45  u64      its round trip, in nanoseconds; 0 where it has none
 //!  53  u64      the least time of bounded operations, in nanoseconds
 //!  61  u64      the most time
-//!  69  u32      for each rank: its site, plus 1; 0 where there are no sites
+//!  69  u32      values of a block of the Hadamard transform; 0: contributions are not transformed
+//!  73  u32      its stride; 0: as many blocks as a packet has values
+//!  77  u32      for each rank: its site, plus 1; 0 where there are no sites
 //!               for each other rank, in order, four times, for collective operations, for
-//!               bounded ones, for point-to-point operations and for notes:
+//!               bounded ones, for point-to-point operations and for control messages:
 //!               u16 bytes, and as many bytes of queue-pair information (P6)
 //! ```
 //!
@@ -28,13 +30,13 @@ use farwrite::{QpInfo, SchemeTag};
 
 use crate::bounded::BoundedOptions;
 
-/// Version of what ranks say to each other.
-pub(crate) const VERSION: u16 = 2;
-/// Most ranks of a group.
+/// The version of the messages between ranks.
+pub(crate) const VERSION: u16 = 3;
+/// The maximum number of ranks in a group.
 pub(crate) const MAX_RANKS: usize = 1024;
 
-/// Queue pairs between two ranks.
-pub(crate) const LANES: usize = 4;
+/// The number of queue pairs between two ranks.
+pub(crate) const QUEUE_PAIRS: usize = 4;
 
 const MAGIC: [u8; 4] = *b"FWCL";
 
@@ -44,29 +46,31 @@ pub(crate) struct MemberInfo {
     pub(crate) rank: u16,
     pub(crate) ranks: u16,
     pub(crate) shape: Shape,
-    /// For each other rank, in order, [`LANES`].
+    /// For each other rank, in order: the information of [`QUEUE_PAIRS`] queue pairs.
     pub(crate) queue_pairs: Vec<Vec<u8>>,
 }
 
-/// What all ranks must have alike.
+/// The options that must be equal at all ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) packet_bytes: u32,
     pub(crate) packets_per_segment: u32,
     pub(crate) segments_in_flight: u32,
     pub(crate) bounded: BoundedShape,
-    /// By rank.
+    /// The site of each rank.
     pub(crate) sites: Vec<u32>,
 }
 
-/// [`BoundedOptions`], in numbers.
+/// [`BoundedOptions`] as numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BoundedShape {
     scheme: SchemeTag,
-    /// Which, its target in millionths, and its round trip in nanoseconds.
+    /// The number of the policy, its target in millionths, and its round trip in nanoseconds.
     policy: [u64; 3],
-    /// The least and the most time.
+    /// The minimum and the maximum timeout.
     bounds_ns: [u64; 2],
+    /// Block and stride of the Hadamard transform.
+    hadamard: [u32; 2],
 }
 
 impl From<BoundedOptions> for BoundedShape {
@@ -75,6 +79,7 @@ impl From<BoundedOptions> for BoundedShape {
             scheme,
             policy,
             bounds,
+            hadamard,
         } = options;
         Self {
             scheme: scheme.tag(),
@@ -84,6 +89,7 @@ impl From<BoundedOptions> for BoundedShape {
                 Policy::LossTarget { target_ppm, rtt_ns } => [2, target_ppm.into(), rtt_ns],
             },
             bounds_ns: [bounds.min_ns, bounds.max_ns],
+            hadamard: hadamard.map_or([0; 2], |hadamard| [hadamard.block, hadamard.stride]),
         }
     }
 }
@@ -110,8 +116,8 @@ impl MemberInfo {
         for number in bounded.policy.iter().chain(&bounded.bounds_ns) {
             out.extend_from_slice(&number.to_be_bytes());
         }
-        for site in sites {
-            out.extend_from_slice(&site.to_be_bytes());
+        for number in bounded.hadamard.iter().chain(sites) {
+            out.extend_from_slice(&number.to_be_bytes());
         }
         for info in &self.queue_pairs {
             let length = u16::try_from(info.len()).expect("queue-pair information is short");
@@ -121,10 +127,10 @@ impl MemberInfo {
         out
     }
 
-    /// Reads the bytes of another member, which may be any bytes.
+    /// Reads the information of another member from arbitrary bytes.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A description of the problem.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let mut reader = Reader(bytes);
         let too_short = || format!("{} bytes are too few for the information", bytes.len());
@@ -153,6 +159,7 @@ impl MemberInfo {
                     },
                     policy: [reader.u64()?, reader.u64()?, reader.u64()?],
                     bounds_ns: [reader.u64()?, reader.u64()?],
+                    hadamard: [reader.u32()?, reader.u32()?],
                 },
                 sites: Vec::new(),
             };
@@ -160,7 +167,7 @@ impl MemberInfo {
                 shape.sites.push(reader.u32()?);
             }
             let mut queue_pairs = Vec::new();
-            for _ in 0..LANES * usize::from(ranks.saturating_sub(1)) {
+            for _ in 0..QUEUE_PAIRS * usize::from(ranks.saturating_sub(1)) {
                 let length = reader.u16()?;
                 queue_pairs.push(reader.bytes(length.into())?.to_vec());
             }
@@ -178,13 +185,13 @@ impl MemberInfo {
         }
     }
 
-    /// What this member says of its queue pairs to rank `peer`.
+    /// The information of this member about its queue pairs to rank `peer`.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn queue_pairs_to(&self, peer: usize) -> Result<[QpInfo; LANES], String> {
-        let place = LANES * (peer - usize::from(peer > usize::from(self.rank)));
-        let infos = self.queue_pairs.get(place..place + LANES);
+    /// A description of the problem.
+    pub(crate) fn queue_pairs_to(&self, peer: usize) -> Result<[QpInfo; QUEUE_PAIRS], String> {
+        let place = QUEUE_PAIRS * (peer - usize::from(peer > usize::from(self.rank)));
+        let infos = self.queue_pairs.get(place..place + QUEUE_PAIRS);
         let infos = infos.ok_or_else(|| format!("it has no queue pairs to rank {peer}"))?;
         let infos = infos.iter().map(|bytes| QpInfo::decode(bytes));
         let infos: Result<Vec<QpInfo>, _> = infos.collect();
@@ -222,6 +229,7 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounded::Hadamard;
     use proptest::prelude::*;
 
     fn info() -> MemberInfo {
@@ -235,7 +243,7 @@ mod tests {
                 bounded: BoundedOptions::default().into(),
                 sites: vec![1, 1, 2],
             },
-            queue_pairs: (0..2 * LANES).map(|i| vec![7; i]).collect(),
+            queue_pairs: (0..2 * QUEUE_PAIRS).map(|i| vec![7; i]).collect(),
         }
     }
 
@@ -254,7 +262,7 @@ mod tests {
     #[test]
     fn every_bounded_option_counts() {
         let default = BoundedOptions::default();
-        let mut others = [default; 4];
+        let mut others = [default; 5];
         others[0].scheme = "best-effort+sr".parse().unwrap();
         others[1].policy = Policy::Celeris;
         others[2].policy = Policy::LossTarget {
@@ -262,6 +270,7 @@ mod tests {
             rtt_ns: 10_000_001,
         };
         others[3].bounds.max_ns += 1;
+        others[4].hadamard = Some(Hadamard::default());
         for other in others {
             assert_ne!(BoundedShape::from(other), BoundedShape::from(default));
         }

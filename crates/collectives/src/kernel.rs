@@ -1,17 +1,18 @@
-//! Arithmetic on tensors, as plain loops that the compiler makes vector code of.
+//! Arithmetic on tensors, as plain loops that the compiler vectorizes.
 //!
-//! Tensors are bytes without alignment: arrays of bytes become values and go back, which costs
-//! nothing on the machines of today. Values that do not fill an element at the end are not touched.
+//! Tensors are bytes without alignment. Arrays of bytes are converted to values and back, which
+//! costs nothing on current machines. Trailing bytes that do not fill an element stay unchanged.
 
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 use crate::element::{ElementType, Reduction};
 
-/// Values of half precision that are converted at a time: they stay in the first cache.
+/// The number of half-precision values converted at a time. This many values stay in the
+/// first-level cache.
 const BLOCK: usize = 512;
 
-/// `target = target (reduction) source`, value by value. `Mean` adds; [`divide`] completes it.
+/// `target = target (reduction) source`, value by value. `Mean` adds. [`divide`] completes it.
 pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], source: &[u8]) {
     debug_assert_eq!(target.len(), source.len());
     match element {
@@ -26,15 +27,15 @@ pub fn reduce(element: ElementType, reduction: Reduction, target: &mut [u8], sou
     }
 }
 
-/// Divides every value by `count`, which must not be 0: rounded to nearest for floats, toward 0 for
-/// integers.
+/// Divides every value by `count`, which must not be 0. Floats are rounded to nearest, integers
+/// toward 0.
 pub fn divide(element: ElementType, target: &mut [u8], count: u32) {
     match element {
         ElementType::F64 => each(target, |x| {
             (f64::from_ne_bytes(x) / f64::from(count)).to_ne_bytes()
         }),
         ElementType::F32 => {
-            // Counts above 2^24 would round; groups are far smaller.
+            // Counts above 2^24 would be rounded. Groups are far smaller.
             #[expect(
                 clippy::cast_precision_loss,
                 reason = "groups have fewer than 2^24 ranks"
@@ -84,7 +85,7 @@ fn fold<const N: usize>(
     }
 }
 
-/// A function for a type of numbers: `$add` and `$multiply` say what a sum and a product are.
+/// Defines a function for a type of numbers: `$add` and `$multiply` define the sum and the product.
 macro_rules! reduce_numbers {
     ($name:ident, $number:ty, $add:expr, $multiply:expr) => {
         fn $name(reduction: Reduction, target: &mut [u8], source: &[u8]) {
@@ -109,14 +110,14 @@ reduce_numbers!(reduce_i64, i64, i64::wrapping_add, i64::wrapping_mul);
 reduce_numbers!(reduce_i32, i32, i32::wrapping_add, i32::wrapping_mul);
 reduce_numbers!(reduce_u8, u8, u8::wrapping_add, u8::wrapping_mul);
 
-/// The smaller one; NaN if one is NaN.
+/// The smaller value; NaN if either value is NaN.
 #[inline]
 #[expect(clippy::eq_op, reason = "NaN alone differs from itself")]
 fn least<T: PartialOrd + Copy>(a: T, b: T) -> T {
     if a < b || a != a { a } else { b }
 }
 
-/// The greater one; NaN if one is NaN.
+/// The greater value; NaN if either value is NaN.
 #[inline]
 #[expect(clippy::eq_op, reason = "NaN alone differs from itself")]
 fn greatest<T: PartialOrd + Copy>(a: T, b: T) -> T {
@@ -151,12 +152,12 @@ fn bf16_value(bytes: [u8; 2]) -> f32 {
     f32::from_bits(u32::from(u16::from_ne_bytes(bytes)) << 16)
 }
 
-/// The nearest value, without a branch, so that loops become vector code.
+/// The nearest value, computed without a branch, so that the compiler vectorizes the loops.
 #[inline]
 fn bf16_bytes(value: f32) -> [u8; 2] {
     let bits = value.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-    // A NaN stays one: rounding could carry it over to infinity or zero.
+    // A NaN stays a NaN: rounding could carry it over to infinity or zero.
     let quiet = bits >> 16 | 0x40;
     let chosen = if value.is_nan() { quiet } else { rounded };
     #[expect(clippy::cast_possible_truncation, reason = "shifted down to 16 bits")]

@@ -1,8 +1,8 @@
 //! Operations of a group of ranks: all-reduce, all-gather and the others, over endpoints.
 //!
-//! A [`Member`] is one rank of one group, without a clock, threads or sockets of its own, so it
-//! runs in real and in virtual time. A [`Communicator`] is a member over UDP with a thread that
-//! drives it: what most users want.
+//! A [`Member`] is one rank of one group. It has no clock, threads or sockets of its own, so it
+//! runs in real time and in virtual time. A [`Communicator`] is a member over UDP with a thread
+//! that runs it. Most users need a [`Communicator`].
 //!
 //! ```
 //! use std::time::Duration;
@@ -43,19 +43,25 @@
 mod bounded;
 mod buffer;
 mod communicator;
+mod control;
 mod element;
 mod error;
+mod exact_qp;
 mod execution;
+#[doc(hidden)]
+pub mod fuzzing;
+mod group_view;
 mod in_order;
+mod index;
 mod info;
 pub mod kernel;
-mod lane;
 mod member;
-mod note;
+mod mismatch;
 mod operation;
 mod options;
 mod peers;
 mod plan;
+mod qp_buffers;
 mod report;
 pub mod schedule;
 mod seal;
@@ -64,7 +70,7 @@ mod send_receive;
 mod sizes;
 mod ticket;
 
-pub use bounded::BoundedOptions;
+pub use bounded::{BoundedOptions, Hadamard};
 pub use buffer::{Buffer, Buffers};
 pub use communicator::{Communicator, CommunicatorOptions};
 pub use element::{ElementType, Reduction};

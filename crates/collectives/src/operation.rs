@@ -1,99 +1,104 @@
-//! The operations, and the memory that each takes.
+//! The operations, and the memory that each one needs.
 
 use std::fmt;
 
 use crate::element::{ElementType, Reduction};
 
-/// What the ranks of a group do together. Collective operations must be started in the same order at
-/// all ranks; `Send` and `Receive` are between two ranks, and apart from that order. Sizes are in
-/// bytes, `n` is the number of ranks, and "input" and "output" are those of
+/// An operation that the ranks of a group run together. Collective operations must be started in
+/// the same order at all ranks. `Send` and `Receive` are between two ranks and are not part of that
+/// order. Sizes are in bytes, `n` is the number of ranks, and "input" and "output" are those of
 /// [`Buffers`](crate::Buffers).
 ///
-/// Where an operation works in place, the output is read too, and an input of the same meaning may
-/// be given instead: then it is copied first, and stays as it is.
+/// If an operation works in place, it reads the output too. An input with the same meaning may be
+/// given in addition: then the operation copies it first, and does not change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Every rank gets the reduction of what all ranks have. In place: an output, as long on every
-    /// rank, and no input or one as long as the output.
+    /// Every rank gets the reduction of the values of all ranks. In place: an output with the same
+    /// length at every rank, and either no input or one of the same length.
     AllReduce {
         /// The type of the values.
         element: ElementType,
-        /// How they are joined.
+        /// How the values are combined.
         reduction: Reduction,
     },
-    /// Rank r gets the reduction of part r of every rank's input. An output, and an input that is n
-    /// times as long.
+    /// Rank r gets the reduction of part r of the inputs of all ranks. An output, and an input that
+    /// is n times as long.
     ReduceScatter {
         /// The type of the values.
         element: ElementType,
-        /// How they are joined.
+        /// How the values are combined.
         reduction: Reduction,
     },
-    /// Every rank gets what all ranks have, in the order of ranks. An output, and an input of an
-    /// n-th of its length; or, in place, no input: then rank r's own part is part r of its output.
+    /// Every rank gets the data of all ranks, in the order of ranks. An output, and an input of one
+    /// n-th of its length. In place, there is no input: then the own part of rank r is part r of
+    /// its output.
     AllGather,
-    /// Rank r gets part r of every rank's input, in the order of ranks. An input and an output.
+    /// Rank r gets part r of the inputs of all ranks, in the order of ranks. An input and an
+    /// output.
     AllToAll {
-        /// Bytes for each rank, one after the other in the input; empty: all the same.
+        /// The number of bytes for each rank. The parts follow one another in the input. If it is
+        /// empty, all parts have the same length.
         send_bytes: Vec<u64>,
-        /// Bytes from each rank, one after the other in the output; empty: all the same.
+        /// The number of bytes from each rank. The parts follow one another in the output. If it is
+        /// empty, all parts have the same length.
         receive_bytes: Vec<u64>,
     },
-    /// Every rank gets what the root has. In place: an output, and at the root possibly an input.
+    /// Every rank gets the data of the root. In place: an output, and optionally an input at the
+    /// root.
     Broadcast {
-        /// Who has it.
+        /// The rank that has the data.
         root: usize,
     },
-    /// The root gets the reduction of what all ranks have. At the root as with
-    /// [`Operation::AllReduce`]; elsewhere an input.
+    /// The root gets the reduction of the values of all ranks. At the root, the buffers are as for
+    /// [`Operation::AllReduce`]; at other ranks, an input.
     Reduce {
-        /// Who gets it.
+        /// The rank that gets the result.
         root: usize,
         /// The type of the values.
         element: ElementType,
-        /// How they are joined.
+        /// How the values are combined.
         reduction: Reduction,
     },
-    /// The root gets what all ranks have, in the order of ranks. At the root as with
-    /// [`Operation::AllGather`]; elsewhere an input.
+    /// The root gets the data of all ranks, in the order of ranks. At the root, the buffers are as
+    /// for [`Operation::AllGather`]; at other ranks, an input.
     Gather {
-        /// Who gets it.
+        /// The rank that gets the result.
         root: usize,
     },
-    /// Rank r gets part r of the root's input. An output, and at the root an input that is n times
-    /// as long.
+    /// Rank r gets part r of the input of the root. An output, and at the root an input that is n
+    /// times as long.
     Scatter {
-        /// Who has it.
+        /// The rank that has the data.
         root: usize,
     },
     /// Every rank waits until all ranks have started it. No memory.
     Barrier,
-    /// Another rank gets what this one has. An input. It takes part in no order but that of equal
-    /// tags: of the sends to one rank with one tag, the first is received first.
+    /// Another rank gets the data of this rank. An input. A send is ordered only relative to sends
+    /// with the same tag to the same rank: the first one is received first.
     Send {
-        /// Who gets it.
+        /// The rank that gets the data.
         to: usize,
-        /// Which of its receives takes it.
+        /// The tag of the receive that matches it.
         tag: u32,
     },
-    /// This rank gets what another one has. An output, as long as the send's input. Of 0 bytes it
-    /// is done at once.
+    /// This rank gets the data of another rank. An output with the length of the input of the send.
+    /// A receive of 0 bytes completes at once.
     Receive {
-        /// Who has it.
+        /// The rank that has the data.
         from: usize,
-        /// Which of its sends it takes.
+        /// The tag of the send that matches it.
         tag: u32,
     },
 }
 
 impl Operation {
-    /// Its name, as in error messages.
+    /// The name, as in error messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         name(self.code())
     }
 
-    /// The number that stands for it in messages.
+    /// The number that represents the operation in messages.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::AllReduce { .. } => 1,
@@ -105,7 +110,7 @@ impl Operation {
             Self::Gather { .. } => 7,
             Self::Scatter { .. } => 8,
             Self::Barrier => 9,
-            // Two halves of one operation.
+            // These are the two halves of one operation.
             Self::Send { .. } | Self::Receive { .. } => 10,
         }
     }
@@ -130,9 +135,34 @@ impl Operation {
             _ => None,
         }
     }
+
+    /// The end of this rank in a send and receive of `bytes` bytes; `None` for collective
+    /// operations.
+    pub(crate) fn point_end(&self, bytes: u64) -> Option<PointEnd> {
+        let (peer, tag, is_send) = match self {
+            Self::Send { to, tag } => (*to, *tag, true),
+            Self::Receive { from, tag } => (*from, *tag, false),
+            _ => return None,
+        };
+        Some(PointEnd {
+            peer,
+            tag,
+            is_send,
+            bytes,
+        })
+    }
 }
 
-/// The name of the operation that a number stands for.
+/// One end of a send and receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PointEnd {
+    pub(crate) peer: usize,
+    pub(crate) tag: u32,
+    pub(crate) is_send: bool,
+    pub(crate) bytes: u64,
+}
+
+/// The name of the operation that a number represents.
 pub(crate) fn name(code: u8) -> &'static str {
     match code {
         1 => "all-reduce",
@@ -149,10 +179,10 @@ pub(crate) fn name(code: u8) -> &'static str {
     }
 }
 
-/// Which ranks talk to which.
+/// The communication pattern between ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// The one that fits the operation and its size: see [`docs/collectives.md`].
+    /// Selects the algorithm that fits the operation and its size: see [`docs/collectives.md`].
     ///
     /// [`docs/collectives.md`]: https://github.com/farwrite/farwrite/blob/main/docs/collectives.md
     #[default]
@@ -163,8 +193,8 @@ pub enum Algorithm {
     Direct,
     /// Along a binomial tree.
     Tree,
-    /// Pairs of ranks exchange ever smaller halves, then ever larger ones: the fewest rounds with
-    /// the fewest bytes.
+    /// Pairs of ranks exchange halves of decreasing size, then of increasing size: the fewest
+    /// rounds with the fewest bytes.
     HalvingDoubling,
     /// Within sites first, then between them ([`GroupOptions::sites`](crate::GroupOptions::sites)):
     /// the fewest bytes between sites.
@@ -172,7 +202,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 6] = [
         Self::Auto,
         Self::Ring,
@@ -182,7 +212,7 @@ impl Algorithm {
         Self::Hierarchical,
     ];
 
-    /// The number that stands for it in messages.
+    /// The number that represents the algorithm in messages.
     pub(crate) const fn code(self) -> u8 {
         self as u8 + 1
     }

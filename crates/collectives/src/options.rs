@@ -1,44 +1,50 @@
-//! How groups and operations are made.
+//! The options of groups and operations.
 
 use std::time::Duration;
 
 use farwrite::{QpConfig, QpOptions, RateControl, SchemeName, Timing};
+use farwrite_codes::Layout;
 
-use crate::bounded::BoundedOptions;
-use crate::note::NOTE_BYTES;
+use crate::bounded::{self, BoundedOptions};
+use crate::control::CONTROL_BYTES;
+use crate::group_view::GroupView;
+use crate::index::to_usize;
 use crate::operation::Algorithm;
 use crate::segment::HEADER_BYTES;
-use crate::sizes::Place;
 
-/// Notes that may be on their way to each rank.
-pub(crate) const NOTES_IN_FLIGHT: u32 = 8;
+/// The maximum number of control messages in flight to each rank.
+pub(crate) const CONTROLS_IN_FLIGHT: u32 = 8;
 
-/// How a group works. All ranks must have the same, except where a field says otherwise.
-/// [`Member::connect`](crate::Member::connect) checks this for all fields but `scheme` and `timing`.
+/// How a group works. All ranks must have the same options, unless the description of a field
+/// allows a difference. [`Member::connect`](crate::Member::connect) checks this for all fields
+/// except `scheme` and `timing`.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
-    /// What repairs losses of exact operations; an exact scheme. Each rank chooses what it sends
-    /// with, and expects the same of others.
+    /// The scheme that repairs losses of exact operations; it must be exact. Each rank selects the
+    /// scheme that it sends with, and expects the same scheme from others. The parity of a whole
+    /// segment must be no longer than the segment: m at most k if `packets_per_segment` is a
+    /// multiple of k.
     pub scheme: SchemeName,
-    /// Bytes of a packet's payload: a multiple of 8, at most what the path carries less 84 bytes of
-    /// headers.
+    /// The payload size of a packet in bytes: a multiple of 8, and at most the packet size that the
+    /// path carries minus 84 bytes of headers.
     pub packet_bytes: u32,
-    /// Packets of a segment, the unit that is sent, reduced and passed on. Large ones cost less
-    /// work, small ones less time until the next rank can begin.
+    /// The number of packets in a segment, which is the unit of sending, reduction and forwarding.
+    /// Large segments need less work. With small segments, the next rank can begin sooner.
     pub packets_per_segment: u32,
-    /// Segments that may be on their way to each rank. Together they should be as long as a round
-    /// trip at full rate. Each rank has memory for as many, in both directions, for every other.
+    /// The maximum number of segments in flight to each rank. Together, they should last one round
+    /// trip at full rate. Each rank allocates memory for this number of segments for every other
+    /// rank, in both directions.
     pub segments_in_flight: u32,
-    /// The waits that do not follow from the round trip.
+    /// The waiting times that do not depend on the round trip.
     pub timing: Timing,
-    /// Round trip assumed until the first one was measured. Ranks may differ.
+    /// The round trip that is assumed until the first measurement. Ranks may differ.
     pub initial_rtt: Duration,
     /// How fast packets are sent. Ranks may differ.
     pub rate_control: RateControl,
-    /// How long an operation may take that does not say so itself. Ranks may differ.
+    /// The timeout of operations that do not set their own. Ranks may differ.
     pub timeout: Duration,
-    /// The site of each rank, in order, as any number: ranks of one site are near each other. Empty:
-    /// all are.
+    /// The site of each rank, in order, as any number. Ranks of one site are near each other. If it
+    /// is empty, all ranks are near each other.
     pub sites: Vec<u32>,
     /// How bounded operations work.
     pub bounded: BoundedOptions,
@@ -63,8 +69,8 @@ impl Default for GroupOptions {
 }
 
 impl GroupOptions {
-    /// The defaults for ranks on one machine that talk over its loopback interface, whose packets
-    /// may be large.
+    /// The defaults for ranks on one machine that communicate over its loopback interface, where
+    /// packets may be large.
     #[must_use]
     pub fn loopback() -> Self {
         Self {
@@ -76,23 +82,24 @@ impl GroupOptions {
         }
     }
 
-    /// What a rank needs to plan.
-    pub(crate) fn place(&self, rank: usize, ranks: usize) -> Place {
-        Place {
+    /// The view of the group that a rank needs to plan operations.
+    pub(crate) fn view(&self, rank: usize, ranks: usize) -> GroupView {
+        GroupView {
             rank,
             ranks,
-            packet_bytes: self.packet_bytes,
+            packet_bytes: self.bounded_packet_bytes(),
             packets_per_segment: self.packets_per_segment,
+            hadamard: self.bounded.hadamard,
             sites: self.sites.clone(),
         }
     }
 
-    /// Bytes of a buffer that takes a segment with its header.
+    /// The size of a buffer for a segment with its header, in bytes.
     pub(crate) fn segment_bytes(&self) -> u32 {
         self.packet_bytes.saturating_mul(self.packets_per_segment)
     }
 
-    /// Most bytes of a step in a segment.
+    /// The maximum number of bytes of a step in a segment.
     pub(crate) fn payload_bytes(&self) -> u64 {
         u64::from(self.segment_bytes()) - HEADER_BYTES as u64
     }
@@ -114,22 +121,35 @@ impl GroupOptions {
         }
     }
 
-    /// The options of the queue pairs that carry contributions to bounded operations.
-    pub(crate) fn bounded_queue_pair(&self) -> QpOptions {
-        QpOptions {
-            expected_scheme: self.bounded.scheme.tag(),
-            ..self.queue_pair()
+    /// The packet size of bounded operations in bytes. Transformed values are distributed over
+    /// packets, and the number of values in such a packet is a power of two.
+    fn bounded_packet_bytes(&self) -> u32 {
+        match self.bounded.hadamard {
+            Some(_) => 1 << self.packet_bytes.max(1).ilog2(),
+            None => self.packet_bytes,
         }
     }
 
-    /// The options of the queue pairs that carry notes.
-    pub(crate) fn note_queue_pair(&self) -> QpOptions {
+    /// The options of the queue pairs that carry contributions to bounded operations.
+    pub(crate) fn bounded_queue_pair(&self) -> QpOptions {
+        let options = Self {
+            packet_bytes: self.bounded_packet_bytes(),
+            ..self.clone()
+        };
+        QpOptions {
+            expected_scheme: self.bounded.scheme.tag(),
+            ..options.queue_pair()
+        }
+    }
+
+    /// The options of the queue pairs that carry control messages.
+    pub(crate) fn control_queue_pair(&self) -> QpOptions {
         let options = self.queue_pair();
         QpOptions {
             sdr: QpConfig {
-                mtu: u32::try_from(NOTE_BYTES).unwrap_or(u32::MAX),
-                slots: 4 * NOTES_IN_FLIGHT,
-                max_message_bytes: NOTE_BYTES as u64,
+                mtu: u32::try_from(CONTROL_BYTES).unwrap_or(u32::MAX),
+                slots: 4 * CONTROLS_IN_FLIGHT,
+                max_message_bytes: CONTROL_BYTES as u64,
                 ..options.sdr
             },
             expected_scheme: SchemeName::SrNack.tag(),
@@ -137,7 +157,19 @@ impl GroupOptions {
         }
     }
 
-    /// The first field that cannot work, its value, and what would.
+    /// Whether the parity of a whole segment is no longer than a segment. The receiver has no room
+    /// for more.
+    fn has_room_for_parity(&self, scheme: SchemeName) -> bool {
+        let (SchemeName::Ec(code) | SchemeName::BestEffortEc(code)) = scheme else {
+            return true;
+        };
+        let packets = to_usize(self.packets_per_segment.into());
+        // Uses chunks of one byte: the number of chunks does not depend on their size.
+        let layout = Layout::new(code, packets, 1);
+        layout.is_ok_and(|layout| layout.parity_chunks() <= packets)
+    }
+
+    /// The first field with an invalid value, that value, and the values that are valid.
     pub(crate) fn problem(&self) -> Option<(&'static str, String, String)> {
         let say = |name, value: &dyn ToString, expected: &str| {
             Some((name, value.to_string(), expected.to_owned()))
@@ -177,36 +209,56 @@ impl GroupOptions {
             let expected = "a scheme of best effort";
             return say("bounded scheme", &self.bounded.scheme, expected);
         }
+        let schemes = [
+            ("scheme", self.scheme),
+            ("bounded scheme", self.bounded.scheme),
+        ];
+        for (name, scheme) in schemes {
+            if !self.has_room_for_parity(scheme) {
+                let packets = self.packets_per_segment;
+                let expected =
+                    format!("at most {packets} packets of parity for a segment of {packets}");
+                return say(name, &scheme, &expected);
+            }
+        }
+        if let Some(hadamard) = self.bounded.hadamard
+            && let Some(problem) = bounded::hadamard::problem(hadamard)
+        {
+            let value = format!("{hadamard:?}");
+            return say("bounded.hadamard", &value, &problem.to_string());
+        }
         None
     }
 }
 
-/// How one operation is done. All ranks must give the same, except the timeout.
+/// How one operation runs. All ranks must give the same options, except the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationOptions {
-    /// Which ranks talk to which.
+    /// The communication pattern between ranks.
     pub algorithm: Algorithm,
-    /// How long it may take; `None`: [`GroupOptions::timeout`]. A bounded operation too fails if it
-    /// takes longer.
+    /// How long the operation may take; `None` selects [`GroupOptions::timeout`]. A bounded
+    /// operation that takes longer fails too.
     pub timeout: Option<Duration>,
-    /// Whether it waits for everything.
+    /// Whether the operation waits for all data.
     pub delivery: Delivery,
 }
 
-/// Whether an operation waits for everything.
+/// Whether an operation waits for all data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
-    /// The result is whole.
+    /// The operation waits for all data: the result is complete.
     #[default]
     Exact,
-    /// Contributions that have not come after some time are left out: see [`BoundedOptions`].
-    /// [`Report::missing`](crate::Report::missing) names them. For `AllReduce` and `ReduceScatter`
-    /// of floats, and for `AllGather` and `AllToAll` of equal parts, whose values should be floats
-    /// too.
+    /// The operation leaves out contributions that have not arrived after some time: see
+    /// [`BoundedOptions`]. [`Report::missing`](crate::Report::missing) names them. It is available
+    /// for `AllReduce` and `ReduceScatter` of floats, and for `AllGather` and `AllToAll` of equal
+    /// parts, whose values should also be floats.
     ///
-    /// Each value is the reduction of exactly the contributors that are named; a mean divides by
-    /// their number. Where nothing is reduced, missing bytes are 0. The result of an all-reduce is
-    /// the same at all ranks. The first operation of each kind and size waits for everything that
-    /// the path does not drop, to find out how long that takes.
+    /// Each value is the reduction of the contributions of exactly those ranks that the report does
+    /// not name. A mean divides by their number. With [`BoundedOptions::hadamard`], that holds for
+    /// the transformed values. If nothing is reduced, missing bytes are 0. The result of an
+    /// all-reduce is the same at all ranks. The first operation of a kind and size is a warm-up: it
+    /// waits for everything that the path does not drop, to measure how long that takes. Operations
+    /// of that kind and size that begin before the first one ends do the same.
     Bounded,
 }

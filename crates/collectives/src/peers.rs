@@ -1,60 +1,64 @@
-//! What a rank knows of the others beside their data.
+//! The state of the other ranks that this rank knows, apart from their data.
 //!
-//! While operations run and nothing moves, a rank asks all others how far they are. So when a
-//! deadline comes, it can name the rank that is the cause rather than the one that it waits for,
-//! which may wait itself.
+//! While operations run and no data moves, a rank asks all others about their progress. So when a
+//! deadline passes, the rank can name the rank that caused the delay. The rank that it waits for
+//! directly may itself be waiting.
 
 use std::collections::VecDeque;
 
 use farwrite::{Endpoint, Fabric};
 
+use crate::control::{ControlMessage, Want};
 use crate::error::CollectiveError;
-use crate::lane::Lane;
-use crate::note::{Note, Want};
+use crate::exact_qp::ExactQp;
 
-/// Most receives of one rank whose sends have not been started here.
+/// The maximum number of receives of one rank whose sends have not been started here.
 const MAX_WANTS: usize = 1 << 16;
-/// Least and most time between two questions.
+/// The minimum and the maximum time between two questions.
 const ASK_NS: [u64; 2] = [10_000_000, 2_000_000_000];
-/// A rank that has not answered a question for this long is not waited for when this one leaves.
+/// When this rank leaves, it does not wait for a rank that has not answered a question for this
+/// long.
 const SILENCE_NS: u64 = 1_000_000_000;
 
-/// The lanes of notes, and what came over them.
+/// The queue pairs of control messages, and the state that these messages report.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    /// By rank; `None` for this one.
+    /// By rank; `None` for this rank.
     peers: Vec<Option<Peer>>,
-    /// When the data moved last.
+    /// When data last moved.
     moved_ns: u64,
-    /// When the others were asked last, since the data moved.
+    /// When the others were last asked since data moved; `None` if they were not.
     asked_ns: Option<u64>,
 }
 
 #[derive(Debug)]
 struct Peer {
-    lane: Lane,
-    /// Notes that wait for room on the lane.
-    outgoing: VecDeque<Note>,
-    /// When it was asked, if it has said nothing since.
+    qp: ExactQp,
+    /// Control messages that wait for a free buffer.
+    outgoing: VecDeque<ControlMessage>,
+    /// When the rank was asked, if it has sent nothing since then.
     unanswered_ns: Option<u64>,
-    /// Collective operations that it has started, as far as it has said.
+    /// The number of collective operations that the rank has started, according to its last
+    /// message.
     started: u64,
-    /// Whether it starts no more.
+    /// Whether the rank starts no more operations.
     has_left: bool,
-    /// Of a rank that has left in good order: how many receives of this rank it has matched.
+    /// For a rank that has left in good order: the number of receives of this rank that it has
+    /// matched.
     has_served: Option<u64>,
-    /// Its receives that wait for sends from here.
+    /// The receives of the rank that wait for sends from this rank.
     wants: VecDeque<Want>,
-    /// Receives of it that were matched with a send from here, without those of 0 bytes.
+    /// The number of receives of the rank that were matched with a send from here, without those of
+    /// 0 bytes.
     served: u64,
-    /// Whether its notes cannot be read any more.
+    /// Whether the control messages of the rank can no longer be read.
     is_broken: bool,
 }
 
 impl Peers {
-    pub(crate) fn new(lanes: Vec<Option<Lane>>) -> Self {
-        let peer = |lane| Peer {
-            lane,
+    pub(crate) fn new(qps: Vec<Option<ExactQp>>) -> Self {
+        let peer = |qp| Peer {
+            qp,
             outgoing: VecDeque::new(),
             unanswered_ns: None,
             started: 0,
@@ -64,7 +68,7 @@ impl Peers {
             served: 0,
             is_broken: false,
         };
-        let peers = lanes.into_iter().map(|lane| lane.map(peer)).collect();
+        let peers = qps.into_iter().map(|qp| qp.map(peer)).collect();
         Self {
             peers,
             moved_ns: 0,
@@ -72,15 +76,15 @@ impl Peers {
         }
     }
 
-    pub(crate) fn lane(&self, peer: usize) -> Option<&Lane> {
-        self.peers[peer].as_ref().map(|peer| &peer.lane)
+    pub(crate) fn qp(&self, peer: usize) -> Option<&ExactQp> {
+        self.peers[peer].as_ref().map(|peer| &peer.qp)
     }
 
-    pub(crate) fn lane_mut(&mut self, peer: usize) -> Option<&mut Lane> {
-        self.peers[peer].as_mut().map(|peer| &mut peer.lane)
+    pub(crate) fn qp_mut(&mut self, peer: usize) -> Option<&mut ExactQp> {
+        self.peers[peer].as_mut().map(|peer| &mut peer.qp)
     }
 
-    /// Whether a rank is there to confirm what it gets, as far as is known.
+    /// Whether a rank can still confirm what it receives, as far as is known.
     pub(crate) fn is_there(&self, peer: usize, now_ns: u64) -> bool {
         let is_silent = |asked_ns: u64| now_ns.saturating_sub(asked_ns) >= SILENCE_NS;
         let is_there = |peer: &Peer| !peer.has_left && !peer.unanswered_ns.is_some_and(is_silent);
@@ -92,19 +96,20 @@ impl Peers {
         self.peers[peer].as_ref().is_some_and(|peer| peer.has_left)
     }
 
-    /// Of a rank that has left in good order: how many receives of this rank it has matched,
-    /// without those of 0 bytes. `None` of all other ranks.
+    /// For a rank that has left in good order: the number of receives of this rank that it has
+    /// matched, without those of 0 bytes. `None` for all other ranks.
     pub(crate) fn has_served(&self, peer: usize) -> Option<u64> {
         self.peers[peer].as_ref().and_then(|peer| peer.has_served)
     }
 
-    /// Notes to a rank that it has not confirmed.
+    /// The number of control messages to a rank that it has not confirmed.
     pub(crate) fn in_flight(&self, peer: usize) -> usize {
         let peer = self.peers[peer].as_ref();
-        peer.map_or(0, |peer| peer.outgoing.len() + peer.lane.in_flight())
+        peer.map_or(0, |peer| peer.outgoing.len() + peer.qp.in_flight())
     }
 
-    /// The first receive of a rank with this tag that waits for a send from here. It waits no more.
+    /// Removes and returns the first receive of a rank with this tag that waits for a send from
+    /// here.
     pub(crate) fn serve(&mut self, peer: usize, tag: u32) -> Option<Want> {
         let peer = self.peers[peer].as_mut()?;
         let place = peer.wants.iter().position(|want| want.tag == tag)?;
@@ -113,27 +118,28 @@ impl Peers {
         Some(want)
     }
 
-    /// Sends a note to a rank as soon as there is room.
-    pub(crate) fn say(&mut self, peer: usize, note: Note) {
+    /// Sends a message to a rank as soon as a buffer is free.
+    pub(crate) fn say(&mut self, peer: usize, message: ControlMessage) {
         if let Some(peer) = &mut self.peers[peer] {
-            peer.outgoing.push_back(note);
+            peer.outgoing.push_back(message);
         }
     }
 
-    /// Says to all ranks why the group has ended.
+    /// Sends the reason why the group has ended to all ranks.
     pub(crate) fn say_end(&mut self, reason: &str) {
         for peer in self.remaining_mut() {
             let reason = reason.to_owned();
-            peer.outgoing.push_back(Note::End { reason });
+            peer.outgoing.push_back(ControlMessage::End { reason });
         }
     }
 
-    /// Says to all ranks that this one starts no more operations. `started`: collective operations
-    /// that it has started.
+    /// Informs all ranks that this rank starts no more operations. `started` is the number of
+    /// collective operations that it has started.
     pub(crate) fn say_leave(&mut self, started: u64) {
         for peer in self.remaining_mut() {
             let served = peer.served;
-            peer.outgoing.push_back(Note::Leave { started, served });
+            peer.outgoing
+                .push_back(ControlMessage::Leave { started, served });
         }
     }
 
@@ -142,14 +148,14 @@ impl Peers {
         peers.filter(|peer| !peer.has_left)
     }
 
-    /// Data of an operation came or went, or the first operation began.
+    /// Notes that data of an operation moved, or that the first operation began.
     pub(crate) fn note_moved(&mut self, now_ns: u64) {
         self.moved_ns = now_ns;
         self.asked_ns = None;
     }
 
-    /// Asks all others how far they are, if it is time. Returns when to poll again. `wait_ns` is
-    /// how long an operation may take.
+    /// Asks all others about their progress, if it is time. Returns when to poll again. `wait_ns`
+    /// is how long an operation may take.
     pub(crate) fn ask(&mut self, now_ns: u64, wait_ns: u64) -> u64 {
         let every_ns = (wait_ns / 8).clamp(ASK_NS[0], ASK_NS[1]);
         let last_ns = self.asked_ns.unwrap_or(self.moved_ns);
@@ -157,20 +163,21 @@ impl Peers {
         if now_ns < due_ns {
             return due_ns;
         }
-        // A question is repeated by its lane, not here.
+        // The queue pair repeats a lost question. It is not repeated here.
         let quiet = |peer: &&mut Peer| peer.unanswered_ns.is_none();
         for peer in self.remaining_mut().filter(quiet) {
             peer.unanswered_ns = Some(now_ns);
-            peer.outgoing.push_back(Note::Ask);
+            peer.outgoing.push_back(ControlMessage::Ask);
         }
         self.asked_ns = Some(now_ns);
-        // The questions leave with the next poll.
+        // The next poll sends the questions.
         now_ns
     }
 
-    /// The rank that keeps an operation from its end, and what it does: the one that has not answered
-    /// for longest, else one that has not started the collective operation with this number.
-    /// `wait_ns` is how long the operation may take: an answer may need a share of it.
+    /// The rank that delays an operation, and its state. This is the rank that has not answered for
+    /// the longest time, or otherwise one that has not started the collective operation with this
+    /// number. `wait_ns` is how long the operation may take: an answer may need a part of that
+    /// time.
     pub(crate) fn culprit(
         &self,
         now_ns: u64,
@@ -187,26 +194,26 @@ impl Peers {
         if let Some((_, rank)) = silent.min() {
             return Some((rank, "does not answer"));
         }
-        // What is known of the others is fresh after a question alone.
+        // The state of the others is recent only after a question.
         let number = number.filter(|_| self.asked_ns.is_some());
         let has_not_started = |peer: &Peer| number.is_some_and(|number| peer.started <= number);
         let mut absent = peers.filter(|(_, peer)| has_not_started(peer));
         absent.next().map(|(rank, _)| (rank, "has not started it"))
     }
 
-    /// A rank that has left the group before it started the operation with this number.
+    /// A rank that left the group before it started the operation with this number.
     pub(crate) fn left_before(&self, number: u64) -> Option<usize> {
         let has_left = |peer: &Peer| peer.has_left && peer.started <= number;
         let mut peers = self.peers.iter();
         peers.position(|peer| peer.as_ref().is_some_and(has_left))
     }
 
-    /// Takes in notes and sends those that wait. Returns whether there were some. `started`:
-    /// collective operations that this rank has started. An error of one rank does not keep notes
-    /// from the others; the first error is returned.
+    /// Processes control messages and sends those that wait. Returns whether it did anything.
+    /// `started` is the number of collective operations that this rank has started. An error of one
+    /// rank does not stop control messages to and from the others. The first error is returned.
     ///
     /// # Errors
-    /// [`CollectiveError::Ended`] where another rank has ended the group;
+    /// [`CollectiveError::Ended`] if another rank has ended the group;
     /// [`CollectiveError::Connection`].
     pub(crate) fn progress<F: Fabric>(
         &mut self,
@@ -229,7 +236,8 @@ impl Peers {
 }
 
 impl Peer {
-    /// Takes in its notes and sends those to it. Returns whether there were some.
+    /// Processes the control messages of this peer and sends those to it. Returns whether it did
+    /// anything.
     fn progress<F: Fabric>(
         &mut self,
         rank: usize,
@@ -240,7 +248,8 @@ impl Peer {
             true => Ok(false),
             false => self.take_all(rank, endpoint, started),
         };
-        // It hears why the group ends even if its own notes cannot be read.
+        // The peer still receives the reason of the end even if its own control messages cannot be
+        // read.
         self.is_broken |= taken.is_err();
         let sent = self.send_all(endpoint);
         Ok(taken? | sent?)
@@ -253,23 +262,23 @@ impl Peer {
         started: u64,
     ) -> Result<bool, CollectiveError> {
         let broken = |problem| CollectiveError::Connection { rank, problem };
-        let mut moved = false;
-        self.lane.reclaim().map_err(broken)?;
-        self.lane.post(endpoint)?;
-        while let Some(bytes) = self.lane.front(endpoint).map_err(broken)? {
-            let note = Note::decode(bytes);
-            let note = note.ok_or_else(|| broken("a control message cannot be read".into()))?;
-            self.lane.release(endpoint)?;
+        self.qp.reclaim().map_err(broken)?;
+        let mut moved = self.qp.post(endpoint)?;
+        while let Some(bytes) = self.qp.front(endpoint).map_err(broken)? {
+            let message = ControlMessage::decode(bytes);
+            let message =
+                message.ok_or_else(|| broken("a control message cannot be read".into()))?;
+            self.qp.release(endpoint)?;
             moved = true;
-            self.take(rank, note, started)?;
+            self.take(rank, message, started)?;
         }
         Ok(moved)
     }
 
     fn send_all<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, CollectiveError> {
         let mut moved = false;
-        while let Some(note) = self.outgoing.front() {
-            if !self.lane.send(endpoint, &note.encode(), &[])? {
+        while let Some(message) = self.outgoing.front() {
+            if !self.qp.send(endpoint, &message.encode(), &[])? {
                 break;
             }
             self.outgoing.pop_front();
@@ -278,30 +287,36 @@ impl Peer {
         Ok(moved)
     }
 
-    fn take(&mut self, rank: usize, note: Note, started: u64) -> Result<(), CollectiveError> {
+    fn take(
+        &mut self,
+        rank: usize,
+        message: ControlMessage,
+        started: u64,
+    ) -> Result<(), CollectiveError> {
         self.unanswered_ns = None;
-        match note {
-            Note::Ask => {
-                // One answer is enough, however often it asks.
-                let is_answer = |note: &Note| matches!(note, Note::Answer { .. });
-                self.outgoing.retain(|note| !is_answer(note));
-                self.outgoing.push_back(Note::Answer { started });
+        match message {
+            ControlMessage::Ask => {
+                // One answer is enough, even if the peer asks several times.
+                let is_answer =
+                    |message: &ControlMessage| matches!(message, ControlMessage::Answer { .. });
+                self.outgoing.retain(|message| !is_answer(message));
+                self.outgoing.push_back(ControlMessage::Answer { started });
             }
-            Note::Answer { started } => self.started = self.started.max(started),
-            Note::Leave { started, served } => {
+            ControlMessage::Answer { started } => self.started = self.started.max(started),
+            ControlMessage::Leave { started, served } => {
                 self.has_left = true;
                 self.has_served = Some(served);
                 self.started = self.started.max(started);
             }
-            Note::End { reason } => {
+            ControlMessage::End { reason } => {
                 self.has_left = true;
                 return Err(CollectiveError::Ended { rank, reason });
             }
-            Note::Want(_) if self.wants.len() >= MAX_WANTS => {
+            ControlMessage::Want(_) if self.wants.len() >= MAX_WANTS => {
                 let problem = format!("it has more than {MAX_WANTS} receives without a send");
                 return Err(CollectiveError::Connection { rank, problem });
             }
-            Note::Want(want) => self.wants.push_back(want),
+            ControlMessage::Want(want) => self.wants.push_back(want),
         }
         Ok(())
     }

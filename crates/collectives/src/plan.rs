@@ -1,4 +1,4 @@
-//! From an operation and its memory to the steps of this rank.
+//! Computes the steps of this rank from an operation and its memory.
 
 use std::ops::Range;
 
@@ -6,37 +6,38 @@ use crate::bounded::plan::BoundedPlan;
 use crate::buffer::Buffers;
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
-use crate::operation::{Algorithm, Operation};
+use crate::group_view::GroupView;
+use crate::operation::{Algorithm, Operation, PointEnd};
 use crate::options::{Delivery, OperationOptions};
 use crate::schedule::{self, Action, Step};
 use crate::segment::Descriptor;
-use crate::send_receive::PointEnd;
-use crate::sizes::{Place, Sizes};
+use crate::sizes::Sizes;
 
-/// All-reduces and reduce-scatters up to this size go directly: rounds cost more than bytes.
+/// All-reduces and reduce-scatters up to this size use the direct algorithm: for them, rounds cost
+/// more than bytes.
 const DIRECT_BYTES: u64 = 64 << 10;
 
-/// What one rank does for an operation.
+/// The work of one rank for an operation.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) descriptor: Descriptor,
     pub(crate) values: Option<(ElementType, Reduction)>,
     pub(crate) steps: Vec<Step>,
-    /// Whether each message is checked against the length of its step rather than that of the
+    /// Whether each message is checked against the length of its step instead of the length of the
     /// operation.
     pub(crate) per_step: bool,
-    /// Whether the steps work on a copy of the input instead of the output; zeros where there is no
-    /// input.
+    /// Whether the steps work on a copy of the input instead of the output. The copy is zero if
+    /// there is no input.
     pub(crate) on_copy: bool,
-    /// Bytes of the input that are copied to an offset of the output before the steps.
+    /// The bytes of the input that are copied to an offset of the output before the steps.
     pub(crate) before: Option<(Range<u64>, u64)>,
-    /// Bytes of the working copy that are copied to the start of the output after the steps.
+    /// The bytes of the working copy that are copied to the start of the output after the steps.
     pub(crate) after: Option<Range<u64>>,
-    /// Bytes of the result at this rank.
+    /// The size of the result at this rank in bytes.
     pub(crate) bytes: u64,
-    /// Of a point-to-point operation.
+    /// For a point-to-point operation: the end of this rank.
     pub(crate) point: Option<PointEnd>,
-    /// Of a bounded operation; the steps are those of its second phase.
+    /// For a bounded operation. Then `steps` are those of its second phase.
     pub(crate) bounded: Option<Box<BoundedPlan>>,
 }
 
@@ -45,20 +46,20 @@ pub(crate) struct Plan {
 /// # Errors
 /// [`CollectiveError::Argument`].
 pub(crate) fn plan(
-    place: &Place,
+    view: &GroupView,
     operation: &Operation,
     options: OperationOptions,
     buffers: &Buffers,
 ) -> Result<Plan, CollectiveError> {
-    let sizes = Sizes::of(place, operation, buffers)?;
-    let algorithm = choose(place, operation, options, &sizes)?;
+    let sizes = Sizes::of(view, operation, buffers)?;
+    let algorithm = choose(view, operation, options, &sizes)?;
     let values = match operation {
-        // A byte that is reduced and sent back.
+        // A barrier reduces one byte and sends the result back.
         Operation::Barrier => Some((ElementType::U8, Reduction::Max)),
         _ => operation.element(),
     };
     if let Some((element, reduction)) = values {
-        check_values(place, element, reduction, sizes.total)?;
+        check_values(view, element, reduction, sizes.total)?;
     }
     let descriptor = Descriptor {
         bytes: sizes.total,
@@ -81,13 +82,13 @@ pub(crate) fn plan(
         before: None,
         after: None,
         bytes: sizes.output.unwrap_or(0),
-        point: point_end(operation, sizes.total),
+        point: operation.point_end(sizes.total),
         bounded: None,
     };
     match options.delivery {
-        Delivery::Exact => fill(&mut plan, place, operation, algorithm, &sizes),
+        Delivery::Exact => fill(&mut plan, view, operation, algorithm, &sizes),
         Delivery::Bounded => {
-            let bounded = BoundedPlan::new(place, operation, plan.values, &sizes)?;
+            let bounded = BoundedPlan::new(view, operation, plan.values, &sizes)?;
             plan.steps = bounded.steps(algorithm);
             plan.on_copy = true;
             plan.after = Some(0..bounded.result_bytes);
@@ -98,15 +99,15 @@ pub(crate) fn plan(
     Ok(plan)
 }
 
-/// Writes the steps and copies of a plan.
+/// Fills in the steps and copies of a plan.
 fn fill(
     plan: &mut Plan,
-    place: &Place,
+    view: &GroupView,
     operation: &Operation,
     algorithm: Algorithm,
     sizes: &Sizes,
 ) {
-    let Place { rank, ranks, .. } = *place;
+    let GroupView { rank, ranks, .. } = *view;
     let whole = 0..sizes.total;
     let element_bytes = plan.values.map_or(1, |(element, _)| element.bytes());
     let equal = || schedule::cut(sizes.total / element_bytes, element_bytes, ranks);
@@ -115,7 +116,7 @@ fn fill(
         Operation::AllReduce { .. } | Operation::Barrier => {
             plan.on_copy = *operation == Operation::Barrier;
             plan.before = own_input().map(|input| (input, 0));
-            plan.steps = all_reduce(place, algorithm, sizes.total, element_bytes);
+            plan.steps = all_reduce(view, algorithm, sizes.total, element_bytes);
         }
         Operation::ReduceScatter { .. } => reduce_scatter(plan, rank, algorithm, &equal()),
         Operation::AllGather => {
@@ -164,22 +165,8 @@ fn fill(
     }
 }
 
-pub(crate) fn point_end(operation: &Operation, bytes: u64) -> Option<PointEnd> {
-    let (peer, tag, is_send) = match operation {
-        Operation::Send { to, tag } => (*to, *tag, true),
-        Operation::Receive { from, tag } => (*from, *tag, false),
-        _ => return None,
-    };
-    Some(PointEnd {
-        peer,
-        tag,
-        is_send,
-        bytes,
-    })
-}
-
-fn all_reduce(place: &Place, algorithm: Algorithm, bytes: u64, element_bytes: u64) -> Vec<Step> {
-    let Place { rank, ranks, .. } = *place;
+fn all_reduce(view: &GroupView, algorithm: Algorithm, bytes: u64, element_bytes: u64) -> Vec<Step> {
+    let GroupView { rank, ranks, .. } = *view;
     let (count, whole) = (bytes / element_bytes, 0..bytes);
     let parts = |parts| schedule::cut(count, element_bytes, parts);
     let [mut first, second] = match algorithm {
@@ -198,10 +185,10 @@ fn all_reduce(place: &Place, algorithm: Algorithm, bytes: u64, element_bytes: u6
         }
         Algorithm::Hierarchical => {
             let one_site = vec![0; ranks];
-            let sites = if place.sites.is_empty() {
+            let sites = if view.sites.is_empty() {
                 &one_site
             } else {
-                &place.sites
+                &view.sites
             };
             return schedule::site_all_reduce(rank, sites, count, element_bytes);
         }
@@ -223,7 +210,7 @@ fn reduce_scatter(plan: &mut Plan, rank: usize, algorithm: Algorithm, parts: &[R
         plan.steps = schedule::ring_reduce_scatter(rank, parts);
         return;
     }
-    // Parts go from the input as they are, and the own one is reduced in the output.
+    // The parts of the input are sent unchanged, and the own part is reduced in the output.
     plan.steps = schedule::direct_reduce_scatter(rank, parts);
     for step in &mut plan.steps {
         match step.action.is_send() {
@@ -234,9 +221,9 @@ fn reduce_scatter(plan: &mut Plan, rank: usize, algorithm: Algorithm, parts: &[R
     plan.before = Some((own, 0));
 }
 
-/// The algorithm that runs.
+/// Selects the algorithm.
 fn choose(
-    place: &Place,
+    view: &GroupView,
     operation: &Operation,
     options: OperationOptions,
     sizes: &Sizes,
@@ -244,9 +231,9 @@ fn choose(
     use Algorithm::{Auto, Direct, HalvingDoubling, Hierarchical, Ring, Tree};
     let small = sizes.total <= DIRECT_BYTES;
     let is_bounded = options.delivery == Delivery::Bounded;
-    let has_sites = !place.sites.is_empty();
+    let has_sites = !view.sites.is_empty();
     let (known, chosen): (&[Algorithm], _) = match operation {
-        // The second phase of a bounded one is a gathering.
+        // The second phase of a bounded all-reduce is a gather.
         Operation::AllReduce { .. } if is_bounded => {
             (&[Ring, Direct], if small { Direct } else { Ring })
         }
@@ -271,29 +258,29 @@ fn choose(
         wanted => {
             let known: Vec<String> = known.iter().map(ToString::to_string).collect();
             let expected = format!("{} knows {}", operation.name(), known.join(", "));
-            Err(place.wrong("algorithm", wanted, expected))
+            Err(view.wrong("algorithm", wanted, expected))
         }
     }
 }
 
 fn check_values(
-    place: &Place,
+    view: &GroupView,
     element: ElementType,
     reduction: Reduction,
     bytes: u64,
 ) -> Result<(), CollectiveError> {
     if !reduction.supports(element) {
         let expected = format!("values of type {element} have no {reduction}");
-        return Err(place.wrong("reduction", reduction, expected));
+        return Err(view.wrong("reduction", reduction, expected));
     }
     if !bytes.is_multiple_of(element.bytes()) {
         let expected = format!("a multiple of the {} bytes of {element}", element.bytes());
-        return Err(place.wrong("bytes", bytes, expected));
+        return Err(view.wrong("bytes", bytes, expected));
     }
     Ok(())
 }
 
-/// Ranks are counted with 16 bits in the information of a member.
+/// The information of a member stores ranks with 16 bits.
 fn to_u32(rank: usize) -> u32 {
     u32::try_from(rank).unwrap_or(u32::MAX)
 }

@@ -1,34 +1,44 @@
-//! How an operation went.
+//! The report of an operation.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// How an operation went at this rank.
+use farwrite::SchemeName;
+use farwrite::deadline::Verdict;
+
+/// The report of an operation at this rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Number of the operation in the group, counted from 0.
     pub operation: u64,
-    /// Bytes of its result at this rank.
+    /// The size of the result at this rank in bytes.
     pub bytes: u64,
-    /// Bytes of the result that lack the contribution of a rank. Of an exact operation none.
+    /// The number of bytes of the result that lack the contribution of a rank. It is the sum of the
+    /// lengths of the ranges in `missing`, and 0 for an exact operation.
     pub missing_bytes: u64,
-    /// From its start to its end.
+    /// The time from the start of the operation to its end.
     pub elapsed: Duration,
-    /// How long it was allowed to take.
+    /// How long the operation was allowed to take.
     pub timeout: Duration,
-    /// Of a bounded operation: how long contributions were waited for at most; `None`: it was the
+    /// For a bounded operation: how long it waited for contributions at most. `None` for the
     /// warm-up, which has no such limit.
     pub limit: Option<Duration>,
-    /// Which bytes of the result lack contributions, in order; nothing of an exact operation.
+    /// The bytes of the result that lack contributions, in order; empty for an exact operation. If
+    /// contributions are transformed
+    /// ([`BoundedOptions::hadamard`](crate::BoundedOptions::hadamard)), these are bytes of the
+    /// transformed result, and each block that they belong to is inexact.
     pub missing: Vec<Missing>,
+    /// For a bounded operation: the scheme that carried the contributions of this rank, and the
+    /// verdict of the loss target on the path.
+    pub repair: Option<(SchemeName, Verdict)>,
 }
 
-/// Bytes of a result that are the reduction of all ranks but some; where nothing is reduced, zeros,
-/// because what the rank sent has not come.
+/// Bytes of a result that lack the contributions of some ranks. If nothing is reduced, they are
+/// zero, because the data of the rank has not arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Bytes of the result.
+    /// The bytes of the result.
     pub range: Range<u64>,
-    /// Ranks that they lack, in ascending order.
+    /// The ranks whose contributions are missing, in ascending order.
     pub ranks: Vec<usize>,
 }

@@ -1,4 +1,5 @@
-//! Information of ranks under a secret of the group: XChaCha20-Poly1305 with a random nonce.
+//! Encrypts the information of ranks with a secret of the group: XChaCha20-Poly1305 with a random
+//! nonce.
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
@@ -6,13 +7,13 @@ use chacha20poly1305::{Key, KeyInit, XChaCha20Poly1305, XNonce};
 use crate::error::CollectiveError;
 
 const NONCE_BYTES: usize = 24;
-/// What is authenticated beside the information.
+/// Data that is authenticated in addition to the information.
 const PURPOSE: &[u8] = b"farwrite group information 1";
 
-/// A nonce, and the encrypted information.
+/// Returns a nonce, followed by the encrypted information.
 ///
 /// # Errors
-/// [`CollectiveError::Endpoint`] where the operating system gives no randomness.
+/// [`CollectiveError::Endpoint`] if the operating system provides no randomness.
 pub(crate) fn seal(key: &[u8; 32], info: &[u8]) -> Result<Vec<u8>, CollectiveError> {
     let mut nonce = [0; NONCE_BYTES];
     getrandom::fill(&mut nonce).map_err(|error| CollectiveError::system("random bytes", error))?;
@@ -27,10 +28,10 @@ pub(crate) fn seal(key: &[u8; 32], info: &[u8]) -> Result<Vec<u8>, CollectiveErr
     Ok([&nonce[..], &sealed].concat())
 }
 
-/// The information that was sealed with the same key.
+/// Decrypts information that was sealed with the same key.
 ///
 /// # Errors
-/// That it was not.
+/// The information was not sealed with this key.
 pub(crate) fn open(key: &[u8; 32], sealed: &[u8]) -> Result<Vec<u8>, String> {
     let foreign = || "its information was not sealed with the key of this rank".to_owned();
     let (nonce, sealed) = sealed.split_at_checked(NONCE_BYTES).ok_or_else(foreign)?;

@@ -1,4 +1,4 @@
-//! The header of a segment: what crosses the network in front of the bytes of a step.
+//! The header of a segment, which precedes the bytes of a step on the network.
 //!
 //! ```text
 //!  0  u64  number of the operation in the group, counted from 0
@@ -13,10 +13,10 @@
 //!
 //! All numbers are big-endian. The bytes of the step follow.
 
-/// Bytes of a header.
+/// The size of a header in bytes.
 pub(crate) const HEADER_BYTES: usize = 32;
 
-/// What all ranks of an operation must have alike.
+/// The properties of an operation that must be equal at all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) bytes: u64,
@@ -28,10 +28,10 @@ pub(crate) struct Descriptor {
     pub(crate) is_bounded: bool,
 }
 
-/// The bit of bounded operations beside the algorithm.
+/// The bit that marks bounded operations, in the byte of the algorithm.
 const BOUNDED: u8 = 0x80;
 
-/// What is in front of the bytes of a segment.
+/// The header before the bytes of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) number: u64,
@@ -54,7 +54,7 @@ impl Header {
         out
     }
 
-    /// Reads a header, which may be any bytes; `None` where there are too few bytes.
+    /// Reads a header from arbitrary bytes; `None` if there are too few bytes.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (number, bytes) = bytes.split_first_chunk()?;
         let (offset, bytes) = bytes.split_first_chunk()?;
@@ -74,5 +74,20 @@ impl Header {
                 is_bounded: algorithm & BOUNDED != 0,
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn headers_come_back(bytes: [u8; HEADER_BYTES], more in 0..9_usize) {
+            let header = Header::decode(&[&bytes[..], &[7].repeat(more)].concat()).unwrap();
+            prop_assert_eq!(header.encode(), bytes);
+            prop_assert_eq!(Header::decode(&bytes[more + 1..]), None);
+        }
     }
 }

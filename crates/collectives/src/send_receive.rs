@@ -1,29 +1,30 @@
 //! Sends and receives between two ranks, matched by their tags.
 //!
-//! A receive says what it wants when it is posted; its send begins when it knows. So nothing comes
-//! that no memory waits for, and sends can be matched in another order than they were posted.
+//! When a receive is posted, this rank informs the sender of it, and the send begins after that. So
+//! no data arrives without memory that waits for it, and sends can be matched in an order different
+//! from the order of posting.
 
 use std::collections::VecDeque;
 
 use farwrite::{Endpoint, Fabric};
 
+use crate::control::{ControlMessage, Want};
 use crate::error::CollectiveError;
+use crate::exact_qp::ExactQp;
 use crate::execution::Execution;
-use crate::lane::Lane;
 use crate::member::OperationId;
-use crate::note::{Note, Want};
+use crate::operation::PointEnd;
 use crate::peers::Peers;
-use crate::segment::{HEADER_BYTES, Header};
 
 /// The point-to-point operations of a rank.
 #[derive(Debug)]
 pub(crate) struct SendsAndReceives {
-    /// By rank; `None` for this one.
-    pub(crate) lanes: Vec<Option<Lane>>,
-    /// In the order of posting.
+    /// By rank; `None` for this rank.
+    pub(crate) qps: Vec<Option<ExactQp>>,
+    /// The running operations, in the order of posting.
     running: VecDeque<Point>,
     next_receive: u64,
-    /// By rank: receives from it that are done, without those of 0 bytes.
+    /// By rank: the number of receives from it that are done, without those of 0 bytes.
     received: Vec<u64>,
 }
 
@@ -32,24 +33,15 @@ struct Point {
     id: OperationId,
     end: PointEnd,
     execution: Execution,
-    /// Of a send: whether the receive is known.
+    /// For a send: whether the matching receive is known.
     is_matched: bool,
 }
 
-/// One end of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PointEnd {
-    pub(crate) peer: usize,
-    pub(crate) tag: u32,
-    pub(crate) is_send: bool,
-    pub(crate) bytes: u64,
-}
-
 impl SendsAndReceives {
-    pub(crate) fn new(lanes: Vec<Option<Lane>>) -> Self {
+    pub(crate) fn new(qps: Vec<Option<ExactQp>>) -> Self {
         Self {
-            received: vec![0; lanes.len()],
-            lanes,
+            received: vec![0; qps.len()],
+            qps,
             running: VecDeque::new(),
             next_receive: 0,
         }
@@ -68,7 +60,7 @@ impl SendsAndReceives {
             self.next_receive += 1;
             execution.number = number;
             let PointEnd { tag, bytes, .. } = end;
-            peers.say(end.peer, Note::Want(Want { number, tag, bytes }));
+            peers.say(end.peer, ControlMessage::Want(Want { number, tag, bytes }));
         }
         self.running.push_back(Point {
             id,
@@ -82,14 +74,14 @@ impl SendsAndReceives {
         self.running.iter().map(|point| &point.execution)
     }
 
-    /// All operations that are not over.
+    /// Removes all operations that have not ended.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (OperationId, Execution)> {
         self.running
             .drain(..)
             .map(|point| (point.id, point.execution))
     }
 
-    /// An operation that is over.
+    /// Removes an operation that has ended.
     pub(crate) fn take_done(&mut self) -> Option<(OperationId, Execution)> {
         let is_done = |point: &Point| point.is_matched && point.execution.is_done();
         let place = self.running.iter().position(is_done)?;
@@ -104,7 +96,8 @@ impl SendsAndReceives {
         Some((point.id, point.execution))
     }
 
-    /// A rank that has left, and whose data a receive waits for. What it sent before has come.
+    /// A rank that has left, while a receive still waits for its data. All data that it sent before
+    /// has arrived.
     pub(crate) fn waits_for_left(&self, peers: &Peers) -> Option<usize> {
         let receives = self.running.iter().filter(|point| !point.end.is_send);
         let mut senders = receives.map(|point| point.end.peer);
@@ -117,8 +110,8 @@ impl SendsAndReceives {
     /// Matches sends with the receives that are known.
     ///
     /// # Errors
-    /// [`CollectiveError::Mismatch`] where the two differ in length, [`CollectiveError::Ended`]
-    /// where no receive will come, since the rank has left.
+    /// [`CollectiveError::Mismatch`] if the two differ in length, [`CollectiveError::Ended`] if no
+    /// receive will follow because the rank has left.
     pub(crate) fn match_sends(&mut self, peers: &mut Peers) -> Result<(), CollectiveError> {
         for point in self.running.iter_mut().filter(|point| !point.is_matched) {
             let PointEnd { peer, tag, .. } = point.end;
@@ -153,7 +146,7 @@ impl SendsAndReceives {
         peer: usize,
         most: u64,
     ) -> Result<bool, CollectiveError> {
-        let Some(lane) = self.lanes[peer].as_mut().filter(|lane| lane.has_room()) else {
+        let Some(qp) = self.qps[peer].as_mut().filter(|qp| qp.has_room()) else {
             return Ok(false);
         };
         let mut running = self.running.iter_mut().filter(|point| point.is_matched);
@@ -164,34 +157,32 @@ impl SendsAndReceives {
             return Ok(false);
         };
         let bytes = payload.len();
-        let sent = lane.send(endpoint, &header.encode(), payload)?;
+        let sent = qp.send(endpoint, &header.encode(), payload)?;
         if sent {
             point.execution.sent(peer, bytes);
         }
         Ok(sent)
     }
 
-    /// Takes in one segment from a rank, if it is there.
+    /// Processes one segment from a rank, if it has arrived.
     ///
     /// # Errors
-    /// [`CollectiveError::Connection`] where nobody waits for it, [`CollectiveError::Mismatch`].
+    /// [`CollectiveError::Connection`] if no receive waits for it, [`CollectiveError::Mismatch`].
     pub(crate) fn receive<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
         peer: usize,
     ) -> Result<bool, CollectiveError> {
-        let Some(lane) = &mut self.lanes[peer] else {
+        let Some(qp) = &mut self.qps[peer] else {
             return Ok(false);
         };
         let broken = |problem| CollectiveError::Connection {
             rank: peer,
             problem,
         };
-        let Some(bytes) = lane.front(endpoint).map_err(broken)? else {
+        let Some((header, payload)) = qp.front_segment(endpoint).map_err(broken)? else {
             return Ok(false);
         };
-        let header = Header::decode(bytes);
-        let header = header.ok_or_else(|| broken("a segment has no header".into()))?;
         let is_its = |point: &&mut Point| {
             let PointEnd {
                 peer: from,
@@ -203,9 +194,8 @@ impl SendsAndReceives {
         let point = self.running.iter_mut().find(is_its);
         let point = point.filter(|point| point.execution.receives_from(peer));
         let point = point.ok_or_else(|| broken("a segment belongs to no receive".into()))?;
-        let payload = &bytes[HEADER_BYTES..];
         if point.execution.receive(peer, &header, payload)? {
-            lane.release(endpoint)?;
+            qp.release(endpoint)?;
         }
         Ok(true)
     }

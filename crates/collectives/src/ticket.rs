@@ -1,4 +1,4 @@
-//! What a caller holds of an operation in flight.
+//! The caller's handle of an operation in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,13 +8,13 @@ use crate::buffer::Buffers;
 use crate::error::CollectiveError;
 use crate::report::Report;
 
-/// An operation that a [`Communicator`](crate::Communicator) runs. Any thread can use it, and it
-/// can be dropped at any time: the operation goes on.
+/// An operation that a [`Communicator`](crate::Communicator) runs. Any thread can use the ticket.
+/// It can be dropped at any time: the operation continues.
 #[derive(Debug)]
 pub struct Ticket(Arc<Shared>);
 
-/// The other half of a ticket. Dropped before its operation is complete, it ends the ticket as
-/// failed.
+/// The other half of a ticket. If it is dropped before its operation is complete, the ticket ends
+/// as failed.
 #[derive(Debug)]
 pub(crate) struct Completion {
     shared: Arc<Shared>,
@@ -35,19 +35,20 @@ struct State {
 }
 
 impl Ticket {
-    /// Whether the operation is over: one atomic load.
+    /// Whether the operation has ended: one atomic load.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.0.is_done.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the operation is over, at most for `timeout`. It can be called again, and by
-    /// several threads.
+    /// Sleeps until the operation has ended, for at most `timeout`. It can be called repeatedly,
+    /// and by several threads.
     ///
     /// # Errors
-    /// [`CollectiveError::StillRunning`] if it is not over; else how it failed.
+    /// [`CollectiveError::StillRunning`] if the operation has not ended; otherwise the error with
+    /// which it failed.
     pub fn wait(&self, timeout: Duration) -> Result<Report, CollectiveError> {
-        // `None`: no end.
+        // `None`: wait without an end.
         let end = Instant::now().checked_add(timeout);
         let mut state = self.0.lock();
         loop {
@@ -60,16 +61,16 @@ impl Ticket {
             if left.is_zero() {
                 return Err(CollectiveError::StillRunning);
             }
-            // Some clocks cannot count to the end of time.
+            // Some clocks cannot represent a time that far in the future.
             let left = left.min(Duration::from_secs(3600));
             let waited = self.0.done.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// The memory of an operation that is over, once. `None` before, or if the thread of the
-    /// communicator has panicked. The communicator does not touch memory of a caller any more when
-    /// [`Ticket::is_done`].
+    /// Takes the memory of an operation that has ended. Returns `None` before the end, on a second
+    /// call, or if the thread of the communicator has panicked. The communicator does not access
+    /// memory of a caller any more after [`Ticket::is_done`] returns true.
     #[must_use]
     pub fn take_buffers(&self) -> Option<Buffers> {
         self.0.lock().buffers.take()

@@ -1,4 +1,5 @@
-//! Arithmetic on tensors, value by value against what the types say, in memory without alignment.
+//! Checks arithmetic on tensors, value by value, against the definitions of the types, in unaligned
+//! memory.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -8,7 +9,7 @@
 use farwrite_collectives::{ElementType, Reduction, kernel};
 use half::{bf16, f16};
 
-/// Bits that are numbers of any size and sign, infinities and NaN, in no order.
+/// Bits that represent numbers of any size and sign, infinities and NaN, in no particular order.
 fn bits(i: u64) -> u64 {
     let mixed = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
@@ -40,7 +41,7 @@ fn integer(reduction: Reduction, a: i64, b: i64) -> i64 {
     }
 }
 
-/// One value, by a way that has nothing in common with the kernel.
+/// Computes one value in a way that shares nothing with the kernel.
 fn expected(element: ElementType, reduction: Reduction, a: &[u8], b: &[u8]) -> Vec<u8> {
     macro_rules! values {
         ($type:ty) => {
@@ -50,8 +51,8 @@ fn expected(element: ElementType, reduction: Reduction, a: &[u8], b: &[u8]) -> V
             )
         };
     }
-    // A sum or a product of two values of a shorter type is exact enough in `f64` that rounding it
-    // once is right.
+    // A sum or a product of two values of a shorter type is exact enough in `f64` that a single
+    // rounding gives the correct value.
     match element {
         ElementType::F64 => {
             let (a, b) = values!(f64);
@@ -104,7 +105,7 @@ fn is_nan(element: ElementType, value: &[u8]) -> bool {
     }
 }
 
-/// Whether it is a zero of either sign: a minimum of two zeros may be either.
+/// Whether the value is a zero of either sign: a minimum of two zeros may be either.
 fn is_zero(element: ElementType, value: &[u8]) -> bool {
     match element {
         ElementType::F64 => f64::from_ne_bytes(value.try_into().unwrap()) == 0.0,

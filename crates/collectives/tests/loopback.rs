@@ -1,4 +1,4 @@
-//! Groups over loopback sockets, one communicator a rank.
+//! Groups over loopback sockets, with one communicator per rank.
 
 use std::time::Duration;
 
@@ -157,7 +157,8 @@ fn sends_meet_receives_by_their_tags() {
         let operation = Operation::Receive { from, tag };
         group[at].submit(operation, buffers).unwrap()
     };
-    // In another order at each end, large ones too, with a collective in between.
+    // The order differs between the two ends. Large messages are included, and a collective
+    // operation runs in between.
     let sent = [
         send(0, 1, 1, 400_000),
         send(0, 1, 2, 3),
@@ -211,13 +212,13 @@ fn ranks_that_differ_are_named() {
         Buffers::in_place(floats(rank, 10 + rank))
     });
     let error = tickets[0].wait(WAIT).unwrap_err().to_string();
-    // Whichever rank finds it out first says it to the other.
+    // The rank that detects the difference first informs the other.
     let ways = [
         "operation 0: rank 1 has bytes = 44, this rank 40:",
         "rank 1 ended the group: operation 0: rank 0 has bytes = 40, this rank 44:",
     ];
     assert!(ways.iter().any(|way| error.starts_with(way)), "{error}");
-    // The group is over, and says why.
+    // The group has ended, and later operations report the reason.
     let later = submit(&group, &SUM, |rank| Buffers::in_place(floats(rank, 10)));
     assert_eq!(later[0].wait(WAIT).unwrap_err().to_string(), error);
 }

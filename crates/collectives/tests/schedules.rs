@@ -1,4 +1,4 @@
-//! Every schedule, interpreted step by step for all ranks, against what it is for.
+//! Interprets every schedule step by step for all ranks, and checks its result.
 
 #![allow(clippy::cast_possible_truncation, reason = "there are few ranks")]
 
@@ -9,18 +9,18 @@ use farwrite_collectives::schedule::{self, Action, Step};
 
 const MOST_RANKS: usize = 17;
 
-/// A value that remembers how it was made.
+/// A value that records how it was computed.
 type Value = String;
 
-/// What a rank has: one value a byte.
+/// The memory of a rank: one value per byte.
 #[derive(Clone)]
 struct Memory {
     input: Vec<Value>,
     work: Vec<Value>,
 }
 
-/// Does what the lists say, with as much in flight between two ranks as `most` messages. Panics if
-/// the ranks wait for each other.
+/// Executes the lists, with at most `most` messages in flight between two ranks. Panics if the
+/// ranks wait for each other.
 fn interpret(memories: &mut [Memory], lists: &[Vec<Step>], most: usize) {
     let ranks = lists.len();
     let mut wires = vec![VecDeque::<Vec<Value>>::new(); ranks * ranks];
@@ -79,7 +79,7 @@ fn usize_range(range: &Range<u64>) -> Range<usize> {
     usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
 }
 
-/// Memories of `bytes` bytes, in which each byte names its rank.
+/// Memories of `bytes` bytes, in which each byte contains its rank.
 fn memories(ranks: usize, bytes: usize) -> Vec<Memory> {
     let memory = |rank: usize| Memory {
         input: vec![rank.to_string(); bytes],
@@ -88,7 +88,7 @@ fn memories(ranks: usize, bytes: usize) -> Vec<Memory> {
     (0..ranks).map(memory).collect()
 }
 
-/// The ranks that went into a value, each once, in ascending order.
+/// The ranks that contributed to a value, each once, in ascending order.
 fn contributors(value: &str) -> Vec<usize> {
     let ranks = value.split(|c: char| !c.is_ascii_digit());
     let ranks = ranks.filter(|rank| !rank.is_empty());
@@ -99,7 +99,7 @@ fn contributors(value: &str) -> Vec<usize> {
 
 fn each_case(mut check: impl FnMut(usize, &[Range<u64>])) {
     for ranks in 1..=MOST_RANKS {
-        // Fewer values than ranks, and parts that differ.
+        // Fewer values than ranks, and parts of different lengths.
         for values in [1, ranks as u64, 2 * ranks as u64 + 1] {
             check(ranks, &schedule::cut(values, 1, ranks));
         }
@@ -110,7 +110,7 @@ fn lists(ranks: usize, list: impl Fn(usize) -> Vec<Step>) -> Vec<Vec<Step>> {
     (0..ranks).map(list).collect()
 }
 
-/// The sum that joins `ranks` from the first on, written as the interpreter does for a ring.
+/// The sum over `ranks` ranks from the first on, written as the interpreter does for a ring.
 fn ring_order(part: usize, ranks: usize) -> Value {
     let order = (1..=ranks).map(|distance| ((part + distance) % ranks).to_string());
     order.reduce(|sum, rank| format!("({sum}+{rank})")).unwrap()
@@ -173,7 +173,7 @@ fn a_direct_reduction_joins_from_its_owner_on() {
         for memory in &memories {
             for (part, range) in parts.iter().enumerate() {
                 let order = (0..ranks).map(|distance| ((part + distance) % ranks).to_string());
-                // What arrives is written on the left.
+                // The received value is written on the left.
                 let expected = order.reduce(|sum, rank| format!("({rank}+{sum})")).unwrap();
                 let values = &memory.work[usize_range(range)];
                 assert!(values.iter().all(|value| *value == expected));
@@ -305,8 +305,8 @@ fn a_root_gathers_and_scatters() {
     });
 }
 
-/// Every rank has the same for each value, to which every rank has contributed once, and the last
-/// reduction of each is marked once.
+/// Checks that every rank has the same values, that every rank has contributed once to each value,
+/// and that the last reduction of each is marked once.
 fn check_all_reduced(ranks: usize, values: usize, steps: &[Vec<Step>]) {
     let mut memories = memories(ranks, values);
     interpret(&mut memories, steps, 1);
@@ -343,7 +343,7 @@ fn halving_and_doubling_reduces_all() {
     let mut memories = memories(4, 4);
     let steps = lists(4, |r| schedule::halving_all_reduce(r, 4, &parts));
     interpret(&mut memories, &steps, 1);
-    // What arrives is written on the left.
+    // The received value is written on the left.
     assert_eq!(memories[3].work[0], "((3+1)+(2+0))");
 }
 

@@ -1,65 +1,87 @@
-//! The part of a bounded operation that has a deadline: every rank sends to every other one what it
-//! contributes, and takes what has come in time.
+//! The part of a bounded operation that has a deadline. Every rank sends its contribution to every
+//! other rank and uses what arrives in time.
 
 use std::ops::Range;
 
-use farwrite::{Endpoint, Error, Fabric};
+use farwrite::{Endpoint, Error, Fabric, SchemeTag};
 
-use super::lane::{Arrival, BoundedLane};
+use super::hadamard::Encoding;
+use super::learned::Terms;
+use super::qp::{Arrival, BoundedQp};
 use crate::element::{ElementType, Reduction};
+use crate::index::{to_range, to_usize};
 use crate::kernel;
 
-/// Which bytes go where, and what becomes of them.
+/// Which bytes go to which rank, and how received bytes are used.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    /// By rank: bytes of the source that it gets.
+    /// By rank: the bytes of the source that this rank sends to it.
     pub(crate) sends: Vec<Range<u64>>,
-    /// By rank: where in the working memory its bytes go.
+    /// By rank: where its bytes are placed in the working memory.
     pub(crate) receives: Vec<Range<u64>>,
-    /// How they join those that are there; `None`: they replace them.
+    /// How received values are combined with the present values. With `None`, they replace them.
     pub(crate) reduction: Option<(ElementType, Reduction)>,
+    /// How contributions are transformed before they are reduced.
+    pub(crate) encoding: Option<Encoding>,
     pub(crate) rank: usize,
     pub(crate) packet_bytes: u64,
     pub(crate) segment_bytes: u64,
 }
 
-/// An exchange on its way.
+impl Exchange {
+    /// The number of messages that carry the bytes of a range.
+    fn segments_of(&self, range: &Range<u64>) -> u64 {
+        (range.end - range.start).div_ceil(self.segment_bytes)
+    }
+}
+
+/// An exchange in progress.
 #[derive(Debug)]
 pub(crate) struct Collect {
     exchange: Exchange,
     /// By rank: bytes of the source that are not sent yet.
     outgoing: Vec<Range<u64>>,
     incoming: Vec<Incoming>,
+    /// The scheme that carries messages to other ranks.
+    scheme: SchemeTag,
     pub(crate) started_ns: u64,
-    /// When it ends at the latest.
+    /// The time at which the exchange ends at the latest.
     pub(crate) deadline_ns: Option<u64>,
 }
 
-/// What comes from one rank.
+/// What arrives from one rank.
 #[derive(Debug)]
 struct Incoming {
-    /// What a reduction waits for.
+    /// Received bytes that wait for the reduction.
     staged: Vec<u8>,
-    /// By packet.
+    /// Whether each packet has arrived.
     arrived: Vec<bool>,
-    /// Messages that are taken.
+    /// The number of its first message.
+    first: u64,
+    /// The number of messages that have been processed.
     segments: u64,
 }
 
-/// What an exchange brought.
+/// The result of an exchange.
 #[derive(Debug)]
 pub(crate) struct Collected {
-    /// By rank and packet.
+    /// By rank and packet: whether the packet has arrived.
     pub(crate) arrived: Vec<Vec<bool>>,
     pub(crate) received_bytes: u64,
     pub(crate) expected_bytes: u64,
-    /// Bytes of messages that ended without them, before any deadline.
+    /// The number of bytes that messages lacked when they ended, before any deadline.
     pub(crate) dropped_bytes: u64,
     pub(crate) timed_out: bool,
 }
 
 impl Collect {
-    pub(crate) fn new(exchange: Exchange, started_ns: u64, timeout_ns: Option<u64>) -> Self {
+    /// Begins the exchange: the queue pairs expect the messages of this operation.
+    pub(crate) fn new(
+        exchange: Exchange,
+        qps: &mut [Option<BoundedQp>],
+        terms: Terms,
+        started_ns: u64,
+    ) -> Self {
         let incoming = exchange.receives.iter().enumerate().map(|(rank, range)| {
             let bytes = range.end - range.start;
             let is_own = rank == exchange.rank;
@@ -71,6 +93,9 @@ impl Collect {
             Incoming {
                 staged,
                 arrived: vec![is_own; packets],
+                first: qps[rank]
+                    .as_mut()
+                    .map_or(0, |qp| qp.begin(exchange.segments_of(range))),
                 segments: if is_own { u64::MAX } else { 0 },
             }
         });
@@ -81,92 +106,108 @@ impl Collect {
             incoming,
             outgoing,
             exchange,
+            scheme: terms.scheme.tag(),
             started_ns,
-            deadline_ns: timeout_ns.map(|ns| started_ns.saturating_add(ns)),
+            deadline_ns: terms.timeout_ns.map(|ns| started_ns.saturating_add(ns)),
         }
     }
 
-    /// Sends and takes what can be. Returns whether it did anything.
+    /// Sends and receives as much as possible now. The queue pairs must have been tended in this
+    /// poll. Returns whether it did anything.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn progress<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
-        lanes: &mut [Option<BoundedLane>],
+        qps: &mut [Option<BoundedQp>],
         source: &[u8],
         work: &mut [u8],
     ) -> Result<bool, Error> {
         let mut moved = false;
-        for (peer, lane) in lanes.iter_mut().enumerate() {
-            let Some(lane) = lane else {
+        for (peer, qp) in qps.iter_mut().enumerate() {
+            let Some(qp) = qp else {
                 continue;
             };
-            lane.tend(endpoint)?;
-            moved |= self.send(endpoint, lane, peer, source)?;
-            while self.take_next(endpoint, lane, peer, work)? {
-                lane.release();
+            moved |= self.send(endpoint, qp, peer, source)?;
+            while self.take_next(endpoint, qp, peer, work)? {
+                qp.release();
                 moved = true;
             }
-            lane.tend(endpoint)?;
+            moved |= qp.tend(endpoint)?;
         }
         Ok(moved)
     }
 
-    /// Takes the next message of a rank, if it is over.
+    /// Processes the next message of a rank if that message has ended.
     fn take_next<F: Fabric>(
         &mut self,
         endpoint: &Endpoint<F>,
-        lane: &BoundedLane,
+        qp: &BoundedQp,
         peer: usize,
         work: &mut [u8],
     ) -> Result<bool, Error> {
-        let next = self.incoming[peer].segments;
-        let first = lane.arrivals().next();
-        let is_next = |(number, arrival): &(u64, Arrival<'_>)| *number == next && arrival.is_over();
-        let Some((number, arrival)) = first.filter(is_next) else {
-            return Ok(false);
-        };
-        if number >= self.segments_from(peer) {
+        let Incoming {
+            first, segments, ..
+        } = self.incoming[peer];
+        if self.has_all_from(peer) {
             return Ok(false);
         }
-        self.take(endpoint, peer, number, &arrival, work)?;
+        let front = qp.arrivals().next();
+        let is_next = |(number, arrival): &(u64, Arrival<'_>)| {
+            *number == first + segments && arrival.is_over()
+        };
+        let Some((_, arrival)) = front.filter(is_next) else {
+            return Ok(false);
+        };
+        self.take(endpoint, peer, segments, &arrival, work)?;
         self.incoming[peer].segments += 1;
         Ok(true)
     }
 
-    /// Whether everything is sent and every message is over.
+    /// Whether all messages have been handed to the queue pairs.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.outgoing.iter().all(Range::is_empty)
+    }
+
+    /// Whether all messages have been sent and every incoming message has ended.
     pub(crate) fn is_complete(&self) -> bool {
-        let is_sent = self.outgoing.iter().all(Range::is_empty);
-        let peers = 0..self.incoming.len();
-        is_sent && peers.into_iter().all(|peer| self.has_all_from(peer))
+        let mut peers = 0..self.incoming.len();
+        self.is_sent() && peers.all(|peer| self.has_all_from(peer))
     }
 
     fn has_all_from(&self, peer: usize) -> bool {
         self.incoming[peer].segments >= self.segments_from(peer)
     }
 
-    /// Ends it, complete or not: takes what is there of messages that are not over, and reduces.
+    /// Ends the exchange, complete or not. Copies the packets that have arrived of messages that
+    /// have not ended, and reduces.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn finish<F: Fabric>(
         mut self,
         endpoint: &Endpoint<F>,
-        lanes: &[Option<BoundedLane>],
+        qps: &mut [Option<BoundedQp>],
         work: &mut [u8],
     ) -> Result<Collected, Error> {
         let timed_out = !self.is_complete();
         let dropped_bytes = self.missing_bytes(|incoming| incoming.segments);
-        for (peer, lane) in lanes.iter().enumerate() {
-            let Some(lane) = lane else {
+        for (peer, qp) in qps.iter_mut().enumerate() {
+            let Some(qp) = qp else {
                 continue;
             };
-            for (number, arrival) in lane.arrivals() {
-                if number >= self.incoming[peer].segments && number < self.segments_from(peer) {
-                    self.take(endpoint, peer, number, &arrival, work)?;
+            let Incoming {
+                first, segments, ..
+            } = self.incoming[peer];
+            let all = self.segments_from(peer);
+            for (number, arrival) in qp.arrivals() {
+                let segment = number.checked_sub(first);
+                if let Some(segment) = segment.filter(|at| (segments..all).contains(at)) {
+                    self.take(endpoint, peer, segment, &arrival, work)?;
                 }
             }
+            qp.end(first + all, self.exchange.segments_of(&self.outgoing[peer]));
         }
         self.reduce(work);
         let expected = self.exchange.receives.iter().enumerate();
@@ -186,11 +227,11 @@ impl Collect {
         })
     }
 
-    /// Sends as many messages to a rank as there is room for.
+    /// Sends messages to a rank while it has free buffers.
     fn send<F: Fabric>(
         &mut self,
         endpoint: &mut Endpoint<F>,
-        lane: &mut BoundedLane,
+        qp: &mut BoundedQp,
         peer: usize,
         source: &[u8],
     ) -> Result<bool, Error> {
@@ -199,7 +240,7 @@ impl Collect {
             let Range { start, end } = self.outgoing[peer];
             let end = end.min(start + self.exchange.segment_bytes);
             let payload = &source[to_usize(start)..to_usize(end)];
-            if !lane.send(endpoint, payload, self.deadline_ns)? {
+            if !qp.send(endpoint, payload, self.scheme, self.deadline_ns)? {
                 break;
             }
             self.outgoing[peer].start = end;
@@ -209,16 +250,15 @@ impl Collect {
     }
 
     fn segments_from(&self, peer: usize) -> u64 {
-        let range = &self.exchange.receives[peer];
-        (range.end - range.start).div_ceil(self.exchange.segment_bytes)
+        self.exchange.segments_of(&self.exchange.receives[peer])
     }
 
-    /// Takes the packets of a message that are there.
+    /// Copies the packets of a message that have arrived to their place in memory.
     fn take<F: Fabric>(
         &mut self,
         endpoint: &Endpoint<F>,
         peer: usize,
-        number: u64,
+        segment: u64,
         arrival: &Arrival<'_>,
         work: &mut [u8],
     ) -> Result<(), Error> {
@@ -228,13 +268,13 @@ impl Collect {
             ..
         } = self.exchange;
         let range = self.exchange.receives[peer].clone();
-        let first = number * segment_bytes;
+        let first = segment * segment_bytes;
         let bytes = segment_bytes.min(range.end - range.start - first);
         let arrived = arrival.packets(to_usize(bytes.div_ceil(packet_bytes)), packet_bytes);
         let incoming = &mut self.incoming[peer];
         let target = match self.exchange.reduction {
             Some(_) => &mut incoming.staged[..],
-            None => &mut work[to_usize(range.start)..to_usize(range.end)],
+            None => &mut work[to_range(&range)],
         };
         for run in runs(&arrived) {
             let start = run.start as u64 * packet_bytes;
@@ -247,8 +287,8 @@ impl Collect {
         Ok(())
     }
 
-    /// Joins what is there, rank by rank from this one on.
-    fn reduce(&self, work: &mut [u8]) {
+    /// Combines the contributions that have arrived, rank by rank, starting after this rank.
+    fn reduce(&mut self, work: &mut [u8]) {
         let Some((element, reduction)) = self.exchange.reduction else {
             return;
         };
@@ -259,7 +299,7 @@ impl Collect {
             ..
         } = self.exchange;
         let range = &receives[rank];
-        let own = &mut work[to_usize(range.start)..to_usize(range.end)];
+        let own = &mut work[to_range(range)];
         let packets = self.incoming[rank].arrived.len();
         let ranks = self.incoming.len();
         let others = (1..ranks).map(|distance| (rank + distance) % ranks);
@@ -268,28 +308,33 @@ impl Collect {
             run.start * packet_bytes..length.min(run.end * packet_bytes)
         };
         for peer in others {
-            let incoming = &self.incoming[peer];
+            let incoming = &mut self.incoming[peer];
+            if let Some(encoding) = self.exchange.encoding {
+                encoding.rescale(&mut incoming.staged, &incoming.arrived);
+            }
             for run in runs(&incoming.arrived) {
                 let bytes = bytes_of(&run, own.len());
                 let theirs = &incoming.staged[bytes.clone()];
                 kernel::reduce(element, reduction, &mut own[bytes], theirs);
             }
         }
-        if reduction != Reduction::Mean {
-            return;
-        }
-        for packet in 0..packets {
-            let contributors = self
-                .incoming
-                .iter()
-                .filter(|incoming| incoming.arrived[packet]);
-            let contributors = u32::try_from(contributors.count()).unwrap_or(u32::MAX);
-            let bytes = bytes_of(&(packet..packet + 1), own.len());
+        // Values that lack the same contributions: those of one packet, or of one group of packets.
+        let together = self.exchange.encoding.map_or(1, |e| e.group_packets());
+        let sets = (0..packets).step_by(together);
+        let sets = sets.map(|start| start..packets.min(start + together));
+        for set in sets.filter(|_| reduction == Reduction::Mean) {
+            let has_some = |incoming: &&Incoming| incoming.arrived[set.clone()].contains(&true);
+            let contributors = self.incoming.iter().filter(has_some).count();
+            let contributors = u32::try_from(contributors).unwrap_or(u32::MAX);
+            let bytes = bytes_of(&set, own.len());
             kernel::divide(element, &mut own[bytes], contributors);
+        }
+        if let Some(encoding) = self.exchange.encoding {
+            encoding.decode(own);
         }
     }
 
-    /// Bytes that are missing of the first messages from each rank, as many as `segments` says.
+    /// The number of bytes missing from the first `segments` messages of each rank.
     fn missing_bytes(&self, segments: impl Fn(&Incoming) -> u64) -> u64 {
         let Exchange {
             packet_bytes,
@@ -316,7 +361,7 @@ impl Collect {
     }
 }
 
-/// The runs of what is set.
+/// The runs of consecutive `true` values.
 pub(super) fn runs(set: &[bool]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -325,11 +370,6 @@ pub(super) fn runs(set: &[bool]) -> impl Iterator<Item = Range<usize>> {
         at = start + length.unwrap_or(set.len() - start);
         Some(start..at)
     })
-}
-
-/// A place within memory.
-fn to_usize(place: u64) -> usize {
-    usize::try_from(place).expect("places lie within memory")
 }
 
 #[cfg(test)]

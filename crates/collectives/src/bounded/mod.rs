@@ -1,71 +1,59 @@
-//! Operations that end in time, with what has come by then.
+//! Operations that end by a deadline, with the data that has arrived by then.
 //!
-//! An operation has two phases. In the first, every rank sends to every other one what it
-//! contributes, in best-effort messages, until the deadline ([`collect`]). Contributions are never
-//! joined on their way, so a lost packet costs the contribution of one rank, and which ranks went
-//! into a value is known from what has arrived. In the second, ranks exchange [`record`]s exactly,
-//! and for an all-reduce the reduced parts too: so all ranks have the same result and know the same
-//! of it.
+//! An operation has two phases. In the first phase, every rank sends its contribution to every
+//! other rank in best-effort messages, until the deadline ([`collect`]). No rank combines
+//! contributions on the way. So a lost packet costs the contribution of one rank only, and the
+//! packets that arrived show which ranks are part of a value. In the second phase, ranks exchange
+//! [`record`]s exactly, and for an all-reduce the reduced parts too. So all ranks have the same
+//! result and the same knowledge of what is missing from it.
 
 pub(crate) mod collect;
-pub(crate) mod lane;
+pub(crate) mod hadamard;
+pub(crate) mod learned;
+mod options;
 pub(crate) mod plan;
+pub(crate) mod qp;
 pub(crate) mod record;
 
 use std::ops::Range;
 
-use farwrite::deadline::{Bounds, Key, Observation, Policy, Timeouts};
+use farwrite::deadline::{TimeoutKey, Verdict};
 use farwrite::{Endpoint, Error, Fabric, SchemeName};
 
 use self::collect::{Collect, Collected, Exchange, runs};
-use self::lane::BoundedLane;
+use self::learned::{Learned, Terms};
 use self::plan::BoundedPlan;
+use self::qp::BoundedQp;
+use crate::index::{to_range, to_usize};
 use crate::report::Missing;
 
-/// How bounded operations of a group work. All ranks must have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BoundedOptions {
-    /// What carries contributions: one of [`SchemeName::BOUNDED`].
-    pub scheme: SchemeName,
-    /// How the time follows from what operations took.
-    pub policy: Policy,
-    /// The least and the most time.
-    pub bounds: Bounds,
+pub use self::options::{BoundedOptions, Hadamard};
+
+/// The state that the bounded operations of a group share.
+pub(crate) struct BoundedGroup<'a, F: Fabric> {
+    pub(crate) endpoint: &'a mut Endpoint<F>,
+    /// By rank; `None` for this rank.
+    pub(crate) qps: &'a mut [Option<BoundedQp>],
+    pub(crate) learned: &'a mut Learned,
+    pub(crate) now_ns: u64,
 }
 
-impl Default for BoundedOptions {
-    /// Without repair; the least time that keeps missing bytes below 1%, from 1 ms to a minute.
-    fn default() -> Self {
-        Self {
-            scheme: SchemeName::BestEffort,
-            policy: Policy::LossTarget {
-                target_ppm: 10_000,
-                rtt_ns: 10_000_000,
-            },
-            bounds: Bounds {
-                min_ns: 1_000_000,
-                max_ns: 60_000_000_000,
-            },
-        }
-    }
-}
-
-/// A bounded operation on its way.
+/// A bounded operation in progress.
 #[derive(Debug)]
 pub(crate) struct Bounded {
     plan: BoundedPlan,
     phase: Phase,
-    /// How long the first phase was allowed to take.
-    timeout_ns: Option<u64>,
+    /// How it runs; `None` before it begins.
+    terms: Option<Terms>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// An earlier bounded operation is not over.
+    /// An earlier bounded operation has not sent all of its messages.
     Waiting,
     Collecting(Box<Collect>),
     Exchanging(Collected),
-    /// An error has ended it.
+    /// An error has ended the operation.
     Broken,
 }
 
@@ -74,16 +62,24 @@ impl Bounded {
         Self {
             plan,
             phase: Phase::Waiting,
-            timeout_ns: None,
+            terms: None,
         }
     }
 
-    /// Whether the first phase is over.
+    /// Whether the first phase has ended.
     pub(crate) fn has_collected(&self) -> bool {
         matches!(self.phase, Phase::Exchanging(_))
     }
 
-    /// When the first phase ends at the latest.
+    /// Whether the messages of the first phase have been handed to the queue pairs.
+    pub(crate) fn is_sent(&self) -> bool {
+        match &self.phase {
+            Phase::Collecting(collect) => collect.is_sent(),
+            phase => matches!(phase, Phase::Exchanging(_)),
+        }
+    }
+
+    /// The time at which the first phase ends at the latest.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         match &self.phase {
             Phase::Collecting(collect) => collect.deadline_ns,
@@ -91,109 +87,86 @@ impl Bounded {
         }
     }
 
-    /// How long the first phase was allowed to take; `None`: it was the warm-up.
+    /// How long the first phase was allowed to take; `None` for the warm-up.
     pub(crate) fn timeout_ns(&self) -> Option<u64> {
-        self.timeout_ns
+        self.terms?.timeout_ns
     }
 
-    fn key(&self) -> Key {
-        Key::new(self.plan.collective, self.plan.bytes, 0)
+    /// The scheme that carried the contributions, and the verdict that selected it; `None` before
+    /// the operation begins.
+    pub(crate) fn repair(&self) -> Option<(SchemeName, Verdict)> {
+        self.terms.map(|terms| (terms.scheme, terms.verdict))
     }
 
-    /// Goes on with the first phase. Returns whether it did anything.
+    fn key(&self) -> TimeoutKey {
+        TimeoutKey::new(self.plan.collective, self.plan.bytes, 0)
+    }
+
+    /// Continues the first phase. The phase ends only if `may_end` is true. Returns whether it did
+    /// anything.
     ///
     /// # Errors
     /// Those of the endpoint.
     pub(crate) fn progress<F: Fabric>(
         &mut self,
-        endpoint: &mut Endpoint<F>,
-        lanes: &mut [Option<BoundedLane>],
-        timeouts: &mut Timeouts,
+        group: BoundedGroup<'_, F>,
         source: &[u8],
         work: &mut [u8],
-        now_ns: u64,
+        may_end: bool,
     ) -> Result<bool, Error> {
+        let BoundedGroup {
+            endpoint,
+            qps,
+            learned,
+            now_ns,
+        } = group;
         if matches!(self.phase, Phase::Waiting) {
-            self.timeout_ns = timeouts.get_mut(self.key()).timeout_ns(self.plan.bytes);
-            let exchange = self.plan.exchange.clone();
-            let collect = Collect::new(exchange, now_ns, self.timeout_ns);
+            let terms = learned.terms(self.key(), self.plan.bytes);
+            self.terms = Some(terms);
+            let collect = Collect::new(self.plan.exchange.clone(), qps, terms, now_ns);
             self.phase = Phase::Collecting(Box::new(collect));
         }
         let Phase::Collecting(collect) = &mut self.phase else {
             return Ok(false);
         };
-        let moved = collect.progress(endpoint, lanes, source, work)?;
+        let source = self.plan.encoded.as_deref().unwrap_or(source);
+        let moved = collect.progress(endpoint, qps, source, work)?;
         let is_late = collect.deadline_ns.is_some_and(|at_ns| at_ns <= now_ns);
-        if !collect.is_complete() && !is_late {
+        if !may_end || !collect.is_complete() && !is_late {
             return Ok(moved);
         }
         if let Phase::Collecting(collect) = std::mem::replace(&mut self.phase, Phase::Broken) {
             let elapsed_ns = now_ns.saturating_sub(collect.started_ns);
-            let collected = collect.finish(endpoint, lanes, work)?;
-            self.write_record(&collected, elapsed_ns, lanes, timeouts, work);
+            let collected = collect.finish(endpoint, qps, work)?;
+            let key = self.key();
+            let proposal = learned.propose(key, &collected, elapsed_ns, endpoint, qps)?;
+            let range = self.plan.record(self.plan.exchange.rank);
+            let has_arrived = |rank: usize, packet: usize| {
+                let arrived: &Vec<bool> = &collected.arrived[rank];
+                arrived.get(packet).copied().unwrap_or(false)
+            };
+            let record = &mut work[to_range(&range)];
+            self.plan.layout.write(record, proposal, has_arrived);
+            self.plan.encoded = None;
             self.phase = Phase::Exchanging(collected);
         }
         Ok(true)
     }
 
-    /// Writes what this rank says to the others.
-    fn write_record(
-        &self,
-        collected: &Collected,
-        elapsed_ns: u64,
-        lanes: &[Option<BoundedLane>],
-        timeouts: &mut Timeouts,
-        work: &mut [u8],
-    ) {
-        let expected_bytes = collected.expected_bytes;
-        let dropped = u128::from(collected.dropped_bytes) * 1_000_000;
-        let path_loss = dropped.checked_div(expected_bytes.into()).unwrap_or(0);
-        let proposal = timeouts.get_mut(self.key()).propose(&Observation {
-            elapsed_ns,
-            received_bytes: collected.received_bytes,
-            expected_bytes,
-            timed_out: collected.timed_out,
-            path_loss_ppm: u32::try_from(path_loss).unwrap_or(u32::MAX),
-        });
-        let range = self.plan.record(self.plan.exchange.rank);
-        let record = &mut work[to_usize(range.start)..to_usize(range.end)];
-        let sent = lanes
-            .iter()
-            .map(|lane| lane.as_ref().map_or(0, BoundedLane::sent));
-        let has_arrived = |rank: usize, packet: usize| {
-            let arrived: &Vec<bool> = &collected.arrived[rank];
-            arrived.get(packet).copied().unwrap_or(false)
-        };
-        self.plan.layout.write(record, proposal, sent, has_arrived);
-    }
-
-    /// Learns from the records of all ranks, which have come.
-    pub(crate) fn settle(
-        &self,
-        lanes: &mut [Option<BoundedLane>],
-        timeouts: &mut Timeouts,
-        work: &[u8],
-    ) {
+    /// Learns from the records of all ranks, which must have arrived.
+    pub(crate) fn settle(&self, learned: &mut Learned, work: &[u8]) {
         let layout = self.plan.layout;
         let records = (0..layout.ranks).map(|rank| self.record(work, rank));
         let proposals: Vec<_> = records.map(|record| layout.proposal(record)).collect();
-        timeouts
-            .get_mut(self.key())
-            .agree(self.plan.bytes, &proposals);
-        for (rank, lane) in lanes.iter_mut().enumerate() {
-            if let Some(lane) = lane {
-                let sent = layout.sent(self.record(work, rank), self.plan.exchange.rank);
-                lane.set_current(sent);
-            }
-        }
+        learned.agree(self.key(), self.plan.bytes, &proposals);
     }
 
     fn record<'a>(&self, work: &'a [u8], rank: usize) -> &'a [u8] {
         let range = self.plan.record(rank);
-        &work[to_usize(range.start)..to_usize(range.end)]
+        &work[to_range(&range)]
     }
 
-    /// Which bytes of the result lack contributions of which ranks.
+    /// The bytes of the result that lack contributions, and the ranks that they lack.
     pub(crate) fn missing(&self, work: &[u8]) -> Vec<Missing> {
         let Phase::Exchanging(collected) = &self.phase else {
             return Vec::new();
@@ -233,7 +206,7 @@ impl Bounded {
         }
     }
 
-    /// The same of a part that ranks have reduced, in which equal neighbours are one.
+    /// The same for a part that ranks have reduced. Equal neighbours are merged into one.
     fn missing_of(
         &self,
         part: &Range<u64>,
@@ -264,9 +237,4 @@ impl Bounded {
         let end = range.start + run.end as u64 * packet_bytes;
         range.start + run.start as u64 * packet_bytes..end.min(range.end)
     }
-}
-
-/// A place within memory.
-fn to_usize(place: u64) -> usize {
-    usize::try_from(place).expect("places lie within memory")
 }

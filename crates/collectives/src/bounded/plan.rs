@@ -1,16 +1,19 @@
-//! From an operation and its memory to both phases of a bounded operation.
+//! Computes both phases of a bounded operation from the operation and its memory.
 
 use std::ops::Range;
 
 use farwrite::deadline::Collective;
 
 use super::collect::Exchange;
+use super::hadamard::Encoding;
 use super::record::Layout;
 use crate::element::{ElementType, Reduction};
 use crate::error::CollectiveError;
+use crate::group_view::GroupView;
+use crate::index::{to_range, to_usize};
 use crate::operation::{Algorithm, Operation};
 use crate::schedule::{self, Step};
-use crate::sizes::{Place, Sizes};
+use crate::sizes::Sizes;
 
 /// What one rank does for a bounded operation.
 #[derive(Debug)]
@@ -18,14 +21,16 @@ pub(crate) struct BoundedPlan {
     pub(crate) exchange: Exchange,
     pub(crate) layout: Layout,
     pub(crate) collective: Collective,
-    /// Bytes of the operation, for its timeout.
+    /// The size of the operation in bytes, which selects its timeout.
     pub(crate) bytes: u64,
-    /// Bytes of the result, which lies in front of the records in the working memory.
+    /// The size of the result in bytes. The result precedes the records in the working memory.
     pub(crate) result_bytes: u64,
-    /// Bytes of the source that this rank contributes to its own result, and where they go.
+    /// The bytes of the source that this rank contributes to its own result, and their destination.
     pub(crate) own: (Range<u64>, u64),
-    /// Of an all-reduce: the part that each rank reduces.
+    /// For an all-reduce: the part that each rank reduces.
     pub(crate) parts: Option<Vec<Range<u64>>>,
+    /// The contributions of this rank, if they are transformed.
+    pub(crate) encoded: Option<Vec<u8>>,
 }
 
 impl BoundedPlan {
@@ -34,22 +39,22 @@ impl BoundedPlan {
     /// # Errors
     /// [`CollectiveError::Argument`] where it is always exact.
     pub(crate) fn new(
-        place: &Place,
+        view: &GroupView,
         operation: &Operation,
         values: Option<(ElementType, Reduction)>,
         sizes: &Sizes,
     ) -> Result<Self, CollectiveError> {
-        let Place { rank, ranks, .. } = *place;
+        let GroupView { rank, ranks, .. } = *view;
         if let Some((element, _)) = values.filter(|(element, _)| !element.is_float()) {
-            return Err(place.wrong("element type", element, "bounded operations are for floats"));
+            return Err(view.wrong("element type", element, "bounded operations are for floats"));
         }
         let Contributions {
             collective,
             sends,
             receives,
             own,
-        } = Contributions::of(place, operation, values, sizes)?;
-        let packet_bytes = u64::from(place.packet_bytes);
+        } = Contributions::of(view, operation, values, sizes)?;
+        let packet_bytes = u64::from(view.packet_bytes);
         let parts = (collective == Collective::AllReduce).then(|| sends.clone());
         let lengths = parts.iter().flatten().map(|part| part.end - part.start);
         let packets = lengths.max().unwrap_or(0).div_ceil(packet_bytes);
@@ -67,11 +72,13 @@ impl BoundedPlan {
                 sends,
                 receives,
                 reduction: values,
+                encoding: Encoding::new(view.hadamard, values, packet_bytes),
                 rank,
                 packet_bytes,
-                segment_bytes: packet_bytes * u64::from(place.packets_per_segment),
+                segment_bytes: packet_bytes * u64::from(view.packets_per_segment),
             },
             parts,
+            encoded: None,
         })
     }
 
@@ -90,25 +97,33 @@ impl BoundedPlan {
         steps
     }
 
-    /// Where a rank's record lies in the working memory.
+    /// Where the record of a rank lies in the working memory.
     pub(crate) fn record(&self, rank: usize) -> Range<u64> {
         let bytes = self.layout.bytes() as u64;
         let start = self.result_bytes + rank as u64 * bytes;
         start..start + bytes
     }
 
-    /// The working memory before anything has arrived.
-    pub(crate) fn working_memory(&self, source: &[u8]) -> Vec<u8> {
+    /// Transforms the contributions of this rank if the plan requires it, and creates the working
+    /// memory, which holds only these contributions.
+    pub(crate) fn prepare(&mut self, source: &[u8]) -> Vec<u8> {
+        let Exchange {
+            encoding,
+            ref sends,
+            ..
+        } = self.exchange;
+        self.encoded = encoding.map(|encoding| encoding.encode(source, sends));
+        let source = self.encoded.as_deref().unwrap_or(source);
         let length = self.record(self.layout.ranks).start;
         let mut work = vec![0; to_usize(length)];
         let (range, at) = &self.own;
-        let own = &source[to_usize(range.start)..to_usize(range.end)];
+        let own = &source[to_range(range)];
         work[to_usize(*at)..][..own.len()].copy_from_slice(own);
         work
     }
 }
 
-/// What goes where in the first phase.
+/// The source and the destination of each range of bytes in the first phase.
 struct Contributions {
     collective: Collective,
     sends: Vec<Range<u64>>,
@@ -118,12 +133,12 @@ struct Contributions {
 
 impl Contributions {
     fn of(
-        place: &Place,
+        view: &GroupView,
         operation: &Operation,
         values: Option<(ElementType, Reduction)>,
         sizes: &Sizes,
     ) -> Result<Self, CollectiveError> {
-        let Place { rank, ranks, .. } = *place;
+        let GroupView { rank, ranks, .. } = *view;
         let element_bytes = values.map_or(1, |(element, _)| element.bytes());
         let parts = schedule::cut(sizes.total / element_bytes, element_bytes, ranks);
         let part = parts[rank].clone();
@@ -151,7 +166,7 @@ impl Contributions {
             } => {
                 if !send_bytes.is_empty() || !receive_bytes.is_empty() {
                     let expected = "an all-to-all of given sizes is always exact";
-                    return Err(place.wrong("delivery", "bounded", expected));
+                    return Err(view.wrong("delivery", "bounded", expected));
                 }
                 let own = (sizes.sends[rank].clone(), sizes.receives[rank].start);
                 let (sends, receives) = (sizes.sends.clone(), sizes.receives.clone());
@@ -159,7 +174,7 @@ impl Contributions {
             }
             _ => {
                 let expected = format!("{} is always exact", operation.name());
-                return Err(place.wrong("delivery", "bounded", expected));
+                return Err(view.wrong("delivery", "bounded", expected));
             }
         };
         Ok(Self {
@@ -169,9 +184,4 @@ impl Contributions {
             own,
         })
     }
-}
-
-/// A place within memory.
-fn to_usize(place: u64) -> usize {
-    usize::try_from(place).expect("places lie within memory")
 }

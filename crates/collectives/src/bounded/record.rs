@@ -1,12 +1,11 @@
-//! What each rank says to all others after the data of a bounded operation: exactly, over the lanes
-//! of collective operations.
+//! The record that each rank sends to all others after the data of a bounded operation. It is sent
+//! exactly, over the queue pairs of collective operations.
 //!
 //! ```text
 //!  0  u64        cost that the rank proposes, in nanoseconds per MiB
 //!  8  u32        what the path to it dropped, in millionths
 //! 12  u32        0
-//! 16  n x u64    messages of bounded operations that it has sent to each rank, ever
-//!     n x bits   of an all-reduce: for each rank, which packets of its contribution to this
+//! 16  n x bits   of an all-reduce: for each rank, which packets of its contribution to this
 //!                rank's part have arrived; the first one in the least significant bit
 //! ```
 //!
@@ -16,18 +15,19 @@ use farwrite::deadline::{Cost, Proposal};
 
 const FIXED_BYTES: usize = 16;
 
-/// A record's places.
+/// The layout of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) ranks: usize,
-    /// Packets that each rank contributes to a part, at most; 0 where arrivals are not in it.
+    /// The maximum number of packets that a rank contributes to a part; 0 if the record has no
+    /// arrivals.
     pub(crate) packets: usize,
 }
 
 impl Layout {
-    /// Bytes of a record.
+    /// The size of a record in bytes.
     pub(crate) fn bytes(self) -> usize {
-        FIXED_BYTES + 8 * self.ranks + self.ranks * self.packets.div_ceil(8)
+        FIXED_BYTES + self.ranks * self.packets.div_ceil(8)
     }
 
     /// Writes a record.
@@ -35,24 +35,20 @@ impl Layout {
         self,
         out: &mut [u8],
         proposal: Proposal,
-        sent: impl Iterator<Item = u64>,
         has_arrived: impl Fn(usize, usize) -> bool,
     ) {
         out[..8].copy_from_slice(&proposal.cost.0.to_be_bytes());
         out[8..12].copy_from_slice(&proposal.path_loss_ppm.to_be_bytes());
-        for (out, sent) in out[FIXED_BYTES..].as_chunks_mut().0.iter_mut().zip(sent) {
-            *out = sent.to_be_bytes();
-        }
         let each = self.packets.div_ceil(8);
         for rank in 0..self.ranks {
-            let bits = &mut out[FIXED_BYTES + 8 * self.ranks + rank * each..][..each];
+            let bits = &mut out[FIXED_BYTES + rank * each..][..each];
             for packet in (0..self.packets).filter(|&packet| has_arrived(rank, packet)) {
                 bits[packet / 8] |= 1 << (packet % 8);
             }
         }
     }
 
-    /// What the rank proposes.
+    /// The proposal of the rank.
     pub(crate) fn proposal(self, record: &[u8]) -> Proposal {
         let number = |at: usize| record[at..].first_chunk().copied().unwrap_or_default();
         let loss = record[8..].first_chunk().copied().unwrap_or_default();
@@ -62,16 +58,10 @@ impl Layout {
         }
     }
 
-    /// Messages of bounded operations that it has sent to a rank.
-    pub(crate) fn sent(self, record: &[u8], to: usize) -> u64 {
-        let number = record[FIXED_BYTES + 8 * to..].first_chunk();
-        u64::from_be_bytes(number.copied().unwrap_or_default())
-    }
-
-    /// Whether a packet of a rank's contribution arrived at the rank of the record.
+    /// Whether a packet from rank `from` arrived at the rank that wrote the record.
     pub(crate) fn has_arrived(self, record: &[u8], from: usize, packet: usize) -> bool {
         let each = self.packets.div_ceil(8);
-        let byte = FIXED_BYTES + 8 * self.ranks + from * each + packet / 8;
+        let byte = FIXED_BYTES + from * each + packet / 8;
         record[byte] >> (packet % 8) & 1 == 1
     }
 }
@@ -92,17 +82,8 @@ mod tests {
             path_loss_ppm: 10_000,
         };
         let has_arrived = |rank: usize, packet: usize| (rank + packet).is_multiple_of(3);
-        layout.write(
-            &mut record,
-            proposal,
-            [7, 0, 1 << 40].into_iter(),
-            has_arrived,
-        );
+        layout.write(&mut record, proposal, has_arrived);
         assert_eq!(layout.proposal(&record), proposal);
-        assert_eq!(
-            [0, 1, 2].map(|to| layout.sent(&record, to)),
-            [7, 0, 1 << 40]
-        );
         for (rank, packet) in (0..3).flat_map(|rank| (0..11).map(move |packet| (rank, packet))) {
             let arrived = layout.has_arrived(&record, rank, packet);
             assert_eq!(arrived, has_arrived(rank, packet), "{rank}, {packet}");

@@ -1,4 +1,4 @@
-//! What a member does when it is polled.
+//! The work that a member does in each poll.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::{Finished, Member};
 use crate::error::CollectiveError;
 use crate::execution::Execution;
 
-/// Most segments that a poll passes on, so that packets do not wait for long.
+/// The maximum number of segments that a poll processes, so that packets do not wait for long.
 const SEGMENTS_A_POLL: usize = 16;
 
 impl<F: Fabric> Member<F> {
-    /// Takes in what has arrived, and sends what is ready, at `now_ns`, which must not run
-    /// backward. Returns when to call again at the latest, if nothing arrives before; `None` when
-    /// only an arrival can bring more to do. Call it also after [`Member::start`].
+    /// Processes what has arrived and sends what is ready, at `now_ns`. The time must not run
+    /// backward. Returns when to call again at the latest if nothing arrives earlier; `None` if
+    /// only an arrival can cause more work. Call it also after [`Member::start`].
     ///
-    /// An error of the group ends its operations, each with that error; it is not returned here.
+    /// An error of the group ends all of its operations with that error. It is not returned here.
     pub fn poll(&mut self, now_ns: u64) -> Option<u64> {
         let polled = match self.endpoint.poll(now_ns) {
             Ok(next_ns) => next_ns,
@@ -33,7 +33,7 @@ impl<F: Fabric> Member<F> {
                 is_first
             }
         };
-        // What was sent leaves with the next poll.
+        // The next poll sends the queued data.
         let again = moved.then_some(now_ns);
         let deadline = self.running().map(Execution::deadline_ns).min();
         let ask = (!self.is_idle()).then(|| self.peers.ask(now_ns, self.wait_ns()));
@@ -41,28 +41,28 @@ impl<F: Fabric> Member<F> {
         next.into_iter().flatten().min()
     }
 
-    /// The shortest time that an operation which runs may take.
+    /// The shortest timeout of the running operations.
     fn wait_ns(&self) -> u64 {
         let waits = self.running().map(|execution| execution.timeout_ns);
         waits.min().unwrap_or(u64::MAX)
     }
 
-    /// Passes on what can be. Returns whether it did anything.
+    /// Processes everything that can make progress. Returns whether it did anything.
     fn progress(&mut self, now_ns: u64) -> Result<bool, CollectiveError> {
         let started = self.in_order.started();
-        let noted = self.peers.progress(&mut self.endpoint, started)?;
-        let ranks = self.place.ranks;
-        for lanes in [&mut self.in_order.lanes, &mut self.send_receive.lanes] {
-            for (rank, lane) in lanes.iter_mut().enumerate() {
-                if let Some(lane) = lane {
+        let mut moved = self.peers.progress(&mut self.endpoint, started)?;
+        let ranks = self.view.ranks;
+        for qps in [&mut self.in_order.qps, &mut self.send_receive.qps] {
+            for (rank, qp) in qps.iter_mut().enumerate() {
+                if let Some(qp) = qp {
                     let broken = |problem| CollectiveError::Connection { rank, problem };
-                    lane.reclaim().map_err(broken)?;
-                    lane.post(&mut self.endpoint)?;
+                    qp.reclaim().map_err(broken)?;
+                    moved |= qp.post(&mut self.endpoint)?;
                 }
             }
         }
         if self.failure.is_some() {
-            return Ok(noted);
+            return Ok(moved);
         }
         self.send_receive.match_sends(&mut self.peers)?;
         let most = self.options.payload_bytes();
@@ -83,10 +83,10 @@ impl<F: Fabric> Member<F> {
             self.peers.note_moved(now_ns);
         }
         self.end_operations(now_ns)?;
-        Ok(noted || segments > 0)
+        Ok(moved || segments > 0)
     }
 
-    /// Ends operations that are done, and the group if a deadline has come.
+    /// Ends operations that are done, and ends the group if a deadline has passed.
     fn end_operations(&mut self, now_ns: u64) -> Result<(), CollectiveError> {
         let Self {
             in_order,
@@ -111,12 +111,12 @@ impl<F: Fabric> Member<F> {
         late.map_or(Ok(()), |late| Err(self.timed_out(late, now_ns)))
     }
 
-    /// The error of an operation whose deadline has come.
+    /// The error of an operation whose deadline has passed.
     fn timed_out(&self, late: &Execution, now_ns: u64) -> CollectiveError {
         let number = (!late.is_point()).then_some(late.number);
         let culprit = self.peers.culprit(now_ns, self.wait_ns(), number);
         let (rank, state) = culprit.unwrap_or_else(|| {
-            let waits_for = late.waits_for().unwrap_or(self.place.rank);
+            let waits_for = late.waits_for().unwrap_or(self.view.rank);
             (waits_for, "has not sent or taken all of its data")
         });
         CollectiveError::Timeout {

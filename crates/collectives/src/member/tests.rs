@@ -1,4 +1,4 @@
-//! A rank that breaks its connection to one other rank still speaks to the rest.
+//! A rank that breaks its connection to one other rank can still communicate with the rest.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use farwrite::fabric::sim::{LinkConfig, SimFabric, SimNetwork};
 use super::Member;
 use crate::options::GroupOptions;
 
-/// Connected ranks in a network that loses nothing.
+/// Connected ranks in a network without loss.
 fn group(network: &SimNetwork, ranks: u8) -> Vec<Member<SimFabric>> {
     let address = |rank: u8| SocketAddr::from((Ipv4Addr::new(10, 0, 0, rank + 1), 4791));
     let member = |rank| {
@@ -37,12 +37,12 @@ fn group(network: &SimNetwork, ranks: u8) -> Vec<Member<SimFabric>> {
 }
 
 #[test]
-fn a_note_that_cannot_be_read_does_not_silence_a_rank() {
+fn a_control_message_that_cannot_be_read_does_not_silence_a_rank() {
     let network = SimNetwork::new(1);
     let mut members = group(&network, 3);
     let culprit = &mut members[1];
-    let lane = culprit.peers.lane_mut(0).unwrap();
-    assert!(lane.send(&mut culprit.endpoint, &[99], &[]).unwrap());
+    let qp = culprit.peers.qp_mut(0).unwrap();
+    assert!(qp.send(&mut culprit.endpoint, &[99], &[]).unwrap());
     for _ in 0..10_000 {
         let now_ns = network.now_ns();
         let next = members.iter_mut().map(|member| member.poll(now_ns));

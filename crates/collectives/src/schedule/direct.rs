@@ -1,20 +1,20 @@
-//! Every rank talks to every other one that it needs, at once: one round, and the shortest time for
-//! little data.
+//! Every rank communicates directly with every rank that it needs: one round, and the shortest time
+//! for little data.
 
 use std::ops::Range;
 
 use super::{Action, Step};
 
-/// The ranks after `rank`, in order, and around to the one before it. Ranks that begin with
-/// different peers do not all send to the same one.
+/// The ranks after `rank`, in order, wrapping around to the rank before it. Each rank begins with a
+/// different peer, so they do not all send to the same rank.
 fn others(rank: usize, ranks: usize) -> impl Iterator<Item = usize> {
     (1..ranks).map(move |distance| (rank + distance) % ranks)
 }
 
-/// After it, rank r of n has the reduction of part r of all ranks' memory; other parts keep what
-/// they have.
+/// After this schedule, rank r of n has the reduction of part r of the memory of all ranks. Other
+/// parts are unchanged.
 ///
-/// Part p is `((x[p] + x[p+1]) + x[p+2]) + ...`, where ranks count modulo n.
+/// Part p is `((x[p] + x[p+1]) + x[p+2]) + ...`, with rank numbers modulo n.
 #[must_use]
 pub fn direct_reduce_scatter(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     let ranks = parts.len();
@@ -26,7 +26,7 @@ pub fn direct_reduce_scatter(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     sends.chain(receives).collect()
 }
 
-/// Rank r has part r; after it, every rank has all parts.
+/// Before this schedule, rank r has part r; after it, every rank has all parts.
 #[must_use]
 pub fn direct_gather(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     let ranks = parts.len();
@@ -35,8 +35,8 @@ pub fn direct_gather(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     sends.chain(receives).collect()
 }
 
-/// Sends bytes `sends[p]` of the input to rank p, and receives bytes `receives[p]` from it. What a
-/// rank sends to itself is not in the schedule.
+/// Sends bytes `sends[p]` of the input to rank p, and receives bytes `receives[p]` from it. The
+/// data that a rank sends to itself is not in the schedule.
 #[must_use]
 pub fn all_to_all(rank: usize, sends: &[Range<u64>], receives: &[Range<u64>]) -> Vec<Step> {
     let ranks = sends.len();

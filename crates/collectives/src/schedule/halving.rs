@@ -1,5 +1,6 @@
 //! Recursive halving and doubling: as few rounds as a tree, and as few bytes as a ring. Distances
-//! are up to half the group, so it needs a network in which any ranks can talk at full rate.
+//! are up to half the group, so it needs a network in which any two ranks can communicate at full
+//! rate.
 
 use std::ops::Range;
 
@@ -11,14 +12,15 @@ pub fn halving_parts(ranks: usize) -> usize {
     1 << ranks.max(1).ilog2()
 }
 
-/// After it, every rank has the reduction of what all ranks have. `parts` are
+/// After this schedule, every rank has the reduction of the memory of all ranks. `parts` are
 /// [`halving_parts`] parts of the memory, in order.
 ///
-/// With n ranks and p parts, the first 2 (n - p) ranks go in pairs: the even one gives what it has
-/// to the odd one before, and gets the result after. The p ranks that are left are numbered again
-/// from 0. In each round two whose numbers differ in one bit, the highest first, exchange halves of
-/// what they still reduce, and join the other's to their own. With 4 ranks, part 0 is
-/// `(x0 + x2) + (x1 + x3)`. Then the rounds run backward with copies.
+/// With n ranks and p parts, the first 2 (n - p) ranks form pairs: the even rank sends its values
+/// to the odd rank before the rounds, and receives the result after them. The p remaining ranks are
+/// numbered again from 0. In each round, two ranks whose numbers differ in one bit, the highest bit
+/// first, exchange halves of the range that they still reduce. Each adds the values of the other to
+/// its own. With 4 ranks, part 0 is `(x0 + x2) + (x1 + x3)`. Then the rounds run backward with
+/// copies.
 #[must_use]
 pub fn halving_all_reduce(rank: usize, ranks: usize, parts: &[Range<u64>]) -> Vec<Step> {
     let left = parts.len();
@@ -45,7 +47,8 @@ pub fn halving_all_reduce(rank: usize, ranks: usize, parts: &[Range<u64>]) -> Ve
         steps.push(Step::new(rank - 1, Action::Reduce { last: false }, &whole));
     }
     let bits: Vec<usize> = (0..left.ilog2()).map(|bit| 1 << bit).collect();
-    // What this rank has after a round of some distance, and what the other one has.
+    // The range that this rank has after the round with a given distance, and the range of the
+    // other rank.
     let halves = |distance: usize| {
         let own = place & !(distance - 1);
         [own, own ^ distance].map(|first| block(first, distance))

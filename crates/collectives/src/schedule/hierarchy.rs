@@ -1,18 +1,19 @@
-//! Sites: groups of ranks that are near each other, with slow paths between them. Between two sites
-//! each byte goes once in each direction, as if a site were one rank.
+//! Sites: groups of ranks that are near each other, with slow paths between the sites. Between two
+//! sites, each byte is sent once in each direction, as if a site were one rank.
 
 use std::ops::Range;
 
 use super::{Action, Step, cut, ring_all_gather, ring_reduce_scatter, tree_broadcast, tree_reduce};
 
-/// After it, every rank has the reduction of what all ranks have: `count` elements of
-/// `element_bytes` bytes. `sites` has the site of each rank.
+/// After this schedule, every rank has the reduction of the memory of all ranks: `count` elements
+/// of `element_bytes` bytes. `sites` holds the site of each rank.
 ///
-/// Where all sites have as many ranks, the ranks of a site reduce parts of the memory along a ring
-/// ([`ring_reduce_scatter`]), those that have the same part of each site reduce it along a ring
-/// between the sites, and the parts are gathered within each site. Otherwise the ranks of a site
-/// reduce to the first one along a tree ([`tree_reduce`]), these reduce along a ring, and the result
-/// is spread along the tree. Sites count in the order of their first ranks.
+/// If all sites have the same number of ranks, the schedule has three stages. The ranks of a site
+/// reduce parts of the memory along a ring ([`ring_reduce_scatter`]). The ranks that hold the same
+/// part in each site reduce it along a ring between the sites. Each site then gathers the parts.
+/// Otherwise, the ranks of a site reduce to their first rank along a tree ([`tree_reduce`]), these
+/// first ranks reduce along a ring, and the result is broadcast along the tree. Sites are ordered
+/// by their first ranks.
 #[must_use]
 pub fn site_all_reduce(rank: usize, sites: &[u32], count: u64, element_bytes: u64) -> Vec<Step> {
     let members = members(sites);
@@ -80,7 +81,7 @@ fn members(sites: &[u32]) -> Vec<Vec<usize>> {
     members.into_iter().map(|(_, ranks)| ranks).collect()
 }
 
-/// The same steps among these ranks. `more_follow`: reductions are not the last ones.
+/// The same steps among these ranks. With `more_follow`, no reduction is marked as the last one.
 fn among(ranks: &[usize], mut steps: Vec<Step>, more_follow: bool) -> Vec<Step> {
     for step in &mut steps {
         step.peer = ranks[step.peer];

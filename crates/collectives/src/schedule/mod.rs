@@ -1,9 +1,9 @@
-//! Who sends which bytes to whom: algorithms as plain lists of steps.
+//! Which rank sends which bytes to which rank: algorithms as plain lists of steps.
 //!
-//! Each rank has a list. What a list means is what happens if its steps are done one after the
-//! other. Steps that touch different bytes may be done at the same time, and a step may begin with
-//! the bytes that earlier steps are done with. Between two ranks, sends and receives match in the
-//! order of the lists.
+//! Each rank has a list. The meaning of a list is the effect of its steps in sequence. Steps that
+//! access different bytes may run at the same time, and a step may begin with the bytes that
+//! earlier steps have finished. Between two ranks, sends and receives match in the order of the
+//! lists.
 
 mod direct;
 mod halving;
@@ -24,30 +24,30 @@ pub use tree::{tree_broadcast, tree_reduce};
 pub struct Step {
     /// The other rank.
     pub peer: usize,
-    /// What is done.
+    /// The action of the step.
     pub action: Action,
-    /// Which bytes of the rank's own memory.
+    /// The range in the memory of this rank.
     pub range: Range<u64>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Sends bytes of the working memory.
     Send,
     /// Sends bytes of the input, which no step changes.
     SendInput,
-    /// Receives bytes in place of those that are there.
+    /// Receives bytes, which replace those of the range.
     Copy,
-    /// Receives bytes and reduces them into those that are there.
+    /// Receives bytes, and reduces them with those of the range.
     Reduce {
-        /// Whether the bytes then have the contributions of all ranks.
+        /// Whether the range has the contributions of all ranks after this step.
         last: bool,
     },
 }
 
 impl Action {
-    /// Whether bytes leave.
+    /// Whether the step sends bytes.
     #[must_use]
     pub fn is_send(self) -> bool {
         matches!(self, Self::Send | Self::SendInput)

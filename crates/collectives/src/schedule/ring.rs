@@ -1,16 +1,16 @@
-//! Rings: every rank sends to the next one only, so every byte crosses each hop once, and all hops
-//! are busy all the time. The most economic algorithms for much data.
+//! Rings: every rank sends only to the next rank, so every byte crosses each hop once, and all hops
+//! are always busy. These are the most economic algorithms for large data.
 
 use std::ops::Range;
 
 use super::{Action, Step};
 
-/// After it, rank r of n has the reduction of part r of all ranks' memory, and other parts of its
-/// memory are overwritten.
+/// After this schedule, rank r of n has the reduction of part r of the memory of all ranks, and the
+/// other parts of its memory are overwritten.
 ///
-/// Part p is reduced along the ring from rank p + 1 on, each rank joining its own to what came:
-/// `((x[p+1] + x[p+2]) + ...) + x[p]`, where ranks count modulo n and `x` is what each rank had. It
-/// takes n - 1 rounds.
+/// Part p is reduced along the ring, starting at rank p + 1. Each rank adds its own values to those
+/// that it receives: `((x[p+1] + x[p+2]) + ...) + x[p]`, with rank numbers modulo n, where `x` are
+/// the initial values of each rank. It takes n - 1 rounds.
 #[must_use]
 pub fn ring_reduce_scatter(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     let ranks = parts.len();
@@ -26,7 +26,8 @@ pub fn ring_reduce_scatter(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     steps
 }
 
-/// Rank r of n has part r; after it, every rank has all parts. It takes n - 1 rounds.
+/// Before this schedule, rank r of n has part r; after it, every rank has all parts. It takes n - 1
+/// rounds.
 #[must_use]
 pub fn ring_all_gather(rank: usize, parts: &[Range<u64>]) -> Vec<Step> {
     let ranks = parts.len();

@@ -1,13 +1,14 @@
-//! Binomial trees: as many rounds as the binary logarithm of the number of ranks, rounded up.
+//! Binomial trees: the number of rounds is the binary logarithm of the number of ranks, rounded up.
 //!
-//! Ranks count from the root on. Rank v talks to those that differ from it in one bit: its parent
-//! has its lowest set bit cleared, its children are v + 1, v + 2, v + 4 and so on, below that bit.
+//! Ranks are numbered starting at the root. Rank v communicates with ranks that differ from it in
+//! one bit: its parent has the lowest set bit of v cleared, and its children are v + 1, v + 2, v +
+//! 4 and so on, below that bit.
 
 use std::ops::Range;
 
 use super::{Action, Step};
 
-/// After it, every rank has what the root has.
+/// After this schedule, every rank has the data of the root.
 #[must_use]
 pub fn tree_broadcast(rank: usize, ranks: usize, root: usize, range: &Range<u64>) -> Vec<Step> {
     let mut steps = Vec::new();
@@ -20,11 +21,11 @@ pub fn tree_broadcast(rank: usize, ranks: usize, root: usize, range: &Range<u64>
     steps
 }
 
-/// After it, the root has the reduction of what all ranks have. Memory of other ranks that have
-/// children is overwritten.
+/// After this schedule, the root has the reduction of the memory of all ranks. The memory of other
+/// ranks that have children is overwritten.
 ///
-/// A rank joins to its own the results of its children in ascending order: with 8 ranks and root 0,
-/// `(((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)))`.
+/// A rank adds the results of its children to its own values, in ascending order. With 8 ranks and
+/// root 0, the result is `(((x0 + x1) + (x2 + x3)) + ((x4 + x5) + (x6 + x7)))`.
 #[must_use]
 pub fn tree_reduce(rank: usize, ranks: usize, root: usize, range: &Range<u64>) -> Vec<Step> {
     let children = children(rank, ranks, root);

@@ -1,10 +1,11 @@
-//! Bounded operations: every value is the reduction of exactly the contributors that the report
-//! names, whatever the path and the ranks do.
+//! Bounded operations: every value is the reduction of the contributions of exactly those ranks
+//! that the report does not name, for all behaviour of the path and the ranks.
 #![allow(clippy::cast_possible_truncation, reason = "sizes are small")]
 
 use std::time::Duration;
 
-use farwrite::deadline::{Bounds, Policy};
+use farwrite::SchemeName;
+use farwrite::deadline::{Bounds, Policy, Verdict};
 use farwrite::fabric::sim::{LinkConfig, Loss};
 use farwrite_collectives::schedule::cut;
 use farwrite_collectives::{
@@ -29,13 +30,14 @@ fn all_reduce(reduction: Reduction) -> Operation {
     }
 }
 
-/// Ranks that a byte of a result lacks.
+/// The ranks whose contributions a byte of a result lacks.
 fn lacks(missing: &[Missing], at: u64) -> &[usize] {
     let range = missing.iter().find(|missing| missing.range.contains(&at));
     range.map_or(&[], |missing| &missing.ranks)
 }
 
-/// The reduction of a value by the owner of its part and those after it, without those missing.
+/// The reduction of a value by the owner of its part and the ranks after it, without the missing
+/// ranks.
 fn reduced(
     reduction: Reduction,
     owner: usize,
@@ -55,29 +57,71 @@ fn reduced(
     sum
 }
 
-fn value(rank: usize, place: usize) -> [u8; 4] {
-    let all = values(F32, rank, place + 1);
-    *all.last_chunk().expect("at least one value")
+fn start_all_reduce(world: &mut World, rank: usize, reduction: Reduction, count: usize) {
+    let buffers = Buffers::in_place(values(F32, rank, count));
+    world.start(rank, &all_reduce(reduction), BOUNDED, buffers);
 }
 
 /// Runs an all-reduce at all ranks, and checks each value against the report. Returns one report.
 fn check_all_reduce(world: &mut World, reduction: Reduction) -> Report {
-    let ranks = world.ranks();
-    let inputs: Vec<_> = (0..ranks).map(|rank| values(F32, rank, COUNT)).collect();
-    for (rank, input) in inputs.iter().enumerate() {
-        let buffers = Buffers::in_place(input.clone());
-        world.start(rank, &all_reduce(reduction), BOUNDED, buffers);
+    for rank in 0..world.ranks() {
+        start_all_reduce(world, rank, reduction, COUNT);
     }
-    world.run_until_over(1);
-    let ended: Vec<_> = (0..ranks)
-        .map(|rank| world.take(rank).remove(0).unwrap())
-        .collect();
+    check_started(world, reduction, COUNT, 1).remove(0)
+}
+
+/// The same for several operations, which the rank `late` starts one second after all others.
+fn check_with_late_rank(
+    world: &mut World,
+    late: usize,
+    reduction: Reduction,
+    count: usize,
+    operations: usize,
+) -> Vec<Report> {
+    let others = (0..world.ranks()).filter(|&rank| rank != late);
+    for rank in others.chain([late]) {
+        if rank == late {
+            world.run(SECOND, |_| false);
+        }
+        for _ in 0..operations {
+            start_all_reduce(world, rank, reduction, count);
+        }
+    }
+    check_started(world, reduction, count, operations)
+}
+
+/// Waits for the all-reduces of `count` values that all ranks have started, and checks each value
+/// against the reports. Returns the reports of one rank, in the order of operations.
+fn check_started(
+    world: &mut World,
+    reduction: Reduction,
+    count: usize,
+    operations: usize,
+) -> Vec<Report> {
+    world.run_until_over(operations);
+    let ended = (0..world.ranks()).map(|rank| {
+        let mut ended: Vec<_> = world.take(rank).into_iter().map(Result::unwrap).collect();
+        ended.sort_by_key(|(report, _)| report.operation);
+        ended
+    });
+    let mut ended: Vec<_> = ended.map(Vec::into_iter).collect();
+    let check = |_| {
+        let of_ranks = ended.iter_mut().map(|ended| ended.next().unwrap());
+        check_operation(&of_ranks.collect::<Vec<_>>(), reduction, count)
+    };
+    (0..operations).map(check).collect()
+}
+
+/// Checks the result of an operation at each rank.
+fn check_operation(ended: &[(Report, Vec<u8>)], reduction: Reduction, count: usize) -> Report {
+    let ranks = ended.len();
+    let inputs: Vec<_> = (0..ranks).map(|rank| values(F32, rank, count)).collect();
     let (report, output) = &ended[0];
-    for (other, same) in &ended {
+    for (other, same) in ended {
         assert!(same == output, "all ranks have the same");
         assert_eq!(other.missing, report.missing, "and know the same of it");
     }
-    for (owner, part) in cut(COUNT as u64, 4, ranks).into_iter().enumerate() {
+    for (owner, part) in cut(count as u64, 4, ranks).into_iter().enumerate() {
         for at in part.step_by(4) {
             let lacks = lacks(&report.missing, at);
             assert!(!lacks.contains(&owner));
@@ -87,11 +131,8 @@ fn check_all_reduce(world: &mut World, reduction: Reduction) -> Report {
             assert_eq!(output[at..at + 4], expected, "byte {at}, without {lacks:?}");
         }
     }
-    let missing_bytes: u64 = report
-        .missing
-        .iter()
-        .map(|m| m.range.end - m.range.start)
-        .sum();
+    let missing = report.missing.iter();
+    let missing_bytes: u64 = missing.map(|m| m.range.end - m.range.start).sum();
     assert_eq!(report.missing_bytes, missing_bytes);
     report.clone()
 }
@@ -110,6 +151,15 @@ fn scheme(name: &str) -> GroupOptions {
     })
 }
 
+/// The error when a rank with these options is created.
+fn problem(options: GroupOptions) -> Option<String> {
+    let network = farwrite::fabric::sim::SimNetwork::new(1);
+    let fabric = network.endpoint(crate::world::address(0), 1).unwrap();
+    let endpoint = farwrite::Endpoint::new(fabric, [1; 32]);
+    let error = farwrite_collectives::Member::new(endpoint, 0, 2, options).err();
+    error.map(|error| error.to_string())
+}
+
 #[test]
 fn without_losses_nothing_is_missing() {
     for ranks in [1, 2, 4] {
@@ -117,7 +167,7 @@ fn without_losses_nothing_is_missing() {
         for round in 0..4 {
             let report = check_all_reduce(&mut world, Reduction::Sum);
             assert_eq!(report.missing, []);
-            // The first one finds out how long it takes.
+            // The first operation measures how long it takes.
             assert_eq!(
                 report.limit.is_none(),
                 round == 0,
@@ -139,7 +189,7 @@ fn every_value_has_exactly_the_contributors_that_are_named() {
         if name == "best-effort" {
             assert!(missing_bytes > 0, "the path drops packets");
         }
-        // Operations that are exact work beside them.
+        // Exact operations also work in this group.
         world.all(&Operation::Barrier, OperationOptions::default(), |_| {
             Buffers::default()
         });
@@ -192,7 +242,7 @@ fn parts_are_reduced_gathered_and_exchanged_in_time() {
                 let expected = reduced(Reduction::Mean, rank, ranks, lacks, of);
                 assert_eq!(scattered[at..at + 4], expected);
             }
-            // Zeros where something is missing, else what was sent.
+            // Bytes are zero if they are missing, otherwise equal to what was sent.
             let check = |ended: &(Report, Vec<u8>), part: &dyn Fn(usize) -> Vec<u8>| {
                 let mut expected: Vec<u8> = (0..ranks).flat_map(part).collect();
                 for missing in &ended.0.missing {
@@ -225,40 +275,42 @@ fn a_rank_that_comes_late_is_left_out_and_comes_back() {
     for _ in 0..3 {
         check_all_reduce(&mut world, Reduction::Sum);
     }
-    let operation = all_reduce(Reduction::Mean);
-    let start = |world: &mut World, rank| {
-        let buffers = Buffers::in_place(values(F32, rank, COUNT));
-        world.start(rank, &operation, BOUNDED, buffers);
-    };
-    for rank in [0, 1, 3] {
-        start(&mut world, rank);
-    }
-    world.run(SECOND, |_| false);
-    start(&mut world, 2);
-    world.run_until_over(1);
-    let ended: Vec<_> = (0..4)
-        .map(|rank| world.take(rank).remove(0).unwrap())
-        .collect();
-    assert!(ended.iter().all(|(_, output)| *output == ended[0].1));
+    let report = check_with_late_rank(&mut world, 2, Reduction::Mean, COUNT, 1).remove(0);
     let parts = cut(COUNT as u64, 4, 4);
-    for (owner, part) in parts.iter().enumerate() {
-        for at in part.clone().step_by(4) {
-            let lacks = lacks(&ended[0].0.missing, at);
-            assert_eq!(
-                lacks,
-                if owner == 2 { &[][..] } else { &[2] },
-                "part of {owner}"
-            );
+    for (owner, part) in parts.into_iter().enumerate() {
+        for at in part.step_by(4) {
+            let expected = if owner == 2 { &[][..] } else { &[2] };
+            assert_eq!(lacks(&report.missing, at), expected, "part of {owner}");
         }
     }
-    let place = parts[0].start as usize;
-    let expected = reduced(Reduction::Mean, 0, 4, &[2], |rank| value(rank, place / 4));
-    assert_eq!(ended[0].1[place..place + 4], expected);
-    // What was sent for nobody does not disturb what comes next.
+    // Data that no rank waited for does not disturb later operations.
     for _ in 0..4 {
         check_all_reduce(&mut world, Reduction::Sum);
     }
     assert!(world.members[0].tally().cut >= 1);
+}
+
+#[test]
+fn segments_that_were_never_sent_are_missing() {
+    // There are 16 segments for each rank: 4 have a receive and 4 more have a buffer. The deadline
+    // of rank 0 passes before it has posted the others. Receives are open when rank 1 is informed
+    // of them.
+    let count = 16 << 10;
+    let mut world = World::new(11, 2, clean(), &options());
+    for _ in 0..3 {
+        check_all_reduce(&mut world, Reduction::Sum);
+        for rank in 0..2 {
+            start_all_reduce(&mut world, rank, Reduction::Sum, count);
+        }
+        check_started(&mut world, Reduction::Sum, count, 1);
+    }
+    for (late, operations) in [(1, 1), (0, 1), (1, 3)] {
+        let reports = check_with_late_rank(&mut world, late, Reduction::Sum, count, operations);
+        assert!(reports.iter().any(|report| report.missing_bytes > 0));
+    }
+    for _ in 0..3 {
+        check_all_reduce(&mut world, Reduction::Sum);
+    }
 }
 
 #[test]
@@ -267,8 +319,7 @@ fn a_rank_that_dies_is_named_by_all() {
         let mut world = World::new(5, 4, faulty(), &options());
         check_all_reduce(&mut world, Reduction::Sum);
         for rank in 0..4 {
-            let buffers = Buffers::in_place(values(F32, rank, COUNT));
-            world.start(rank, &all_reduce(Reduction::Sum), BOUNDED, buffers);
+            start_all_reduce(&mut world, rank, Reduction::Sum, COUNT);
         }
         world.run(after_ns, |_| false);
         world.stopped[1] = true;
@@ -317,15 +368,11 @@ fn what_cannot_be_bounded_is_refused_by_name() {
         scheme: "sr-nack".parse().unwrap(),
         ..BoundedOptions::default()
     };
-    let network = farwrite::fabric::sim::SimNetwork::new(1);
-    let fabric = network.endpoint(crate::world::address(0), 1).unwrap();
-    let endpoint = farwrite::Endpoint::new(fabric, [1; 32]);
-    let error = farwrite_collectives::Member::new(endpoint, 0, 2, with(exact)).err();
     assert_eq!(
-        error.unwrap().to_string(),
-        "rank 0: bounded scheme = sr-nack: a scheme of best effort"
+        problem(with(exact)).as_deref(),
+        Some("rank 0: bounded scheme = sr-nack: a scheme of best effort")
     );
-    // One rank bounded, the other not.
+    // One rank is bounded, the other is not.
     for (rank, delivery) in [Delivery::Bounded, Delivery::Exact].into_iter().enumerate() {
         let options = OperationOptions {
             delivery,
@@ -346,7 +393,7 @@ fn what_cannot_be_bounded_is_refused_by_name() {
 
 #[test]
 fn operations_end_soon_on_a_path_that_loses_packets() {
-    // The timeout adapts: no operation takes long.
+    // The timeout adapts: no operation takes a long time.
     let link = LinkConfig {
         loss: Loss::Iid { loss_packet: 0.05 },
         ..clean()
@@ -379,4 +426,171 @@ fn an_all_to_all_of_different_sizes_is_refused_by_name() {
         error.contains("rank 1 has bytes = 800, this rank 1600"),
         "{error}"
     );
+}
+
+/// All-reduces on a path that loses packets, with a target. Returns the scheme of the last one, and
+/// its verdict and its report.
+fn toward_target(world: &mut World, rounds: usize) -> (SchemeName, Verdict, Report) {
+    let mut last = None;
+    for _ in 0..rounds {
+        last = Some(check_all_reduce(world, Reduction::Sum));
+    }
+    let report = last.expect("some rounds");
+    let (scheme, verdict) = report.repair.expect("a bounded operation");
+    (scheme, verdict, report)
+}
+
+fn target(target_ppm: u32, rtt_ns: u64, max_ns: u64) -> GroupOptions {
+    GroupOptions {
+        packets_per_segment: 64,
+        ..with(BoundedOptions {
+            policy: Policy::LossTarget { target_ppm, rtt_ns },
+            bounds: Bounds { min_ns: MS, max_ns },
+            ..BoundedOptions::default()
+        })
+    }
+}
+
+fn losing(loss_packet: f64) -> LinkConfig {
+    LinkConfig {
+        loss: Loss::Iid { loss_packet },
+        ..clean()
+    }
+}
+
+#[test]
+fn a_path_that_drops_more_than_the_target_gets_repeats_or_parity() {
+    // The round trip is first short relative to the operation, then long.
+    for (rtt_ns, expected) in [
+        (MS / 100, "best-effort+sr"),
+        (SECOND, "best-effort+ec-mds:32,"),
+    ] {
+        let options = target(10_000, rtt_ns, 10 * SECOND);
+        let mut world = World::new(7, 3, losing(0.04), &options);
+        let (scheme, verdict, _) = toward_target(&mut world, 1);
+        assert_eq!((scheme, verdict), (SchemeName::BestEffort, Verdict::Wait));
+        let (scheme, verdict, _) = toward_target(&mut world, 12);
+        assert!(
+            scheme.to_string().starts_with(expected),
+            "{scheme}, {verdict:?}"
+        );
+        let before = world.members[0].tally();
+        toward_target(&mut world, 30);
+        let tally = world.members[0].tally();
+        let missing = tally.missing_bytes - before.missing_bytes;
+        let share = missing as f64 / (tally.expected_bytes - before.expected_bytes) as f64;
+        assert!(share < 0.01, "{expected}: {share} is missing");
+    }
+}
+
+#[test]
+fn losses_of_any_share_can_follow_one_another() {
+    // Each amount of parity is a separate scheme, and a queue pair accepts 16 schemes of its peer.
+    let mut world = World::new(12, 2, clean(), &target(20_000, SECOND, 10 * SECOND));
+    let mut schemes = std::collections::BTreeSet::new();
+    let levels = (3..48).flat_map(|percent| [0.001, f64::from(percent) / 100.0]);
+    for loss_packet in levels.chain([0.03]) {
+        let [a, b] = [0, 1].map(|rank| crate::world::address(rank).ip());
+        for (from, to) in [(a, b), (b, a)] {
+            let link = losing(loss_packet);
+            world.network.set_link(from, to, link, &[]).unwrap();
+        }
+        for _ in 0..12 {
+            schemes.insert(toward_target(&mut world, 1).0.to_string());
+        }
+    }
+    assert!((5..=14).contains(&schemes.len()), "{schemes:?}");
+    let (_, _, report) = toward_target(&mut world, 30);
+    assert!(report.missing_bytes < report.bytes / 10, "{report:?}");
+}
+
+#[test]
+fn parity_is_no_longer_than_segments_of_any_length() {
+    // 48 packets form two groups. Each group has at most 24 packets of parity.
+    let options = GroupOptions {
+        packets_per_segment: 48,
+        ..target(20_000, SECOND, 10 * SECOND)
+    };
+    let mut world = World::new(13, 2, losing(0.33), &options);
+    let count = 16 << 10;
+    for _ in 0..20 {
+        for rank in 0..2 {
+            start_all_reduce(&mut world, rank, Reduction::Sum, count);
+        }
+        let report = check_started(&mut world, Reduction::Sum, count, 1).remove(0);
+        let scheme = match report.repair.expect("a bounded operation") {
+            (scheme, Verdict::Parity { k, m }) => {
+                assert_eq!(scheme.to_string(), format!("best-effort+ec-mds:{k},{m}"));
+                assert!(m <= 24, "{scheme}");
+                continue;
+            }
+            (scheme, Verdict::Repeats { .. }) => (scheme, SchemeName::BestEffortSr),
+            (scheme, _) => (scheme, SchemeName::BestEffort),
+        };
+        assert_eq!(scheme.0, scheme.1);
+    }
+}
+
+#[test]
+fn parity_longer_than_a_segment_is_refused_by_name() {
+    let with = |packets, exact: &str, bounded: &str| GroupOptions {
+        packets_per_segment: packets,
+        scheme: exact.parse().unwrap(),
+        ..scheme(bounded)
+    };
+    let refused = [
+        (
+            with(512, "ec-mds:8,16", "best-effort"),
+            "scheme = ec-mds:8,16",
+        ),
+        (
+            with(33, "ec-mds:32,17", "best-effort"),
+            "scheme = ec-mds:32,17",
+        ),
+        (
+            with(64, "sr-nack", "best-effort+ec-mds:4,8"),
+            "bounded scheme = best-effort+ec-mds:4,8",
+        ),
+    ];
+    for (options, what) in refused {
+        let packets = options.packets_per_segment;
+        let expected = format!(
+            "rank 0: {what}: at most {packets} packets of parity for a segment of {packets}"
+        );
+        assert_eq!(problem(options), Some(expected));
+    }
+    assert_eq!(
+        problem(with(512, "ec-mds:32,32", "best-effort+ec-mds:4,4")),
+        None
+    );
+    assert_eq!(problem(with(33, "ec-mds:32,16", "best-effort")), None);
+}
+
+#[test]
+fn a_path_that_drops_less_than_the_target_gets_neither() {
+    let mut world = World::new(8, 3, losing(0.004), &target(20_000, MS, SECOND));
+    let (scheme, verdict, _) = toward_target(&mut world, 30);
+    assert_eq!((scheme, verdict), (SchemeName::BestEffort, Verdict::Wait));
+}
+
+#[test]
+fn a_target_that_cannot_be_met_in_time_is_reported_with_what_can() {
+    // Not even one chunk of parity fits into the maximum timeout.
+    let mut world = World::new(9, 3, losing(0.2), &target(1_000, SECOND, MS));
+    let (scheme, verdict, report) = toward_target(&mut world, 20);
+    assert_eq!(scheme, SchemeName::BestEffort);
+    let Verdict::CannotBeMet { least_ppm } = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!((100_000..300_000).contains(&least_ppm), "{least_ppm}");
+    assert!(report.missing_bytes > 0);
+}
+
+#[test]
+fn a_scheme_with_repair_stays_whatever_the_path_does() {
+    let mut options = target(10_000, MS, SECOND);
+    options.bounded.scheme = SchemeName::BestEffortSr;
+    let mut world = World::new(10, 2, losing(0.04), &options);
+    let (scheme, _, _) = toward_target(&mut world, 12);
+    assert_eq!(scheme, SchemeName::BestEffortSr);
 }

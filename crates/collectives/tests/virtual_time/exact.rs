@@ -22,7 +22,7 @@ fn with(algorithm: Algorithm) -> OperationOptions {
     }
 }
 
-/// Joins what ranks have, from left to right.
+/// Combines the values of ranks, from left to right.
 fn join(element: ElementType, reduction: Reduction, all: &[Vec<u8>], order: &[usize]) -> Vec<u8> {
     let mut sum = all[order[0]].clone();
     for &rank in &order[1..] {
@@ -31,7 +31,7 @@ fn join(element: ElementType, reduction: Reduction, all: &[Vec<u8>], order: &[us
     sum
 }
 
-/// What an all-reduce gives, by the documented order.
+/// The result of an all-reduce, in the documented order.
 fn reduced(
     algorithm: Algorithm,
     element: ElementType,
@@ -68,7 +68,7 @@ fn reduced(
     result
 }
 
-/// What a rank of a binomial tree with root 0 hands on.
+/// The result that a rank of a binomial tree with root 0 sends to its parent.
 fn tree(element: ElementType, reduction: Reduction, all: &[Vec<u8>], rank: usize) -> Vec<u8> {
     let mut sum = all[rank].clone();
     let mut bit = 1;
@@ -157,7 +157,7 @@ fn every_operation_survives_a_faulty_path() {
     }
 }
 
-/// The operations that have a root.
+/// Checks the operations that have a root.
 fn check_root(world: &mut World, root: usize, own: &[Vec<u8>], whole: &[Vec<u8>]) {
     let (ranks, bytes) = (own.len(), own[0].len());
     let sent = world.all(&Operation::Broadcast { root }, DEFAULT, |rank| {
@@ -270,7 +270,7 @@ fn operations_overlap_and_keep_their_order() {
     let operations = 30;
     let value = |i: usize, rank: usize| i32::try_from(i * 10 + rank).unwrap();
     for i in 0..operations {
-        // Ranks come at different times, with a large operation in front of small ones.
+        // Ranks arrive at different times, with a large operation before small ones.
         for rank in 0..ranks {
             let count = if i % 10 == 0 { 5000 } else { 3 };
             let input = value(i, rank).to_ne_bytes().repeat(count);

@@ -32,7 +32,8 @@ fn start_all(world: &mut World, count: usize, without: Option<usize>) {
     }
 }
 
-/// Every rank but `without` has failed by `limit_ns`, and names it.
+/// Checks that every rank except `without` has failed by `limit_ns`, and that the error names that
+/// rank.
 fn check_named(world: &mut World, without: usize, limit_ns: u64, state: &str) {
     assert!(
         world.network.now_ns() <= limit_ns,
@@ -57,7 +58,7 @@ fn a_rank_that_dies_is_named_by_all() {
         world.stopped[3] = true;
         world.run_until_over(1);
         check_named(&mut world, 3, 3 * SECOND, "does not answer");
-        // Nothing can start any more.
+        // No operation can start any more.
         let error = world.members[0].start(world.network.now_ns(), &SUM, RING, Buffers::default());
         assert!(error.is_err());
     }
@@ -91,7 +92,7 @@ fn a_rank_that_has_not_started_is_named() {
     let over = |world: &World| world.network.now_ns() > 2_100 * MS;
     world.run(3 * SECOND, over);
     check_named(&mut world, 1, 3 * SECOND, "has not started it");
-    // It returns late, and hears what happened.
+    // The rank returns late, and is informed of the failure.
     let now_ns = world.network.now_ns();
     let buffers = Buffers::in_place(values(ElementType::F32, 1, 1000));
     let error = world.members[1]
@@ -200,7 +201,7 @@ fn a_live_rank_on_a_long_path_is_not_named_as_silent() {
         ..options()
     };
     let mut world = World::new(1, 2, link, &options);
-    // Ranks are asked every 2 s: the last answer is on its way when the deadline comes.
+    // Ranks are asked every 2 s: the last answer is in flight when the deadline passes.
     let late = OperationOptions {
         timeout: Some(Duration::from_millis(16_030)),
         ..RING
@@ -221,7 +222,7 @@ fn a_send_to_a_rank_that_has_left_fails_at_once() {
     world.run(SECOND, |_| false);
     let error = world.take(0).remove(0).unwrap_err().to_string();
     assert_eq!(error, "rank 1 ended the group: it has left");
-    // Rank 2 hears that rank 0 runs nothing any more.
+    // Rank 2 is informed that rank 0 starts no more operations.
     let buffers = Buffers::in_place(values(ElementType::F32, 2, 10));
     let now_ns = world.network.now_ns();
     let error = world.members[2].start(now_ns, &SUM, RING, buffers);
@@ -236,7 +237,7 @@ fn receives_get_what_a_rank_sent_before_it_left_and_no_others_wait() {
     let receive = |tag| Operation::Receive { from: 1, tag };
     let data = values(ElementType::F32, 1, 50_000);
     let output = || Buffers::in_place(vec![0; 200_000]);
-    // The second one is matched and done before the first one, which is not matched at all.
+    // The second send is matched and done before the first one, which is never matched.
     for tag in [7, 8] {
         world.start(0, &receive(tag), POINT, output());
     }
@@ -244,7 +245,7 @@ fn receives_get_what_a_rank_sent_before_it_left_and_no_others_wait() {
     let send = Operation::Send { to: 0, tag: 8 };
     world.start(1, &send, POINT, Buffers::input(data.clone()));
     world.run(SECOND, |world| world.finished(1) == 1);
-    // Segments are still on their way.
+    // Segments are still in flight.
     world.members[1].leave();
     world.run(SECOND, |_| false);
     let ended = world.take(0);
@@ -260,7 +261,7 @@ fn a_rank_that_has_left_is_not_blamed_for_others() {
     let mut world = World::new(1, 3, clean(), &options());
     let receive = Operation::Receive { from: 2, tag: 0 };
     world.start(0, &receive, POINT, Buffers::in_place(vec![0; 100]));
-    // Rank 1 is idle, leaves, and answers no more.
+    // Rank 1 is idle, leaves, and no longer answers.
     world.members[1].leave();
     world.run(SECOND, |_| false);
     world.stopped[1] = true;
@@ -319,7 +320,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
         ),
         (
             newer,
-            "it speaks version 9 of the protocol of groups, this rank 2",
+            "it speaks version 9 of the protocol of groups, this rank 3",
         ),
         (info(0, 2, 512).info().unwrap(), "says that it is rank 0"),
         (
@@ -338,7 +339,7 @@ fn information_that_does_not_fit_is_refused_by_name() {
             "{error}"
         );
     }
-    // No bytes cut short are taken for information, whatever they are.
+    // Truncated bytes are never accepted as information.
     for length in 0..good.len() {
         assert!(
             info(0, 2, 512)
@@ -365,7 +366,7 @@ fn a_rank_that_leaves_waits_for_a_short_silence() {
     set_down(&world, true);
     let send = |to| Operation::Send { to, tag: 0 };
     world.start(0, &send(1), POINT, Buffers::input(data.clone()));
-    // Rank 0 asks rank 1 in this time.
+    // Rank 0 asks rank 1 during this time.
     world.run(300 * MS, |_| false);
     world.start(2, &send(0), POINT, Buffers::input(vec![0; 100]));
     world.run(20 * MS, |_| false);

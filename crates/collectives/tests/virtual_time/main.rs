@@ -3,5 +3,6 @@
 mod bounded;
 mod exact;
 mod faults;
+mod hadamard;
 mod random;
 mod world;

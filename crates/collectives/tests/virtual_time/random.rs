@@ -1,27 +1,11 @@
-//! Random operations in random order of arrival, with ranks that stall, over a faulty path.
+//! Random operations that start in random order, with ranks that stall, over a faulty path.
 
 use farwrite_collectives::{
     Algorithm, Buffers, Delivery, ElementType, Operation, OperationOptions, Reduction,
 };
+use farwrite_dice::SplitMix;
 
 use crate::world::{MS, World, faulty, options};
-
-/// A generator of small numbers, the same for a seed everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) % limit
-    }
-
-    fn place(&mut self, limit: usize) -> usize {
-        usize::try_from(self.below(limit as u64)).expect("small")
-    }
-}
 
 /// One value, repeated: sums of it are exact in any order.
 fn value(number: usize, rank: usize) -> f32 {
@@ -29,17 +13,17 @@ fn value(number: usize, rank: usize) -> f32 {
     f32::from(value)
 }
 
-/// What one operation is, alike at all ranks.
+/// The properties of one operation, which are equal at all ranks.
 struct Case {
     operation: Operation,
     options: OperationOptions,
     count: usize,
 }
 
-fn draw(dice: &mut Dice, ranks: usize) -> Case {
+fn draw(dice: &mut SplitMix, ranks: usize) -> Case {
     let (element, reduction) = (ElementType::F32, Reduction::Sum);
     let all_reduce = Operation::AllReduce { element, reduction };
-    let root = dice.place(ranks);
+    let root = dice.index(ranks);
     let (mut algorithm, mut delivery) = (Algorithm::Auto, Delivery::Exact);
     let operation = match dice.below(5) {
         0 => Operation::Broadcast { root },
@@ -49,7 +33,7 @@ fn draw(dice: &mut Dice, ranks: usize) -> Case {
             all_reduce
         }
         _ => {
-            algorithm = Algorithm::ALL[dice.place(Algorithm::ALL.len())];
+            algorithm = Algorithm::ALL[dice.index(Algorithm::ALL.len())];
             all_reduce
         }
     };
@@ -60,7 +44,7 @@ fn draw(dice: &mut Dice, ranks: usize) -> Case {
             delivery,
             timeout: None,
         },
-        count: [1, 40, 700, 5_000][dice.place(4)],
+        count: [1, 40, 700, 5_000][dice.index(4)],
     }
 }
 
@@ -72,7 +56,7 @@ fn buffers(case: &Case, number: usize, rank: usize, ranks: usize) -> Buffers {
     }
 }
 
-/// The value that each place must have, if the ranks of `lacks` did not contribute.
+/// The expected value at each place if the ranks in `lacks` did not contribute.
 fn expected(case: &Case, number: usize, place: usize, ranks: usize, lacks: &[usize]) -> f32 {
     match case.operation {
         Operation::Broadcast { root } => value(number, root),
@@ -87,14 +71,14 @@ fn expected(case: &Case, number: usize, place: usize, ranks: usize, lacks: &[usi
 #[test]
 fn random_operations_are_right() {
     for seed in 0..12 {
-        let mut dice = Dice(seed);
-        let ranks = 2 + dice.place(4);
+        let mut dice = SplitMix::new(seed);
+        let ranks = 2 + dice.index(4);
         let cases: Vec<Case> = (0..12).map(|_| draw(&mut dice, ranks)).collect();
         let mut world = World::new(seed, ranks, faulty(), &options());
         let mut next = vec![0; ranks];
-        // Each rank starts the same operations, in its own time.
+        // Each rank starts the same operations, at its own times.
         while next.iter().any(|&next| next < cases.len()) {
-            let rank = dice.place(ranks);
+            let rank = dice.index(ranks);
             if let Some(case) = cases.get(next[rank]) {
                 let buffers = buffers(case, next[rank], rank, ranks);
                 world.start(rank, &case.operation, case.options, buffers);

@@ -13,13 +13,13 @@ use farwrite_collectives::{
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1_000 * MS;
 
-/// How an operation ended at one rank: its output, or why not.
+/// The result of an operation at one rank: its report and output, or an error.
 pub(crate) type Ended = Result<(Report, Vec<u8>), CollectiveError>;
 
 pub(crate) struct World {
     pub(crate) network: SimNetwork,
     pub(crate) members: Vec<Member<SimFabric>>,
-    /// Ranks that do nothing any more.
+    /// Ranks that no longer run.
     pub(crate) stopped: Vec<bool>,
     finished: Vec<Vec<Finished>>,
 }
@@ -29,7 +29,7 @@ pub(crate) fn address(rank: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), 4791))
 }
 
-/// A path of 1 ms there and back at 10 Gbit/s.
+/// A path with a round trip of 1 ms at 10 Gbit/s.
 pub(crate) fn clean() -> LinkConfig {
     LinkConfig {
         delay: Duration::from_micros(500),
@@ -38,7 +38,7 @@ pub(crate) fn clean() -> LinkConfig {
     }
 }
 
-/// The same that loses, reorders, duplicates and damages packets.
+/// The same path, but it also loses, reorders, duplicates and damages packets.
 pub(crate) fn faulty() -> LinkConfig {
     let mut link = LinkConfig {
         loss: Loss::Iid { loss_packet: 0.02 },
@@ -113,8 +113,8 @@ impl World {
         started.expect("good arguments")
     }
 
-    /// Polls all members at one moment after another until `done`, at most for `span_ns`. Returns
-    /// whether it was done.
+    /// Polls all members at successive times until `done` returns true, for at most `span_ns`.
+    /// Returns whether it was done.
     pub(crate) fn run(&mut self, span_ns: u64, mut done: impl FnMut(&Self) -> bool) -> bool {
         let limit_ns = self.network.now_ns() + span_ns;
         loop {
@@ -133,7 +133,7 @@ impl World {
                 return true;
             }
             let next = self.network.next_ns().into_iter().chain(wanted).min();
-            // Who wants to be polled at once makes no progress without time passing.
+            // A member that wants to be polled at once makes no progress unless time passes.
             let next = next.map(|next| next.max(now_ns + 1));
             let Some(next) = next.filter(|&next| next <= limit_ns) else {
                 self.network.advance_to(limit_ns);
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Runs until as many operations are over at each rank that runs.
+    /// Runs until this number of operations has ended at each running rank.
     pub(crate) fn run_until_over(&mut self, operations: usize) {
         let is_over = |world: &Self| {
             let finished = world.finished.iter().zip(&world.stopped);
@@ -153,12 +153,12 @@ impl World {
         assert!(self.run(100 * SECOND, is_over), "operations hang");
     }
 
-    /// Operations that are over at a rank and were not taken.
+    /// The number of operations that have ended at a rank and were not taken.
     pub(crate) fn finished(&self, rank: usize) -> usize {
         self.finished[rank].len()
     }
 
-    /// How operations ended at a rank, in the order of their end.
+    /// The results of the operations at a rank, in the order of their end.
     pub(crate) fn take(&mut self, rank: usize) -> Vec<Ended> {
         let ended = |finished: Finished| {
             let output = finished.buffers.output.and_then(|buffer| buffer.into_vec());

@@ -1,5 +1,5 @@
-//! Short messages between ranks beside the data: who is where, who ended the group, and which data
-//! is wanted of a point-to-point send.
+//! Short messages between ranks, separate from the data: the progress of each rank, which rank
+//! ended the group, and which receives wait for a point-to-point send.
 //!
 //! ```text
 //! 0  u8   1: ask      how far the other rank is
@@ -12,11 +12,11 @@
 //!
 //! All numbers are big-endian, and nothing follows.
 
-/// Most bytes of a note.
-pub(crate) const NOTE_BYTES: usize = 512;
+/// The maximum size of a message in bytes.
+pub(crate) const CONTROL_BYTES: usize = 512;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum ControlMessage {
     Ask,
     Answer { started: u64 },
     Leave { started: u64, served: u64 },
@@ -27,13 +27,13 @@ pub(crate) enum Note {
 /// A receive that waits for its send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
-    /// Counts the receives of its rank.
+    /// The number of this receive among the receives of its rank.
     pub(crate) number: u64,
     pub(crate) tag: u32,
     pub(crate) bytes: u64,
 }
 
-impl Note {
+impl ControlMessage {
     pub(crate) fn encode(&self) -> Vec<u8> {
         match self {
             Self::Ask => vec![1],
@@ -42,8 +42,8 @@ impl Note {
                 [&[3][..], &started.to_be_bytes(), &served.to_be_bytes()].concat()
             }
             Self::End { reason } => {
-                let mut ends = (0..NOTE_BYTES).rev();
-                // Not within a character; 0 is not within one.
+                let mut ends = (0..CONTROL_BYTES).rev();
+                // The cut must not lie within a character. Index 0 never does.
                 let end = ends.find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
                 [&[4], &reason.as_bytes()[..end]].concat()
             }
@@ -57,7 +57,7 @@ impl Note {
         }
     }
 
-    /// Reads a note, which may be any bytes; `None` where it is none.
+    /// Reads a message from arbitrary bytes; `None` if they are not a message.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
         let (&kind, rest) = bytes.split_first()?;
@@ -96,49 +96,52 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn notes_come_back() {
+    fn control_messages_come_back() {
         let want = Want {
             number: 1 << 40,
             tag: 7,
             bytes: u64::MAX,
         };
-        let end = Note::End {
+        let end = ControlMessage::End {
             reason: "rank 3 does not answer".into(),
         };
-        let notes = [
-            Note::Ask,
-            Note::Answer { started: 5 },
-            Note::Leave {
+        let messages = [
+            ControlMessage::Ask,
+            ControlMessage::Answer { started: 5 },
+            ControlMessage::Leave {
                 started: 6,
                 served: 1 << 50,
             },
             end,
-            Note::Want(want),
+            ControlMessage::Want(want),
         ];
-        for note in notes {
-            let bytes = note.encode();
-            assert_eq!(Note::decode(&bytes), Some(note.clone()));
+        for message in messages {
+            let bytes = message.encode();
+            assert_eq!(ControlMessage::decode(&bytes), Some(message.clone()));
             assert_eq!(
-                Note::decode(&[&bytes[..], &[0xff]].concat()),
+                ControlMessage::decode(&[&bytes[..], &[0xff]].concat()),
                 None,
-                "{note:?}"
+                "{message:?}"
             );
         }
     }
 
     #[test]
     fn long_reasons_are_cut_between_characters() {
-        let reason = "\u{20ac}".repeat(NOTE_BYTES);
-        let bytes = Note::End { reason }.encode();
-        assert!(bytes.len() <= NOTE_BYTES);
-        assert!(matches!(Note::decode(&bytes), Some(Note::End { .. })));
+        let reason = "\u{20ac}".repeat(CONTROL_BYTES);
+        let bytes = ControlMessage::End { reason }.encode();
+        assert!(bytes.len() <= CONTROL_BYTES);
+        assert!(matches!(
+            ControlMessage::decode(&bytes),
+            Some(ControlMessage::End { .. })
+        ));
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_note_or_none(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            if let Some(note) = Note::decode(&bytes) {
-                prop_assert_eq!(note.encode(), bytes);
+        fn any_bytes_are_a_control_message_or_none(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+            if let Some(message) = ControlMessage::decode(&bytes) {
+                prop_assert_eq!(message.encode(), bytes);
             }
         }
     }

@@ -1,0 +1,176 @@
+//! Measures all-reduces over a path that loses packets, in virtual time: exact and bounded.
+//!
+//! Each rank has a link to every other one. `cargo run --release -p farwrite-collectives --example
+//! lossy -- [--ranks N] [--kib N] [--mbit N] [--rtt-us N] [--loss SHARE] [--rounds N] [--in-flight N]`
+//!
+//! Rounds follow one another. Each round has `in-flight` all-reduces at once, like a training step
+//! with several buckets of gradients. A row shows the times of the rounds after the first ten.
+#![allow(clippy::cast_possible_truncation, reason = "sizes are small")]
+
+#[allow(dead_code)]
+#[path = "../tests/virtual_time/world.rs"]
+mod world;
+
+use std::error::Error;
+use std::time::Duration;
+
+use farwrite::RateControl;
+use farwrite::deadline::{Bounds, Policy};
+use farwrite::fabric::sim::{LinkConfig, Loss};
+use farwrite_collectives::{
+    Buffers, Delivery, ElementType, GroupOptions, Hadamard, Operation, OperationOptions, Reduction,
+};
+
+use world::World;
+
+const WARM_UP: usize = 10;
+
+/// The parameters of a measurement.
+struct Setting {
+    ranks: usize,
+    bytes: usize,
+    link: LinkConfig,
+    rtt: Duration,
+    rounds: usize,
+    in_flight: usize,
+}
+
+impl Setting {
+    fn parse() -> Result<Self, Box<dyn Error>> {
+        let mut numbers = [4.0, 600.0, 1_000.0, 10_000.0, 0.01, 60.0, 2.0];
+        let names = [
+            "--ranks",
+            "--kib",
+            "--mbit",
+            "--rtt-us",
+            "--loss",
+            "--rounds",
+            "--in-flight",
+        ];
+        let mut arguments = std::env::args().skip(1);
+        while let Some(name) = arguments.next() {
+            let place = names.iter().position(|known| *known == name);
+            let place = place.ok_or_else(|| format!("{name}: there are {}", names.join(", ")))?;
+            let value = arguments
+                .next()
+                .ok_or_else(|| format!("{name} has no value"))?;
+            numbers[place] = value
+                .parse::<f64>()
+                .map_err(|why| format!("{name} {value}: {why}"))?;
+        }
+        for name in ["--ranks", "--rounds", "--in-flight"] {
+            let place = names.iter().position(|known| *known == name);
+            if let Some(value) = place
+                .map(|place| numbers[place])
+                .filter(|value| *value < 1.0)
+            {
+                return Err(format!("{name} {value}: at least 1").into());
+            }
+        }
+        let [ranks, kib, mbit, rtt_us, loss_packet, rounds, in_flight] = numbers;
+        let rtt = Duration::from_secs_f64(rtt_us * 1e-6);
+        let rate_bps = (mbit * 1e6) as u64;
+        Ok(Self {
+            ranks: ranks as usize,
+            bytes: kib as usize * 1024,
+            rtt,
+            rounds: rounds as usize,
+            in_flight: in_flight as usize,
+            link: LinkConfig {
+                delay: rtt / 2,
+                rate_bps: Some(rate_bps),
+                loss: Loss::Iid { loss_packet },
+                ..LinkConfig::default()
+            },
+        })
+    }
+
+    fn options(&self) -> GroupOptions {
+        let mut options = GroupOptions {
+            initial_rtt: self.rtt,
+            rate_control: RateControl::Fixed {
+                rate_bps: self.link.rate_bps.unwrap_or(1_000_000_000) * 95 / 100,
+            },
+            ..GroupOptions::default()
+        };
+        options.bounded.policy = Policy::LossTarget {
+            target_ppm: 20_000,
+            rtt_ns: self.rtt.as_nanos() as u64,
+        };
+        options.bounded.bounds = Bounds {
+            min_ns: 100_000,
+            max_ns: 60_000_000_000,
+        };
+        options
+    }
+
+    fn measure(&self, name: &str, options: &GroupOptions, delivery: Delivery) {
+        let mut world = World::new(1, self.ranks, self.link, options);
+        let operation = Operation::AllReduce {
+            element: ElementType::F32,
+            reduction: Reduction::Sum,
+        };
+        let how = OperationOptions {
+            delivery,
+            ..OperationOptions::default()
+        };
+        let (mut times_ns, mut missing, mut results) = (Vec::new(), 0, 0);
+        let mut cut = 0;
+        for round in 0..WARM_UP + self.rounds {
+            let start_ns = world.network.now_ns();
+            for rank in 0..self.ranks {
+                for _ in 0..self.in_flight {
+                    let buffers = Buffers::in_place(vec![0; self.bytes]);
+                    world.start(rank, &operation, how, buffers);
+                }
+            }
+            world.run_until_over(self.in_flight);
+            let ended = (0..self.ranks).map(|rank| world.take(rank));
+            let ended: Vec<_> = ended
+                .flatten()
+                .map(|ended| ended.expect("it ends").0)
+                .collect();
+            if round >= WARM_UP {
+                times_ns.push(world.network.now_ns() - start_ns);
+                missing += ended.iter().map(|report| report.missing_bytes).sum::<u64>();
+                results += ended.iter().map(|report| report.bytes).sum::<u64>();
+                cut += ended
+                    .iter()
+                    .filter(|report| report.missing_bytes > 0)
+                    .count();
+            }
+            // The last messages are confirmed before the next round.
+            world.run(self.rtt.as_nanos() as u64, |_| false);
+        }
+        times_ns.sort_unstable();
+        let at = |share: f64| times_ns[((times_ns.len() - 1) as f64 * share) as usize] as f64 / 1e6;
+        let mean = times_ns.iter().sum::<u64>() as f64 / times_ns.len() as f64 / 1e6;
+        println!(
+            "{name:<28} mean {mean:8.2} ms, median {:8.2}, p99 {:8.2}; lacking {:.2}% of bytes, {:.0}% of operations",
+            at(0.5),
+            at(0.99),
+            missing as f64 * 100.0 / results as f64,
+            cut as f64 * 100.0 / (self.rounds * self.in_flight * self.ranks) as f64,
+        );
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let setting = Setting::parse()?;
+    let exact = setting.options();
+    let mut coded = exact.clone();
+    coded.scheme = "ec-mds:32,8".parse()?;
+    setting.measure("exact, sr-nack", &exact, Delivery::Exact);
+    setting.measure("exact, ec-mds:32,8", &coded, Delivery::Exact);
+    for (name, options) in [("bounded, sr-nack", exact), ("bounded, ec-mds:32,8", coded)] {
+        setting.measure(name, &options, Delivery::Bounded);
+        let mut transformed = options;
+        transformed.bounded.hadamard = Some(Hadamard::default());
+        setting.measure(
+            &format!("{name}, Hadamard"),
+            &transformed,
+            Delivery::Bounded,
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! One queue pair to another rank, for messages that arrive whole and in order.
+
+use farwrite::{
+    Endpoint, Error, Fabric, Outcome, QpOptions, QueuePair, RecvOptions, SchemeTag, SendOptions,
+};
+
+use crate::qp_buffers::QpBuffers;
+use crate::segment::{HEADER_BYTES, Header};
+
+/// A queue pair whose messages are repaired until they are whole.
+#[derive(Debug)]
+pub(crate) struct ExactQp {
+    buffers: QpBuffers,
+    scheme: SchemeTag,
+}
+
+impl ExactQp {
+    /// Wraps a queue pair with these options that has no messages yet.
+    pub(crate) fn new(qp: QueuePair, options: &QpOptions, depth: usize) -> Self {
+        Self {
+            buffers: QpBuffers::new(qp, options, depth, RecvOptions::default()),
+            scheme: options.expected_scheme,
+        }
+    }
+
+    pub(crate) fn queue_pair(&self) -> QueuePair {
+        self.buffers.queue_pair()
+    }
+
+    /// Posts all receives. The queue pair must be connected.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn open<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<(), Error> {
+        self.buffers.open(endpoint)
+    }
+
+    /// Posts the receives that could not be posted before. Returns whether it posted any.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn post<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<bool, Error> {
+        self.buffers.post(endpoint)
+    }
+
+    /// The bytes of the next message in order; `None` until it has arrived.
+    ///
+    /// # Errors
+    /// How it ended, if it is not whole.
+    pub(crate) fn front<'a, F: Fabric>(
+        &self,
+        endpoint: &'a Endpoint<F>,
+    ) -> Result<Option<&'a [u8]>, String> {
+        let Some((receive, region)) = self.buffers.receives().next() else {
+            return Ok(None);
+        };
+        let Some(outcome) = receive.outcome() else {
+            return Ok(None);
+        };
+        if outcome != Outcome::Whole {
+            return Err(not_whole(outcome));
+        }
+        let bytes = endpoint
+            .memory(*region)
+            .map_err(|error| error.to_string())?;
+        let length = receive
+            .length()
+            .and_then(|length| usize::try_from(length).ok());
+        Ok(Some(&bytes[..length.unwrap_or(0).min(bytes.len())]))
+    }
+
+    /// The same as a segment: its header, and the bytes after it.
+    ///
+    /// # Errors
+    /// As [`ExactQp::front`], or an error if the message has no header.
+    pub(crate) fn front_segment<'a, F: Fabric>(
+        &self,
+        endpoint: &'a Endpoint<F>,
+    ) -> Result<Option<(Header, &'a [u8])>, String> {
+        let Some(bytes) = self.front(endpoint)? else {
+            return Ok(None);
+        };
+        let header = Header::decode(bytes).ok_or("a segment has no header")?;
+        Ok(Some((header, &bytes[HEADER_BYTES..])))
+    }
+
+    /// Releases the front message: its buffer can receive another message.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn release<F: Fabric>(&mut self, endpoint: &mut Endpoint<F>) -> Result<(), Error> {
+        self.buffers.release();
+        self.buffers.post(endpoint).map(|_| ())
+    }
+
+    /// Sends a header and the bytes after it as one message. Returns `false` if no buffer is free.
+    ///
+    /// # Errors
+    /// Those of the endpoint.
+    pub(crate) fn send<F: Fabric>(
+        &mut self,
+        endpoint: &mut Endpoint<F>,
+        header: &[u8],
+        payload: &[u8],
+    ) -> Result<bool, Error> {
+        let options = SendOptions {
+            scheme: self.scheme,
+            ..SendOptions::default()
+        };
+        self.buffers.send(endpoint, &[header, payload], options)
+    }
+
+    /// Whether a message can be sent.
+    pub(crate) fn has_room(&self) -> bool {
+        self.buffers.has_room()
+    }
+
+    /// Reclaims the buffers of messages that have arrived at the other end.
+    ///
+    /// # Errors
+    /// How a message ended that did not arrive.
+    pub(crate) fn reclaim(&mut self) -> Result<(), String> {
+        let failed = self.buffers.reclaim();
+        failed.map_or(Ok(()), |outcome| Err(not_whole(outcome)))
+    }
+
+    /// The number of messages that the other end has not confirmed.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.buffers.in_flight()
+    }
+}
+
+fn not_whole(outcome: Outcome) -> String {
+    format!("a segment ended as {outcome:?}")
+}

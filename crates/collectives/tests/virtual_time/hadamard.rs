@@ -1,0 +1,302 @@
+//! Bounded sums of transformed contributions. Each result is computed from the packets of each
+//! contribution that arrived, and missing packets become a small error of many values.
+#![allow(clippy::cast_possible_truncation, reason = "sizes are small")]
+
+use std::time::Duration;
+
+use farwrite::fabric::sim::{LinkConfig, Loss};
+use farwrite_codes::hadamard::{Interleave, Rescale, Transform};
+use farwrite_collectives::schedule::cut;
+use farwrite_collectives::{
+    Algorithm, BoundedOptions, Buffers, Delivery, ElementType, GroupOptions, Hadamard, Operation,
+    OperationOptions, Reduction, Report,
+};
+use farwrite_dice::SplitMix;
+
+use crate::world::{World, clean, options};
+
+const BOUNDED: OperationOptions = OperationOptions {
+    algorithm: Algorithm::Auto,
+    timeout: Some(Duration::from_secs(5)),
+    delivery: Delivery::Bounded,
+};
+const BLOCK: u32 = 64;
+/// The number of values in a packet of 512 bytes.
+const PACKET: usize = 128;
+/// A length that is not a multiple of the sizes of packets, blocks or parts.
+const COUNT: usize = 40_003;
+
+/// Only losses: packets that arrive are in time.
+fn lossy() -> LinkConfig {
+    LinkConfig {
+        loss: Loss::Iid { loss_packet: 0.03 },
+        ..clean()
+    }
+}
+
+fn with(hadamard: Option<Hadamard>) -> GroupOptions {
+    let base = options();
+    GroupOptions {
+        // Transformed contributions travel in packets of the next smaller power of two.
+        packet_bytes: if hadamard.is_some() { 600 } else { 512 },
+        bounded: BoundedOptions {
+            hadamard,
+            // Losses are not repaired: there is neither parity nor repeats.
+            policy: farwrite::deadline::Policy::OptiNic,
+            ..base.bounded
+        },
+        ..base
+    }
+}
+
+/// Values from -1 to 1, like gradients: their mean is near 0.
+fn gradient(rank: usize) -> Vec<f32> {
+    let mut dice = SplitMix::new(rank as u64);
+    let mut value = || f32::from((dice.next() >> 48) as u16) / 32_768.0 - 1.0;
+    (0..COUNT).map(|_| value()).collect()
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|value| value.to_ne_bytes())
+        .collect()
+}
+
+fn floats(bytes: &[u8]) -> Vec<f32> {
+    let values = bytes.as_chunks().0;
+    values
+        .iter()
+        .map(|bytes| f32::from_ne_bytes(*bytes))
+        .collect()
+}
+
+/// Sums the gradients of all ranks. Returns the report and the result.
+fn sum(world: &mut World, reduction: Reduction) -> (Report, Vec<f32>) {
+    let ranks = world.ranks();
+    let operation = Operation::AllReduce {
+        element: ElementType::F32,
+        reduction,
+    };
+    for rank in 0..ranks {
+        let buffers = Buffers::in_place(bytes(&gradient(rank)));
+        world.start(rank, &operation, BOUNDED, buffers);
+    }
+    world.run_until_over(1);
+    let ended: Vec<_> = (0..ranks)
+        .map(|rank| world.take(rank).remove(0).unwrap())
+        .collect();
+    assert!(ended.iter().all(|other| other.1 == ended[0].1));
+    assert!(
+        ended
+            .iter()
+            .all(|other| other.0.missing == ended[0].0.missing)
+    );
+    let (report, output) = &ended[0];
+    (report.clone(), floats(output))
+}
+
+/// The expected result for a report: by part, the estimates of all contributions. A mean is
+/// divided, group by group, by the number of ranks from which packets arrived.
+fn expected(report: &Report, ranks: usize, stride: usize, reduction: Reduction) -> Vec<f32> {
+    let interleave = Interleave::new(BLOCK as usize, PACKET, stride).unwrap();
+    let transform = Transform::new(interleave);
+    let mut expected = vec![0.0; COUNT];
+    for part in cut(COUNT as u64, 4, ranks) {
+        let place = part.start as usize / 4..part.end as usize / 4;
+        let ends = [place.len()];
+        let has_arrived = |rank: usize, packet: usize| {
+            let at = part.start + (packet * PACKET * 4) as u64;
+            let mut missing = report.missing.iter();
+            !missing.any(|missing| missing.range.contains(&at) && missing.ranks.contains(&rank))
+        };
+        for rank in 0..ranks {
+            let values = &gradient(rank)[place.clone()];
+            let mut encoded = vec![0.0; values.len()];
+            transform.encode(values, &mut encoded, &ends).unwrap();
+            let arrived = |_, packet: usize| has_arrived(rank, packet);
+            let mut estimate = vec![0.0; values.len()];
+            transform
+                .decode_partial(
+                    &mut encoded,
+                    &mut estimate,
+                    &ends,
+                    arrived,
+                    Rescale::ByArrived,
+                )
+                .unwrap();
+            let sums = expected[place.clone()].iter_mut().zip(&estimate);
+            sums.for_each(|(sum, value)| *sum += value);
+        }
+        if reduction == Reduction::Mean {
+            let groups = expected[place].chunks_mut(interleave.group());
+            for (group, values) in groups.enumerate() {
+                let first = group * interleave.group() / PACKET;
+                let packets = first..first + values.len().div_ceil(PACKET);
+                let has_some = |rank: &usize| packets.clone().any(|at| has_arrived(*rank, at));
+                let contributors = (0..ranks).filter(has_some).count();
+                values
+                    .iter_mut()
+                    .for_each(|value| *value /= contributors as f32);
+            }
+        }
+    }
+    expected
+}
+
+/// The largest difference between values.
+fn largest(some: &[f32], others: &[f32]) -> f32 {
+    let differences = some.iter().zip(others).map(|(a, b)| (a - b).abs());
+    differences.fold(0.0, f32::max)
+}
+
+fn exact(ranks: usize) -> Vec<f32> {
+    let mut sum = vec![0.0; COUNT];
+    for rank in 0..ranks {
+        let values = gradient(rank);
+        sum.iter_mut()
+            .zip(&values)
+            .for_each(|(sum, value)| *sum += value);
+    }
+    sum
+}
+
+#[test]
+fn without_losses_a_sum_is_right_but_for_rounding() {
+    for stride in [0, 1, 8] {
+        let hadamard = Hadamard {
+            block: BLOCK,
+            stride,
+        };
+        for ranks in [1, 3] {
+            let mut world = World::new(1, ranks, clean(), &with(Some(hadamard)));
+            for _ in 0..2 {
+                let (report, result) = sum(&mut world, Reduction::Sum);
+                assert_eq!(report.missing, []);
+                assert!(largest(&result, &exact(ranks)) < 1e-4);
+            }
+            let (_, mean) = sum(&mut world, Reduction::Mean);
+            let expected: Vec<f32> = exact(ranks).iter().map(|sum| sum / ranks as f32).collect();
+            assert!(largest(&mean, &expected) < 1e-4);
+        }
+    }
+}
+
+#[test]
+fn each_result_is_that_of_the_packets_that_came() {
+    for (stride, seed) in [(PACKET, 1), (8, 2), (1, 3)] {
+        let hadamard = Hadamard {
+            block: BLOCK,
+            stride: stride as u32,
+        };
+        let mut world = World::new(seed, 3, lossy(), &with(Some(hadamard)));
+        let mut missing_bytes = 0;
+        for reduction in [
+            Reduction::Sum,
+            Reduction::Mean,
+            Reduction::Sum,
+            Reduction::Mean,
+        ] {
+            let (report, result) = sum(&mut world, reduction);
+            let expected = expected(&report, 3, stride, reduction);
+            assert!(largest(&result, &expected) < 1e-3, "stride {stride}");
+            missing_bytes += report.missing_bytes;
+        }
+        assert!(missing_bytes > 0, "the path drops packets");
+    }
+}
+
+/// The values of whole blocks. The remainder of a part has smaller blocks, which can be lost
+/// completely.
+fn whole_blocks(values: &[f32], ranks: usize) -> Vec<f32> {
+    let parts = cut(COUNT as u64, 1, ranks).into_iter();
+    let block = u64::from(BLOCK);
+    let whole = parts.map(|part| part.start..part.end - (part.end - part.start) % block);
+    let values = whole.map(|range| &values[range.start as usize..range.end as usize]);
+    values.flatten().copied().collect()
+}
+
+#[test]
+fn a_loss_becomes_a_small_error_of_many_values() {
+    let all = whole_blocks(&exact(3), 3);
+    let hadamard = Hadamard {
+        block: BLOCK,
+        stride: 0,
+    };
+    let errors = [None, Some(hadamard)].map(|hadamard| {
+        let mut world = World::new(4, 3, lossy(), &with(hadamard));
+        // The warm-up waits for everything that the path does not drop.
+        let (report, result) = sum(&mut world, Reduction::Sum);
+        let share = report.missing_bytes as f32 / report.bytes as f32;
+        assert!((0.01..0.15).contains(&share), "{share}");
+        let result = whole_blocks(&result, 3);
+        let wrong = result.iter().zip(&all);
+        let wrong = wrong.filter(|(a, b)| (**a - **b).abs() > 1e-4);
+        (largest(&result, &all), wrong.count())
+    });
+    let [(hole, holes), (spread, spreads)] = errors;
+    assert!(hole > 0.95, "values lack a contribution: {hole}");
+    assert!(spread < 0.7, "no error is that large: {spread}");
+    assert!(spreads > 4 * holes, "{spreads} values instead of {holes}");
+}
+
+#[test]
+fn half_precision_and_scattered_sums_are_transformed_too() {
+    let hadamard = Some(Hadamard::default());
+    let mut world = World::new(5, 2, clean(), &with(hadamard));
+    for element in [ElementType::F16, ElementType::Bf16, ElementType::F64] {
+        let operation = Operation::AllReduce {
+            element,
+            reduction: Reduction::Sum,
+        };
+        let one = match element {
+            ElementType::F16 => half::f16::from_f32(0.5).to_ne_bytes().to_vec(),
+            ElementType::Bf16 => half::bf16::from_f32(0.5).to_ne_bytes().to_vec(),
+            _ => 0.5_f64.to_ne_bytes().to_vec(),
+        };
+        let outputs = world.all(&operation, BOUNDED, |_| {
+            Buffers::in_place(one.repeat(5_000))
+        });
+        for value in outputs[1].chunks(one.len()) {
+            let value = match element {
+                ElementType::F16 => half::f16::from_ne_bytes([value[0], value[1]]).to_f64(),
+                ElementType::Bf16 => half::bf16::from_ne_bytes([value[0], value[1]]).to_f64(),
+                _ => f64::from_ne_bytes(*value.first_chunk().unwrap()),
+            };
+            assert!((value - 1.0).abs() < 0.02, "{element}: {value}");
+        }
+    }
+    let scatter = Operation::ReduceScatter {
+        element: ElementType::F32,
+        reduction: Reduction::Mean,
+    };
+    let length = 2 * (COUNT / 2);
+    let outputs = world.all(&scatter, BOUNDED, |rank| {
+        let input = bytes(&gradient(rank)[..length]);
+        Buffers::new(input, vec![0; 2 * length])
+    });
+    for (rank, output) in outputs.iter().enumerate() {
+        let part = rank * length / 2..(rank + 1) * length / 2;
+        let mean: Vec<f32> = exact(2)[part].iter().map(|sum| sum / 2.0).collect();
+        assert!(largest(&floats(output), &mean) < 1e-4);
+    }
+}
+
+#[test]
+fn a_transform_that_cannot_be_is_refused_by_value() {
+    for (block, stride, expected) in [
+        (0, 0, "0"),
+        (1000, 0, "1000"),
+        (64, 3, "3"),
+        (64, 98_304, "98304"),
+    ] {
+        let network = farwrite::fabric::sim::SimNetwork::new(1);
+        let fabric = network.endpoint(crate::world::address(0), 1).unwrap();
+        let endpoint = farwrite::Endpoint::new(fabric, [1; 32]);
+        let options = with(Some(Hadamard { block, stride }));
+        let error = farwrite_collectives::Member::new(endpoint, 0, 2, options).err();
+        let error = error.unwrap().to_string();
+        assert!(error.starts_with("rank 0: bounded.hadamard = "), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
+}
